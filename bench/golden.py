@@ -65,7 +65,7 @@ def first_of(*places: str) -> Any:
 read_request = first_of(
     "weft.compiler.read:read_request",
     "weft.recordings.requests:read_request",
-    "weft.recordings:read_request",
+    "weft.replay.recordings:read_request",
 )
 dialect_named = first_of("weft.dialects:dialect_named")
 count_request = first_of("weft.dialects:count_request")

@@ -30,6 +30,7 @@ PROVIDER_ROOMS = (
     "dialects/",
     "models/",
     "interop/adk/",
+    "recordings/",
     "tokens.py",
     "_token_tables.py",
 )

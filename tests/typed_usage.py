@@ -3,7 +3,7 @@
 # pyright: strict
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Literal, TypedDict, assert_type
 
 import msgspec
@@ -16,6 +16,7 @@ from weft import (
     CallbackContext,
     Compiled,
     Content,
+    CustomAgent,
     Event,
     Fallback,
     Loop,
@@ -27,6 +28,7 @@ from weft import (
     Result,
     Route,
     RunConfig,
+    RunContext,
     Runner,
     Running,
     Sequence,
@@ -220,6 +222,8 @@ async def use_results() -> None:
     assert_type(weft.run_sync(invoices >> writer, "Go.").value, Any)
     async for event in weft.stream(invoices, "Read this."):
         assert_type(event, Event)
+    async for partial in weft.stream(invoices, "Read this.").values():
+        assert_type(partial, Invoice)
     async with Runner(invoices, store="sqlite:///weft.db") as runner:
         assert_type(runner, Runner[Invoice])
         result = await runner.run("Read this.", session_id="s")
@@ -298,3 +302,51 @@ guarded = Agent(
     on_tool_error=lambda ctx, tool, args, error: {"error": f"{tool.name}: {error}"},
 )
 assert_type(guarded, Agent[str])
+
+
+# Dependencies and custom agents.
+
+
+class Db:
+    """What an application hands to its tools."""
+
+    def find(self, name: str) -> str:
+        return name
+
+
+@tool
+def look_up(name: str, ctx: ToolContext[Db]) -> str:
+    """Look somebody up."""
+    assert_type(ctx.deps, Db)
+    return ctx.deps.find(name)
+
+
+def greet_from(ctx: CallbackContext[Db]) -> None:
+    assert_type(ctx.deps.find("Ada"), str)
+
+
+def instruct_from(ctx: ReadonlyContext[Db]) -> str:
+    return assert_type(ctx.deps, Db).find("Ada")
+
+
+class Escalate(CustomAgent):
+    """Code that decides."""
+
+    classifier: Agent[str]
+    writes = ("owner",)
+    deps_type = Db
+
+    async def run(self, ctx: RunContext[Db]) -> AsyncIterator[Event]:
+        async for event in ctx.run(self.classifier):
+            yield assert_type(event, Event)
+        yield ctx.say(ctx.deps.find("Ada"), owner="human")
+
+
+def run_with_deps() -> None:
+    agent = Agent(
+        "bot", instruction=instruct_from, tools=[look_up], before_agent=greet_from, deps_type=Db
+    )
+    escalate = Escalate("escalate", classifier=agent)
+    assert_type(escalate, Escalate)
+    weft.run_sync(Sequence(escalate, agent, before_agent=greet_from), "hi", deps=Db())
+    assert_type(weft.run_sync(agent, "hi", deps=Db()).value, str)

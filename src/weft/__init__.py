@@ -18,19 +18,29 @@ if TYPE_CHECKING:
         Agent,
         C,
         CallbackContext,
+        CustomAgent,
         Node,
         Raw,
         RunBudget,
         RunConfig,
+        RunContext,
         TokenBudget,
         Tool,
         ToolContext,
         Toolset,
     )
+    from weft.declare.config import Thinking
     from weft.declare.examples import Example, ExampleCall
     from weft.declare.flow import Fallback, Flow, Loop, Parallel, Sequence, until, while_
     from weft.declare.nodes import Gate, Map, Race, Step, Timeout, expect, race, tap, timeout
     from weft.declare.policy import Policy
+    from weft.declare.provider_tools import (
+        CodeExecution,
+        FileSearch,
+        ProviderTool,
+        WebFetch,
+        WebSearch,
+    )
     from weft.declare.route import Route
     from weft.declare.tool import tool
     from weft.declare.transform import S
@@ -38,6 +48,7 @@ if TYPE_CHECKING:
     from weft.dialects import count_tokens
     from weft.errors import WeftError
     from weft.models import Model, ModelResponse
+    from weft.runtime.approvals import Approve, Deny, Pending
     from weft.runtime.callbacks import Plugin
     from weft.runtime.plugins import RunOutcome
     from weft.runtime.result import Result
@@ -45,6 +56,7 @@ if TYPE_CHECKING:
     from weft.runtime.runner import Runner, run, run_sync, stream
     from weft.session import Actions, Event, Session
     from weft.session.store import Store
+    from weft.stores.memories import Memory
     from weft.values import Json
 
 __version__ = "0.1.0"
@@ -52,27 +64,35 @@ __version__ = "0.1.0"
 _HOMES = {
     "Actions": "weft.session",
     "Agent": "weft.declare",
+    "Approve": "weft.runtime.approvals",
     "C": "weft.declare",
     "CallbackContext": "weft.declare",
+    "CodeExecution": "weft.declare.provider_tools",
     "Compiled": "weft.compiler",
     "Content": "weft.content",
+    "CustomAgent": "weft.declare",
+    "Deny": "weft.runtime.approvals",
     "Diagnostic": "weft.diagnostics",
     "Event": "weft.session",
     "Example": "weft.declare.examples",
     "ExampleCall": "weft.declare.examples",
     "Fallback": "weft.declare",
+    "FileSearch": "weft.declare.provider_tools",
     "Flow": "weft.declare",
     "Gate": "weft.declare",
     "Json": "weft.values",
     "Loop": "weft.declare",
     "Map": "weft.declare",
+    "Memory": "weft.stores.memories",
     "Model": "weft.models",
     "ModelResponse": "weft.models",
     "Origin": "weft.diagnostics",
     "Parallel": "weft.declare",
     "Part": "weft.content",
+    "Pending": "weft.runtime.approvals",
     "Plugin": "weft.runtime",
     "Policy": "weft.declare.policy",
+    "ProviderTool": "weft.declare.provider_tools",
     "Race": "weft.declare.nodes",
     "Raw": "weft.declare",
     "ReadonlyContext": "weft.compiler",
@@ -81,6 +101,7 @@ _HOMES = {
     "Route": "weft.declare",
     "RunBudget": "weft.declare",
     "RunConfig": "weft.declare",
+    "RunContext": "weft.declare",
     "RunOutcome": "weft.runtime",
     "Runner": "weft.runtime",
     "Running": "weft.runtime.run",
@@ -90,11 +111,14 @@ _HOMES = {
     "Severity": "weft.diagnostics",
     "Step": "weft.declare",
     "Store": "weft.session.store",
+    "Thinking": "weft.declare.config",
     "Timeout": "weft.declare.nodes",
     "TokenBudget": "weft.declare",
     "Tool": "weft.declare",
     "ToolContext": "weft.declare",
     "Toolset": "weft.declare",
+    "WebFetch": "weft.declare.provider_tools",
+    "WebSearch": "weft.declare.provider_tools",
     "WeftError": "weft.errors",
     "check": "weft.checker",
     "compile": "weft.compiler",
@@ -116,27 +140,35 @@ _HOMES = {
 __all__ = [
     "Actions",
     "Agent",
+    "Approve",
     "C",
     "CallbackContext",
+    "CodeExecution",
     "Compiled",
     "Content",
+    "CustomAgent",
+    "Deny",
     "Diagnostic",
     "Event",
     "Example",
     "ExampleCall",
     "Fallback",
+    "FileSearch",
     "Flow",
     "Gate",
     "Json",
     "Loop",
     "Map",
+    "Memory",
     "Model",
     "ModelResponse",
     "Origin",
     "Parallel",
     "Part",
+    "Pending",
     "Plugin",
     "Policy",
+    "ProviderTool",
     "Race",
     "Raw",
     "ReadonlyContext",
@@ -145,6 +177,7 @@ __all__ = [
     "Route",
     "RunBudget",
     "RunConfig",
+    "RunContext",
     "RunOutcome",
     "Runner",
     "Running",
@@ -154,11 +187,14 @@ __all__ = [
     "Severity",
     "Step",
     "Store",
+    "Thinking",
     "Timeout",
     "TokenBudget",
     "Tool",
     "ToolContext",
     "Toolset",
+    "WebFetch",
+    "WebSearch",
     "WeftError",
     "check",
     "compile",
@@ -208,6 +244,11 @@ def _unknown(name: str) -> AttributeError:
         **dict.fromkeys(("InMemoryRunner", "Engine"), "Runner"),
         "ParallelAgent": "Parallel",
         "LoopAgent": "Loop",
+        **dict.fromkeys(("GoogleSearch", "WebSearchTool"), "WebSearch"),
+        **dict.fromkeys(("UrlContext", "WebFetchTool"), "WebFetch"),
+        **dict.fromkeys(("CodeInterpreter", "CodeExecutionTool"), "CodeExecution"),
+        "FileSearchTool": "FileSearch",
+        "BaseAgent": "CustomAgent",
     }
     return UnknownName(
         f"module 'weft' has no attribute {name!r}",

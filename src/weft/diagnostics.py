@@ -12,7 +12,9 @@ import msgspec
 
 from weft.notebook import Cell, framed, table
 
-OriginKind = Literal["field", "event", "state", "artifact", "pass", "config", "tool", "dialect"]
+OriginKind = Literal[
+    "field", "event", "state", "artifact", "memory", "pass", "config", "tool", "dialect"
+]
 
 
 class Severity(enum.StrEnum):

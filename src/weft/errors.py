@@ -148,6 +148,10 @@ class ScriptExhausted(WeftError):
     """A scripted model that was asked more often than its script says."""
 
 
+class UnrecordedRequest(WeftError):
+    """A recorded model that was asked what is not in its recording."""
+
+
 class SchemaError(WeftError):
     """A value that does not fit its schema."""
 

@@ -5,7 +5,6 @@ here, and the style applies to nothing outside.
 """
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import NamedTuple
 
 LONGEST = 2_000
@@ -57,17 +56,23 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 def line(text: str, tone: str = "") -> str:
     """One line of text."""
-    return f'<div class="{escape(tone)}">{escaped(text)}</div>'
+    return f'<div class="{_escape(tone)}">{escaped(text)}</div>'
+
+
+def _escape(text: str) -> str:
+    from html import escape  # few values are ever shown in a notebook
+
+    return escape(text)
 
 
 def escaped(text: str) -> str:
     """A text escaped, and cut where it is very long; the cut says so."""
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]}… ({len(text) - LONGEST:,} characters more)"
-    return escape(text).encode(errors="backslashreplace").decode()
+    return _escape(text).encode(errors="backslashreplace").decode()
 
 
 def _cell(cell: Cell) -> str:
-    tone = f' class="{escape(cell.tone)}"' if cell.tone else ""
+    tone = f' class="{_escape(cell.tone)}"' if cell.tone else ""
     text = f"<pre>{escaped(cell.text)}</pre>" if cell.pre else escaped(cell.text)
     return f"<td{tone}>{text}</td>"

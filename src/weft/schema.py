@@ -243,11 +243,13 @@ def _is_context(annotation: object, context_type: type | None) -> bool:
     if context_type is None:
         return False
     if isinstance(annotation, str):
-        return annotation.split("|")[0].strip(" '\"").split(".")[-1] == context_type.__name__
+        spelled = annotation.split("|")[0].split("[")[0].strip(" '\"")
+        return spelled.split(".")[-1] == context_type.__name__
     arms = [arm for arm in get_args(annotation) if arm is not type(None)]
     if get_origin(annotation) is Annotated or (is_union(annotation) and len(arms) == 1):
         return _is_context(arms[0], context_type)
-    return isinstance(annotation, type) and issubclass(annotation, context_type)
+    plain = get_origin(annotation) or annotation  # ToolContext[Db] is a ToolContext
+    return isinstance(plain, type) and issubclass(plain, context_type)
 
 
 def _refuse_kind(each: inspect.Parameter, where: str, inner: Function) -> None:

@@ -241,6 +241,14 @@ class Strand(Sequence[Item], Generic[Item]):
         self.memo = Memo()
         self.lock = RLock()
 
+    @staticmethod
+    def over(backing: Sequence[T]) -> "Strand[T]":
+        """A strand over something that is read and extended like a list, as it is."""
+        strand: Strand[T] = Strand()
+        strand._backing = cast("list[T]", backing)
+        strand.settled = len(backing)
+        return strand
+
     def extend(self, items: Sequence[Item]) -> "Strand[Item]":
         """A strand with the items added; this one stays as it is."""
         if not items:

@@ -1,5 +1,6 @@
 """`weft chat`: a line is a turn, a slash begins a command, and everything is kept."""
 
+import json
 import os
 import pty
 import re
@@ -149,6 +150,26 @@ def test_f8_a_confirmation_is_asked_inline(bots: Path) -> None:
         "waits for a yes or no: pay(amount=5)",
         '← "paid 5"',
     ]
+
+
+def test_f8_a_yes_may_have_other_arguments_and_a_no_its_reason(bots: Path) -> None:
+    done = chat(bots, "payer", "Pay", '{"amount": "x"}', '{"amount": 3}')
+    assert "error: answers[" in done.stderr
+    assert "paid 3" in done.stderr
+    assert done.stdout == "All done.\n"
+
+
+def test_f8_what_waits_is_listed_and_a_no_may_have_its_reason(bots: Path) -> None:
+    chat(bots, "payer", "Pay")
+    listed = weft(bots, "sessions", "pending")
+    assert 'May pay be called with {"amount":5}?' in listed.stdout
+    rows = json.loads(weft(bots, "sessions", "pending", "--json").stdout)
+    assert [(row["sessionId"], row["name"], row["kind"]) for row in rows] == [
+        ("s", "pay", "confirm")
+    ]
+    done = chat(bots, "payer", "n over the limit")
+    assert weft(bots, "sessions", "pending").stderr == "nothing waits\n"
+    assert "the user refused this call: over the limit" in done.stderr
 
 
 def test_f8_a_refusal_is_what_the_model_sees(bots: Path) -> None:

@@ -18,9 +18,10 @@ def test_policies_are_compared_with_append_only(tmp_path: Path) -> None:
     done = weft(tmp_path, "replay", "runs.jsonl.gz", "--policy", "C.window(1)")
     assert done.returncode == 0, done
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("yardstick (read 0.10, write 1.25): 2 runs, 13 requests")
-    assert lines[2].split()[0] == "C.default()"
-    assert lines[3].split()[0] == "C.window(1)"
+    assert lines[0] == "2 recordings (2 plain), 13 answers"
+    assert lines[1].startswith("yardstick (read 0.10, write 1.25): 2 runs, 13 requests")
+    assert lines[3].split()[0] == "C.default()"
+    assert lines[4].split()[0] == "C.window(1)"
     assert done.stderr == ""
 
 
@@ -90,7 +91,7 @@ def test_stored_sessions_are_replayed(bots: Path) -> None:
     [
         (["bad.jsonl"], "bad.jsonl:2: this is not JSON"),
         (["mute.jsonl"], "no model answers in it"),
-        (["none.jsonl"], "No such file"),
+        (["none.jsonl"], "there is no such file"),
         ([], "what is to be replayed?"),
         (["runs.jsonl", "--store", STORE], "name two sources"),
         (["runs.jsonl", "--policy", "C.windw(3)"], "windw"),

@@ -602,3 +602,11 @@ def test_a_changed_wire_does_not_change_the_declaration() -> None:
     wire = compile_request(agent, message="Hi").wire
     wire["generationConfig"]["stopSequences"].append("X")  # type: ignore[index, call-overload, union-attr]
     assert agent.generate_config == {"stop_sequences": ["END"]}
+
+
+def test_an_agent_without_identity_says_only_its_instruction() -> None:
+    named = Agent("bot", description="Helps.", instruction="Be short.")
+    bare = Agent("bot", description="Helps.", instruction="Be short.", identity=False)
+    assert weft.compile(named, message="Hi").system == "You are bot. Helps.\n\nBe short."
+    assert weft.compile(bare, message="Hi").system == "Be short."
+    assert weft.compile(Agent("bot", identity=False), message="Hi").system == ""

@@ -134,7 +134,6 @@ REFUSED: dict[str, tuple[Mapping[str, object], str, str]] = {
     "a named tool": ({"tools": ["get_weather"]}, "bot.tools", "'get_weather' is not a tool"),
     "a lambda": ({"tools": [lambda x: x]}, "bot.tools.<lambda>", "a lambda has no name"),
     "a class": ({"tools": [NeedsKey]}, "bot.tools", "NeedsKey cannot be made without arguments"),
-    "async toolset": ({"tools": [AsyncFiles()]}, "bot.tools", "asynchronously"),
     "two tools": (
         {"tools": [get_weather, get_weather]},
         "bot.tools",

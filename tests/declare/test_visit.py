@@ -1,9 +1,10 @@
 """One visit over nodes: who implements it, and that a type checker names what a visitor lacks."""
 
 import ast
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import cast, get_args
@@ -11,7 +12,21 @@ from typing import cast, get_args
 import pytest
 
 import weft
-from weft import Agent, Gate, Loop, Map, Route, Step, expect, race, tap, timeout
+from weft import (
+    Agent,
+    CustomAgent,
+    Event,
+    Gate,
+    Loop,
+    Map,
+    Route,
+    RunContext,
+    Step,
+    expect,
+    race,
+    tap,
+    timeout,
+)
 from weft.checker.walk import NodeWalk
 from weft.declare import Flow, Node
 from weft.declare.nodes import below, children, walk_nodes
@@ -23,6 +38,18 @@ from weft.runtime.flows import NodeRun
 SOURCE = Path(weft.__file__).parent
 
 a, b, c = Agent("a"), Agent("b"), Agent("c").writes("c")
+
+
+class Picks(CustomAgent):
+    """Code that decides."""
+
+    first: Agent
+    others: list[Agent]
+
+    async def run(self, ctx: RunContext) -> AsyncIterator[Event]:
+        async for event in ctx.run(self.first):
+            yield event
+
 
 NODES: tuple[Node, ...] = (
     a,
@@ -38,8 +65,18 @@ NODES: tuple[Node, ...] = (
     timeout(a, 3),
     tap(print),
     expect(bool, "no"),
+    Picks("picks", first=a, others=[b]),
 )
 """One of every kind."""
+
+
+def _kind(node: Node) -> type:
+    """The kind of a node: the class that all of its kind derive from."""
+    return CustomAgent if isinstance(node, CustomAgent) else type(node)
+
+
+def _word(kind: type) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
 def _methods() -> list[str]:
@@ -56,10 +93,10 @@ ANSWERS = {name: _answer(name.removeprefix("visit_")) for name in _methods()}
 
 def test_there_is_a_method_for_every_kind_and_it_is_the_one_that_is_called() -> None:
     kinds = {Agent, *get_args(Flow)}
-    assert {type(node) for node in NODES} == kinds
-    assert set(_methods()) == {f"visit_{kind.__name__.lower()}" for kind in kinds}
+    assert {_kind(node) for node in NODES} == kinds
+    assert set(_methods()) == {f"visit_{_word(kind)}" for kind in kinds}
     visitor = cast("Visitor[str]", type("Names", (Visitor,), ANSWERS)())
-    assert [visitor.visit(node) for node in NODES] == [type(n).__name__.lower() for n in NODES]
+    assert [visitor.visit(node) for node in NODES] == [_word(_kind(node)) for node in NODES]
 
 
 def _visitors(base: str) -> Iterable[str]:

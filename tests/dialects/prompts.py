@@ -3,12 +3,23 @@
 import base64
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, cast
 
 import msgspec
 
-from weft import Agent, Event, Origin, RunConfig, Session, Tool
+from weft import (
+    Agent,
+    CodeExecution,
+    Event,
+    FileSearch,
+    Origin,
+    RunConfig,
+    Session,
+    Tool,
+    WebFetch,
+    WebSearch,
+)
 from weft.compiler import Compilation, compile_request
 from weft.content import (
     CodeExecutionResult,
@@ -164,6 +175,8 @@ BOUNDED: JsonObject = {
 
 BOT = Agent("bot", instruction="Be brief.")
 TOOLED = BOT.uses(lookup, ping)
+HOSTED = (WebSearch(), WebFetch(), CodeExecution(), FileSearch(("stores/a",)))
+EXAMPLES: tuple[Any, ...] = (("b?", "It is 2."), ("c?", ("lookup", {"key": "c"}, "3"), "It is 3."))
 
 
 def event(index: int, author: str, *parts: "str | Part", **more: object) -> Event:
@@ -299,6 +312,19 @@ SCENES: tuple[Scene, ...] = (
     Scene("lone surrogate", BOT, log(("user", "cut \ud83d here")), "Hi"),
     Scene("foreign agent", BOT, log(("user", "Hi"), ("other", "I am other.")), "Go on"),
     Scene("tool loop", TOOLED, LOOP),
+    Scene("provider tools", BOT.uses(*HOSTED), message="What is new?"),
+    Scene("provider tools beside functions", TOOLED.uses(*HOSTED), LOOP),
+    Scene(
+        "provider tools with options",
+        BOT.uses(
+            WebSearch(max_uses=2, allowed_domains=("a.example",), location={"country": "NO"}),
+            WebFetch(blocked_domains=("b.example",)),
+            CodeExecution(files=("file_1",)),
+        ),
+        message="What is new?",
+    ),
+    Scene("examples", replace(TOOLED, examples=EXAMPLES), LOOP),
+    Scene("examples without tools", replace(TOOLED, examples=EXAMPLES), LOOP, models=WITHOUT_TOOLS),
     Scene("tool loop with an answer", TOOLED, (*LOOP, event(3, "bot", "It is 1.")), "Thanks"),
     Scene(
         "parallel calls",

@@ -13,11 +13,13 @@ tool pay(amount, to): text           a tool; `choice: ...` what was chosen among
 """
 
 import re
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import msgspec
 
 from weft.declare import C, Policy, TokenBudget
+from weft.declare.examples import Example
 from weft.diagnostics import Origin
 from weft.ir import (
     Block,
@@ -51,6 +53,7 @@ from weft.passes.env import (
     ThreadFacts,
     TokenFacts,
 )
+from weft.passes.examples import insert_examples, spell_examples
 from weft.passes.history import pair_results
 from weft.values import JsonObject, Strand, compact
 
@@ -64,10 +67,16 @@ _CALL = re.compile(r"(?P<name>\w+)\((?P<args>.*)\)$")
 _RESULT = re.compile(r"(?P<name>\w+) -> (?P<response>.*)$")
 
 
+EXAMPLES = spell_examples([Example("2 euros?", "EUR 2.00")], "bot", wrapped=False, as_turns=True)
+"""What `insert_examples` inserts."""
+
+
 def pass_named(name: str, policy: Policy) -> Pass:
     """The pass of this name, with its options where the policy gives them."""
     found = [*ON_FRESH, *ON_REQUEST]
-    for one in (*passes_of(policy, "bot").fresh, *passes_of(policy, "bot").request):
+    custom = (cast("Pass", partial(insert_examples, options=EXAMPLES)),)
+    passes = passes_of(policy, "bot", custom)
+    for one in (*passes.fresh, *passes.request):
         inner = one.branches if isinstance(one, Views) else ((one,),)
         found += [each for branch in inner for each in branch]
     return next(one for one in found if name_of(one) == name)

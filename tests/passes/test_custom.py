@@ -306,3 +306,20 @@ def test_a_tool_cannot_prepare_with_what_is_no_pass() -> None:
         def bad() -> str:
             """Do."""
             return ""
+
+
+def test_a_key_that_only_a_pass_reads_is_not_called_dead() -> None:
+    def read(prompt: Prompt, env: Env) -> Prompt:
+        return add_system(prompt, str(env.session.state.get("intent")), step="read")
+
+    first = Agent("triage", model="gpt-5", instruction="Classify.", output_key="intent")
+    flow = first >> Agent("helper", model="gpt-5", passes=[read])
+    assert not [one for one in weft.check(flow) if one.code == "WEFT112"]
+
+
+def test_checking_an_agent_runs_no_pass_that_could_stop_it() -> None:
+    def needs_state(prompt: Prompt, env: Env) -> Prompt:
+        return add_system(prompt, str(env.session.state["missing"]), step="needs_state")
+
+    agent = Agent("bot", model="gpt-5", passes=[needs_state], context=C.default().budget(900))
+    assert not [one for one in weft.check(agent) if one.severity == "error"]

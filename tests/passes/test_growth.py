@@ -36,6 +36,7 @@ LOOKS_AT_ALL = {
     "_spelled": "once a request with a pass of the user's",
     "_require_same": "once a request with a pass of the user's",
     "_fit_best": "once a request under .fit(...), where items have scores",
+    "insert_memories": "once a request: it drops them all",
     "insert_state": "once a request: it drops them all",
     "item_sizes": "only what is new, but where items have scores",
     "_mark_each": "once a request under .fresh(seconds=...), or with a warning",

@@ -185,7 +185,7 @@ def test_append_only_repeats_every_request_and_keeps_all() -> None:
 def test_the_system_text_is_sent_as_it_was_recorded() -> None:
     (recording,) = read(coding_run(steps=1))
     (_, _, first), *_ = requests_of(recording, C.default())
-    assert first.system.endswith("\n\nYou fix programs. Use {braces} as {{they}} come.")
+    assert first.system == "You fix programs. Use {braces} as {{they}} come."
     assert all(found.code != "WEFT101" for found in first.diagnostics)
 
 

@@ -15,20 +15,26 @@ from tests.runtime.journal import Journal
 from weft import (
     Agent,
     Content,
+    CustomAgent,
+    Event,
     Fallback,
     Loop,
     ModelResponse,
     Parallel,
     Part,
+    ReadonlyContext,
     Route,
+    RunContext,
     Sequence,
     Step,
     Tool,
     ToolContext,
+    Toolset,
     tool,
 )
 from weft.content import call_part
 from weft.declare import Node
+from weft.errors import RunError
 from weft.ir import Prompt
 from weft.values import Json, JsonObject, compact
 
@@ -134,6 +140,9 @@ PLANS: dict[str, list[Turn]] = {
     "front": [[LOOK, ("transfer_to_agent", {"agent_name": "billing"})]],
     "billing": [[BOOK, COUNT], [("transfer_to_agent", {"agent_name": "tech"})]],
     "tech": [[LOOK, LOOK], "solved"],
+    "digger": [[LOOK, SLOW], [BOOK], "dug"],
+    "other": [[SEND], [LOOK, LOOK], "otherwise"],
+    "flaky": [[LOOK], RuntimeError("505")],
     "closer": [[COUNT], "the end"],
     # one tool each
     "solo": [[("effect", {"what": "?"})], "done"],
@@ -193,10 +202,14 @@ def tools(note: Journal) -> dict[str, Tool]:
     return {each.name: each for each in found}
 
 
-def booking(note: Journal, name: str = "book") -> Tool:
-    """A tool that writes a row with the store's own connection."""
+def booking(note: Journal, name: str = "book", *, asks: bool = False) -> Tool:
+    """A tool that writes a row with the store's own connection; it may ask before."""
 
-    @tool(name=name, effect="transactional")
+    def is_new(args: JsonObject, ctx: ToolContext) -> bool:
+        note("weighed", call=ctx.call_id)
+        return asks and args["what"] != "nothing"
+
+    @tool(name=name, effect="transactional", confirm=is_new)
     async def book(what: str, ctx: ToolContext) -> str:
         """Book something."""
         note("began", call=ctx.call_id)
@@ -239,6 +252,37 @@ def sending(note: Journal, name: str = "send") -> Tool:
     return send
 
 
+class Conductor(CustomAgent):
+    """Code that runs agents by the state, catches a failure, and says things of its own."""
+
+    note: Journal
+    digger: Agent
+    other: Agent
+    flaky: Agent
+    writes = ("rounds", "events")
+
+    async def run(self, ctx: RunContext) -> AsyncIterator[Event]:
+        """Dig twice, fail in between, and count what was seen."""
+        events = 0
+        while (rounds := cast("int", ctx.state.get("rounds", 0))) < 2:
+            self.note("conducted", round=rounds)
+            async for event in ctx.run(self.digger):
+                events += 1
+                yield event
+            yield ctx.say(f"round {rounds + 1} with {events}", rounds=rounds + 1)
+            if rounds:
+                continue
+            try:
+                async for event in ctx.run(self.flaky):
+                    events += 1
+                    yield event
+            except RunError:
+                yield ctx.say("it failed")
+        async for event in ctx.run(self.digger | self.other):
+            yield event
+        yield ctx.say(None, events=events)
+
+
 def flow(note: Journal) -> Node:
     """A run of more than a hundred steps."""
     model = PlannedModel(PLANS, note)
@@ -246,6 +290,12 @@ def flow(note: Journal) -> Node:
 
     def agent(name: str, *names: str, **more: object) -> Agent:
         return Agent(name, model=model, tools=[has[n] for n in names], **more)  # type: ignore[arg-type]
+
+    async def for_count(context: ReadonlyContext) -> list[Tool]:
+        note("offered", agent=context.agent_name)
+        await asyncio.sleep(PAUSE)
+        early = cast("int", context.state.get("count", 0)) < 1000  # a tool of it changes the count
+        return [has["count"], has["look"], has["send"]] if early else []
 
     def prepare(state: Mapping[str, Json]) -> JsonObject:
         note("stepped", name="prepare")
@@ -292,16 +342,24 @@ def flow(note: Journal) -> Node:
         ),
         agent("boss", "look").uses(expert),
         front,
+        Conductor(
+            note=note,
+            digger=agent("digger", "look", "slow", "book"),
+            other=agent("other").uses(for_count),
+            flaky=agent("flaky", "look"),
+        ),
         Step(finish),
-        agent("closer", "count").instruct("Close. Plan: {plan.kind}. Left: {left}"),
+        agent("closer")
+        .uses(Toolset("late", for_count))
+        .instruct("Close. Plan: {plan.kind}. Left: {left}"),
     )
 
 
 def effect(kind: str, note: Journal, agent: str) -> Node:
     """An agent that calls one tool with that effect, alone or in a batch."""
     model = PlannedModel(PLANS, note)
-    if kind == "transactional":
-        made = booking(note, "effect")
+    if kind in ("transactional", "approved"):
+        made = booking(note, "effect", asks=kind == "approved")
     elif kind == "probe":
         made = sending(note, "effect")
     else:

@@ -22,7 +22,7 @@ import weft.stores.postgres
 import weft.stores.sqlite  # noqa: F401
 from tests.runtime.journal import Journal
 from tests.runtime.kill_flow import effect, flow, inside
-from weft import Event, Runner
+from weft import Approve, Event, Runner
 from weft.declare import Node
 from weft.session import Session, SessionKey, Transaction
 from weft.stores.postgres import PostgresStore
@@ -142,6 +142,13 @@ async def work(job: Job) -> None:
     async for event in running:
         note("acknowledged", **_about((event,)), author=event.author, error=event.error_code)
     result = await running
+    while result.waiting and job.scenario.endswith("approved"):
+        answers = {id: Approve(args={"what": "approved"}) for id in result.waiting}
+        note("answering")
+        running = runner.resume(user_id=key.user_id, session_id=key.id, answers=answers)
+        async for event in running:
+            note("acknowledged", **_about((event,)), author=event.author, error=event.error_code)
+        result = await running
     note("done", text=result.text, error=result.error and result.error.error_code)
     await runner.close()
 

@@ -10,8 +10,8 @@ from weft.declare.nodes import walk_nodes
 from weft.declare.tree import walk
 from weft.models.check_request import RequestChecker
 from weft.session.state import apply_delta
-from weft.session.waiting import CONFIRMATION, waiting_calls
-from weft.values import JsonObject
+from weft.session.waiting import CONFIRMATION, waiting_in
+from weft.values import JsonObject, Strand
 
 PENDING = "pending"
 
@@ -59,7 +59,7 @@ def _check_calls(events: list[Event], *, may_hang: bool) -> None:
             assert result.name == made[result.id]
             assert not final[result.id], f"the call {result.id} is answered twice"
             final[result.id] += result.id not in waits
-    waiting = waiting_calls(events)
+    waiting = waiting_in(Strand(events))
     for call_id, count in final.items():
         if call_id in waiting or made[call_id] == CONFIRMATION:
             continue

@@ -23,7 +23,7 @@ from weft import (
 from weft.content import FunctionResponse
 from weft.errors import DeclarationError, SessionBusy, SessionError
 from weft.ir import Prompt
-from weft.runtime.recall import SessionMemory
+from weft.stores.memories import Memory
 from weft.testing import ScriptedModel, call, delayed
 from weft.values import Json
 
@@ -497,7 +497,7 @@ def test_memory_forgets_what_was_rewound_and_never_knew_what_was_no_answer() -> 
         wrong = await runner.run(session_id="s", message="My cat is called Rex.")
         await runner.rewind(session_id="s", invocation_id=wrong.invocation_id)
         await goes_on(runner)
-        found = await SessionMemory(runner.store).search("bot", "user", "cat")
+        found = await Memory(runner.store, sessions=True).search("bot", "user", "cat")
         assert [content.text for content in found] == ["No cat here."]
 
     runs(go)

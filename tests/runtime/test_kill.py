@@ -27,6 +27,7 @@ from tests.runtime.kill_worker import Job, key_of
 from tests.runtime.logs import by_place, check_log
 from weft import Event, Session
 from weft.runtime.place import path_of
+from weft.session.waiting import CONFIRMATION
 from weft.stores import open_store
 from weft.values import Strand
 
@@ -317,6 +318,20 @@ def test_a_transactional_tool_writes_its_row_with_its_result_or_not_at_all(
         assert trial.booked(call) == int(settled)
         assert trial.attempt() == 0
         assert trial.booked(call) == 1
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_a_call_is_approved_once_and_made_once_with_the_arguments_approved(
+    worker: Worker, address: str, tmp_path: Path, where: str
+) -> None:
+    for trial, call, _, _ in killed(worker, address, tmp_path, f"{where} approved"):
+        assert trial.attempt() == 0
+        rows = f"SELECT what FROM bookings WHERE call_id = '{trial.marked(call)}'"
+        assert _execute(address, rows) == [("approved",)]
+        questions = [one for e in trial.events for one in e.calls if one.name == CONFIRMATION]
+        answers = [one for e in trial.events for one in e.results if one.name == CONFIRMATION]
+        assert (len(questions), len(answers)) == (1, 1)
+        assert trial.log.waiting == {}
 
 
 @pytest.mark.parametrize("where", PLACES)

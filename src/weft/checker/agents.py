@@ -11,6 +11,7 @@ from weft.checker.scope import Keys
 from weft.checker.world import Read, ReadHow, World, Writer, WriterKind
 from weft.declare import (
     Agent,
+    CustomAgent,
     Gate,
     Map,
     Node,
@@ -24,7 +25,6 @@ from weft.declare import (
 )
 from weft.declare.checks import CALLBACKS
 from weft.declare.compare import same
-from weft.declare.compose import Composable
 from weft.declare.functions import StateFunction
 from weft.declare.nodes import agents_of, children
 from weft.declare.policy_parts import (
@@ -32,6 +32,7 @@ from weft.declare.policy_parts import (
     Distill,
     Extract,
     Label,
+    Memories,
     NoteDown,
     Notes,
     Relevant,
@@ -128,7 +129,7 @@ def _policy_reads(policy: Policy, place: Origin, *, optional: bool = False) -> I
                     yield Read(key, place, optional=optional, how="policy", guarded=True)
             case Notes():
                 yield Read(selector.key, place, optional=True, how="policy")
-            case Relevant() if selector.from_state is not None:
+            case Relevant() | Memories() if selector.from_state is not None:
                 yield Read(selector.from_state, place, optional=optional, how="policy")
             case When():
                 yield from _policy_reads(selector.policy, place, optional=True)
@@ -182,6 +183,8 @@ def blurs(agent: Agent) -> str:
     for name, uses in callbacks_of(agent):
         if not uses.known:
             return f"{agent.name}.{name} is handed the state"
+    for source in agent.tool_sources:
+        return f"the toolset {source.name} answers tools that nobody knows before a run"
     return ""
 
 
@@ -190,6 +193,9 @@ def may_read_anything(agent: Agent) -> bool:
     """Whether code that reads the state itself runs with the agent."""
     if not isinstance(agent.instruction, str) or any(tool.agent for tool in agent.tools):
         return True
+    compresses = agent.context_compressor is not None and agent.token_budget is None
+    if agent.passes or compresses or any(tool.prepare for tool in agent.tools):
+        return True  # a pass may look at the whole state
     return not all(uses.reads_all for uses in _code_of(agent))
 
 
@@ -208,7 +214,8 @@ def is_tied(agent: Agent) -> bool:
 @once_per_agent
 def _code_of(agent: Agent) -> list[StateUses]:
     """What its tools and callbacks do with the state."""
-    return [*map(used_by, agent.tools), *(uses for _, uses in callbacks_of(agent))]
+    unknown = [StateUses() for _ in agent.tool_sources]
+    return [*map(used_by, agent.tools), *unknown, *(uses for _, uses in callbacks_of(agent))]
 
 
 def tool_choice(agent: Agent) -> str:
@@ -222,7 +229,9 @@ def tool_choice(agent: Agent) -> str:
 def must_hand_over(agent: Agent) -> bool:
     """Whether it cannot answer itself: the one tool that it must call is the one to hand over."""
     choice = tool_choice(agent)
-    return choice == "transfer_to_agent" or (choice in ("any", "required") and not agent.tools)
+    return choice == "transfer_to_agent" or (
+        choice in ("any", "required") and not agent.tools and not agent.tool_sources
+    )
 
 
 def before(agent: Agent, world: World) -> World:
@@ -284,15 +293,57 @@ def used_by(tool: Tool) -> StateUses:
 def callbacks_of(agent: Agent) -> Iterator[tuple[str, StateUses]]:
     """The callbacks of an agent, each with its field and what it does with the state."""
     for name in CALLBACKS:
-        callbacks = cast("object", getattr(agent, name))
-        for one in cast(
-            "tuple[object, ...]", callbacks if isinstance(callbacks, tuple) else (callbacks,)
-        ):
-            if callable(one):
-                yield name, uses_of(one)
+        yield from ((name, uses) for uses in _uses_of_chain(cast("object", getattr(agent, name))))
 
 
-def callback_writer(agent: Agent, name: str) -> Writer:
+def _uses_of_chain(callbacks: object) -> Iterator[StateUses]:
+    """What one callback, or each of several, does with the state."""
+    for one in cast(
+        "tuple[object, ...]", callbacks if isinstance(callbacks, tuple) else (callbacks,)
+    ):
+        if callable(one):
+            yield uses_of(one)
+
+
+class FlowCallbacks:
+    """What the callbacks of a flow or a custom agent do with the state, at one moment."""
+
+    __slots__ = ("_node", "moment", "uses")
+
+    def __init__(self, node: Node, moment: str) -> None:
+        self._node = node
+        self.moment = moment
+        chain = node.before_agent if moment == "before_agent" else node.after_agent
+        self.uses = [*_uses_of_chain(chain)]
+
+    def reads(self) -> Iterator[Read]:
+        """The keys that they read; any of them may be absent."""
+        origin = Origin("field", self.moment, self._node.name)
+        for uses in self.uses:
+            yield from (Read(key, origin, optional=True, how="callback") for key in uses.reads)
+            yield from (Read(key, origin, (), True, "callback", guarded=True) for key in uses.asks)
+
+    def after(self, world: World) -> World:
+        """The world behind them."""
+        writer = callback_writer(self._node, self.moment)
+        for uses in self.uses:
+            for key in uses.writes:
+                world = world.wrote(key, writer, None)
+            world = world.lost(uses.drops, writer)
+        world = touched(world, self.uses)
+        if not all(uses.known for uses in self.uses):
+            world = world.blurred(f"{self._node.name}.{self.moment} is handed the state")
+        return world
+
+
+def flow_callbacks(node: Node) -> list[FlowCallbacks]:
+    """The callbacks of a flow or a custom agent; an agent's are read with the agent."""
+    if isinstance(node, Agent) or (node.before_agent is None and node.after_agent is None):
+        return []
+    return [FlowCallbacks(node, moment) for moment in ("before_agent", "after_agent")]
+
+
+def callback_writer(agent: Node, name: str) -> Writer:
     """A callback as the one who writes."""
     return Writer(f"{agent.name}.{name}", Origin("field", name, agent.name), "callback")
 
@@ -351,7 +402,15 @@ class _WritePairs(DefaultVisitor[_Pairs]):
         self._fills = fills
 
     def visit_other(self, node: Node) -> _Pairs:
-        return self._of_all(children(node))
+        for callbacks in flow_callbacks(node):
+            writer = callback_writer(node, callbacks.moment)
+            yield from ((key, writer) for uses in callbacks.uses for key in uses.writes)
+        yield from self._of_all(children(node))
+
+    def visit_custom_agent(self, node: CustomAgent) -> _Pairs:
+        writer = custom_writer(node)
+        yield from ((key, writer) for key in node.writes)
+        yield from self.visit_other(node)
 
     def visit_agent(self, node: Agent) -> _Pairs:
         for key, writer, _ in writes_of(node):
@@ -384,7 +443,12 @@ class _WritePairs(DefaultVisitor[_Pairs]):
 
 def agents_called_by(agent: Agent) -> list[Node]:
     """The agents and flows that are tools of an agent."""
-    return cast("list[Node]", [t.agent for t in agent.tools if isinstance(t.agent, Composable)])
+    return [tool.agent for tool in agent.tools if tool.agent is not None]
+
+
+def custom_writer(node: CustomAgent) -> Writer:
+    """The code of a custom agent as the one who writes."""
+    return Writer(node.name, Origin("field", "writes", node.name), "tool")
 
 
 def step_writer(node: Step) -> Writer:
@@ -399,7 +463,11 @@ class _MayWriteAnything(DefaultVisitor[bool]):
     __slots__ = ()
 
     def visit_other(self, node: Node) -> bool:
-        return any(map(self.visit, children(node)))
+        unknown = (not uses.known for one in flow_callbacks(node) for uses in one.uses)
+        return any(unknown) or any(map(self.visit, children(node)))
+
+    def visit_custom_agent(self, node: CustomAgent) -> bool:
+        return not node.declares_writes or self.visit_other(node)
 
     def visit_agent(self, node: Agent) -> bool:
         agents = agents_of(node)

@@ -77,7 +77,7 @@ def _foreign_keys(code: Foreign) -> Keys:
 
 HARMLESS = frozenset(
     (
-        "actions", "function_call_id", "call_id", "invocation_id", "agent_name", "app_name",
+        "actions", "deps", "function_call_id", "call_id", "invocation_id", "agent_name", "app_name",
         "user_id", "session_id", "branch", "confirmed", "connection", "save_artifact",
         "load_artifact", "list_artifacts", "search_memory", "user_content", "tool_confirmation",
         "request_confirmation", "request_credential", "get_auth_response", "load_credential",

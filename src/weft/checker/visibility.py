@@ -7,6 +7,7 @@ from weft.declare.policy_parts import (
     Everything,
     FromAgents,
     Matching,
+    Memories,
     Notes,
     Nothing,
     Selector,
@@ -63,7 +64,7 @@ def _lets_through(selector: Selector, speaker: str, key: str | None) -> bool:
     match selector:
         case Everything():
             return selector.data or key is None
-        case ThisTurn() | Nothing() | UserWords() | StateKeys() | Notes():
+        case ThisTurn() | Nothing() | UserWords() | StateKeys() | Notes() | Memories():
             return False
         case FromAgents():
             return speaker in selector.names

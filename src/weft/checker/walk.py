@@ -9,11 +9,14 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from weft.checker.agents import (
+    FlowCallbacks,
     Writes,
     after,
     agents_called_by,
     before,
     collected,
+    custom_writer,
+    flow_callbacks,
     gate_reads,
     is_covered,
     key_reads,
@@ -46,6 +49,7 @@ from weft.checker.world import (
 )
 from weft.declare import (
     Agent,
+    CustomAgent,
     Expect,
     Fallback,
     Gate,
@@ -124,7 +128,24 @@ class Walk:
         """The world behind a node, whichever path is taken through it."""
         if node.inputs:
             world = self._take_inputs(node, world, siblings)
-        return NodeWalk(self, world, siblings, last=last).visit(node)
+        callbacks = flow_callbacks(node)
+        for one in callbacks[:1]:
+            world = self._called(node, one, world, siblings)
+        world = NodeWalk(self, world, siblings, last=last).visit(node)
+        for one in callbacks[1:]:
+            world = self._called(node, one, world, siblings)
+        return world
+
+    def _called(
+        self, node: Node, callbacks: FlowCallbacks, world: World, siblings: Beside
+    ) -> World:
+        """The world behind the callbacks of a flow at one moment."""
+        if not all(uses.reads_all for uses in callbacks.uses):
+            self.record.read_all(world)
+        reads = [*callbacks.reads()]
+        if reads:
+            self.add_site(node, world, reads, siblings)
+        return callbacks.after(world)
 
     def _take_inputs(self, node: Node, world: World, siblings: Beside) -> World:
         """The world where the inputs of a node are present.
@@ -151,7 +172,9 @@ class Walk:
         """Whether somebody speaks in it."""
         speaks = self._speaks.get(id(node))
         if speaks is None:
-            speaks = isinstance(node, Agent) or any(map(self.has_agents, node.children))
+            speaks = isinstance(node, Agent | CustomAgent) or any(
+                map(self.has_agents, node.children)
+            )
             self._speaks[id(node)] = speaks
         return speaks
 
@@ -479,6 +502,43 @@ class NodeWalk(Visitor[World]):
     def visit_timeout(self, node: Timeout) -> World:
         """The body."""
         return self._behind(node.body, self.world)
+
+    def visit_custom_agent(self, node: CustomAgent) -> World:
+        """What the code reads and writes, and its children: in any order, any number of times.
+
+        What a child writes may be there for any of them, and behind the agent. The code may read
+        all that they say, so each speaks to somebody.
+        """
+        walk, world = self.walk, self.world
+        origin = Origin("field", "reads", node.name)
+        reads = [Read(key, origin, optional=True, how="step") for key in node.reads]
+        walk.add_site(node, world, reads, self.siblings, last=self.last)
+        if not node.declares_reads:
+            walk.record.read_all(world)
+        writer = custom_writer(node)
+        reachable = world
+        for key in node.writes:
+            if key not in world.facts:
+                reachable = reachable.wrote(key, writer, must=False, soft=True)
+        for child in node.children:
+            for key, writers in walk.writes.of(child).items():
+                if key not in reachable.facts:
+                    reachable = reachable.wrote(key, writers[-1], must=False, soft=True)
+            for agent in agents_of(child):
+                reachable = reachable.spoke(agent, agent.output_key)
+        if not node.declares_writes:
+            reachable = reachable.blurred(f"{node.name} does not say which keys it writes")
+        ends = [self._behind(child, reachable, last=True) for child in node.children]
+        if not node.declares_reads:
+            for end in ends:
+                walk.record.read_all(end)
+        walk.record.heard |= {agent.name for one in node.children for agent in agents_of(one)}
+        done = join([reachable, *ends]) or reachable
+        for key in node.writes:
+            done = done.wrote(key, writer)
+        walk.add_writes(node, done, world)
+        walk.escapes.append(done)
+        return done.spoke(node, None)
 
     def visit_tap(self, node: Tap) -> World:
         """What the function reads; it changes nothing."""

@@ -13,7 +13,7 @@ from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, overl
 
 from weft.checker.schemas import unite
 from weft.checker.scope import Compared
-from weft.declare import Agent, Node, Parallel
+from weft.declare import Node, Parallel
 from weft.declare.route import Route
 from weft.diagnostics import Origin
 from weft.values import JsonObject
@@ -302,7 +302,7 @@ class World:
             return self
         return replace(self, opaque=self.opaque.with_item(reason, None), gone=Chart())
 
-    def spoke(self, agent: Agent, key: str | None) -> "World":
+    def spoke(self, agent: Node, key: str | None) -> "World":
         """The world after an agent spoke."""
         if agent.name in self.spoken and self.spoken[agent.name] == key:
             return self

@@ -36,7 +36,7 @@ from weft.cli.screen import (
 )
 from weft.cli.sessions import taken_back
 from weft.declare import RunConfig
-from weft.errors import UsageError, WeftError
+from weft.errors import SessionError, UsageError, WeftError
 from weft.replay.steps import before_event, model_events, texts_at
 from weft.runtime import Runner
 from weft.runtime.run import Running
@@ -191,7 +191,7 @@ class Chat:
                 continue
             try:
                 ending = self._played(self._answered(question, reply.strip()))
-            except UsageError as error:
+            except (UsageError, SessionError) as error:  # a misfit, or too late: it is still open
                 _tell(f"error: {error}")
                 continue
             if ending is None:
@@ -283,7 +283,7 @@ def _prompt(question: Question) -> str:
     if question.gate:
         return "your answer, or Enter to leave it open: "
     if question.confirm:
-        return "may it run? y/n, or Enter to leave it open: "
+        return "may it run? y/n, n REASON, other arguments as JSON, or Enter to leave it open: "
     if question.unknown:
         return "its result as JSON, r to run it again, or Enter to leave it open: "
     return "its answer as JSON, or Enter to leave it open: "

@@ -111,6 +111,27 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         ),
         "Talk in the terminal; the conversation is kept.",
     ),
+    Command(
+        "serve",
+        "serve:serve_command",
+        (
+            "targets",
+            Take("store", default=DEFAULT_STORE),
+            "host",
+            "port",
+            "tokens",
+            "auth",
+            "allow_host",
+            "grace",
+            "model",
+            "max_llm_calls",
+        ),
+        """Serve agents over HTTP: an API, streams, google-adk's and OpenAI's clients.
+
+        It listens on this machine only and prints an address with a token. To listen elsewhere,
+        say who may ask: --tokens or --auth.
+        """,
+    ),
     CommandGroup(
         "sessions",
         (
@@ -125,6 +146,12 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 "sessions:show_command",
                 ("id", _EXISTING_STORE, _ONLY_APP, "only_user"),
                 "Show a conversation in short lines, and the state at its end.",
+            ),
+            Command(
+                "pending",
+                "sessions:pending_command",
+                (_EXISTING_STORE, _ONLY_APP, "only_user", "as_json"),
+                "List the questions that runs wait on, the oldest first.",
             ),
             Command(
                 "export",
@@ -147,6 +174,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                     Take("store", "sqlite:///FILE or postgresql://...", default=DEFAULT_STORE),
                     "user",
                     Take("app", "The app they belong to.", default="imported"),
+                    Take("agent", "The agent whose words the answers are."),
                     "limit",
                     Take("as_json", "What was imported, as JSON."),
                 ),
@@ -159,7 +187,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 "Take a session back to before an invocation; nothing is deleted from its log.",
             ),
         ),
-        "List, show, export, import and rewind stored sessions.",
+        "List, show, export, import and rewind stored sessions, and what they wait for.",
     ),
     Command(
         "compile",
@@ -252,6 +280,26 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         Append-only, `C.default()`, is always the first row. Without --model, recordings that name
         a model are priced as that; costs of the others are counted in fresh tokens: 0.10 for one
         that is read again, 1.25 for one that is kept.
+        """,
+    ),
+    Command(
+        "eval",
+        "eval:eval_command",
+        (
+            "target",
+            "cases",
+            "repeat",
+            "parallel",
+            "baseline",
+            "save",
+            "tolerance",
+            "model",
+            "strict",
+            Take("as_json", "The outcomes as JSON."),
+        ),
+        """Run an agent on the cases of a file; 1 if a case fails, or got worse.
+
+        With --baseline it is 1 only where a case passes less often than it did.
         """,
     ),
     CommandGroup(

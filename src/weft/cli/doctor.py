@@ -41,6 +41,7 @@ def doctor_command(_: CommandOptions) -> int:
         ("extras", _extras()),
         ("tokenizers", _tokenizers()),
         ("keys in the environment (names only)", _keys()),
+        ("code execution", _code()),
         ("working folder", _folder()),
     )
     well = True
@@ -92,6 +93,16 @@ def _extras() -> Iterator[Checkup]:
             yield Checkup(True, group, f"missing: {some}", f"pip install 'weft[{group}]'")
         else:
             yield Checkup(True, group, "present")
+
+
+def _code() -> Iterator[Checkup]:
+    """What code that a model writes can be kept from; it runs only where a PythonTool is given."""
+    from weft.tools.python import isolation
+
+    kept = isolation()
+    for key, what in (("network", "network"), ("files", "other folders"), ("processes", "others")):
+        can = "out of reach of a PythonTool" if kept.get(key) else "the kernel lets it be reached"
+        yield Checkup(True, what, can)
 
 
 def _tokenizers() -> Iterator[Checkup]:

@@ -46,7 +46,7 @@ def is_recording(target: str) -> bool:
 def recorded_request(options: CommandOptions) -> Compilation:
     """A request of a recording: the last one, or that of --step N, as its model was asked."""
     path = Path(options.target)
-    given: dict[str, object] = {
+    misplaced: dict[str, object] = {
         "--message": options.message,
         "--state": options.state,
         "--store": options.store,
@@ -57,7 +57,7 @@ def recorded_request(options: CommandOptions) -> Compilation:
         "--user": options.only_user,
         "--trusted": options.trusted,
     }
-    for flag, value in given.items():
+    for flag, value in misplaced.items():
         if value:
             raise UsageError(
                 "a recording is explained as it is", where=flag, hint="--step, --session, --model"

@@ -14,13 +14,14 @@ from weft.compiler.report import safe
 from weft.errors import SessionError
 from weft.recordings import Aside, Recording, files_in, read_file
 from weft.recordings.read import require_format
+from weft.recordings.recording import AGENT
 from weft.session import SessionKey, Store
 from weft.stores import open_store
 from weft.values import Json, JsonObject
 
 
 @dataclass
-class _Outcome:
+class ImportOutcome:
     """What became of the files."""
 
     stored: list[tuple[SessionKey, Recording]] = field(
@@ -43,9 +44,9 @@ def import_command(options: CommandOptions) -> int:
     return 1 if outcome.failed else 0
 
 
-async def _imported(options: CommandOptions, files: list[Path]) -> _Outcome:
+async def _imported(options: CommandOptions, files: list[Path]) -> ImportOutcome:
     """Store each recording; a file that cannot be read is named, and the others are taken."""
-    outcome = _Outcome()
+    outcome = ImportOutcome()
     store = open_store(options.address)
     try:
         for path in files:
@@ -63,13 +64,13 @@ async def _imported(options: CommandOptions, files: list[Path]) -> _Outcome:
 
 
 async def _take(
-    store: Store, recording: Recording, options: CommandOptions, outcome: _Outcome
+    store: Store, recording: Recording, options: CommandOptions, outcome: ImportOutcome
 ) -> None:
     """Create the session and append its events; one that is there already is left as it is.
 
     A session without events is what an import that was killed has left: it is filled.
     """
-    session = recording.for_store()
+    session = recording.spoken_by(options.agent or AGENT).for_store()
     key = SessionKey(
         session.app_name or options.app or "imported", session.user_id or options.user, session.id
     )
@@ -88,7 +89,7 @@ async def _take(
     outcome.stored.append((key, recording))
 
 
-def _print(outcome: _Outcome, options: CommandOptions) -> None:
+def _print(outcome: ImportOutcome, options: CommandOptions) -> None:
     for key, recording in outcome.stored:
         model = f", {recording.model}" if recording.model else ""
         print(
@@ -126,7 +127,7 @@ def merged_aside(recordings: Iterable[Recording]) -> list[Aside]:
     return sorted(merged.values(), key=lambda one: -one.count)
 
 
-def _as_json(outcome: _Outcome) -> JsonObject:
+def _as_json(outcome: ImportOutcome) -> JsonObject:
     sessions: list[Json] = []
     for key, recording in outcome.stored:
         sessions.append(

@@ -51,11 +51,15 @@ class CommandOptions:
         str, Argument(help="pkg.module:object or path/to/file.py:object", show_default=False)
     ]
     id: Annotated[str, Argument(help="The session's id.", show_default=False)]
+    targets: Annotated[
+        list[str], Argument(help="pkg.module:object; one or several", show_default=False)
+    ]
     name: Annotated[str | None, Argument(help="The weights' name.")] = None
     code: Annotated[str | None, Argument(help="A code such as WEFT101.", show_default=False)] = None
     folder: Annotated[
         Path, Argument(help="Where to; the working folder if left out.", metavar="FOLDER")
     ] = Path()
+    file: Annotated[Path | None, Argument(help="A file of cases.", metavar="FILE")] = None
     files: Annotated[
         list[Path] | None,
         Argument(help="Recordings: files, folders or globs; .gz too.", metavar="FILES"),
@@ -156,6 +160,26 @@ class CommandOptions:
         Texts, Option("--retry", help="Run a call again that may have run.", metavar="ID")
     ] = None
 
+    # how it is served
+    host: Annotated[str, Option("--host", help="The address to listen on.", metavar="ADDRESS")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Option("--port", help="The port; 0 for a free one.", min=0)] = 8000
+    tokens: Annotated[
+        str | None,
+        Option("--tokens", help="Users and their tokens: FILE or env:NAME.", metavar="SOURCE"),
+    ] = None
+    auth: Annotated[
+        str | None,
+        Option("--auth", help="A function from a request to its user.", metavar="MODULE:FUNCTION"),
+    ] = None
+    allow_host: Annotated[
+        Texts, Option("--allow-host", help="Another name to answer to.", metavar="NAME")
+    ] = None
+    grace: Annotated[
+        float, Option("--grace", help="Seconds that runs may go on when it stops.", metavar="S")
+    ] = 10.0
+
     # how it is checked
     inputs: Annotated[
         Texts,
@@ -168,6 +192,31 @@ class CommandOptions:
     watch: Annotated[bool, Option("--watch", help="Check again whenever a file changes.")] = False
     allow: Annotated[Texts, Option("--allow", help="A code to leave out.", metavar="CODE")] = None
     infer: Annotated[bool, Option("--infer/--no-infer", help="Whether keys are inferred.")] = True
+
+    # how it is evaluated
+    cases: Annotated[
+        Path | None,
+        Argument(
+            help="A dataset as YAML or JSON, or google-adk's *.evalset.json.", metavar="CASES"
+        ),
+    ] = None
+    repeat: Annotated[int, Option("--repeat", help="Run every case so often.", min=1)] = 1
+    parallel: Annotated[
+        int, Option("--parallel", help="How many cases run at once.", metavar="N", min=1)
+    ] = 1
+    baseline: Annotated[
+        Path | None,
+        Option("--baseline", help="Compare with outcomes that were saved.", metavar="FILE"),
+    ] = None
+    save: Annotated[
+        Path | None, Option("--save", help="Keep the outcomes, as a baseline.", metavar="FILE")
+    ] = None
+    tolerance: Annotated[
+        float,
+        Option(
+            "--tolerance", help="The share of runs that may be lost.", metavar="SHARE", min=0, max=1
+        ),
+    ] = 0.0
 
     # how it is printed
     report_form: Annotated[ReportForm, Option("--format", help="The form of the report.")] = (
@@ -206,7 +255,7 @@ class CommandOptions:
         return self.resume or bool(self.answers) or bool(self.retries)
 
 
-_UNTAKEN = CommandOptions(target="", id="")
+_UNTAKEN = CommandOptions(target="", id="", targets=[])
 
 _USUAL = object()
 

@@ -26,6 +26,7 @@ from weft.replay.page import (
     lines,
     recorded_facts,
     replay_page,
+    savings,
 )
 from weft.replay.replay import Trial, policy_from, replay, speakers, total, uses_of
 from weft.replay.steps import homes_of
@@ -76,10 +77,12 @@ def replay_command(options: CommandOptions) -> int:
     return 1 if read.failed else 0
 
 
-def _print(trials: Sequence[Trial], facts: RecordedFacts, read: "_Read") -> None:
+def _print(trials: Sequence[Trial], facts: RecordedFacts, read: "RecordingsRead") -> None:
     for line in facts.lines():
         print(safe(line))
     for line in lines(trials):
+        print(line)
+    for line in savings(trials):
         print(line)
     for line in aside_lines(read.recordings):
         print(safe(line))
@@ -157,21 +160,21 @@ def _one(
 
 
 @dataclass
-class _Read:
+class RecordingsRead:
     """The recordings, and the files that could not be read."""
 
     recordings: list[Recording] = field(default_factory=list[Recording])
     failed: list[SessionError] = field(default_factory=list[SessionError])
 
 
-def _read(options: CommandOptions) -> _Read:
+def _read(options: CommandOptions) -> RecordingsRead:
     """What there is to replay. Of several files, one that cannot be read stops no other."""
     if options.store is not None:
         if options.recorded_format is not None:
             raise UsageError("a store has its own format", where="--format", hint="leave it out")
-        return _Read(asyncio.run(_stored(options, options.store)))
+        return RecordingsRead(asyncio.run(_stored(options, options.store)))
     require_format(options.recorded_format)
-    read = _Read()
+    read = RecordingsRead()
     files = files_in(options.files or ())
     for path in files:
         room = None if options.limit is None else options.limit - len(read.recordings)

@@ -11,8 +11,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TextIO
 
-import msgspec
-
 from weft.compiler.instruction import TRANSFER
 from weft.compiler.report import clip, safe
 from weft.compiler.view import hidden_by_rewind
@@ -23,8 +21,8 @@ from weft.declare.template import to_text
 from weft.declare.visit import inner_agents
 from weft.errors import SessionError, UsageError
 from weft.runtime.answer import is_piece
+from weft.runtime.approvals import Approve, Deny, Pending, pending_in
 from weft.runtime.flows import choices_of
-from weft.runtime.rewind import visible_events
 from weft.session import Event, Session
 from weft.session.state import without_temp
 from weft.session.waiting import CONFIRMATION, INPUT
@@ -376,34 +374,7 @@ class Question(NamedTuple):
 
 def open_questions(session: Session) -> list[Question]:
     """The calls of a session that wait for somebody, in the order they came."""
-    calls: dict[str, FunctionCall] = {}
-    asked: dict[str, str] = {}
-    questions: dict[str, Question] = {}
-    waiting = session.waiting
-    if not waiting:
-        return []
-    for event in visible_events(session):
-        for result in event.results:
-            id = result.id or ""
-            questions.pop(asked.get(id, id), None)
-        for call in event.calls:
-            if call.name == CONFIRMATION:
-                original = _original(call)
-                asked[call.id or ""] = original.id or ""
-                questions[original.id or ""] = _question(original)._replace(confirm=True)
-            else:
-                calls[call.id or ""] = call
-        for id in event.provenance.pending or ():
-            if id in calls and calls[id].name == INPUT:
-                questions[id] = _asked_by(event.author, calls[id])
-            elif id in calls:
-                questions[id] = _question(calls[id])
-        if event.error_code == "unknown_outcome":
-            words = event.error_message or ""
-            questions = {
-                id: q._replace(unknown=q.unknown or id in words) for id, q in questions.items()
-            }
-    return [question for id, question in questions.items() if id in waiting]
+    return [_question(one) for one in pending_in(session)]
 
 
 def find_question(questions: Sequence[Question], name: str) -> Question:
@@ -421,7 +392,10 @@ def find_question(questions: Sequence[Question], name: str) -> Question:
 
 
 def answer_to(question: Question, value: Json) -> object:
-    """The answer as the call takes it: one of the choices, a yes or no, or any value."""
+    """The answer as the call takes it: one of the choices, a yes or no, or any value.
+
+    A no may be followed by its reason, and an object is a yes with these arguments.
+    """
     if question.choices and not any(same(value, choice) for choice in question.choices):
         meant = next((c for c in question.choices if same(to_text(c), to_text(value))), None)
         if meant is None:
@@ -433,11 +407,17 @@ def answer_to(question: Question, value: Json) -> object:
         return meant
     if not question.confirm:
         return value
-    word = str(value).strip().lower()
-    if word in _YES or word in _NO:
-        return word in _YES
+    if isinstance(value, dict):
+        return value if "confirmed" in value else Approve(args=value)
+    word, _, reason = str(value).strip().partition(" ")
+    if word.lower().rstrip(":,") in _NO:
+        return Deny(reason.strip())
+    if word.lower() in _YES and not reason:
+        return True
     raise UsageError(
-        f"this wants a yes or no, not {value!r}", where=question.name, hint="say yes or no"
+        f"this wants a yes or no, not {value!r}",
+        where=question.name,
+        hint="say yes or no",
     )
 
 
@@ -457,21 +437,17 @@ def how_to_go_on(questions: Sequence[Question], command: Sequence[str]) -> str:
     return " ".join(words)
 
 
-def _question(call: FunctionCall) -> Question:
-    return Question(call.id or "", call.name or "", safe(call_words(call)))
-
-
-def _asked_by(gate: str, call: FunctionCall) -> Question:
-    """The question of a gate."""
-    text = (call.args or {}).get("message")
-    words = safe(text if isinstance(text, str) else "")
-    return Question(call.id or "", gate, words, gate=True, choices=tuple(choices_of(call)))
-
-
-def _original(call: FunctionCall) -> FunctionCall:
-    """The call that a question to the user is about."""
-    value = (call.args or {}).get("originalFunctionCall")
-    try:
-        return msgspec.convert(value, FunctionCall)
-    except msgspec.ValidationError:
-        return FunctionCall(name=CONFIRMATION, id=call.id)
+def _question(pending: Pending) -> Question:
+    call = FunctionCall(name=pending.name, args=pending.args, id=pending.call_id)
+    if pending.kind == "input":
+        words = safe(pending.question)
+        return Question(
+            pending.call_id, pending.name, words, gate=True, choices=tuple(choices_of(call))
+        )
+    return Question(
+        pending.call_id,
+        pending.name,
+        safe(call_words(call)),
+        confirm=pending.kind == "confirm",
+        unknown=pending.kind == "unknown",
+    )

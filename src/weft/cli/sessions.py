@@ -12,6 +12,7 @@ from weft.cli.options import CommandOptions
 from weft.cli.screen import find_invocation, marks_for, moment, session_lines
 from weft.compiler.report import clip, safe
 from weft.errors import UsageError
+from weft.runtime.approvals import Pending, pending_in_store
 from weft.runtime.rewind import rewind_event
 from weft.session import Session, SessionInfo, SessionKey, Store
 from weft.stores import beside_store, open_artifacts
@@ -35,6 +36,29 @@ def list_command(options: CommandOptions) -> int:
         print(line)
     if not infos:
         print("no sessions", file=sys.stderr)
+    return 0
+
+
+def pending_command(options: CommandOptions) -> int:
+    """List the questions that the sessions of a store wait on, the oldest first."""
+
+    async def work() -> list[Pending]:
+        async with opened(options.address) as store:
+            apps = [options.app] if options.app is not None else await store.apps()
+            by_app = [await pending_in_store(store, app, options.only_user) for app in apps]
+            return sorted((one for each in by_app for one in each), key=_asked_at)
+
+    questions = asyncio.run(work())
+    if options.as_json:
+        rows = [_question_json(one) for one in questions]
+        print(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        return 0
+    titles = ["session", "user", "asked", "call", "question", "app"]
+    columns = 6 if len({one.key.app_name for one in questions}) > 1 else 5
+    for line in _table(titles[:columns], [_question_cells(one)[:columns] for one in questions]):
+        print(line)
+    if not questions:
+        print("nothing waits", file=sys.stderr)
     return 0
 
 
@@ -103,6 +127,31 @@ async def _readable(options: CommandOptions) -> Session:
         return await find_session(
             store, options.id, app=options.app, user=options.only_user, skip_unreadable=True
         )
+
+
+def _asked_at(question: Pending) -> float:
+    return question.asked_at
+
+
+def _question_json(one: Pending) -> dict[str, object]:
+    return {
+        "appName": one.key.app_name,
+        "userId": one.key.user_id,
+        "sessionId": one.key.id,
+        "callId": one.call_id,
+        "name": one.name,
+        "kind": one.kind,
+        "args": one.args,
+        "question": one.question,
+        "askedAt": one.asked_at,
+        "expires": one.expires,
+    }
+
+
+def _question_cells(one: Pending) -> list[str]:
+    late = " (expired)" if one.is_expired else ""
+    cells = [one.key.id, one.key.user_id, moment(one.asked_at), one.call_id, one.question + late]
+    return [clip(safe(cell), 80) for cell in [*cells, one.key.app_name]]
 
 
 def _as_json(info: SessionInfo) -> dict[str, object]:

@@ -67,6 +67,45 @@ Use instead:  weft.run(writer, "Write.", state={"topic": "tea"}); --state topic=
 """,
     ),
     Code(
+        "WEFT118",
+        _W,
+        "key that a custom agent does not declare",
+        """The code of a custom agent writes a state key that its `writes` does not name.
+
+Why it matters: the check proves what later agents can read from `writes`. Under
+RunConfig(strict=True) the run fails with `undeclared_write`.
+
+Flagged:      class Escalate(CustomAgent) with writes = ("owner",) and ctx.say("Hi.", level=3)
+Use instead:  writes = ("owner", "level").
+""",
+    ),
+    Code(
+        "WEFT303",
+        _I,
+        "toolset that was not asked",
+        """The request is for an agent with a toolset that is asked in each run, and the log has
+no answer of it.
+
+Why it matters: the tools that it would answer are not in the request, nor counted.
+
+Flagged:      weft.compile(Agent("bot", tools=[tools_for]), message="Hi.") before any run
+Use instead:  the session of a run: weft.compile(bot, session=result.session).
+""",
+    ),
+    Code(
+        "WEFT409",
+        _W,
+        "undeclared agent below a custom agent",
+        """A custom agent ran an agent that is neither in its `sub_agents` nor an attribute of it.
+
+Why it matters: the check, the picture and `explain` do not see it.
+
+Flagged:      ctx.run(classifier), where classifier is a variable of the module
+Use instead:  Escalate("escalate", sub_agents=[classifier]), or an attribute of the agent:
+              ctx.run(self.classifier).
+""",
+    ),
+    Code(
         "WEFT201",
         _W,
         "call without result",
@@ -399,6 +438,18 @@ Use instead:  what the hint says; the place is the message's own.
 Why it matters: the model reads it in the user's turn, after `[system]:`.
 
 Use instead:  nothing to do, or say it before the conversation.
+""",
+    ),
+    Code(
+        "WEFT709",
+        _E,
+        "provider tool not available",
+        """An agent has a tool that its model's provider does not run.
+
+Why it matters: the tool is left out, so the model answers without it. Under strict it is an error.
+
+Flagged:      Agent("bot", model="one-without-files", tools=[FileSearch(["store"])])
+Use instead:  a model whose provider has the tool, or a function of your own that does the same.
 """,
     ),
 )

@@ -16,11 +16,23 @@ from weft.codes import report
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compilation, Compiled
 from weft.compiler.count import Scale
-from weft.compiler.incremental import WHOLE, Basis, LogFacts, Slot, Woven, facts_of, weave
+from weft.compiler.incremental import (
+    WHOLE,
+    Basis,
+    LateResult,
+    LogFacts,
+    Slot,
+    Woven,
+    facts_of,
+    note_late,
+    skipped_talk,
+    weave,
+)
 from weft.compiler.inputs import ReadonlyContext, decided, effects_of, start_of, user_content
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
+from weft.compiler.toolsets import with_offered
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Policy, RunConfig, TokenBudget
 from weft.declare.hints import RUN_WORDS
@@ -41,6 +53,7 @@ from weft.passes.env import (
 )
 from weft.session import Event, Session
 from weft.session.state import seen_from
+from weft.session.unread import skim_of
 from weft.values import Json, JsonObject, Strand, require_object
 
 if TYPE_CHECKING:
@@ -65,6 +78,8 @@ def compile_request(
     recorded: Mapping[str, str] | None = None,
     within: int | None = None,
     part_of: Whole | None = None,
+    deps: object = None,
+    brief: bool = False,
 ) -> Compilation:
     """Compile one request for `root`, or for the agent of its tree named by `agent`.
 
@@ -72,7 +87,9 @@ def compile_request(
     parallel flow the agent stands, `artifacts` the newest text of each, `recorded` what
     instruction providers said before, so that a request can be rebuilt without asking them,
     `within` the tokens it must not exceed, whatever the agent's own budget allows, `part_of` the
-    labels and the session of a program of which `root` and `session` are only a part.
+    labels and the session of a program of which `root` and `session` are only a part, `deps` what
+    instruction providers are handed. `brief` says that nobody will ask why an event is not in the
+    request: those that no request can have need not be read.
     """
     if (
         type(session) is not Session
@@ -93,6 +110,8 @@ def compile_request(
         recorded or {},
         within,
         part_of,
+        deps,
+        brief,
     )
     inputs = _gather_inputs(call, message)
     instructions = _write_instructions(call, inputs)
@@ -113,6 +132,8 @@ class _Call(msgspec.Struct, frozen=True):
     recorded: Mapping[str, str]
     within: int | None
     part_of: Whole | None
+    deps: object
+    brief: bool = False
 
 
 class _Inputs(msgspec.Struct, frozen=True):
@@ -156,8 +177,8 @@ def _gather_inputs(call: _Call, message: ContentLike | None) -> _Inputs:
     """Find the plan, and what the log and the state hold for it."""
     session, config = call.session, call.config
     labels = call.part_of.labels if call.part_of is not None else ()
-    plan = plan_for(call.root, call.agent, config, labels)
     log = session.events
+    plan = plan_for(with_offered(call.root, call.agent, log), call.agent, config, labels)
     events = log if message is None else _with_message(log, message)
     newest = events.tip
     invocation = newest.invocation_id if newest is not None else ""
@@ -180,7 +201,13 @@ def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:
         instructions = _unchanged(plan, log, inputs.state, call.artifacts, volatile)
     if instructions is None:
         context = partial(
-            _context, asked.name, inputs.state, inputs.events, inputs.invocation, call.artifacts
+            _context,
+            asked.name,
+            inputs.state,
+            inputs.events,
+            inputs.invocation,
+            call.artifacts,
+            call.deps,
         )
         scope = Scope(
             inputs.state,
@@ -264,6 +291,14 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
         spelled = plan.slot.view if policy is plan.policy else str(policy)
         slot = Slot(plan.agent.name, call.branch, spelled, large)
     basis = _basis(env, inputs.facts, labelled)
+    start = skipped_talk(events, policy, env.agent) if call.brief and basis == WHOLE else 0
+    if start and not call.branch:
+        try:
+            brief = basis._replace(start=start, skim=skim_of(events))
+            woven = weave(events, slot, brief, env, passes)
+            return _View(policy, passes, env, scale, labelled, woven)
+        except LateResult:
+            note_late(events)
     return _View(policy, passes, env, scale, labelled, weave(events, slot, basis, env, passes))
 
 
@@ -431,6 +466,7 @@ def _context(
     events: Strand[Event],
     invocation: str,
     artifacts: Mapping[str, str],
+    deps: object,
 ) -> ReadonlyContext:
     """What an instruction provider is handed."""
     return ReadonlyContext(
@@ -440,6 +476,7 @@ def _context(
         invocation_id=invocation,
         user_content=user_content(events, invocation),
         artifacts=artifacts,
+        deps=deps,
     )
 
 
@@ -471,6 +508,7 @@ def _previous(call: _Call, asked: Agent) -> Compilation | None:
                 recorded=recorded_by(event) or _provided(session, asked.name, index),
                 within=_within(event),
                 part_of=part_of.before(event) if part_of is not None else None,
+                deps=call.deps,
             )
             before.usage, before.answered = event.usage, event.timestamp
             before.known = event.provenance.known

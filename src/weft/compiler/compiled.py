@@ -125,7 +125,9 @@ class Compiled:
         return repr(self._request)
 
     def _repr_html_(self) -> str:
-        return self.explain()._repr_html_()
+        from weft.compiler.page import fragment
+
+        return fragment(self.explain())
 
 
 class Compilation:

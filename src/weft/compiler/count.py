@@ -221,8 +221,7 @@ class Scale:
         return SizePart(self.fixed(lowered) + more, sizes, asked)
 
     def _bound(self, item: Item) -> Bound:
-        alone = Prompt(self.model, "", items=Strand([item] if item.blocks else []))
-        entries = dialect_named(self.dialect).lower(alone).entries
+        entries = dialect_named(self.dialect).turns_of(item, self.model) if item.blocks else []
         loads = [self.meter.turn(entry.wire) for entry in entries]
         turns = sum(load.counts for load in loads) * self.overheads.turn
         tokens = sum(load.tokens for load in loads) + turns

@@ -128,7 +128,9 @@ def _tools(before: "Compilation", after: "Compilation") -> Iterator[Change]:
 
 def _tool_sizes(side: "Compilation") -> dict[str, int]:
     sizes = side.scale.head(side.lowered()).tools
-    return {tool.name: size for tool, size in zip(side.prompt.tools, sizes, strict=False)}
+    ours = (tool.name for tool in side.prompt.tools if tool.hosted is None)
+    counted = dict(zip(ours, sizes, strict=False))
+    return {tool.name: counted.get(tool.name, 0) for tool in side.prompt.tools}
 
 
 def _schema(before: "Compilation", after: "Compilation") -> Iterator[Change]:

@@ -113,9 +113,22 @@ def _tools(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
     prompt, lowered = compiled.prompt, compiled.lowered()
     head = compiled.scale.head(lowered)
     shared = prefix.tokens > 0
-    places = [p.pointer for p in lowered.placed if p.pointer.startswith("/tools/")]
-    for index, tool in enumerate(prompt.tools):
-        pointer = places[index] if len(places) == len(prompt.tools) else ""
+    tools = [tool for tool in prompt.tools if tool.hosted is None]
+    hosted = {tool.origin for tool in prompt.tools if tool.hosted is not None}
+    own = [p for p in lowered.placed if p.pointer.startswith("/tools/") and p.source in hosted]
+    for placed in own:  # what they take is counted with the provider's own tools
+        if isinstance(placed.source, Origin):
+            name = placed.source.name
+            text = f"{name}: the provider runs it"
+            place = placed.pointer
+            yield SentRow("tools", "tool", "", 0, placed.source, "static", place, text, shared)
+    places = [
+        p.pointer
+        for p in lowered.placed
+        if p.pointer.startswith("/tools/") and p.source not in hosted
+    ]
+    for index, tool in enumerate(tools):
+        pointer = places[index] if len(places) == len(tools) else ""
         text = f"{tool.name}: {tool.description}\n{compact(tool.parameters)}"
         yield SentRow(
             "tools", "tool", "", head.tools[index], tool.origin, "static", pointer, text, shared

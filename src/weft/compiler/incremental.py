@@ -27,14 +27,18 @@ from weft.compiler.view import (
     plain_items,
     wrote_keys,
 )
+from weft.declare import Policy
+from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
 from weft.ir.rewrite import derived
 from weft.passes import Env, Passes, run
 from weft.passes.env import ThreadFacts
+from weft.passes.select import gone_turns
 from weft.session import Event
-from weft.session.event import NO_ACTIONS
+from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS
 from weft.session.state import Forks, forks_after, written_by
+from weft.session.unread import Skim, skim_of
 from weft.values import Json, Strand, canonical
 
 
@@ -70,7 +74,7 @@ class LogFacts(msgspec.Struct, frozen=True):
                 authors |= {event.author}
             if event.author == "user" and event.content is not None:
                 asked = event
-            if actions is not NO_ACTIONS:
+            if actions is not NO_ACTIONS and actions is not EMPTY_ACTIONS:
                 if actions.state_delta and event.author != "user" and not event.partial:
                     wrote.append(event)
                     captured |= _captured(event, asked)
@@ -130,6 +134,10 @@ def facts_of(log: Strand[Event]) -> LogFacts:
 
     Facts are values: two who find them at once find the same, so that no lock is needed.
     """
+    skim = skim_of(log) if log.memo.get(LogFacts) is None else None
+    if skim is not None:  # a long log that is plain talk need not be read for this
+        facts = LogFacts(skim.length, asked=log[skim.asked], authors=skim.authors)
+        log.memo[LogFacts] = skim.length, facts
     return log.derive(LogFacts)
 
 
@@ -146,12 +154,44 @@ class Slot(NamedTuple):
     measure: str = ""
 
 
+def skipped_talk(log: Strand[Event], policy: Policy, agent: str) -> int:
+    """Where in the log the first turn begins that a window may still have, 0 for the beginning.
+
+    What stands before is plain talk which the window drops, and the window moves as if it had
+    been counted: by whole strides. So nobody need read it.
+    """
+    skim = skim_of(log)
+    if skim is None or skim.authors != frozenset(("user", agent)) or log.memo.get(_LATE):
+        return 0
+    stages = policy.stages
+    if len(stages) != 1 or not isinstance(window := stages[0].selector, Window):
+        return 0
+    if stages[0].steps or policy.protections or policy.writings or policy.limit is not None:
+        return 0
+    gone = gone_turns(window, len(skim.turns))
+    return skim.turns[gone] if gone else 0
+
+
+_LATE = "a result came late"
+"""Where a log notes that a result answers a call which was not read."""
+
+
+def note_late(log: Strand[Event]) -> None:
+    """Note that the log is to be read as a whole."""
+    log.memo[_LATE] = True
+
+
+class LateResult(Exception):
+    """A result answers a call that the thread did not read: it must read all of the log."""
+
+
 class Basis(NamedTuple):
     """What a thread's items depend on beside the log and its slot; they change seldom.
 
     `start` is where the view begins, `carried` what the instruction says of the log already,
     `reaches_back` the last event that changes earlier ones, `current` the invocation it is in,
-    `withheld` the keys, files and values that the agent may not see.
+    `withheld` the keys, files and values that the agent may not see, `skim` what is known of the
+    talk before `start` where nobody read it.
     """
 
     start: int
@@ -159,6 +199,7 @@ class Basis(NamedTuple):
     reaches_back: int
     current: str
     withheld: tuple[Mapping[str, tuple[str, ...]], ...] = ()
+    skim: Skim | None = None
 
 
 WHOLE = Basis(0, (), -1, "")
@@ -206,17 +247,24 @@ class Thread:
         self.used_ids: set[str] = set()
         self.called: set[str] = set()
         self.features = Feature.NONE
+        if self.basis.skim is not None:
+            self.called = self.basis.skim.calls_before(self.basis.start)
+            self.used_ids = {*self.called}
+            self.features = Feature.CALLS if self.called else Feature.NONE
         self._passed_by = -1
         """From where on events of other branches were not looked at; -1 where all were."""
 
     def weave(self, events: Strand[Event], env: Env, passes: Passes) -> Woven:
         """Run what is new through the passes, and settle what cannot change any more."""
-        talk = self._talk(events, env) if passes.plain else None
-        if talk is not None:
-            return talk
+        if passes.plain_fresh and self._may_talk(events, env):
+            talk = self._talk(events, env)
+            if talk is not None:
+                return talk
         built, joined = self._build(events)
         features = built.features
         if features & Feature.CALLS and self._reaches_back(built):
+            if self.basis.skim is not None:
+                raise LateResult
             self._begin()
             built, joined = self._build(events)
             features = built.features
@@ -235,40 +283,50 @@ class Thread:
         self.features |= prompt.features & Feature.BOUNDED
         return self._settle(built, prompt, events, joined)
 
-    def _talk(self, events: Strand[Event], env: Env) -> Woven | None:
-        """What is new where it is plain talk only, which no pass would change; else None.
+    def _may_talk(self, events: Strand[Event], env: Env) -> bool:
+        """Whether plain talk that is new goes through all passes as it is.
 
-        At the beginning, and where the view is narrow, passes look at every item.
+        Where the view is narrow, or something reaches back, passes look at every item.
         """
         consumed = self.consumed
-        if (
-            not self.settled.settled
-            or self.basis.reaches_back >= consumed
+        return not (
+            self.basis.reaches_back >= consumed
             or env.policy.view != "default"
             or env.instruction.captured
             or (
                 facts_of(events).branched
                 and not branches_of(events).is_quiet(self.slot.branch, consumed)
             )
-        ):
-            return None
-        fresh = events.since(consumed)
-        waiting = len(events.tail)
+        )
+
+    def _talk(self, events: Strand[Event], env: Env) -> Woven | None:
+        """What is new where it is plain talk only, which no pass would change; else None.
+
+        Of a long log that is new as a whole, the plain talk it begins with is settled in any case.
+        """
+        consumed, settled = self.consumed, events.settled
+        fresh = events.between(consumed, settled)
         plain = plain_items(fresh, consumed, env.agent, self.used_ids)
-        if plain.read < len(fresh) or (waiting and plain.calls):
+        items, opens = plain.items, self.settled.settled == 0
+        if opens and (not items or items[0].blocks[0].role != "user"):
+            return None  # the user is to speak first: a pass sees to that
+        tail: list[Item] = []
+        if plain.read == len(fresh) and events.tail:
+            rest = plain_items(events.tail, settled, env.agent, self.used_ids)
+            if rest.read < len(events.tail) or rest.calls:
+                return None
+            tail = rest.items
+        elif plain.read < len(fresh) and not (opens and plain.read > _MANY):
             return None
-        items = plain.items
-        self.consumed = events.settled
-        if not waiting:
-            self.settled = woven = self.settled.grown(items)
-        else:
-            self.settled = self.settled.grown(items[:-waiting])
-            woven = self.settled.with_tail(items[-waiting:])
+        self.consumed = consumed + plain.read
+        self.settled = self.settled.grown(items)
         if plain.calls:
-            self.used_ids.update(plain.calls)
-            self.called.update(plain.calls)
+            self.used_ids |= plain.calls
+            self.called |= plain.calls
             self.features |= Feature.CALLS
-        return self._woven(woven, self.notes, self.diagnostics, events)
+        if plain.read < len(fresh):
+            return None
+        return self._woven(self.settled.with_tail(tail), self.notes, self.diagnostics, events)
 
     def _woven(
         self,
@@ -348,7 +406,7 @@ class Thread:
 
     def _reaches_back(self, built: Built) -> bool:
         """Whether a new result answers a call that was answered before, as a late one does."""
-        if self.consumed <= self.basis.start:
+        if self.consumed <= self.basis.start and self.basis.skim is None:
             return False
         fresh: set[str] = set()
         late = False
@@ -470,6 +528,9 @@ def _is_stranger(slot: Slot, events: Strand[Event]) -> bool:
         return False
     return slot.agent not in facts.authors and "" not in facts.authors
 
+
+_MANY = 100
+"""From so many plain events at its beginning on, a log is worth being read in two pieces."""
 
 LONG = 2_000
 """From so many events on, compiling a log for the first time takes longer than a loop may wait."""

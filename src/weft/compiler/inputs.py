@@ -12,6 +12,7 @@ from weft.codes import report
 from weft.compiler.view import hidden_by_rewind
 from weft.content import Content
 from weft.declare import Raw
+from weft.declare.context import DepsT, require_deps
 from weft.declare.functions import ask, name_of
 from weft.declare.policy_parts import When
 from weft.declare.template import value_positions
@@ -19,6 +20,7 @@ from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError
 from weft.ir.rewrite import derived
 from weft.session import Event
+from weft.session.unread import skim_of
 from weft.values import Json, JsonObject, Strand, require_object
 
 
@@ -175,11 +177,12 @@ class Looked(Mapping[str, Held], Generic[Held]):
             yield from _texts(self._values[key])
 
 
-class ReadonlyContext:
+class ReadonlyContext(Generic[DepsT]):
     """What an instruction provider may look at: who is asked, the state, the log."""
 
     __slots__ = (
-        "_artifacts", "_content", "_events", "_looked", "_state", "agent_name", "invocation_id"
+        "_artifacts", "_content", "_deps", "_events", "_looked", "_state", "agent_name",
+        "invocation_id",
     )  # fmt: skip
 
     def __init__(
@@ -191,7 +194,9 @@ class ReadonlyContext:
         invocation_id: str = "",
         user_content: Content | None = None,
         artifacts: Mapping[str, str] | None = None,
+        deps: DepsT | None = None,
     ) -> None:
+        self._deps = deps
         self.agent_name = agent_name
         self.invocation_id = invocation_id
         self._state = Looked(state or {})
@@ -204,6 +209,11 @@ class ReadonlyContext:
     def state(self) -> Mapping[str, Json]:
         """The state, to read."""
         return self._state
+
+    @property
+    def deps(self) -> DepsT:
+        """The dependencies of the run, as they were passed: `run(..., deps=obj)`."""
+        return require_deps(self._deps, self.agent_name)
 
     @property
     def artifacts(self) -> Mapping[str, str]:
@@ -222,7 +232,7 @@ class ReadonlyContext:
         self._looked.add("user_content")
         return self._content
 
-    def apart(self) -> "ReadonlyContext":
+    def apart(self) -> "ReadonlyContext[DepsT]":
         """A copy whose state shares nothing with the session's, however deep one reaches in."""
         return ReadonlyContext(
             agent_name=self.agent_name,
@@ -231,6 +241,7 @@ class ReadonlyContext:
             invocation_id=self.invocation_id,
             user_content=self._content,
             artifacts=self._artifacts,
+            deps=self._deps,
         )
 
     def texts(self) -> Iterator[str]:
@@ -376,6 +387,8 @@ def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
     """The effects in a log by fingerprint, the newest of each; what was read is kept with it."""
     fold = derived(log, _Effects)
     known = fold.known if fold.known.read <= log.settled else _Known(0, {})
+    if not known.read and (skim := skim_of(log)) is not None:  # plain talk has no effects
+        known = _Known(skim.length, {})
     if known.read == log.settled:
         return known.effects
     fresh = log.since(known.read)[: log.settled - known.read]

@@ -127,7 +127,7 @@ def wording_of(path: tuple[Agent, ...], output: Output | None, run_text: str = "
     """
     root, agent = path[0], path[-1]
     diagnostics: list[Diagnostic] = []
-    identity = _identity(agent, diagnostics)
+    identity = _identity(agent, diagnostics) if agent.identity else None
     unread_diagnostics: list[Diagnostic] = []
     transfer = _transfer(path, unread_diagnostics)
     sources = (

@@ -422,7 +422,13 @@ def _tools(
 ) -> tuple[ToolDecl, ...]:
     agent = path[-1]
     tools = [
-        ToolDecl(t.name, t.description, t.parameters, Origin("tool", t.name, agent.name))
+        ToolDecl(
+            t.name,
+            t.description,
+            t.parameters,
+            Origin("tool", t.name, agent.name),
+            hosted=t.hosted,
+        )
         for t in agent.tools
     ]
     targets = transfer_targets(path)
@@ -500,6 +506,15 @@ def _declared(agent: Agent, target: Target, *, root: bool) -> list[Diagnostic]:
         )
         for tool in agent.tools
         if not tool.documented
+    ]
+    diagnostics += [
+        report(
+            "WEFT303",
+            Origin("tool", source.name, agent.name),
+            f"the toolset `{source.name}` is asked in a run, and the log has no answer of it",
+            "pass the session of a run: weft.compile(agent, session=result.session)",
+        )
+        for source in agent.tool_sources
     ]
     if not root and agent.global_instruction is not None:
         diagnostics.append(

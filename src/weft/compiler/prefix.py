@@ -386,7 +386,10 @@ def refused(lowered: Lowered, model: str) -> tuple[Diagnostic, ...]:
 
 
 def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
-    """What would be refused of what an agent declares, whatever is said to it."""
+    """What would be refused of what an agent declares, whatever is said to it.
+
+    A tool that its provider does not run counts too: it would be left out.
+    """
     plan = plan_for(agent, None, RunConfig())
     model, dialect = plan.target.model, plan.target.dialect
     prompt = Prompt(
@@ -398,7 +401,8 @@ def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
         output=plan.output,
     )
     lowered = dialect_named(dialect).lower(prompt)
-    return _of_head(lowered, model).diagnostics
+    unavailable = tuple(one for one in lowered.diagnostics if one.code == "WEFT709")
+    return (*unavailable, *_of_head(lowered, model).diagnostics)
 
 
 def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None:

@@ -9,15 +9,13 @@ another that happens to stand beside it is not.
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple, assert_never, cast
+from typing import TYPE_CHECKING, NamedTuple, assert_never, cast
 
 import msgspec
 
-from weft.declare import Agent, Flow, Node, Policy, RunConfig, agents_of
+from weft.declare import Node, Policy, RunConfig
+from weft.declare.nodes import every_agent
 from weft.declare.policy_parts import Label, Redact, When
-from weft.detect import PLACEHOLDER, wanted
-from weft.detect.patterns import PatternTimeout
-from weft.detect.redaction import Wanted, found_in
 from weft.dialects import Lowered
 from weft.errors import CompileError, ProtectionError
 from weft.ir import (
@@ -35,10 +33,12 @@ from weft.ir import (
 )
 from weft.ir.rewrite import derived
 from weft.passes import Env
-from weft.passes.fences import opened
-from weft.passes.labels import Labelled
 from weft.session import Event, Session
 from weft.values import Json, JsonObject, Strand
+
+if TYPE_CHECKING:  # few policies protect anything, and what finds values takes long to load
+    from weft.detect.redaction import Wanted
+    from weft.passes.labels import Labelled
 
 _MOST_SEEN = 20_000
 
@@ -54,6 +54,8 @@ def require_protected(
     Raises:
         ProtectionError: says where it stands and of which kind it is, not what it is.
     """
+    from weft.detect import wanted
+
     for step in policy.protections:
         if not isinstance(step, Redact):
             continue
@@ -79,7 +81,7 @@ class _Protected:
         return _Protected(min(self.items, length))
 
 
-def _require_no_fields(prompt: Prompt, what: Wanted) -> None:
+def _require_no_fields(prompt: Prompt, what: "Wanted") -> None:
     """Refuse a field that the policy takes out; settled items are looked at once."""
     items = prompt.items
     known = derived(items, _Protected, what)
@@ -94,7 +96,7 @@ def _require_no_fields(prompt: Prompt, what: Wanted) -> None:
 
 
 def _unseen(
-    prompt: Prompt, wire: JsonObject, what: Wanted, lowered: Lowered | None
+    prompt: Prompt, wire: JsonObject, what: "Wanted", lowered: Lowered | None
 ) -> Iterator[tuple[str, Json]]:
     """The pieces of the request, without turns that were looked through in an earlier one.
 
@@ -141,8 +143,11 @@ def _strings(value: Json, pointer: str) -> Iterator[tuple[str, str]]:
             yield from _strings(each, f"{pointer}/{index}")
 
 
-def _kind_left(text: str, what: Wanted) -> str:
+def _kind_left(text: str, what: "Wanted") -> str:
     """The kind of a value that is still in a text; empty where there is none."""
+    from weft.detect.patterns import PatternTimeout
+    from weft.detect.redaction import found_in
+
     try:
         hits = found_in(text, what)
         if not hits:
@@ -209,7 +214,7 @@ def _own(block: Block) -> Iterator[str]:
             assert_never(block)
 
 
-def _field_left(block: Block, what: Wanted) -> str:
+def _field_left(block: Block, what: "Wanted") -> str:
     """The name of a field whose value is still there."""
     value: JsonObject = {}
     if isinstance(block, CallBlock):
@@ -221,10 +226,13 @@ def _field_left(block: Block, what: Wanted) -> str:
 
 def _is_gone(text: str) -> bool:
     """Whether it is a placeholder, or stands in a fence, which is put around what was replaced."""
+    from weft.detect import PLACEHOLDER
+    from weft.passes.fences import opened
+
     return PLACEHOLDER.fullmatch(text) is not None or opened(text) is not None
 
 
-def _named(value: Json, path: tuple[str, ...], what: Wanted) -> str:
+def _named(value: Json, path: tuple[str, ...], what: "Wanted") -> str:
     gone = isinstance(value, str) and _is_gone(value)
     is_field = bool(path) and any(path[-len(field) :] == field for field in what.fields)
     if is_field and value is not None and not gone:
@@ -257,7 +265,7 @@ _STRONG = 8
 """From how many characters on a value with a digit in it is one even as a name."""
 
 
-def require_cleared(wire: JsonObject, prompt: Prompt, labelled: Labelled) -> None:
+def require_cleared(wire: JsonObject, prompt: Prompt, labelled: "Labelled") -> None:
     """Refuse a request in which something stands that its model is not cleared for."""
     fresh: JsonObject = {}
     for key, piece in wire.items():
@@ -271,7 +279,7 @@ def require_cleared(wire: JsonObject, prompt: Prompt, labelled: Labelled) -> Non
                 labelled.found_clean(turn)
 
 
-def _require(wire: JsonObject, prompt: Prompt, labelled: Labelled) -> None:
+def _require(wire: JsonObject, prompt: Prompt, labelled: "Labelled") -> None:
     names = {tool.name for tool in prompt.tools}
     for item in prompt.items:
         if item.kind == "exchange":
@@ -288,7 +296,7 @@ def _require(wire: JsonObject, prompt: Prompt, labelled: Labelled) -> None:
             )
 
 
-def _labels(text: Json, labelled: Labelled, *, named: bool) -> tuple[str, ...]:
+def _labels(text: Json, labelled: "Labelled", *, named: bool) -> tuple[str, ...]:
     """The labels of what stands in a text; in a name only a value that nobody writes by chance."""
     copies = labelled.copies
     if not isinstance(text, str):
@@ -343,7 +351,7 @@ class Whole(NamedTuple):
 def labels_of(node: Node, config: RunConfig | None = None) -> tuple[Label, ...]:
     """All labels that are declared in a program, one for each name, in the order of names."""
     labels: list[Label] = []
-    for agent in _everybody(node):
+    for agent in every_agent(node):
         if agent.context is not None:
             labels += _declared(agent.context)
         for tool in agent.tools:
@@ -411,19 +419,6 @@ def _declared(policy: Policy) -> Iterator[Label]:
     for stage in policy.stages:
         if isinstance(stage.selector, When):
             yield from _declared(stage.selector.policy)
-
-
-def _everybody(node: Node) -> Iterator[Agent]:
-    """Every agent: of the flow, of their trees, and those that are called as tools."""
-    waiting: list[Node] = [node]
-    seen: set[int] = set()
-    while waiting:
-        for agent in agents_of(waiting.pop()):
-            if id(agent) in seen:
-                continue
-            seen.add(id(agent))
-            yield agent
-            waiting += [tool.agent for tool in agent.tools if isinstance(tool.agent, Agent | Flow)]
 
 
 def shown_item(item: Item, policy: Policy, env: Env) -> Item:

@@ -29,7 +29,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.passes.reduce import MOST_LETTERS
+from weft.passes.env import MOST_LETTERS
 from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
 from weft.session.provenance import NOTHING
@@ -192,7 +192,7 @@ class Plain(NamedTuple):
 
     items: list[Item]
     read: int
-    calls: list[str]
+    calls: set[str]
 
 
 def plain_items(
@@ -204,7 +204,7 @@ def plain_items(
     results, as most events are. `used` are call ids that no other call may have.
     """
     items: list[Item] = []
-    calls: list[str] = []
+    calls: set[str] = set()
     index, length = 0, len(events)
     while index < length:
         event = events[index]
@@ -226,10 +226,8 @@ def plain_items(
         part = parts[0]
         if part.function_call is not None and index + 1 < length:
             exchange = _plain_exchange(event, events[index + 1], position + index, agent)
-            ids = _new_ids(exchange, used, calls) if exchange is not None else None
-            if exchange is None or ids is None:
+            if exchange is None or not _claims(exchange, used, calls):
                 break
-            calls += ids
             items.append(exchange)
             index += 2
             continue
@@ -338,12 +336,16 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
     )
 
 
-def _new_ids(exchange: Item, used: AbstractSet[str], before: list[str]) -> list[str] | None:
-    """The ids of an exchange's calls; None where one of them stands for another call already."""
+def _claims(exchange: Item, used: AbstractSet[str], taken: set[str]) -> bool:
+    """Take the ids of an exchange's calls; False where one of them is another call's already."""
     ids = [block.id for block in exchange.blocks if isinstance(block, CallBlock)]
     if len(ids) > 1 and len({*ids}) < len(ids):
-        return None
-    return None if any(id in used or id in before for id in ids) else ids
+        return False
+    for id in ids:
+        if id in used or id in taken:
+            return False
+    taken.update(ids)
+    return True
 
 
 def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:

@@ -2,7 +2,8 @@
 
 from weft.declare.agent import Agent, Callback, Instruction, Raw
 from weft.declare.config import RunBudget, RunConfig
-from weft.declare.context import CallbackContext, Memory, ToolContext
+from weft.declare.context import CallbackContext, MemorySearch, Recollection, ToolContext
+from weft.declare.custom import CustomAgent, RunContext
 from weft.declare.flow import (
     Fallback,
     Flow,
@@ -43,6 +44,7 @@ __all__ = [
     "Callback",
     "CallbackContext",
     "Case",
+    "CustomAgent",
     "Effect",
     "Expect",
     "Fallback",
@@ -51,15 +53,17 @@ __all__ = [
     "Instruction",
     "Loop",
     "Map",
-    "Memory",
+    "MemorySearch",
     "Node",
     "Parallel",
     "Policy",
     "Race",
     "Raw",
+    "Recollection",
     "Route",
     "RunBudget",
     "RunConfig",
+    "RunContext",
     "S",
     "Sequence",
     "StateFunction",

@@ -19,6 +19,7 @@ from weft.declare.checks import (
     check_children,
     check_cleared,
     check_contents,
+    check_deps_type,
     check_flag,
     check_instruction,
     check_model,
@@ -41,8 +42,9 @@ from weft.declare.functions import PassFunction, check_passes
 from weft.declare.hints import AGENT_VERBS, AGENT_WORDS
 from weft.declare.inputs import Inputs, check_input_keys
 from weft.declare.policy import Policy, TokenBudget
-from weft.declare.tool import Tool
+from weft.declare.tool import Tool, ToolSource, to_source
 from weft.declare.words import C
+from weft.errors import DeclarationError
 from weft.misuse import declared, explained
 from weft.values import Json, JsonObject, Memo
 
@@ -128,6 +130,7 @@ if TYPE_CHECKING:
         allow: str | Iterable[str]
         cleared: str | Iterable[str]
         inputs: Inputs
+        deps_type: object
 
 
 @declared(
@@ -151,6 +154,8 @@ class Agent(Composable, Generic[AnswerT]):
     instruction: Instruction = field(default="", metadata=by(check_instruction))
     description: str = field(default="", metadata=by(check_text))
     """What it is for: agents that may hand over to it read this."""
+    identity: bool = field(default=True, metadata=by(check_flag))
+    """Whether its system text begins with its name and description."""
     tools: tuple[Tool, ...] = field(default=(), metadata=by(check_tools))
     sub_agents: "tuple[Agent | Flow, ...]" = field(default=(), metadata=by(check_children))
     """Whom it may hand over to."""
@@ -201,6 +206,10 @@ class Agent(Composable, Generic[AnswerT]):
         default_factory=dict[str, object], metadata=by(check_input_keys)
     )
     """The state keys that must be there when it starts, with their types."""
+    tool_sources: tuple[ToolSource, ...] = ()
+    """The toolsets among its tools that are asked in each run."""
+    deps_type: object | None = field(default=None, metadata=by(check_deps_type))
+    """The type of the dependencies that a run of it must be given: `run(..., deps=obj)`."""
 
     if TYPE_CHECKING:
 
@@ -234,9 +243,21 @@ class Agent(Composable, Generic[AnswerT]):
             """`Agent[Invoice]`, for annotations."""
             return _AnsweringAgent(cls, answer)
 
+    def __init_subclass__(cls, **options: object) -> None:
+        """Refuse a class with code of its own to run: the code would never be called."""
+        super().__init_subclass__(**options)
+        if callable(vars(cls).get("run")):
+            raise DeclarationError(
+                "an Agent is data: its `run` would never be called",
+                where=cls.__name__,
+                hint=f"derive from weft.CustomAgent: class {cls.__name__}(CustomAgent), with"
+                " async def run(self, ctx: RunContext) that yields events",
+            )
+
     def __post_init__(self) -> None:
         """Normalise what people pass, and refuse what cannot be right."""
         check_name(self.name)
+        self._part_tools()
         values = vars(self)
         for field_name, check in _checks():
             value = check(self.name, field_name, values[field_name])
@@ -330,6 +351,25 @@ class Agent(Composable, Generic[AnswerT]):
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
+
+    def _part_tools(self) -> None:
+        """Set the toolsets apart that are asked in each run."""
+        tools = cast("object", self.tools)
+        if type(tools) is tuple and not tools:
+            return
+        if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
+            return  # the check of the field says what is wrong
+        where, sources = f"{self.name}.tools", list(self.tool_sources)
+        listed: list[object] = []
+        for value in cast("Iterable[object]", tools):
+            source = to_source(value, where=where)
+            if source is None:
+                listed.append(value)
+            else:
+                sources.append(source)
+        if not isinstance(tools, tuple) or len(sources) > len(self.tool_sources):
+            self._set("tools", tuple(listed))
+            self._set("tool_sources", tuple(sources))
 
     def _check_flows(self) -> None:
         """Refuse a flow below that leads nowhere, or has another agent of a name in the tree."""

@@ -10,7 +10,8 @@ import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, TypeAlias, cast
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -77,7 +78,7 @@ def wrong(agent: str, field: str, message: str, hint: str) -> DeclarationError:
 
 def check_name(name: object, *, kind: str = "Agent") -> None:
     """A name is an identifier, and not the user's; `kind` is the class that is given it."""
-    word = "an agent" if kind == "Agent" else f"a {kind.lower()}"
+    word = "an agent" if kind in ("Agent", "CustomAgent") else f"a {kind.lower()}"
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         default = f"my_{kind.lower()}"
         fixed = "".join(c if c.isalnum() else "_" for c in str(name)).strip("_") or default
@@ -329,6 +330,35 @@ def check_cleared(agent: str, field: str, labels: object) -> tuple[str, ...]:
     if not all(isinstance(label, str) and label for label in names):
         raise wrong(agent, field, f"{labels!r} is no list of labels", 'write ["secret"]')
     return cast("tuple[str, ...]", names)
+
+
+def check_deps_type(agent: str, field: str, value: object) -> object:
+    """A type that dependencies can be checked against; not an object of it."""
+    if value is None or fits_type(value, None) is not None:
+        return value
+    kind = type(value).__name__
+    raise wrong(
+        agent,
+        field,
+        f"a {kind} is not a type",
+        f"pass the class: {field}={kind}; the object goes to the run: run(..., deps=...)",
+    )
+
+
+def fits_type(kind: object, value: object) -> bool | None:
+    """Whether a value is of a type; None if that is no type. What cannot be checked fits."""
+    if kind is Any or isinstance(kind, TypeVar):
+        return True
+    if isinstance(kind, UnionType) or get_origin(kind) is Union:
+        fits = [fits_type(one, value) for one in get_args(kind)]
+        return None if None in fits else any(fits)
+    plain = get_origin(kind) or kind
+    if not isinstance(plain, type):
+        return None
+    try:
+        return isinstance(value, plain)
+    except TypeError:  # a protocol that says nothing at run time
+        return True
 
 
 CALLBACKS: dict[str, str] = {

@@ -18,7 +18,7 @@ from weft.errors import DeclarationError
 from weft.misuse import declared, unknown_name
 
 if TYPE_CHECKING:
-    from weft.declare.agent import Agent
+    from weft.declare.agent import Agent, CallbackChain
     from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, Until, While
     from weft.declare.functions import StateFunction
     from weft.declare.inputs import Inputs
@@ -38,6 +38,10 @@ class Composable:
 
     inputs: Mapping[str, object] = MappingProxyType({})
     """The state keys that must be there when it starts; steps and gates take none of their own."""
+    before_agent: "CallbackChain" = None
+    """Called before it runs, and may answer in its place; steps and gates have none."""
+    after_agent: "CallbackChain" = None
+    """Called when it has ended, and may add something."""
 
     if not TYPE_CHECKING:
 

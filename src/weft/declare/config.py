@@ -34,7 +34,7 @@ OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "presence_penalty": (_NUMBER, "a number"),
     "frequency_penalty": (_NUMBER, "a number"),
     "logprobs": ((bool, int), "True, False or how many"),
-    "thinking": ((dict,), 'a dict such as {"effort": "low"} or {"budget": 2048}'),
+    "thinking": ((dict,), 'Thinking(effort="low"), Thinking(budget=2048), or the same as a dict'),
     "tool_choice": ((str, dict), '"auto", "any", "none" or {"name": "tool"}'),
     "parallel_tool_calls": ((bool,), "True or False"),
     "service_tier": ((str,), "a string"),
@@ -44,6 +44,9 @@ OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
     "extra": ((dict,), 'a dict by dialect, such as {"gemini": {"safetySettings": []}}'),
 }
 """Generation options by canonical name: the types they take, and that in words."""
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""How hard a model may be told to think, the least first."""
 
 TOOL_CHOICES = ("auto", "any", "required", "none")
 
@@ -77,6 +80,8 @@ def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> J
             hint='write generate_config={"temperature": 0.3}',
         )
     for name, value in config.items():
+        if isinstance(cast("object", value), Thinking):
+            value = cast("Json", cast("Thinking", value).to_option())
         canonical = ALIASES.get(name, name)
         if canonical not in OPTIONS:
             spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower()
@@ -131,6 +136,8 @@ def _nonsense(name: str, value: Json) -> str | None:
             return f"{value!r} is not a choice"
         case "tool_choice", dict() if not (len(value) == 1 and isinstance(value.get("name"), str)):
             return f"{value!r} names no tool"
+        case "thinking", dict():
+            return _wrong_thinking(value)
         case "cache", str() if value not in TTLS:
             return f"{value!r} is no time anybody keeps things for"
         case "instruction_changes", str() if value not in CHANGES:
@@ -140,6 +147,55 @@ def _nonsense(name: str, value: Json) -> str | None:
             return next((f"`{key}` holds no dict" for key in flat), None)
         case _:
             return None
+
+
+def _wrong_thinking(value: JsonObject) -> str | None:
+    """What no model could be told about thinking."""
+    for name, setting in value.items():
+        if setting is None:  # it takes away what a layer below says
+            continue
+        if name not in Thinking.__struct_fields__:
+            near = difflib.get_close_matches(name, Thinking.__struct_fields__, n=1)
+            meant = f"; did you mean `{near[0]}`?" if near else ""
+            return f"`{name}` says nothing about thinking{meant}"
+        if name == "effort" and setting not in EFFORTS:
+            return f"effort={setting!r} is not one of {', '.join(EFFORTS)}"
+        whole = isinstance(setting, int) and not isinstance(setting, bool)
+        if name == "budget" and not (whole and cast("int", setting) >= -1):
+            return f"budget={setting!r} is no number of tokens"
+        if name == "include" and not isinstance(setting, bool):
+            return f"include={setting!r} is not True or False"
+    return None
+
+
+@declared('Thinking(effort="low")', words={"budget_tokens": "budget", "level": "effort"})
+class Thinking(DeclaredStruct, frozen=True, kw_only=True):
+    """How a model is to think before it answers, in one spelling for all providers.
+
+    `effort` says how hard, from "none" to "max". `budget` is the most tokens, 0 for not at all and
+    -1 to leave it to the model. `include` asks for the thoughts, or a summary of them. What a model
+    cannot be told is reported, and the nearest that it can be told is asked for.
+    """
+
+    effort: str | None = None
+    budget: int | None = None
+    include: bool | None = None
+
+    def __post_init__(self) -> None:
+        option = self.to_option()
+        wrong = _wrong_thinking(option) if option else "it says nothing"
+        if wrong is not None:
+            hint = 'write Thinking(effort="low"), Thinking(budget=2048) or Thinking(include=True)'
+            raise DeclarationError(wrong, where="Thinking", hint=hint)
+
+    def to_option(self) -> JsonObject:
+        """The same as a generation option."""
+        settings: JsonObject = {
+            "effort": self.effort,
+            "budget": self.budget,
+            "include": self.include,
+        }
+        return {name: value for name, value in settings.items() if value is not None}
 
 
 def merge(*layers: Mapping[str, Json]) -> JsonObject:

@@ -1,18 +1,58 @@
 """The contexts that callbacks and tools get: state they may change, a session they may read."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
+
+import msgspec
 
 from weft.content import Content, ContentLike, Part
+from weft.declare.policy_parts import MemoryScorer
 from weft.errors import UsageError
-from weft.session.event import NO_ACTIONS, Actions
+from weft.session.event import EMPTY_ACTIONS, Actions
 from weft.session.log import Session
 from weft.session.state import State
 from weft.values import Json, JsonObject
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
 
-class Memory(Protocol):
-    """Where earlier conversations of a user are searched."""
+    # A default is only for type checkers: Python below 3.13 knows none.
+    DepsT = TypeVar("DepsT", default=Any)
+else:
+    from typing import TypeVar
+
+    DepsT = TypeVar("DepsT")
+
+
+def require_deps(deps: DepsT | None, agent: str) -> DepsT:
+    """The dependencies of a run, or an error if it has none."""
+    if deps is None:
+        raise UsageError(
+            "the run has no deps",
+            where=f"{agent}: ctx.deps" if agent else "ctx.deps",
+            hint='pass them: weft.run(agent, "message", deps=...), and again to resume; declare'
+            " Agent(deps_type=...) to have that checked at the start",
+        )
+    return deps
+
+
+class Recollection(msgspec.Struct, frozen=True, kw_only=True):
+    """One text that a memory gave, and where it comes from."""
+
+    id: str
+    """The note's id, or the ids of session and event."""
+    text: str
+    author: str = ""
+    session: str = ""
+    """The session it was said in."""
+    at: float = 0.0
+    """When it was said, in seconds since 1970."""
+    score: float = 0.0
+    """How well it fits the query, beside the best one's 1."""
+
+
+class MemorySearch(Protocol):
+    """Where what is known of a user is searched; `weft.Memory`, or something of your own."""
 
     async def search(self, app_name: str, user_id: str, query: str) -> Sequence[Content]:
         """What was said that may answer the query, the best first."""
@@ -41,6 +81,16 @@ class Surroundings(Protocol):
 
     async def search_memory(self, query: str) -> Sequence[Content]:
         """What was said in the user's sessions."""
+        ...
+
+    async def find_memories(
+        self, query: str, *, top_k: int | None = None, scorer: MemoryScorer | None = None
+    ) -> Sequence[Recollection]:
+        """What the memory has on a query, with where it comes from."""
+        ...
+
+    async def remember(self, text: str, author: str) -> str:
+        """Keep a note in the user's memory."""
         ...
 
 
@@ -73,7 +123,7 @@ class DraftActions:
             and self.escalate is None
             and self.skip_summarization is None
         ):
-            return NO_ACTIONS
+            return EMPTY_ACTIONS
         for name, current, kind in (
             ("transfer_to_agent", self.transfer_to_agent, str),
             ("escalate", self.escalate, bool),
@@ -92,10 +142,13 @@ class DraftActions:
         )
 
 
-class CallbackContext:
-    """What a callback is handed: who runs, the state it may change, the session to read."""
+class CallbackContext(Generic[DepsT]):
+    """What a callback is handed: who runs, the state it may change, the session to read.
 
-    __slots__ = ("_around", "actions", "agent_name", "branch", "invocation_id", "state")
+    `CallbackContext[Db]` says to a type checker what `deps` is.
+    """
+
+    __slots__ = ("_around", "_deps", "actions", "agent_name", "branch", "invocation_id", "state")
 
     def __init__(
         self,
@@ -105,13 +158,20 @@ class CallbackContext:
         branch: str = "",
         state: Mapping[str, Json] | None = None,
         around: Surroundings | None = None,
+        deps: DepsT | None = None,
     ) -> None:
+        self._deps = deps
         self.agent_name = agent_name
         self.invocation_id = invocation_id
         self.branch = branch
         self.state = State(state)
         self.actions = DraftActions(self.state)
         self._around = around
+
+    @property
+    def deps(self) -> DepsT:
+        """The dependencies of the run, as they were passed: `run(..., deps=obj)`."""
+        return require_deps(self._deps, self.agent_name)
 
     @property
     def session(self) -> Session:
@@ -165,6 +225,16 @@ class CallbackContext:
         """What was said in the user's sessions that may answer the query."""
         return await self._running().search_memory(query)
 
+    async def find_memories(
+        self, query: str, *, top_k: int | None = None
+    ) -> Sequence[Recollection]:
+        """As `search_memory`, with the author, the session and the time of each."""
+        return await self._running().find_memories(query, top_k=top_k)
+
+    async def remember(self, text: str) -> str:
+        """Keep a note in the user's memory, and give its id; the same text twice is one note."""
+        return await self._running().remember(text, self.agent_name)
+
     def _running(self) -> Surroundings:
         if self._around is None:
             raise UsageError(
@@ -175,7 +245,7 @@ class CallbackContext:
         return self._around
 
 
-class ToolContext(CallbackContext):
+class ToolContext(CallbackContext[DepsT]):
     """What a tool is handed when it declares a parameter of this type.
 
     The parameter never appears in the tool's schema. `call_id` is the same when a call is made
@@ -196,6 +266,7 @@ class ToolContext(CallbackContext):
         around: Surroundings | None = None,
         confirmed: JsonObject | None = None,
         connection: object = None,
+        deps: DepsT | None = None,
     ) -> None:
         super().__init__(
             agent_name=agent_name,
@@ -203,6 +274,7 @@ class ToolContext(CallbackContext):
             branch=branch,
             state=state,
             around=around,
+            deps=deps,
         )
         self.call_id = call_id
         self.confirmed = confirmed

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, TypeGuard, cast
 
-from weft.declare.agent import Agent
-from weft.declare.checks import check_name, check_predicate, check_text, wrong
+from weft.declare.agent import Agent, CallbackChain
+from weft.declare.checks import check_predicate, wrong
 from weft.declare.compose import Composable, flow_node
+from weft.declare.custom import CustomAgent
 from weft.declare.functions import StateFunction, check_choice, name_of
 from weft.declare.hints import FLOW_WORDS
-from weft.declare.inputs import Inputs, check_inputs
+from weft.declare.inputs import Inputs
 from weft.declare.nodes import (
     Expect,
     Gate,
@@ -24,6 +25,8 @@ from weft.declare.nodes import (
     Tap,
     Timeout,
     check_agents,
+    describe,
+    set_callbacks,
     spell,
     to_node,
     to_nodes,
@@ -31,6 +34,9 @@ from weft.declare.nodes import (
 from weft.declare.route import Route
 from weft.errors import DeclarationError
 from weft.misuse import explained
+
+if TYPE_CHECKING:
+    from weft.declare.agent import AroundAgent, Callbacks
 
 OnError = Literal["cancel", "collect"]
 
@@ -44,6 +50,8 @@ class Sequence(Composable):
     name: str
     description: str
     inputs: Mapping[str, object] = field(hash=False)
+    before_agent: CallbackChain
+    after_agent: CallbackChain
 
     sub_agents: ClassVar[tuple[()]] = ()
 
@@ -53,8 +61,11 @@ class Sequence(Composable):
         name: str = "sequence",
         description: str = "",
         inputs: Inputs = (),
+        before_agent: "Callbacks[AroundAgent]" = None,
+        after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
-        _describe(self, name, description, inputs)
+        describe(self, name, description, inputs)
+        set_callbacks(self, before_agent, after_agent)
         nodes = to_nodes(steps, where=f"{name}.steps", hint="write Sequence(first, second)")
         _set(self, "steps", _flat(self, nodes))
         check_agents(self, where=f"{name}.steps")
@@ -78,6 +89,8 @@ class Parallel(Composable):
     description: str
     on_error: OnError
     inputs: Mapping[str, object] = field(hash=False)
+    before_agent: CallbackChain
+    after_agent: CallbackChain
 
     sub_agents: ClassVar[tuple[()]] = ()
 
@@ -88,8 +101,11 @@ class Parallel(Composable):
         description: str = "",
         on_error: OnError = "cancel",
         inputs: Inputs = (),
+        before_agent: "Callbacks[AroundAgent]" = None,
+        after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
-        _describe(self, name, description, inputs)
+        describe(self, name, description, inputs)
+        set_callbacks(self, before_agent, after_agent)
         check_choice(name, "on_error", on_error, OnError)
         _set(self, "on_error", on_error)
         nodes = to_nodes(branches, where=f"{name}.branches", hint="write Parallel(left, right)")
@@ -111,6 +127,8 @@ class Fallback(Composable):
     name: str
     description: str
     inputs: Mapping[str, object] = field(hash=False)
+    before_agent: CallbackChain
+    after_agent: CallbackChain
 
     sub_agents: ClassVar[tuple[()]] = ()
 
@@ -120,8 +138,11 @@ class Fallback(Composable):
         name: str = "fallback",
         description: str = "",
         inputs: Inputs = (),
+        before_agent: "Callbacks[AroundAgent]" = None,
+        after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
-        _describe(self, name, description, inputs)
+        describe(self, name, description, inputs)
+        set_callbacks(self, before_agent, after_agent)
         nodes = to_nodes(choices, where=f"{name}.choices", hint="write Fallback(primary, backup)")
         _set(self, "choices", _flat(self, nodes))
         check_agents(self, where=f"{name}.choices")
@@ -194,6 +215,8 @@ class Loop(Composable):
     inputs: Mapping[str, object] = field(
         default_factory=dict[str, object], kw_only=True, hash=False
     )
+    before_agent: CallbackChain = field(default=None, kw_only=True)
+    after_agent: CallbackChain = field(default=None, kw_only=True)
 
     sub_agents: ClassVar[tuple[()]] = ()
 
@@ -209,12 +232,15 @@ class Loop(Composable):
             name: str = "loop",
             description: str = "",
             inputs: Inputs = (),
+            before_agent: "Callbacks[AroundAgent]" = None,
+            after_agent: "Callbacks[AroundAgent]" = None,
         ) -> None:
             """A function may stand for the body."""
 
     def __post_init__(self) -> None:
         """Refuse a loop that never runs or cannot end."""
-        _describe(self, self.name, self.description, self.inputs)
+        describe(self, self.name, self.description, self.inputs)
+        set_callbacks(self, self.before_agent, self.after_agent)
         _set(self, "body", to_node(self.body, where=f"{self.name}.body"))
         _check_rounds(self.max, where=f"{self.name}.max")
         if self.until is not None:
@@ -248,6 +274,7 @@ Flow: TypeAlias = (
     | Timeout
     | Tap
     | Expect
+    | CustomAgent
 )
 
 Node: TypeAlias = Agent | Flow
@@ -291,19 +318,11 @@ def _flat(flow: Sequence | Parallel | Fallback, nodes: "tuple[Node, ...]") -> "t
 def _alike(outer: Flow, inner: Flow) -> bool:
     if type(inner) is not type(outer) or inner.description:
         return False
+    if inner.before_agent is not None or inner.after_agent is not None:
+        return False
     if isinstance(inner, Parallel) and isinstance(outer, Parallel):
         return inner.name == "parallel" and inner.on_error == outer.on_error
     return inner.name == type(inner).__name__.lower()
-
-
-def _describe(
-    flow: Sequence | Parallel | Fallback | Loop, name: str, description: str, inputs: Inputs
-) -> None:
-    check_name(name, kind=type(flow).__name__)
-    check_text(name, "description", description)
-    _set(flow, "name", name)
-    _set(flow, "description", description)
-    _set(flow, "inputs", check_inputs(name, inputs))
 
 
 def _check_rounds(value: object, *, where: str) -> None:

@@ -267,11 +267,16 @@ AGENT_WORDS = {
     **dict.fromkeys(
         (
             "history", "memory", "window", "context_window", "context_policy", "policy", "sees",
-            "history_processors", "conversation_manager", "num_history_runs", "messages",
+            "conversation_manager", "num_history_runs", "messages",
             "message_history",
         ),
         "write context=C.window(5), or another policy of C",
     ),
+    **dict.fromkeys(
+        ("request_processors", "history_processors", "processors", "transforms"), "passes"
+    ),
+    **dict.fromkeys(("few_shot", "few_shots", "few_shot_examples", "example_store"), "examples"),
+    **dict.fromkeys(("response_processors",), _AFTER),
     **{
         f"{when}_{what}_callback": f"{when}_{what}"
         for when in ("before", "after")
@@ -301,7 +306,8 @@ AGENT_WORDS = {
     **{option: _AT_RUN.format(option) for option in ("state", "session", "plugins", "message")},
     **dict.fromkeys(("store", "session_service", "db"), "write Runner(agent, store=...)"),
     **dict.fromkeys(("stream", "streaming"), 'write weft.stream(agent, "message")'),
-    "deps": 'put it into state: weft.run(agent, "message", state={"key": ...})',
+    **dict.fromkeys(("deps", "dependencies"), _AT_RUN.format("deps")),
+    **dict.fromkeys(("context_type", "deps_types", "dependency_type"), "deps_type"),
 }  # fmt: skip
 """Options of an agent by the names that others give them: ours, or what to write."""
 
@@ -320,7 +326,16 @@ RUN_WORDS = {
     **dict.fromkeys(("input", "prompt", "query", "user_prompt", "text", "messages"), "message"),
     **dict.fromkeys(("agent", "flow", "starting_agent"), "pass the agent first, without a name"),
     **dict.fromkeys(
-        ("model", "strict", "max_llm_calls", "busy", "budget", "generate_config"),
+        (
+            "model",
+            "strict",
+            "max_llm_calls",
+            "busy",
+            "budget",
+            "generate_config",
+            "passes",
+            "global_instruction",
+        ),
         "pass it in config=weft.RunConfig(...)",
     ),
     **dict.fromkeys(
@@ -332,7 +347,7 @@ RUN_WORDS = {
     "max_steps": "pass config=weft.RunConfig(max_llm_calls=50), or Agent(max_steps=...)",
     "run_config": "config",
     "context": "state",
-    "deps": "state",
+    **dict.fromkeys(("dependencies", "dependency"), "deps"),
     "variables": "state",
     "inputs": "state",
     "initial_state": "state",
@@ -358,6 +373,8 @@ CONFIG_WORDS = {
     **dict.fromkeys(("generate_content_config", "model_settings"), "generate_config"),
     **dict.fromkeys(("streaming", "streaming_mode"), "stream"),
     "run_budget": "budget",
+    **dict.fromkeys(("request_processors", "history_processors", "processors"), "passes"),
+    **dict.fromkeys(("instruction", "instructions", "system_prompt"), "global_instruction"),
     "max_steps": 'write Agent("name", max_steps=...)',
 }
 """Options of a run's configuration by the names that others give them."""
@@ -370,5 +387,6 @@ TOOL_WORDS = {
     **dict.fromkeys(("is_long_running", "background"), "long_running"),
     **dict.fromkeys(("func", "fn", "callable"), "function"),
     **dict.fromkeys(("args_schema", "input_schema", "schema"), "parameters"),
+    **dict.fromkeys(("process_request", "process_llm_request", "prepare_request"), "prepare"),
 }
 """Options of a tool by the names that others give them."""

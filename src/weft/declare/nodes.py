@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
-from weft.declare.agent import Agent
+from weft.declare.agent import Agent, CallbackChain
 from weft.declare.checks import (
+    check_callback,
     check_count,
     check_key,
     check_name,
@@ -26,6 +27,7 @@ from weft.misuse import explained
 from weft.values import Json
 
 if TYPE_CHECKING:
+    from weft.declare.agent import AroundAgent, Callbacks
     from weft.declare.flow import Node
 
 
@@ -161,6 +163,8 @@ class Map(Composable):
     inputs: Mapping[str, object] = field(
         default_factory=dict[str, object], kw_only=True, hash=False
     )
+    before_agent: CallbackChain = field(default=None, kw_only=True)
+    after_agent: CallbackChain = field(default=None, kw_only=True)
 
     sub_agents: ClassVar[tuple[()]] = ()
 
@@ -178,6 +182,8 @@ class Map(Composable):
             name: str = "map",
             description: str = "",
             inputs: Inputs = (),
+            before_agent: "Callbacks[AroundAgent]" = None,
+            after_agent: "Callbacks[AroundAgent]" = None,
         ) -> None:
             """A function may stand for the body."""
 
@@ -186,6 +192,7 @@ class Map(Composable):
         check_name(self.name, kind="Map")
         check_text(self.name, "description", self.description)
         object.__setattr__(self, "inputs", check_inputs(self.name, self.inputs))
+        set_callbacks(self, self.before_agent, self.after_agent)
         for option, key in (("items", self.items), ("into", self.into), ("item", self.item)):
             check_key(self.name, option, key)
         if self.item == self.into:
@@ -290,6 +297,8 @@ class Race(Composable):
     name: str
     description: str
     inputs: Mapping[str, object] = field(hash=False)
+    before_agent: CallbackChain
+    after_agent: CallbackChain
 
     sub_agents: ClassVar[tuple[()]] = ()
 
@@ -299,12 +308,11 @@ class Race(Composable):
         name: str = "race",
         description: str = "",
         inputs: Inputs = (),
+        before_agent: "Callbacks[AroundAgent]" = None,
+        after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
-        check_name(name, kind="Race")
-        check_text(name, "description", description)
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "description", description)
-        object.__setattr__(self, "inputs", check_inputs(name, inputs))
+        describe(self, name, description, inputs)
+        set_callbacks(self, before_agent, after_agent)
         nodes = to_nodes(branches, where=f"{name}.branches", hint="write race(quick, thorough)")
         object.__setattr__(self, "branches", nodes)
         check_agents(self, where=f"{name}.branches")
@@ -320,9 +328,18 @@ def race(
     name: str = "race",
     description: str = "",
     inputs: Inputs = (),
+    before_agent: "Callbacks[AroundAgent]" = None,
+    after_agent: "Callbacks[AroundAgent]" = None,
 ) -> Race:
     """Run all branches at once, and go on with the first that completes."""
-    return Race(*branches, name=name, description=description, inputs=inputs)
+    return Race(
+        *branches,
+        name=name,
+        description=description,
+        inputs=inputs,
+        before_agent=before_agent,
+        after_agent=after_agent,
+    )
 
 
 @flow_node("timeout(agent, 30)")
@@ -342,6 +359,8 @@ class Timeout(Composable):
     inputs: Mapping[str, object] = field(
         default_factory=dict[str, object], kw_only=True, hash=False
     )
+    before_agent: CallbackChain = field(default=None, kw_only=True)
+    after_agent: CallbackChain = field(default=None, kw_only=True)
 
     sub_agents: ClassVar[tuple[()]] = ()
 
@@ -355,6 +374,8 @@ class Timeout(Composable):
             name: str = "timeout",
             description: str = "",
             inputs: Inputs = (),
+            before_agent: "Callbacks[AroundAgent]" = None,
+            after_agent: "Callbacks[AroundAgent]" = None,
         ) -> None:
             """A function may stand for the body."""
 
@@ -363,6 +384,7 @@ class Timeout(Composable):
         check_name(self.name, kind="Timeout")
         check_text(self.name, "description", self.description)
         object.__setattr__(self, "inputs", check_inputs(self.name, self.inputs))
+        set_callbacks(self, self.before_agent, self.after_agent)
         seconds = cast("object", self.seconds)
         number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
         if not number or not math.isfinite(self.seconds) or self.seconds <= 0:
@@ -388,9 +410,19 @@ def timeout(
     name: str = "timeout",
     description: str = "",
     inputs: Inputs = (),
+    before_agent: "Callbacks[AroundAgent]" = None,
+    after_agent: "Callbacks[AroundAgent]" = None,
 ) -> Timeout:
     """Run the body, and let it fail with the code `timeout` if it takes longer."""
-    return Timeout(body, seconds, name=name, description=description, inputs=inputs)
+    return Timeout(
+        body,
+        seconds,
+        name=name,
+        description=description,
+        inputs=inputs,
+        before_agent=before_agent,
+        after_agent=after_agent,
+    )
 
 
 @flow_node("tap(function)")
@@ -478,6 +510,37 @@ def expect(
     return Expect(predicate, message, name=name, description=description)
 
 
+def describe(flow: Composable, name: str, description: str, inputs: Inputs) -> None:
+    """Give a flow its name, what it is for, and what must be there when it starts."""
+    check_name(name, kind=type(flow).__name__)
+    check_text(name, "description", description)
+    object.__setattr__(flow, "name", name)
+    object.__setattr__(flow, "description", description)
+    object.__setattr__(flow, "inputs", check_inputs(name, inputs))
+
+
+def set_callbacks(flow: Composable, before_agent: object, after_agent: object) -> None:
+    """Check the callbacks of a flow, and keep them with it."""
+    name = str(vars(flow)["name"])
+    for moment, value in (("before_agent", before_agent), ("after_agent", after_agent)):
+        object.__setattr__(flow, moment, check_callback(name, moment, value))
+
+
+def spell_callbacks(flow: Composable) -> list[str]:
+    """The callbacks of a flow as they are written among its options."""
+    spelled: list[str] = []
+    for moment, value in (
+        ("before_agent", flow.before_agent),
+        ("after_agent", flow.after_agent),
+    ):
+        if isinstance(value, tuple):
+            names = map(name_of, cast("tuple[object, ...]", value))
+            spelled.append(f"{moment}=[{', '.join(names)}]")
+        elif value is not None:
+            spelled.append(f"{moment}={name_of(value)}")
+    return spelled
+
+
 def to_node(value: object, *, where: str) -> "Node":
     """The value as a node: itself, or a function as a Step."""
     from weft.declare.route import Route
@@ -556,24 +619,49 @@ def agents_of(node: "Node") -> tuple[Agent, ...]:
     return tuple(agents.values())
 
 
+def every_agent(node: "Node") -> Iterator[Agent]:
+    """Every agent once: of the flow, of their trees, and those that are called as tools."""
+    waiting: list[Node] = [node]
+    seen: set[int] = set()
+    while waiting:
+        for agent in agents_of(waiting.pop()):
+            if id(agent) in seen:
+                continue
+            seen.add(id(agent))
+            yield agent
+            called = (tool.agent for tool in agent.tools)
+            waiting += [flow for flow in called if isinstance(flow, Composable)]
+
+
 def check_agents(node: "Node", *, where: str) -> None:
     """Refuse two different agents of one name; the same agent may stand in several places.
 
     Events carry the name of the agent that made them, so a name must mean one agent.
     """
-    seen: dict[str, Agent] = {}
-    for agent in _agents(node):
+    from weft.declare.custom import CustomAgent
+
+    seen: dict[str, Node] = {}
+    for agent in nodes_of(node):
+        if not isinstance(agent, Agent | CustomAgent):
+            continue
         first = seen.setdefault(agent.name, agent)
         if first is not agent and first != agent:
             raise DeclarationError(
                 f"two different agents are named `{agent.name}`",
                 where=where,
-                hint=f'rename one: dataclasses.replace({agent.name}, name="{agent.name}_2")',
+                hint=f'rename one: dataclasses.replace({agent.name}, name="{agent.name}_2")'
+                if isinstance(agent, Agent)
+                else f'rename one: {type(agent).__name__}("{agent.name}_2")',
             )
 
 
 def _agents(node: "Node") -> Iterator[Agent]:
     """Every agent; what is below it once, however often it is used."""
+    return (one for one in nodes_of(node) if isinstance(one, Agent))
+
+
+def nodes_of(node: "Node") -> "Iterator[Node]":
+    """Every node, with what is below it once; a lone agent as often as it is used."""
     waiting: list[Node] = [node]
     seen: set[int] = set()
     while waiting:
@@ -584,6 +672,5 @@ def _agents(node: "Node") -> Iterator[Agent]:
         if id(current) in seen:
             continue
         seen.add(id(current))
-        if isinstance(current, Agent):
-            yield current
+        yield current
         waiting.extend(reversed(below(current)))

@@ -16,6 +16,8 @@ Which = Literal["all", "first", "last", "bookend"]
 
 Scorer = Literal["bm25", "embedding", "model"]
 
+MemoryScorer = Literal["bm25", "embedding"]
+
 NotesFormat = Literal["list", "text", "checklist", "json"]
 
 Kind = Literal["user", "model", "results", "foreign", "summary", "state"]
@@ -171,6 +173,17 @@ class ArtifactText(PolicyWord, frozen=True):
     name: str
 
 
+class Memories(PolicyWord, frozen=True):
+    """What the user's memory has on a query: given, in state, or what the user said last."""
+
+    word: ClassVar[str] = "memory"
+    placed: ClassVar[int] = 1
+    query: str | None = None
+    from_state: str | None = None
+    top_k: int = 5
+    scorer: "MemoryScorer" = "bm25"
+
+
 class When(PolicyWord, frozen=True):
     """What a policy selects, while a predicate of the state holds."""
 
@@ -195,6 +208,7 @@ Selector: TypeAlias = (
     | StateKeys
     | Notes
     | ArtifactText
+    | Memories
     | When
 )
 

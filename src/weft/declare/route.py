@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 
+from weft.declare.agent import CallbackChain
 from weft.declare.checks import check_name, check_predicate, check_text
 from weft.declare.compare import (
     Comparison,
@@ -21,13 +22,14 @@ from weft.declare.compare import (
 from weft.declare.compose import Composable, flow_node
 from weft.declare.functions import StateFunction, ask, name_of
 from weft.declare.inputs import Inputs, check_inputs, spell_inputs
-from weft.declare.nodes import check_agents, to_node
+from weft.declare.nodes import check_agents, set_callbacks, spell_callbacks, to_node
 from weft.errors import DeclarationError, RunError
 from weft.jsonschema import shorten
 from weft.misuse import explained
 from weft.values import Json
 
 if TYPE_CHECKING:
+    from weft.declare.agent import AroundAgent, Callbacks
     from weft.declare.flow import Node
 
 OTHERWISE = "otherwise"
@@ -62,6 +64,8 @@ class Route(Composable):
     inputs: Mapping[str, object] = field(
         default_factory=dict[str, object], kw_only=True, hash=False
     )
+    before_agent: CallbackChain = field(default=None, kw_only=True)
+    after_agent: CallbackChain = field(default=None, kw_only=True)
 
     sub_agents: ClassVar[tuple[()]] = ()
 
@@ -74,6 +78,8 @@ class Route(Composable):
             name: str = "route",
             description: str = "",
             inputs: Inputs = (),
+            before_agent: "Callbacks[AroundAgent]" = None,
+            after_agent: "Callbacks[AroundAgent]" = None,
         ) -> None:
             """Cases are added by the methods below."""
 
@@ -82,6 +88,7 @@ class Route(Composable):
         check_name(self.name, kind="Route")
         check_text(self.name, "description", self.description)
         object.__setattr__(self, "inputs", check_inputs(self.name, self.inputs))
+        set_callbacks(self, self.before_agent, self.after_agent)
         if not isinstance(self.key, str):
             check_predicate(self.key, where=f"{self.name}.key")
         check_agents(self, where=self.head)
@@ -97,6 +104,7 @@ class Route(Composable):
             options.append(f"description={quoted(self.description)}")
         if self.inputs:
             options.append(f"inputs={spell_inputs(self.inputs)}")
+        options += spell_callbacks(self)
         return f"Route({', '.join(options)})"
 
     @property

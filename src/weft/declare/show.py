@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 from weft.declare.agent import Agent
 from weft.declare.compare import quoted
+from weft.declare.custom import CustomAgent
 from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, until, while_
 from weft.declare.functions import name_of
 from weft.declare.inputs import spell_inputs
-from weft.declare.nodes import Expect, Gate, Map, Race, Step, Tap, Timeout
+from weft.declare.nodes import Expect, Gate, Map, Race, Step, Tap, Timeout, spell_callbacks
 from weft.declare.route import Route
 from weft.declare.visit import Visitor
 
@@ -29,6 +30,9 @@ class _FlowText(Visitor[str]):
     __slots__ = ()
 
     def visit_agent(self, node: Agent) -> str:
+        return node.name
+
+    def visit_custom_agent(self, node: CustomAgent) -> str:
         return node.name
 
     def visit_step(self, node: Step) -> str:
@@ -133,4 +137,4 @@ def _options(flow: "Flow") -> list[str]:
         options.append(f"description={quoted(flow.description)}")
     if flow.inputs:
         options.append(f"inputs={spell_inputs(flow.inputs)}")
-    return options
+    return options + spell_callbacks(flow)

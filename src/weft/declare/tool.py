@@ -8,15 +8,26 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, cast, overload, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    Protocol,
+    cast,
+    get_origin,
+    overload,
+    runtime_checkable,
+)
 
 import msgspec
 
 from weft import schema
 from weft.declare.compose import Composable
 from weft.declare.context import ToolContext
-from weft.declare.functions import check_choice, check_pass, misfit, name_of
+from weft.declare.functions import check_choice, check_pass, is_async, is_generator, misfit, name_of
 from weft.declare.hints import TOOL_WORDS
+from weft.declare.provider_tools import HOSTED, HostedTool, name_of_hosted
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
 from weft.misuse import DeclaredStruct, declared, explained
@@ -38,6 +49,9 @@ else:
     Node = object  # flows are made of agents, and agents of tools
 
 Function = Callable[..., object]
+
+Condition = Callable[[dict[str, Any], ToolContext], object]
+"""Whether a call needs a yes, from its arguments and the context; sync or async."""
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 """Names every provider takes: the intersection of their rules."""
@@ -81,11 +95,16 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
     retries: int = 0
     sequential: bool = False
     long_running: bool = False
-    confirm: bool = False
+    confirm: bool | Condition = False
+    """Whether the user is asked before each call, or before those that a condition names."""
+    confirm_expires: float | None = None
+    """For how many seconds the question can be answered with a yes; None: for ever."""
     effect: Effect = "idempotent"
     probe: Function | None = None
     prepare: Function | None = None
     """A pass, `fn(prompt, env) -> Prompt`, that runs on each request which offers the tool."""
+    hosted: HostedTool | None = None
+    """What the provider runs, in place of a function."""
     agent: "Node | None" = None
     """The agent or flow that is run when the tool is called, in place of a function."""
 
@@ -122,45 +141,130 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
                 hint="leave retries out, or declare the effect it has",
             )
         _check_probe(self.effect, self.probe, where=f"tool {name}.probe")
+        _check_confirm(self.confirm, self.confirm_expires, where=f"tool {name}.confirm")
         if self.prepare is not None:
             check_pass(f"tool {name}", "prepare", self.prepare)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function as if it had not been decorated."""
         if self.function is None:
-            raise DeclarationError("this tool has no function to call", where=f"tool {self.name}")
+            raise DeclarationError(
+                "the provider runs this tool"
+                if self.hosted is not None
+                else "this tool has no function to call",
+                where=f"tool {self.name}",
+            )
         return cast("R", self.function(*args, **kwargs))
 
 
 @runtime_checkable
 class ToolsetLike(Protocol):
-    """Anything that hands out tools."""
+    """Anything that hands out tools, at once, whoever asks."""
 
     def get_tools(self) -> Iterable[object]:
         """The tools, in their order."""
         ...
 
 
-@declared('Toolset("name", [function])')
-class Toolset(DeclaredStruct, frozen=True):
-    """A named group of tools; `prefix` goes before each tool's name."""
+class ToolSource(msgspec.Struct, frozen=True):
+    """A toolset that is asked once in each run which tools there are.
+
+    `ask` takes the read-only context of the agent, or nothing, and answers tools, sync or async.
+    """
 
     name: str
-    tools: tuple[object, ...]
+    ask: Function
+    prefix: str = ""
+
+    def tools_of(self, answer: object, *, where: str) -> tuple[Tool, ...]:
+        """What it answered, as tools under their prefixed names."""
+        tools = to_tools(cast("Iterable[object]", answer), where=where)
+        if not self.prefix:
+            return tools
+        return tuple(msgspec.structs.replace(t, name=self.prefix + t.name) for t in tools)
+
+
+def to_source(value: object, *, where: str) -> ToolSource | None:
+    """The value as a toolset that is asked in each run; None if it is something else.
+
+    That is an object whose `get_tools` takes a context or is async, a function of one argument
+    that is annotated as a ReadonlyContext, or a Toolset with a function in place of a list.
+    """
+    if isinstance(value, ToolSource):
+        return value
+    if isinstance(value, Tool | Composable | type):
+        return None
+    if isinstance(value, Toolset):
+        tools = cast("object", value.tools)
+        return ToolSource(value.name, tools, value.prefix) if callable(tools) else None
+    asked = cast("object", getattr(value, "get_tools", None))
+    if callable(asked):
+        taken = misfit(asked, 0)
+        if taken is None and not is_async(asked):
+            return None
+        if taken is not None and misfit(asked, 1) is not None:
+            raise DeclarationError(
+                f"get_tools takes (context) or nothing; that of {type(value).__name__} takes"
+                f" {taken}",
+                where=where,
+                hint="write def get_tools(self, context: ReadonlyContext)",
+            )
+        return ToolSource(type(value).__name__, asked)
+    if inspect.isroutine(value) and misfit(value, 1) is None and _takes_context(value):
+        return ToolSource(name_of(value), value)
+    return None
+
+
+def _takes_context(function: Function) -> bool:
+    """Whether a function's first parameter is annotated as a ReadonlyContext."""
+    parameters = [*inspect.signature(function).parameters.values()]
+    annotation = cast("object", parameters[0].annotation) if parameters else None
+    spelled = (
+        annotation
+        if isinstance(annotation, str)
+        else getattr(get_origin(annotation) or annotation, "__name__", "")
+    )
+    return spelled.split("[")[0].strip(" '\"").split(".")[-1] == "ReadonlyContext"
+
+
+@declared('Toolset("name", [function])')
+class Toolset(DeclaredStruct, frozen=True):
+    """A named group of tools; `prefix` goes before each tool's name.
+
+    In place of the list it may have a function that answers one, and is asked in each run.
+    """
+
+    name: str
+    tools: tuple[object, ...] | Function
     prefix: str = ""
 
     def __post_init__(self) -> None:
         tools = cast("object", self.tools)
+        if callable(tools):
+            if misfit(tools, 1) is not None and misfit(tools, 0) is not None:
+                raise DeclarationError(
+                    f"`{name_of(tools)}` cannot be asked for tools",
+                    where=f"toolset {self.name}",
+                    hint="write def tools(context: ReadonlyContext) that returns a list",
+                )
+            return
         if isinstance(tools, str) or not isinstance(tools, Iterable):
             raise DeclarationError(
                 f"tools is a {type(tools).__name__}, not a list",
                 where=f"toolset {self.name}",
                 hint="write Toolset(name, [f])",
             )
-        msgspec.structs.force_setattr(self, "tools", tuple(self.tools))
+        listed = tuple(cast("Iterable[object]", tools))
+        msgspec.structs.force_setattr(self, "tools", listed)
 
     def get_tools(self) -> list[Tool]:
         """The group's tools under their prefixed names."""
+        if callable(self.tools):
+            raise DeclarationError(
+                "its tools are known when a run asks for them",
+                where=f"toolset {self.name}",
+                hint=f"call its function with a context: {name_of(self.tools)}(context)",
+            )
         tools = to_tools(self.tools, where=f"toolset {self.name}")
         return [msgspec.structs.replace(t, name=self.prefix + t.name) for t in tools]
 
@@ -181,7 +285,8 @@ def tool(
     retries: int = 0,
     sequential: bool = False,
     long_running: bool = False,
-    confirm: bool = False,
+    confirm: bool | Condition = False,
+    confirm_expires: float | None = None,
     effect: Effect = "idempotent",
     probe: Function | None = None,
     prepare: Function | None = None,
@@ -202,7 +307,8 @@ def tool(
     retries: int = 0,
     sequential: bool = False,
     long_running: bool = False,
-    confirm: bool = False,
+    confirm: bool | Condition = False,
+    confirm_expires: float | None = None,
     effect: Effect = "idempotent",
     probe: Function | None = None,
     prepare: Function | None = None,
@@ -218,7 +324,7 @@ def tool(
         _check_number("timeout", timeout, (int, float), "seconds above 0", above=0)
     _check_number("retries", retries, (int,), "0 or more", above=-1)
     for flag, value in (
-        ("sequential", sequential), ("long_running", long_running), ("confirm", confirm),
+        ("sequential", sequential), ("long_running", long_running),
     ):  # fmt: skip
         if not isinstance(cast("object", value), bool):
             raise DeclarationError(f"{flag}={value!r}", where="@tool", hint="pass True or False")
@@ -247,6 +353,7 @@ def tool(
             sequential=sequential,
             long_running=long_running,
             confirm=confirm,
+            confirm_expires=confirm_expires,
             effect=effect,
             probe=probe,
             prepare=prepare,
@@ -274,6 +381,31 @@ def _check_probe(effect: Effect, probe: object, *, where: str) -> None:
             f"a probe takes (call_id, args); `{name_of(probe)}` takes {taken}",
             where=where,
             hint=hint,
+        )
+
+
+def _check_confirm(confirm: object, expires: object, *, where: str) -> None:
+    """Whether to ask is a flag or a condition; only a question can expire."""
+    hint = 'pass True, False, or a condition: lambda args, ctx: args["amount"] > 100'
+    if not isinstance(confirm, bool):
+        if not callable(confirm):
+            raise DeclarationError(f"confirm={confirm!r}", where=where, hint=hint)
+        taken = misfit(confirm, 2)
+        if taken is not None or is_generator(confirm):
+            words = taken if taken is not None else "values one by one"
+            raise DeclarationError(
+                f"a condition takes (args, ctx); `{name_of(confirm)}` takes {words}",
+                where=where,
+                hint=hint,
+            )
+    if expires is None:
+        return
+    _check_number("confirm_expires", expires, (int, float), "seconds above 0", above=0)
+    if confirm is False:
+        raise DeclarationError(
+            f"confirm_expires={expires!r}, and nothing asks",
+            where=where,
+            hint="write confirm=True with it, or leave it out",
         )
 
 
@@ -338,6 +470,10 @@ def _opened(toolset: ToolsetLike, *, where: str) -> tuple[Tool, ...]:
 
 
 def _from_value(value: object, *, where: str) -> Tool:
+    if isinstance(value, HOSTED):
+        return _from_hosted(value)
+    if isinstance(value, type) and issubclass(value, HOSTED):
+        return _from_hosted(cast("HostedTool", _instance(value, where=where)))
     if isinstance(value, Composable):
         return _from_node(value, where=where)
     if isinstance(value, type):
@@ -383,10 +519,22 @@ def _from_node(node: Composable, *, where: str) -> Tool:
     )
 
 
+def _from_hosted(hosted: HostedTool) -> Tool:
+    """A tool that the provider runs: it says itself what it is for."""
+    name = name_of_hosted(hosted)
+    return Tool(
+        name=name,
+        description=f"The provider's own {name.replace('_', ' ')}.",
+        parameters={"type": "object", "properties": {}},
+        hosted=hosted,
+        effect="pure",
+    )
+
+
 def _instance(kind: type, *, where: str) -> object:
     try:
         return kind()
-    except TypeError as error:
+    except (TypeError, DeclarationError) as error:
         raise DeclarationError(
             f"the tool class {kind.__name__} cannot be made without arguments: {error}",
             where=where,

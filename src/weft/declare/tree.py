@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
 def walk(root: "Node") -> "Iterator[tuple[Node, Node | None]]":
     """Every agent and flow of the tree with its parent, parents first, in declared order."""
+    from weft.declare.agent import Agent
+
     waiting: list[tuple[Node, Node | None]] = [(root, None)]
     while waiting:
         agent, parent = waiting.pop()
         yield agent, parent
-        waiting.extend((child, agent) for child in reversed(agent.sub_agents))
+        if isinstance(agent, Agent):  # what a custom agent runs, nobody can hand over to
+            waiting.extend((child, agent) for child in reversed(agent.sub_agents))
 
 
 def find(root: "Node", name: str) -> "tuple[Node, ...]":

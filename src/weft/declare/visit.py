@@ -16,6 +16,7 @@ from typing import Generic, TypeVar, assert_never, cast
 from weft.declare import tree
 from weft.declare.agent import Agent
 from weft.declare.compose import Composable
+from weft.declare.custom import CustomAgent
 from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence
 from weft.declare.nodes import (
     Expect,
@@ -69,6 +70,8 @@ class Visitor(ABC, Generic[T]):
                 return self.visit_tap(node)
             case Expect():
                 return self.visit_expect(node)
+            case CustomAgent():
+                return self.visit_custom_agent(node)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -124,6 +127,10 @@ class Visitor(ABC, Generic[T]):
     def visit_expect(self, node: Expect) -> T:
         """A predicate that must hold."""
 
+    @abstractmethod
+    def visit_custom_agent(self, node: CustomAgent) -> T:
+        """Code that decides which of its children run."""
+
 
 class DefaultVisitor(Visitor[T]):
     """A visitor with one answer for all kinds of node that it has no method for."""
@@ -173,6 +180,9 @@ class DefaultVisitor(Visitor[T]):
     def visit_expect(self, node: Expect) -> T:
         return self.visit_other(node)
 
+    def visit_custom_agent(self, node: CustomAgent) -> T:
+        return self.visit_other(node)
+
 
 def rebuild(node: Node, change: Callable[[Agent], Agent]) -> Node:
     """The node with every agent of its flow changed; the very same node where none is."""
@@ -181,6 +191,8 @@ def rebuild(node: Node, change: Callable[[Agent], Agent]) -> Node:
     new_children = tuple(rebuild(child, change) for child in node.children)
     if all(new is old for new, old in zip(new_children, node.children, strict=True)):
         return node
+    if isinstance(node, CustomAgent):
+        return node.adopting(new_children)
     fresh = iter(new_children)
     rebuilt = copy(node)
     for name, value in vars(node).items():
@@ -291,6 +303,16 @@ class _InnerAgents(Visitor[set[str]]):
     def visit_expect(self, node: Expect) -> set[str]:
         return set()
 
+    def visit_custom_agent(self, node: CustomAgent) -> set[str]:
+        """Its children, which are followed by its code where that reads what they write."""
+        own = {
+            agent.name
+            for child in node.children
+            for agent in agents_of(child)
+            if agent.output_key is not None and agent.output_key in node.reads
+        }
+        return own | self._inside(node)
+
 
 class _KeysTaken(DefaultVisitor[set[str]]):
     """The keys that a node itself takes from the state, to hand their values on.
@@ -317,6 +339,9 @@ class _KeysTaken(DefaultVisitor[set[str]]):
         if node.asks or not (node.written or node.reads or node.writes):
             keys.add(_OPAQUE)
         return keys
+
+    def visit_custom_agent(self, node: CustomAgent) -> set[str]:
+        return {*node.reads} if node.declares_reads else {_OPAQUE}
 
     def visit_map(self, node: Map) -> set[str]:
         return {node.items.split(".")[0].split("[")[0]}

@@ -26,6 +26,8 @@ from weft.declare.policy_parts import (
     FromAgents,
     Kind,
     Matching,
+    Memories,
+    MemoryScorer,
     Notes,
     NotesFormat,
     Nothing,
@@ -190,14 +192,7 @@ class Vocabulary(Verbs[Transforms]):
                 hint='write scorer="model", model="NAME"',
             )
         if scorer == "embedding":
-            from weft.meaning import is_installed
-
-            if not is_installed():
-                raise DeclarationError(
-                    'scorer="embedding" needs word vectors, and none are installed',
-                    where="C.relevant",
-                    hint="pip install 'weft[embedding]', or leave scorer out",
-                )
+            _require_vectors("C.relevant")
         selector = Relevant(
             query=query, from_state=from_state, top_k=top_k, scorer=scorer, model=model
         )
@@ -218,6 +213,34 @@ class Vocabulary(Verbs[Transforms]):
     def artifact(self, name: str) -> Policy:
         """The newest text of an artifact."""
         return _of(ArtifactText(require_names("artifact", name, "artifact names")[0]))
+
+    @hinted
+    def memory(
+        self,
+        query: str | None = None,
+        *,
+        from_state: str | None = None,
+        top_k: int = 5,
+        scorer: MemoryScorer = "bm25",
+    ) -> Policy:
+        """What the user's memory has on a query; without one, on what the user says now.
+
+        The memory is searched once a turn, before compiling, and what it gives is in the log.
+        """
+        check_choice("C.memory", "scorer", scorer, MemoryScorer)
+        if query is not None and from_state is not None:
+            raise DeclarationError(
+                "the query is both given and in state", where="C.memory", hint="leave one out"
+            )
+        for name, value in (("query", query), ("from_state", from_state)):
+            if value is not None and (not isinstance(cast("object", value), str) or not value):
+                raise DeclarationError(
+                    f"{name}={value!r} is no text", where="C.memory", hint="pass a text"
+                )
+        require_count("memory", "top_k", top_k)
+        if scorer == "embedding":
+            _require_vectors("C.memory")
+        return _of(Memories(query=query, from_state=from_state, top_k=top_k, scorer=scorer))
 
     @hinted
     def when(self, predicate: "StateFunction", policy: Policy) -> Policy:
@@ -249,6 +272,17 @@ class Vocabulary(Verbs[Transforms]):
 
     def __repr__(self) -> str:
         return "C"
+
+
+def _require_vectors(where: str) -> None:
+    from weft.meaning import is_installed
+
+    if not is_installed():
+        raise DeclarationError(
+            'scorer="embedding" needs word vectors, and none are installed',
+            where=where,
+            hint="pip install 'weft[embedding]', or leave scorer out",
+        )
 
 
 def _of(selector: Selector) -> Policy:

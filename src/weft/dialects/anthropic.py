@@ -10,7 +10,22 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from weft.content import Content, FunctionCall, Part, opaque_part
-from weft.dialects.base import ANYTHING_BUT, Dialect, Spelling, Traits, result_text
+from weft.declare.provider_tools import (
+    CodeExecution,
+    HostedTool,
+    WebFetch,
+    WebSearch,
+    name_of_hosted,
+)
+from weft.dialects.base import (
+    ANYTHING_BUT,
+    Dialect,
+    SpelledTool,
+    Spelling,
+    Traits,
+    result_text,
+    set_options,
+)
 from weft.dialects.caching import LETTERS, mark_end, mark_head
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
@@ -323,6 +338,26 @@ class AnthropicDialect(Dialect):
         """Name, description and the schema of its input."""
         named: Wire = {"name": tool.name, "description": tool.description}
         return {**named, "input_schema": self.parameters(tool, report)}
+
+    def hosted(self, tool: HostedTool, report: LoweringReport) -> SpelledTool | None:
+        """Search, pages and code, in the versions that every model takes."""
+        match tool:
+            case WebSearch() | WebFetch():
+                name = name_of_hosted(tool)
+                kind = "web_search_20250305" if name == "web_search" else "web_fetch_20250910"
+                wire: Wire = {"type": kind, "name": name}
+                if tool.max_uses is not None:
+                    wire["max_uses"] = tool.max_uses
+                for field in set_options(tool, "allowed_domains", "blocked_domains"):
+                    wire[field] = list[Json](getattr(tool, field))
+                if isinstance(tool, WebSearch) and tool.location:
+                    wire["user_location"] = {"type": "approximate", **tool.location}
+                return SpelledTool(wire)
+            case CodeExecution():
+                code: Wire = {"type": "code_execution_20250825", "name": "code_execution"}
+                return SpelledTool(code, set_options(tool, "files"))
+            case _:
+                return None
 
     def takes_schema(self, schema: JsonObject) -> bool:
         """Recursion, for one, is refused."""

@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple, assert_never, cast
 
 import msgspec
 
+from weft.declare.provider_tools import HostedTool, ProviderTool
 from weft.diagnostics import Origin, Severity
 from weft.dialects.facts import is_own, same_model, wire_name
 from weft.dialects.legality import (
@@ -65,6 +66,18 @@ _ABOUT_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
 _NO_IDS: frozenset[str] = frozenset()
 
 _OWN_WORD = "drop it for this model, or set the provider's own under `extra`"
+
+
+class SpelledTool(NamedTuple):
+    """A tool that the provider runs as it is declared, and the options that cannot be said."""
+
+    wire: Wire
+    lost: tuple[str, ...] = ()
+
+
+def set_options(tool: HostedTool, *names: str) -> tuple[str, ...]:
+    """Those of the named options of a tool that somebody set."""
+    return tuple(name for name in names if getattr(tool, name))
 
 
 class Spelling(NamedTuple):
@@ -180,6 +193,13 @@ class Dialect:
             rest,
             lasting,
         )
+
+    def turns_of(self, item: Item, model: str) -> list[Entry]:
+        """The turns of one item by itself, as a request to the model has them."""
+        stores = self.holds(Prompt(model, ""))
+        report = LoweringReport(dialect=self.traits.name, strict=False, model=model, stores=stores)
+        ready, last = self._extend(None, (item,), report)
+        return ready if last is None else [*ready, last]
 
     def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
         """Everything but the turns: model, system, tools, schema and options."""
@@ -467,10 +487,44 @@ class Dialect:
             hint = "declare a tool of your own for it, or ask the model it was made for"
             report.lose("WEFT702", tool.origin, f"{report.dialect} has no tool `{tool.name}`", hint)
             return None
+        if tool.hosted is not None:
+            return self._declared_hosted(tool, tool.hosted, report)
         wire = self.declaration(tool, report)
         if tool.kept and tool.provider == self.traits.name:
             deep_update(wire, tool.kept)
         return wire
+
+    def _declared_hosted(
+        self, tool: ToolDecl, hosted: HostedTool, report: LoweringReport
+    ) -> Wire | None:
+        """A tool that the provider runs; one that it does not have is left out, and reported."""
+        if isinstance(hosted, ProviderTool):
+            wire = hosted.spelled.get(self.traits.name)
+            spelled = SpelledTool(wire) if wire is not None else None
+        else:
+            spelled = self.hosted(hosted, report)
+        if spelled is None:
+            hint = self.hosted_hint or (
+                "declare a tool of your own for it, or ask a model of another provider"
+            )
+            message = f"{report.dialect} has no {tool.name.replace('_', ' ')}: it is left out"
+            report.lose("WEFT709", tool.origin, message, hint)
+            return None
+        for option in spelled.lost:
+            report.lose(
+                "WEFT702",
+                tool.origin,
+                f"{report.dialect} has no `{option}` of {type(hosted).__name__}: it is left out",
+                f"leave out `{option}` for this model",
+            )
+        return spelled.wire
+
+    hosted_hint: ClassVar[str] = ""
+    """What to do instead where the provider runs no tools."""
+
+    def hosted(self, tool: HostedTool, report: LoweringReport) -> "SpelledTool | None":
+        """A tool that the provider runs, as it is declared; None where it has none such."""
+        return None
 
     def parameters(self, tool: ToolDecl, report: LoweringReport) -> JsonObject:
         """A tool's parameters as the provider takes them."""

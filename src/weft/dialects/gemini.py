@@ -22,9 +22,16 @@ from weft.content import (
     Part,
     opaque_part,
 )
+from weft.declare.provider_tools import (
+    CodeExecution,
+    FileSearch,
+    HostedTool,
+    WebFetch,
+    WebSearch,
+)
 from weft.diagnostics import Origin, Severity
-from weft.dialects.base import Dialect, Spelling, Traits, system_placed
-from weft.dialects.facts import facts_for, same_model
+from weft.dialects.base import Dialect, SpelledTool, Spelling, Traits, set_options, system_placed
+from weft.dialects.facts import facts_for, same_model, wire_name
 from weft.dialects.legality import (
     MEDIA,
     OPTION,
@@ -278,9 +285,57 @@ class GeminiDialect(Dialect):
             declaration["parametersJsonSchema"] = self.parameters(tool, report)
         return declaration
 
+    def hosted(self, tool: HostedTool, report: LoweringReport) -> SpelledTool | None:
+        """Search, pages, code and files, each a tool of its own."""
+        match tool:
+            case WebSearch():
+                names = ("max_uses", "allowed_domains", "blocked_domains", "location")
+                return SpelledTool({"googleSearch": {}}, set_options(tool, *names))
+            case WebFetch():
+                names = ("max_uses", "allowed_domains", "blocked_domains")
+                return SpelledTool({"urlContext": {}}, set_options(tool, *names))
+            case CodeExecution():
+                return SpelledTool({"codeExecution": {}}, set_options(tool, "files"))
+            case FileSearch():
+                search: Wire = {"fileSearchStoreNames": list[Json](tool.stores)}
+                if tool.max_results is not None:
+                    search["topK"] = tool.max_results
+                return SpelledTool({"fileSearch": search})
+            case _:
+                return None
+
+    def put_tools(
+        self, prompt: Prompt, wire: Wire, placed: list[Placed], report: LoweringReport
+    ) -> None:
+        """The tools. Functions beside tools of the provider's own are asked for by a flag.
+
+        Models before Gemini 3 take one or the other, and the functions count for more.
+        """
+        hosted = [tool for tool in prompt.tools if tool.hosted is not None]
+        if not hosted or len(hosted) == len(prompt.tools):
+            super().put_tools(prompt, wire, placed, report)
+            return
+        if re.match(r"gemini-[12](\.|-|$)", wire_name(report.model or prompt.model)):
+            for tool in hosted:
+                report.lose(
+                    "WEFT709",
+                    tool.origin,
+                    f"{wire_name(prompt.model)} takes no functions beside tools of its own:"
+                    f" {tool.name.replace('_', ' ')} is left out",
+                    "ask a newer Gemini, or give the tool to an agent of its own:"
+                    " tools=[Agent(..., tools=[...])]",
+                )
+            ours = tuple(tool for tool in prompt.tools if tool.hosted is None)
+            super().put_tools(replace(prompt, tools=ours), wire, placed, report)
+            return
+        super().put_tools(prompt, wire, placed, report)
+        put(wire, "toolConfig.includeServerSideToolInvocations", True)
+        pointer = "/toolConfig/includeServerSideToolInvocations"
+        placed.append(Placed(pointer, hosted[0].origin))
+
     def add_tool(self, tools: list[Json], tool: ToolDecl, declared: Wire) -> str:
         """Functions that stand together are declared together."""
-        if tool.own is not None:
+        if tool.own is not None or tool.hosted is not None:
             return super().add_tool(tools, tool, declared)
         last = tools[-1] if tools else None
         functions = last.get("functionDeclarations") if isinstance(last, dict) else None

@@ -261,6 +261,11 @@ class OpenAIChatDialect(Dialect):
         name_prefix(wire, prompt)
         return wire, tuple(placed)
 
+    hosted_hint: ClassVar[str] = (
+        "ask a model that is spoken to in openai-responses, anthropic or gemini, or declare a"
+        " function of your own for it"
+    )
+
     def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """A function; not strict, which would make every one of its parameters required."""
         function: Wire = {"name": tool.name, "description": tool.description}
@@ -280,6 +285,12 @@ class OpenAIChatDialect(Dialect):
         """One message of the model's; of the user's, results first and then one message."""
         if role == "model":
             return self._model_turn(blocks, report)
+        if (
+            len(blocks) == 1
+            and type(only := blocks[0]) is ResultBlock
+            and not (only.media or only.kept)
+        ):
+            return [Entry(self.result(only, report), "tool", (("", only),))]  # as nearly always
         entries: list[Entry] = []
         result_media: list[tuple[Wire, Block]] = []
         parts: list[tuple[Wire, Block]] = []
@@ -308,6 +319,10 @@ class OpenAIChatDialect(Dialect):
         return Entry({"role": role, "content": block.text}, role, (("/content", block),))
 
     def _model_turn(self, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
+        if len(blocks) == 1 and type(only := blocks[0]) is CallBlock and only.kept is None:
+            wire_of_call: Wire = {"role": "assistant", "content": None}
+            wire_of_call["tool_calls"] = [self.call(only, report)]
+            return [Entry(wire_of_call, "assistant", (("/tool_calls/0", only),))]
         parts: list[tuple[Wire, Block]] = []
         calls: list[Json] = []
         own: Wire = {}

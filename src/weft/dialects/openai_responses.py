@@ -10,7 +10,8 @@ from typing import ClassVar
 import msgspec
 
 from weft.content import Content, Part, opaque_part
-from weft.dialects.base import Dialect, Spelling, Traits, system_placed
+from weft.declare.provider_tools import CodeExecution, FileSearch, HostedTool, WebSearch
+from weft.dialects.base import Dialect, SpelledTool, Spelling, Traits, set_options, system_placed
 from weft.dialects.caching import mark_item, name_prefix
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
@@ -280,6 +281,29 @@ class OpenAIResponsesDialect(Dialect):
         """A function; not strict, which would make every one of its parameters required."""
         wire: Wire = {"type": "function", "name": tool.name, "description": tool.description}
         return {**wire, "parameters": self.parameters(tool, report), "strict": False}
+
+    def hosted(self, tool: HostedTool, report: LoweringReport) -> SpelledTool | None:
+        """Search, code and files; it fetches pages only while it searches."""
+        match tool:
+            case WebSearch():
+                search: Wire = {"type": "web_search"}
+                if tool.allowed_domains:
+                    search["filters"] = {"allowed_domains": list[Json](tool.allowed_domains)}
+                if tool.location:
+                    search["user_location"] = {"type": "approximate", **tool.location}
+                return SpelledTool(search, set_options(tool, "max_uses", "blocked_domains"))
+            case CodeExecution():
+                container: Wire = {"type": "auto"}
+                if tool.files:
+                    container["file_ids"] = list[Json](tool.files)
+                return SpelledTool({"type": "code_interpreter", "container": container})
+            case FileSearch():
+                files: Wire = {"type": "file_search", "vector_store_ids": list[Json](tool.stores)}
+                if tool.max_results is not None:
+                    files["max_num_results"] = tool.max_results
+                return SpelledTool(files)
+            case _:
+                return None
 
     def turn(self, role: Role, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """Results and calls are items; what the user says together is one message."""

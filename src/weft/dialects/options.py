@@ -7,6 +7,7 @@ out, and reported. What stands under `extra` is the author's own word and stays 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from weft.declare.config import EFFORTS
 from weft.dialects.facts import Facts, facts_for, wire_name
 from weft.dialects.wire import at_path, put
 from weft.values import Json, JsonObject
@@ -53,10 +54,6 @@ def read_options(options: Mapping[str, Option], wire: JsonObject) -> JsonObject:
         if value is not None:
             config[name] = value
     return config
-
-
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""How hard a model may be told to think, the least first."""
 
 
 class FittedOption(NamedTuple):

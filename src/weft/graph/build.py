@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from weft.checker.agents import blurs, may_write_anything, writes_of
+from weft.checker.agents import blurs, custom_writer, may_write_anything, writes_of
 from weft.checker.check import check, inferred_keys, walk_flow, with_keys, world_at_start
 from weft.checker.functions import keys_of
 from weft.checker.visibility import heard_by
@@ -13,6 +13,7 @@ from weft.checker.world import Read, Site, WalkRecord, Writer
 from weft.compiler.report import clip, preview
 from weft.declare import (
     Agent,
+    CustomAgent,
     Expect,
     Fallback,
     Flow,
@@ -125,7 +126,8 @@ class _Builder(Visitor[Member]):
 
     def visit_agent(self, node: Agent) -> Member:
         writes = [(key, writer.origin) for key, writer, _ in writes_of(node)]
-        box = _BoxContent("agent", node.name, _opaque(bool(blurs(node))), writes)
+        asked = tuple(f"asks {source.name} for tools" for source in node.tool_sources)
+        box = _BoxContent("agent", node.name, asked + _opaque(bool(blurs(node))), writes)
         below = _team(node)
         if not below:
             return self._vertex(node, box)
@@ -134,6 +136,19 @@ class _Builder(Visitor[Member]):
         members = tuple(self.visit(member) for member, _ in below)
         labels = tuple(label for _, label in below)
         return Group(group, "team", f"team of {node.name}", head, members, labels)
+
+    def visit_custom_agent(self, node: CustomAgent) -> Member:
+        notes = ("code decides what runs",) if node.children else ()
+        notes += _opaque(not node.declares_writes)
+        writes = [(key, custom_writer(node).origin) for key in node.writes]
+        box = _BoxContent("agent", node.name, notes, writes)
+        if not node.children:
+            return self._vertex(node, box)
+        group = self._next()
+        head = self._vertex(node, box)
+        members = tuple(map(self.visit, node.children))
+        labels = ("may run",) * len(members)
+        return Group(group, "team", f"run by {node.name}", head, members, labels)
 
     def visit_step(self, node: Step) -> Member:
         notes: tuple[str, ...] = ()

@@ -88,7 +88,7 @@ def handle_of(value: Json) -> str:
     return digest(canonical(value))[:12]
 
 
-WantKind = Literal["summary", "relevance", "extract", "distill", "contradictions"]
+WantKind = Literal["summary", "relevance", "extract", "distill", "contradictions", "memory"]
 
 
 def fingerprint(kind: WantKind, *values: Json) -> str:
@@ -116,6 +116,8 @@ class Want(msgspec.Struct, frozen=True):
     longest: int = 0
     sources: tuple[tuple[str, str], ...] = ()
     through: int = -1
+    options: JsonObject = {}
+    """How the memory is to be searched; `text` is the query."""
 
 
 class ModelResponse(Value, frozen=True, kw_only=True, gc=True):

@@ -6,6 +6,7 @@ from typing import Literal, cast, overload
 
 import msgspec
 
+from weft.declare.provider_tools import HostedTool
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir.block import Block, TextBlock
 from weft.ir.item import Item, Note, Want
@@ -94,6 +95,8 @@ class ToolDecl(msgspec.Struct, frozen=True):
     provider: str = ""
     kept: JsonObject | None = None
     own: JsonObject | None = None
+    hosted: HostedTool | None = None
+    """What the provider runs itself; each dialect spells it."""
 
 
 class Output(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from weft.diagnostics import Origin
 from weft.ir import Item, Prompt, TextBlock, ToolDecl
 from weft.ir.rewrite import derived
 from weft.session import Event, Session
-from weft.values import Json, JsonObject, Strand
+from weft.values import Json, JsonObject, Strand, compact
 
 
 class Sizes(NamedTuple):
@@ -313,3 +313,16 @@ def opening_of(first: Item) -> Item:
         last=first.position,
         event="",
     )
+
+
+MOST_LETTERS = 50_000
+"""So many letters of a result are sent as they are."""
+
+
+def is_short(response: JsonObject) -> bool:
+    """Whether a result is sent as it is under every policy."""
+    if len(response) == 1:
+        only = next(iter(response.values()))
+        if isinstance(only, str):
+            return len(only) <= MOST_LETTERS
+    return len(compact(response)) <= MOST_LETTERS

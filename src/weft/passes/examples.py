@@ -31,9 +31,13 @@ def insert_examples(prompt: Prompt, env: Env, *, options: SpelledExamples) -> Pr
     After:   user "2 euros?" | model "EUR 2.00" | user "5 euros?"
     """
     if options.text is not None:
+        if options.text in prompt.system:
+            return prompt
         features = prompt.features | Feature.UNORDERED
         system = (*prompt.system, options.text)
         return msgspec.structs.replace(prompt, system=system, features=features)
+    if not options.items or (len(prompt.items) and prompt.items[0] == options.items[0]):
+        return prompt
     return prepend_items(prompt, options.items, step="insert_examples", key=options.key)
 
 

@@ -188,6 +188,8 @@ class _Fencing:
         """Who is to be named as the source of an inserted value; nobody, if it is trusted."""
         if origin.kind == "artifact":
             return origin.name if "files" in self._what else ""
+        if origin.kind == "memory":
+            return "memory" if "files" in self._what else ""
         return self._writer(origin.name) if origin.kind == "state" else ""
 
     def _writer(self, name: str) -> str:

@@ -23,7 +23,7 @@ from weft.ir import (
 )
 from weft.ir.item import RECALL, handle_of
 from weft.ir.rewrite import PassFold, derived, map_blocks, rewrite_items
-from weft.passes.env import Env, TokenFacts
+from weft.passes.env import MOST_LETTERS, Env, TokenFacts, is_short
 from weft.passes.handles import (
     Limits,
     compact_media,
@@ -256,9 +256,6 @@ def _read(item: Item, env: Env, number: int, lines: Stock, names: set[str]) -> i
     return number
 
 
-MOST_LETTERS = 50_000
-"""So many letters of a result are sent as they are."""
-
 BOUNDED_TO = 16_000
 """So many letters of a longer one are left, at most."""
 
@@ -333,15 +330,6 @@ def _is_large(block: Block, env: Env) -> bool:
     if is_short(block.response):
         return False
     return not (block.name in env.tools.own and env.tools.own[block.name].compact is False)
-
-
-def is_short(response: JsonObject) -> bool:
-    """Whether a result is sent as it is under every policy."""
-    if len(response) == 1:
-        only = next(iter(response.values()))
-        if isinstance(only, str):
-            return len(only) <= MOST_LETTERS
-    return len(compact(response)) <= MOST_LETTERS
 
 
 def _tokens(text: str) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple, overload
 import msgspec
 
 from weft.codes import report
-from weft.declare.policy_parts import Relevant
+from weft.declare.policy_parts import Memories, Relevant
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import (
@@ -90,7 +90,7 @@ def _select(prompt: Prompt, env: Env, options: Relevant) -> _Chosen:
         past = [number for number in range(len(items)) if number not in now]
     if all(items[number].score for number in past):
         return _Chosen(items, [], current, None)  # nothing to select from, or selected before
-    query = _query(items, begins, env, options)
+    query = query_of(items, begins, env, options)
     if isinstance(past, range) and last <= prompt.items.settled and options.scorer == "bm25":
         hits = _search_past(prompt.items, query, last, len(current), options)
     else:
@@ -212,7 +212,7 @@ class _Selection:
         self.tail = chosen.items[settled:]
         self.notes = chosen.notes
         asked = chosen.asked if chosen.asked is not None else Asked()
-        self.diagnostics = (*asked.diagnostics, *_unasked(env, options))
+        self.diagnostics = (*asked.diagnostics, *unasked(env, options))
         self.wants = asked.wants
 
     def goes_on(self, items: Strand[Item], env: Env) -> bool:
@@ -252,11 +252,11 @@ def _best(scores: Sequence[float], past: Sequence[int], options: Relevant) -> se
     return set(hits[: options.top_k])
 
 
-def _query(items: Sequence[Item], begins: int, env: Env, options: Relevant) -> str:
+def query_of(items: Sequence[Item], begins: int, env: Env, options: Relevant | Memories) -> str:
     """What to look for; what says nothing by itself is read with what was asked before it."""
     if options.query is not None:
         return options.query
-    if options.from_state is not None and not _unasked(env, options):
+    if options.from_state is not None and not unasked(env, options):
         return to_text(env.session.state[options.from_state])
     query = "\n".join(_user_text(item) for item in items[begins:] if env.is_asked(item))
     if words(query):
@@ -266,7 +266,7 @@ def _query(items: Sequence[Item], begins: int, env: Env, options: Relevant) -> s
     return query if earlier is None else f"{_user_text(earlier)}\n{query}"
 
 
-def _unasked(env: Env, options: Relevant) -> list[Diagnostic]:
+def unasked(env: Env, options: Relevant | Memories) -> list[Diagnostic]:
     """That there is no query in the state, where it was to be there."""
     key = options.from_state
     if key is None or env.session.state.get(key) not in (None, "", [], {}):
@@ -275,7 +275,7 @@ def _unasked(env: Env, options: Relevant) -> list[Diagnostic]:
         report(
             "WEFT101",
             Origin("field", "context", env.agent),
-            f"C.relevant looks for what `{key}` holds, which has no value",
+            f"C.{options.word} looks for what `{key}` holds, which has no value",
             f"write `{key}` before this agent runs; until then the user's message is looked for",
         )
     ]

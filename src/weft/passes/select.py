@@ -165,12 +165,17 @@ def select_window(prompt: Prompt, env: Env, options: Window) -> Prompt:
     After:   user "two" | model "2" | user "three"
     """
     turns = turns_of(prompt.items)
-    stride = max(1, options.turns // 4)
-    gone = max(0, len(turns) - options.turns) // stride * stride
+    gone = gone_turns(options, len(turns))
     if not gone:
         return prompt
     reason = f"it is before the last {options.turns} turns"
     return keep_since(prompt, turns[gone], "select_window", reason)
+
+
+def gone_turns(window: Window, turns: int) -> int:
+    """How many of so many turns a window drops: whole strides."""
+    stride = max(1, window.turns // 4)
+    return max(0, turns - window.turns) // stride * stride
 
 
 def select_recent(prompt: Prompt, env: Env, options: Recent) -> Prompt:

@@ -22,6 +22,7 @@ from weft.declare.policy_parts import (
     FromAgents,
     Label,
     Matching,
+    Memories,
     Notes,
     Nothing,
     Priority,
@@ -42,14 +43,12 @@ from weft.declare.policy_parts import (
     WithoutAgents,
     Writing,
 )
-from weft.passes.budget import fit_budget
-from weft.passes.dedupe import dedupe_state
+from weft.ir import Feature, Prompt
 from weft.passes.edges import append_changes, close_turn, open_turn, order_system
+from weft.passes.env import Env
 from weft.passes.history import attribute_foreign, pair_results
 from weft.passes.pipeline import Pass, Views
-from weft.passes.reduce import bound_results
 from weft.passes.select import drop_data, drop_hidden, select_branch, select_view
-from weft.passes.tools import prune_tools
 
 ORDER = (
     # On new items. What is decided here is final.
@@ -78,24 +77,55 @@ ORDER = (
 
 FIRST_ON_REQUEST = ORDER.index("past")
 
+
+def _load(chapter: str, name: str) -> Callable[..., object]:
+    """A pass by its chapter and its name."""
+    return cast("Callable[..., object]", vars(import_module(f"weft.passes.{chapter}"))[name])
+
+
+def _late(chapter: str, name: str, is_needed: Callable[[Prompt, Env], bool]) -> Pass:
+    """A pass that few requests need: its chapter is loaded for the first of them."""
+
+    def late(prompt: Prompt, env: Env) -> Prompt:
+        return cast("Pass", _load(chapter, name))(prompt, env) if is_needed(prompt, env) else prompt
+
+    late.__name__ = name
+    return late
+
+
+_dedupe_state = _late(
+    "dedupe",
+    "dedupe_state",
+    lambda _, env: bool(env.instruction.carried) and not env.policy.duplicates,
+)
+_bound_results = _late(
+    "reduce", "bound_results", lambda prompt, _: bool(prompt.features & Feature.CALLS)
+)
+_fit_budget = _late("budget", "fit_budget", lambda _, env: env.tokens.measure is not None)
+
+_prune_tools = _late("tools", "prune_tools", lambda _, env: not env.model.picks_tools)
+
 _SEE: tuple[Pass, ...] = (
     drop_hidden,
     select_branch,
     select_view,
     pair_results,
-    dedupe_state,
+    _dedupe_state,
     drop_data,
 )
 
 _TELL: tuple[Pass, ...] = (attribute_foreign, open_turn)
 
-_CHOOSE: tuple[Pass, ...] = (prune_tools,)
+_CHOOSE: tuple[Pass, ...] = (_prune_tools,)
 
 _EDGES: tuple[Pass, ...] = (order_system, close_turn)
 
-ON_FRESH: tuple[Pass, ...] = (*_SEE, bound_results, *_TELL)
+ON_FRESH: tuple[Pass, ...] = (*_SEE, _bound_results, *_TELL)
 
-ON_REQUEST: tuple[Pass, ...] = (*_CHOOSE, *_EDGES, fit_budget, append_changes)
+_UNTOLD: tuple[Pass, ...] = (*_SEE, _bound_results)
+"""The same where other agents are told of late: neither changes what user and agent say."""
+
+ON_REQUEST: tuple[Pass, ...] = (*_CHOOSE, *_EDGES, _fit_budget, append_changes)
 
 
 class Verb(NamedTuple):
@@ -127,6 +157,7 @@ VERBS: Mapping[type[Selector] | type[Reduction] | type[Protection] | type[Writin
     StateKeys: Verb("state_items", at_birth="insert_state"),
     Notes: Verb("state_items", at_birth="insert_state"),
     ArtifactText: Verb("state_items", at_birth="insert_state"),
+    Memories: Verb("memories", at_birth="insert_memories"),
     # what becomes of them
     Compact: Verb("reduce", at_birth="compact_items", past="compact_past"),
     Truncate: Verb("reduce", at_birth="truncate_items", past="truncate_past"),
@@ -149,14 +180,18 @@ VERBS: Mapping[type[Selector] | type[Reduction] | type[Protection] | type[Writin
 
 
 class Passes(NamedTuple):
-    """The passes of a policy; `plain` says that they are those of every agent without one."""
+    """The passes of a policy; `plain` says that they are those of every agent without one.
+
+    `plain_fresh` says that of those on new items alone.
+    """
 
     fresh: tuple[Pass | Views, ...]
     request: tuple[Pass | Views, ...]
     plain: bool = False
+    plain_fresh: bool = False
 
 
-PLAIN = Passes(ON_FRESH, ON_REQUEST, plain=True)
+PLAIN = Passes(ON_FRESH, ON_REQUEST, plain=True, plain_fresh=True)
 
 
 def passes_of(policy: Policy, agent: str, custom: tuple[Pass, ...] = ()) -> Passes:
@@ -208,13 +243,13 @@ def _places_of_all(policy: Policy) -> dict[str, tuple[Pass | Views, ...]]:
         **dict.fromkeys(ORDER, ()),
         "see": _SEE,
         "withhold": withhold,
-        "bound": (bound_results,),
+        "bound": (_bound_results,),
         "restore": _restore(policy),
         "write": _write(policy.writings),
         "choose": _CHOOSE,
         "edges": _EDGES,
         "guard": (*withhold, *(one for step in ordered for one in _on_request(step))),
-        "fit": (fit_budget,),
+        "fit": (_fit_budget,),
         "append": (append_changes,),
         "guard again": (*withhold, *(one for step in again for one in _on_request(step))),
     }
@@ -224,7 +259,8 @@ def _in_order(places: Mapping[str, tuple[Pass | Views, ...]]) -> Passes:
     """The passes in their order; those on new items, and those on the request."""
     fresh = tuple(one for place in ORDER[:FIRST_ON_REQUEST] for one in places[place])
     request = tuple(one for place in ORDER[FIRST_ON_REQUEST:] for one in places[place])
-    return Passes(fresh, request, plain=fresh == ON_FRESH and request == ON_REQUEST)
+    plain_fresh = fresh in (ON_FRESH, _UNTOLD)
+    return Passes(fresh, request, plain_fresh and request == ON_REQUEST, plain_fresh)
 
 
 def _is_local(selector: Selector, agent: str) -> bool:
@@ -243,11 +279,6 @@ def _view(stage: Stage) -> tuple[Pass, ...]:
     """One view of the conversation: what it selects, and what becomes of that."""
     steps = (one for step in stage.steps for one in _reduce(step))
     return (*_select(stage.selector), *_on_request(stage.selector), *steps)
-
-
-def _load(chapter: str, name: str) -> Callable[..., object]:
-    """A pass by its chapter and its name."""
-    return cast("Callable[..., object]", vars(import_module(f"weft.passes.{chapter}"))[name])
 
 
 def _pass(chapter: str, name: str, options: object) -> tuple[Pass, ...]:

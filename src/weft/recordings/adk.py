@@ -98,12 +98,12 @@ class _Database:
     ) -> Recording:
         app, user, id = (str(row[name]) for name in ("app_name", "user_id", "id"))
         where = f"{self.name}: session {id}"
-        found = self.database.execute(
+        stored = self.database.execute(
             "SELECT * FROM events WHERE app_name = ? AND user_id = ? AND session_id = ?"
             " ORDER BY timestamp, rowid",
             (app, user, id),
         )
-        rows = [dict(cast("Mapping[str, object]", one)) for one in found]
+        rows = [dict(cast("Mapping[str, object]", one)) for one in stored]
         events: list[Json] = [
             self._event(one, f"{where}, event {index}", whole=whole)
             for index, one in enumerate(rows)

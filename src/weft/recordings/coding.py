@@ -19,7 +19,7 @@ from weft.session import Usage
 from weft.values import Json, JsonObject, compact
 
 
-class Line(NamedTuple):
+class TranscriptLine(NamedTuple):
     """One line of a transcript, and its place."""
 
     where: str
@@ -38,7 +38,7 @@ def is_claude_code(row: JsonObject) -> bool:
     return ("sessionId" in row and "type" in row) or row.get("type") == "file-history-snapshot"
 
 
-def read_claude_code(lines: Sequence[Line], name: str, where: str) -> Iterator[Recording]:
+def read_claude_code(lines: Sequence[TranscriptLine], name: str, where: str) -> Iterator[Recording]:
     """The conversation of a transcript, and each conversation of a sub-agent as its own."""
     main = [line for line in lines if not line.value.get("isSidechain")]
     sides = [line for line in lines if line.value.get("isSidechain")]
@@ -53,10 +53,10 @@ def read_claude_code(lines: Sequence[Line], name: str, where: str) -> Iterator[R
         yield _ClaudeCode(place).read(side, f"{id}/{agent}")
 
 
-def _conversations(lines: Sequence[Line]) -> list[list[Line]]:
+def _conversations(lines: Sequence[TranscriptLine]) -> list[list[TranscriptLine]]:
     """Lines of sub-agents, by the first line of the conversation each belongs to."""
     roots: dict[str, str] = {}
-    grouped: dict[str, list[Line]] = {}
+    grouped: dict[str, list[TranscriptLine]] = {}
     for line in lines:
         uuid, parent = text_at(line.value, "uuid"), text_at(line.value, "parentUuid")
         root = text_at(line.value, "agentId") or roots.get(parent, uuid)
@@ -73,11 +73,11 @@ class _ClaudeCode:
         self.dialect = dialect_named("anthropic")
         self.calls: dict[str, str] = {}
 
-    def read(self, lines: Sequence[Line], id: str) -> Recording:
+    def read(self, lines: Sequence[TranscriptLine], id: str) -> Recording:
         """All lines in order; the pieces of one answer are one event."""
         self._require_sound(lines)
         chosen = self._thread(lines)
-        answer: list[Line] = []
+        answer: list[TranscriptLine] = []
         for line in lines:
             kind = line.value.get("type")
             if kind not in ("user", "assistant"):
@@ -96,9 +96,9 @@ class _ClaudeCode:
             if kind == "user":
                 self._user(line)
         self._answer(answer)
-        return self.transcript.recording(id, ended=False)
+        return self.transcript.recording(id, answered=not self.transcript.is_waiting)
 
-    def _require_sound(self, lines: Sequence[Line]) -> None:
+    def _require_sound(self, lines: Sequence[TranscriptLine]) -> None:
         for line in lines:
             kind, message = line.value.get("type"), line.value.get("message")
             if kind in ("user", "assistant") and not isinstance(message, dict):
@@ -106,7 +106,7 @@ class _ClaudeCode:
                     f"a line of type {kind!r} has no message", where=line.where, hint="is it cut?"
                 )
 
-    def _thread(self, lines: Sequence[Line]) -> set[str]:
+    def _thread(self, lines: Sequence[TranscriptLine]) -> set[str]:
         """The places of the messages that the conversation still has at its end.
 
         Going back to an earlier message leaves a branch behind. Results of parallel calls, and the
@@ -129,8 +129,8 @@ class _ClaudeCode:
             while uuid in by_uuid and by_uuid[uuid].where not in chosen:
                 chosen.add(by_uuid[uuid].where)
                 uuid = parents[uuid]
-        kept = [line for line in lines if line.where in chosen]
-        answers = {_message_id(line) for line in kept if line.value.get("type") == "assistant"}
+        thread = [line for line in lines if line.where in chosen]
+        answers = {_message_id(line) for line in thread if line.value.get("type") == "assistant"}
         answers.discard("")
         for line in lines:
             kind = line.value.get("type")
@@ -150,7 +150,7 @@ class _ClaudeCode:
                 chosen.add(line.where)
         return chosen
 
-    def _other(self, line: Line, kind: str) -> None:
+    def _other(self, line: TranscriptLine, kind: str) -> None:
         """A line that is no message."""
         value = line.value
         if kind == "system":
@@ -161,7 +161,7 @@ class _ClaudeCode:
         }.get(kind, "it was never sent to the model")
         self.transcript.put_aside(f"line `{kind}`", why, line.where)
 
-    def _user(self, line: Line) -> None:
+    def _user(self, line: TranscriptLine) -> None:
         value, time = line.value, seconds(line.value.get("timestamp"))
         transcript = self.transcript
         if "toolUseResult" in value:
@@ -177,7 +177,7 @@ class _ClaudeCode:
         if words:
             transcript.user(words, time=time)
 
-    def _answer(self, lines: list[Line]) -> None:
+    def _answer(self, lines: list[TranscriptLine]) -> None:
         """One answer, written a line for each of its blocks; its usage is that of the last."""
         if not lines:
             return
@@ -205,7 +205,7 @@ class _ClaudeCode:
             cache_write=written or None,
         )
 
-    def _parts(self, line: Line, role: str) -> tuple[list[Part], list[Part]]:
+    def _parts(self, line: TranscriptLine, role: str) -> tuple[list[Part], list[Part]]:
         """The results in a message, and all else; read as the provider's own form."""
         message = object_in(line.value.get("message"))
         spoken = "assistant" if role == "model" else "user"
@@ -221,17 +221,17 @@ class _ClaudeCode:
             for one in turn.parts:
                 part = one.part
                 beside = reader.beside(one, turn.role)
-                if part.function_response is not None or turn.role == "model":
+                if turn.role == "model":
                     part = with_fields(part, reader.name, beside)
                 (results if part.function_response is not None else others).append(part)
         return results, others
 
 
-def _message_id(line: Line) -> str:
+def _message_id(line: TranscriptLine) -> str:
     return text_at(object_in(line.value.get("message")), "id")
 
 
-def _content(line: Line) -> list[JsonObject]:
+def _content(line: TranscriptLine) -> list[JsonObject]:
     return objects_in(object_in(line.value.get("message")).get("content"))
 
 
@@ -256,7 +256,7 @@ def is_codex(row: JsonObject) -> bool:
     return "instructions" in row and "timestamp" in row and "id" in row
 
 
-def read_codex(lines: Sequence[Line], name: str, where: str) -> Recording:
+def read_codex(lines: Sequence[TranscriptLine], name: str, where: str) -> Recording:
     """A rollout: what was sent and answered, in order."""
     reader = _Codex(where)
     for line in lines:
@@ -276,7 +276,7 @@ class _Codex:
         self.time: float | None = None
         self.usage: JsonObject = {}
 
-    def take(self, line: Line) -> None:
+    def take(self, line: TranscriptLine) -> None:
         """One line."""
         value = line.value
         kind, payload = text_at(value, "type"), value.get("payload")
@@ -317,6 +317,7 @@ class _Codex:
                 info = object_in(payload.get("info"))
                 self.usage = object_in(info.get("last_token_usage"))
                 self._flush()
+                return
             transcript.put_aside(f"event `{inner}`", "a notice for display", where)
 
     def _meta(self, payload: JsonObject) -> None:
@@ -415,7 +416,7 @@ class _Codex:
     def end(self, name: str) -> Recording:
         """The whole rollout."""
         self._flush()
-        return self.transcript.recording(self.id or name, ended=False)
+        return self.transcript.recording(self.id or name, answered=not self.transcript.is_waiting)
 
 
 def _codex_usage(usage: JsonObject) -> Usage | None:

@@ -68,15 +68,17 @@ def read_provider(
     reader = _Turns(transcript, RequestReader(target, name))
     for index, turn in enumerate(reading.turns):
         reader.take(turn, f"{where}: {target.traits.turns}[{index}]")
+    if reading.output is not None:
+        transcript.output = reading.output.schema
     transcript.tools = tools_of(reading.tools)
     for tool in reading.tools:
         if tool.own:
             transcript.put_aside(f"tool `{tool.name}`", "the provider runs it itself", where)
-    if reading.output is not None:
-        transcript.put_aside("answer schema", "an agent declares its own", where)
+        for name in reader.reader.tool(tool).kept or {}:
+            transcript.put_aside(f"`{name}` of a tool", "an agent's tool has no such field", where)
     if isinstance(response, dict):
-        _take_response(transcript, dialect, response, f"{where}: response")
-    return transcript.recording(id, ended=answered)
+        answered = _take_response(transcript, dialect, response, f"{where}: response") or answered
+    return transcript.recording(id, answered=answered)
 
 
 class _Turns:
@@ -97,16 +99,22 @@ class _Turns:
                 names = ", ".join(sorted(one.wire)) or "empty"
                 transcript.put_aside(f"part ({names})", "no part has this form", f"{where}[{at}]")
                 continue
-            if turn.role == "model" or part.function_response is not None:
+            if turn.role == "model":
                 part = with_fields(part, reader.name, beside)
-            elif beside:
-                for name in beside:
-                    transcript.put_aside(
-                        f"`{name}` of a part", "a user's words carry no options", f"{where}[{at}]"
-                    )
+            else:
+                for name, value in beside.items():
+                    if value:  # false and null say no more than nothing
+                        transcript.put_aside(
+                            f"`{name}` of a {part.kind}",
+                            "no part has such a field",
+                            f"{where}[{at}]",
+                        )
             parts.append(part)
         if turn.role == "system":
             transcript.system += [part.text or "" for part in parts]
+            transcript.put_aside(
+                "place of a later system text", "an agent's instruction stands first", where
+            )
         elif turn.role == "model":
             transcript.answer(parts, model=reader.model)
         else:
@@ -118,22 +126,23 @@ class _Turns:
                 transcript.user(words)
 
 
-def _take_response(transcript: Transcript, dialect: str, body: JsonObject, where: str) -> None:
-    """The answer that was recorded with a request."""
+def _take_response(transcript: Transcript, dialect: str, body: JsonObject, where: str) -> bool:
+    """The answer that was recorded with a request; whether there is one."""
     try:
         answer = lift(dialect, body)
     except ModelError as error:
         transcript.put_aside("answer", f"it cannot be read: {error.message}", where)
-        return
+        return False
     if answer.error_code or answer.content is None:
         transcript.put_aside("answer", f"it is an error: {answer.error_code or 'empty'}", where)
-        return
+        return False
     transcript.answer(
         answer.content.parts or (),
         model=answer.model_version or transcript.model,
         usage=answer.usage,
         finish_reason=answer.finish_reason,
     )
+    return True
 
 
 def _sound_chat(request: JsonObject, where: str) -> JsonObject:

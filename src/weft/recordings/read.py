@@ -19,10 +19,16 @@ import msgspec
 from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
 from weft.errors import SessionError, UsageError
 from weft.recordings.adk import SQLITE, read_database, read_events
-from weft.recordings.coding import Line, is_claude_code, is_codex, read_claude_code, read_codex
+from weft.recordings.coding import (
+    TranscriptLine,
+    is_claude_code,
+    is_codex,
+    read_claude_code,
+    read_codex,
+)
 from weft.recordings.frameworks import read_langchain, read_pydantic_ai
 from weft.recordings.providers import LISTS, read_messages, read_plain, read_provider
-from weft.recordings.recording import Recording, recording_of, tools_of
+from weft.recordings.recording import AGENT, Aside, Recording, recording_of, tools_of
 from weft.session import Session
 from weft.values import Json, JsonObject
 
@@ -108,7 +114,10 @@ def read_recordings(data: bytes, *, name: str, format: str | None = None) -> Ite
         value = _parsed(data, name)
         yield from _Values(name, format).read(value, Path(name).stem, f"{name}")
         return
-    rows = [Line(f"{name}:{number}", _parsed(line, f"{name}:{number}")) for number, line in lines]
+    rows = [
+        TranscriptLine(f"{name}:{number}", _parsed(line, f"{name}:{number}"))
+        for number, line in lines
+    ]
     yield from _Values(name, format).rows(rows)
 
 
@@ -120,7 +129,7 @@ class _Values:
         self.format = format
         self.stem = Path(name).name.partition(".")[0] or name
 
-    def rows(self, rows: Sequence[Line]) -> Iterator[Recording]:
+    def rows(self, rows: Sequence[TranscriptLine]) -> Iterator[Recording]:
         """Lines of a file: each a recording, or all of them one."""
         values = cast("list[Json]", [row.value for row in rows])
         objects = [value for value in values if isinstance(value, dict)]
@@ -156,7 +165,7 @@ class _Values:
                 place = f"{self.name}: recording {number}" if single else f"{where}[{number - 1}]"
                 yield from self.read(one, f"{self.stem}-{number}", place, single=False)
             return
-        lines = [Line(f"{where}[{at}]", one) for at, one in enumerate(objects)]
+        lines = [TranscriptLine(f"{where}[{at}]", one) for at, one in enumerate(objects)]
         if self.format == "claude-code" or (objects and is_claude_code(objects[0])):
             yield from read_claude_code(lines, id, where)
         elif self.format == "codex" or (objects and is_codex(objects[0])):
@@ -207,14 +216,20 @@ class _Values:
             raise SessionError("there is no message in it", where=where, hint=_FORMS)
         if own is not None and own.name == CHAT:
             answered = "tools" not in request
-            recording = read_provider(request, CHAT, label, where, answered=answered)
+            chat = {key: request[key] for key in ("messages", "tools") if key in request}
+            recording = read_provider(chat, CHAT, label, where, answered=answered)
         else:
             recording = self._list(messages, label, where)
             tools = request.get("tools")
             if isinstance(tools, list) and tools:
                 declared = dialect_named(CHAT).read({"tools": tools, "messages": []}).tools
                 recording = recording._replace(tools=tools_of(declared))
-        yield recording
+        beside = [name for name in request if name not in ("id", "messages", "tools", "model")]
+        fields = (
+            Aside(f"`{name}` beside the messages", "it is no part of the conversation", 1, (where,))
+            for name in beside
+        )
+        yield recording._replace(aside=(*recording.aside, *fields))
 
 
 def _session(raw: JsonObject, where: str) -> Recording:
@@ -239,6 +254,10 @@ _LANGCHAIN = (
     "human", "ai", "system", "tool", "function", "chat", "remove",
     "AIMessageChunk", "HumanMessageChunk", "ToolMessageChunk", "SystemMessageChunk",
 )  # fmt: skip
+
+_ITEMS = ("message", "reasoning", "item_reference", "compaction", "mcp_list_tools")
+
+_ITEM_ENDINGS = ("_call", "_call_output", "_approval_request", "_approval_response")
 
 _BLOCKS = (
     "tool_use",
@@ -279,11 +298,14 @@ def _is_responses(messages: list[JsonObject]) -> bool:
         for piece in content if isinstance(content, list) else ():
             yield piece.get("type") if isinstance(piece, dict) else None
 
-    if not all("role" in one or isinstance(one.get("type"), str) for one in messages):
+    def is_item(one: JsonObject) -> bool:
+        kind = one.get("type")
+        return isinstance(kind, str) and (kind in _ITEMS or kind.endswith(_ITEM_ENDINGS))
+
+    if not all("role" in one or is_item(one) for one in messages):
         return False
     return any(
-        ("role" not in one and one.get("type") not in (None, "constructor", *_LANGCHAIN))
-        or one.get("type") == "message"
+        is_item(one)
         or any(str(kind).startswith(("input_", "output_")) and kind != "input_audio"
                for kind in pieces(one))
         for one in messages
@@ -410,8 +432,13 @@ class _Dumps(Protocol):
     def model_dump(self, *, mode: str, exclude_none: bool) -> object: ...
 
 
-def from_messages(messages: object, *, format: str | None = None, id: str = "") -> Recording:
-    """One recording from messages, a request, a session, or JSON text of them."""
+def from_messages(
+    messages: object, *, format: str | None = None, id: str = "", agent: str = AGENT
+) -> Recording:
+    """One recording from messages, a request, a session, or JSON text of them.
+
+    `agent` is who speaks for the model in formats that name nobody.
+    """
     require_format(format)
     name = "messages"
     if isinstance(messages, str | bytes):
@@ -429,12 +456,12 @@ def from_messages(messages: object, *, format: str | None = None, id: str = "") 
     (recording,) = recordings
     for one in recording.aside:
         _log.warning("%s: set aside: %s", name, one)
-    return recording
+    return recording.spoken_by(agent)
 
 
-def session_from(messages: object, *, format: str | None, id: str) -> Session:
+def session_from(messages: object, *, format: str | None, id: str, agent: str) -> Session:
     """What `Session.from_messages` returns."""
-    recording = from_messages(messages, format=format, id=id)
+    recording = from_messages(messages, format=format, id=id, agent=agent)
     session = recording.for_store()
     session.id = id or session.id
     return session

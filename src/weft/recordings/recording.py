@@ -76,6 +76,8 @@ class Recording(NamedTuple):
     """The model that answered last, where the recording names it."""
     config: JsonObject = {}
     """The options of a recorded request."""
+    output: JsonObject | None = None
+    """The schema of its answer."""
     asks: str = ""
     """The agent whose answer is missing: the recording ends with a request."""
     aside: tuple[Aside, ...] = ()
@@ -89,6 +91,26 @@ class Recording(NamedTuple):
         if not self.model or "/" in self.model or dialect not in DIALECTS:
             return self.model
         return f"{dialect}/{self.model}"
+
+    def spoken_by(self, agent: str) -> "Recording":
+        """The recording with a name for whoever spoke for the model and has none.
+
+        An agent of that name reads the answers as its own, and those of others as somebody else's.
+        """
+        if agent == AGENT or self.format in ("weft", "adk"):
+            return self
+        session = self.session
+        events = [
+            msgspec.structs.replace(event, author=agent) if event.author == AGENT else event
+            for event in session.events
+        ]
+        return self._replace(
+            session=Session(session.id, state=session.initial, events=events),
+            instructions={
+                agent if name == AGENT else name: text for name, text in self.instructions.items()
+            },
+            asks=agent if self.asks else "",
+        )
 
     def for_store(self) -> Session:
         """The session with a note on its first event: format, model, system texts, what is aside.
@@ -149,6 +171,7 @@ class Transcript:
         self.tools: tuple[Tool, ...] = ()
         self.model = ""
         self.config: JsonObject = {}
+        self.output: JsonObject | None = None
         self._turn = 0
         self._aside: dict[tuple[str, str], list[str]] = {}
         self._names: dict[str, str] = {}
@@ -221,16 +244,20 @@ class Transcript:
         """The name of the tool that was called under this id."""
         return self._names.get(call_id or "", "")
 
-    def recording(self, id: str, *, ended: bool = True) -> Recording:
-        """All of it; if not `ended`, the model was asked last and its answer is missing."""
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the user side spoke last."""
+        last = self.events[-1].content if self.events else None
+        return last is not None and last.role == "user"
+
+    def recording(self, id: str, *, answered: bool = True) -> Recording:
+        """All of it; if not `answered`, it ends with a request whose answer is missing."""
         if not self.events and not self.system:
             raise SessionError(
                 "there is no message in it",
                 where=self.where,
                 hint="; ".join(map(str, self.aside)) or "is the file complete?",
             )
-        last = self.events[-1].content if self.events else None
-        asks = not ended and last is not None and last.role == "user"
         return Recording(
             id=id,
             session=Session(id, events=self.events),
@@ -239,7 +266,8 @@ class Transcript:
             format=self.format,
             model=self.model,
             config=self.config,
-            asks=AGENT if asks else "",
+            output=self.output,
+            asks="" if answered else AGENT,
             aside=self.aside,
             source=self.where,
         )

@@ -450,6 +450,18 @@ def lines(trials: Sequence[Trial]) -> Iterator[str]:
     yield "rebuilt: texts sent in short that the request and its handles give back to the letter"
 
 
+def savings(trials: Sequence[Trial]) -> Iterator[str]:
+    """A line for each model: the cheapest policy, recalls included, against plain history."""
+    for model in dict.fromkeys(trial.model for trial in trials):
+        base, *others = [trial for trial in trials if trial.model == model]
+        best = min(others, key=lambda trial: trial.with_recalls, default=base)
+        saved = 1 - _ratio(best.with_recalls, base.cost)
+        words = f"{saved:.0%} less than" if saved > 0 else f"{-saved:.0%} more than"
+        name = f"{named(base)}: " if model else ""
+        if best is not base:
+            yield f"{name}{best.policy} would have cost {words} plain history, recalls included"
+
+
 def as_json(trials: Sequence[Trial]) -> list[JsonObject]:
     """The trials for machines, with their shares of the first policy of their model."""
     bases: dict[str, Trial] = {}

@@ -357,7 +357,7 @@ def requests_of(
     A request that does not fit its budget is added to `refused`; without, it is an error. Options
     of a recorded request are set again only if `as_recorded`: another model may refuse them.
     """
-    known = agents if agents is not None else recorded_agents(recording)
+    known = agents if agents is not None else recorded_agents(recording, as_recorded=as_recorded)
     roots = {name: _seeing(root, policy) for name, root in known.items()}
     options = recording.config if as_recorded else {}
     config = RunConfig(model=model or YARDSTICK, generate_config=options)
@@ -415,13 +415,15 @@ def speakers(recording: Recording) -> list[str]:
     return list(dict.fromkeys(event.author for event in _answered(recording) if is_answer(event)))
 
 
-def recorded_agents(recording: Recording) -> dict[str, Agent]:
-    """Agents that have nothing but their recorded system text and their tools."""
+def recorded_agents(recording: Recording, *, as_recorded: bool = False) -> dict[str, Agent]:
+    """Agents that have nothing but their recorded system text, their tools and their schema."""
     instructions = recording.instructions
     return {
         name: Agent(
             name,
+            identity=False,  # what introduces them is in the recorded text, or nothing is
             instruction=_literal(instructions.get(name, "")),
+            output_schema=recording.output if as_recorded else None,
             tools=_tools(recording, name),
         )
         for name in speakers(recording)

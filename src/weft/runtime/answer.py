@@ -79,14 +79,24 @@ def check_answer(agent: Agent, content: Content, output: Output | None) -> Final
     return FinalAnswer({key: json_value} if key is not None else {}, value, stored=json_value)
 
 
-def parse(agent: Agent, text: str, *, wrapped: bool) -> tuple[Json, object]:
-    """The answer as JSON and as the schema's own type, or a SchemaError."""
+def parse(agent: Agent, text: str, *, wrapped: bool | None) -> tuple[Json, object]:
+    """The answer as JSON and as the schema's own type, or a SchemaError.
+
+    `wrapped` says whether it was asked for under `result`; None: nobody knows any more.
+    """
     where = f"{agent.name}.output_schema"
     try:
         json_value = cast("Json", msgspec.json.decode(_bare(text)))
     except msgspec.DecodeError as error:
         raise SchemaError(f"the answer is not JSON: {error}", where=where) from None
-    if wrapped and isinstance(json_value, dict) and set(json_value) == {"result"}:
+    if wrapped is not False and isinstance(json_value, dict) and set(json_value) == {"result"}:
+        if wrapped is None:  # the schema may have one field of that name
+            try:
+                return json_value, schema.validate_value(
+                    agent.output_schema, json_value, where=where
+                )
+            except SchemaError:
+                pass
         json_value = json_value["result"]
     value = schema.validate_value(agent.output_schema, json_value, where=where)
     return json_value, value

@@ -9,7 +9,7 @@ runs a crash left unfinished.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 
 from weft.declare import Agent, Node
 from weft.errors import SessionBusy, SessionError
@@ -23,6 +23,7 @@ from weft.runtime.resume import last_invocation
 from weft.runtime.rewind import visible_events
 from weft.runtime.run import Running, unknown_session
 from weft.session import Event, Session, SessionKey, Store
+from weft.session.event import numbered
 
 _log = logging.getLogger("weft")
 
@@ -36,9 +37,15 @@ _ELSEWHERE = 1.0
 class StartedRun:
     """A run that goes on by itself. `id` is its invocation; await it for its result."""
 
-    def __init__(self, running: Running, invocation: Invocation) -> None:
+    def __init__(self, running: Running, invocation: Invocation, *, follow: bool = False) -> None:
         self.key: SessionKey = invocation.request.key
+        self.after = 0
+        """How many events the session had before the message or the answers of this run."""
         self._invocation = invocation
+        self._follows = follow
+        self._reader: Reader | None = None
+        self._begun: list[Event] = []
+        """What was stored before the reader joined."""
         self._is_awaited = False
         self._task = asyncio.get_running_loop().create_task(_carried(running))
         self._task.add_done_callback(self._note_failure)
@@ -68,6 +75,51 @@ class StartedRun:
         # whoever waits for it and gives up does not stop it
         return asyncio.shield(self._task).__await__()
 
+    def when_done(self, tell: Callable[[Result | BaseException], None]) -> None:
+        """Have somebody told of the result, or of the error, once it is over."""
+
+        def pass_on(task: "asyncio.Task[Result]") -> None:
+            if task.cancelled():
+                tell(asyncio.CancelledError())
+            else:
+                tell(task.exception() or task.result())
+
+        self._task.add_done_callback(pass_on)
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """The events of this run, from what was said to how it ended.
+
+        Of a run that was started with `follow=True` no partial event is missing.
+        """
+        invocation, reader, self._reader = self._invocation, self._reader, None
+        events = follow(
+            invocation.root,
+            invocation.services,
+            self.key,
+            after=self.after + len(self._begun),
+            forever=False,
+            reader=reader,
+        )
+        seen = bool(self._begun)
+        try:
+            for event in self._begun:
+                if event.invocation_id == self.id:
+                    yield event
+            async for event in events:
+                if event.invocation_id == self.id:
+                    seen = True
+                    yield event
+                elif seen and event.sequence is not None:
+                    return  # a later run has begun
+        finally:
+            await events.aclose()
+
+    def unfollow(self) -> None:
+        """Nobody will read the events."""
+        if self._reader is not None:
+            self._invocation.services.feeds.leave(self._reader)
+            self._reader = None
+
     async def hand_over(self) -> None:
         """Stop here without a word in the log, so that `resume` goes on as after a crash."""
         self._is_awaited = True
@@ -81,6 +133,15 @@ class StartedRun:
         ready = asyncio.get_running_loop().create_future()
 
         def tell() -> None:
+            request = self._invocation.request
+            said = request.content is not None or bool(request.answers)
+            self.after = len(self._invocation.session.events) - said
+            if self._follows:  # now, before the model says its first word
+                log = self._invocation.session.events
+                self._begun = numbered(log.since(self.after), self.after)
+                self._reader = self._invocation.services.feeds.join(self.key)
+                self._reader.is_behind = False
+                self._reader.feed.length = len(log)
             if not ready.done():
                 ready.set_result(None)
 
@@ -111,11 +172,18 @@ async def _carried(running: Running) -> Result:
 
 
 async def follow(
-    root: Node, services: Services, key: SessionKey, *, after: int, forever: bool
+    root: Node,
+    services: Services,
+    key: SessionKey,
+    *,
+    after: int,
+    forever: bool,
+    reader: Reader | None = None,
 ) -> AsyncGenerator[Event, None]:
     """The events of a session behind `after`, then those that come, until the run ends."""
     store, feeds = services.store, services.feeds
-    reader = feeds.join(key)  # before the store is read, so that nothing falls between
+    if reader is None:
+        reader = feeds.join(key)  # before the store is read, so that nothing falls between
     try:
         length = (await store.lengths([key])).get(key)
         if length is None:

@@ -14,7 +14,7 @@ from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import Agent
 from weft.diagnostics import Origin
 from weft.ir.item import RECALL
-from weft.passes.reduce import is_short
+from weft.passes.env import is_short
 from weft.runtime.answer import CUT
 from weft.runtime.bindings import AgentBindings, BoundTool
 from weft.runtime.invocation import Invocation
@@ -22,7 +22,7 @@ from weft.runtime.place import Place, paths_around, stopped
 from weft.runtime.progress import Progress
 from weft.runtime.tool_call import Outcome, ToolCall, recorded, unknown_tool
 from weft.session import Actions, Event
-from weft.session.event import NO_ACTIONS
+from weft.session.event import EMPTY_ACTIONS
 from weft.session.provenance import NOTHING, Provenance
 from weft.values import JsonObject
 
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
                     )
                 )
             )
-            if actions is NO_ACTIONS:  # most calls only return something
+            if actions is EMPTY_ACTIONS:  # most calls only return something
                 continue
             beside = call.id not in self.alone
             for key, value in actions.state_delta.items():
@@ -95,7 +95,7 @@ class Batch(NamedTuple):
             if delta
             or artifacts
             or (transfer is not None or escalate is not None or skip is not None)
-            else NO_ACTIONS,
+            else EMPTY_ACTIONS,
             notes=notes,
         )
 
@@ -128,7 +128,8 @@ async def run_calls(
     running: list[ToolCall] = []
     transferred = False
     for call in progress.open.values():
-        if call.id in progress.pending and call.id not in invocation.retry:
+        waits = call.id in progress.pending and not progress.is_expired(call.id or "")
+        if waits and call.id not in invocation.retry:
             continue
         one = ToolCall(invocation, place, bindings, progress, call, raw.get(call.id or "", ""))
         if call.id == cut:

@@ -133,7 +133,8 @@ def _bound(agent: Agent) -> dict[str, BoundTool]:
     """The agent's tools by name, kept with it: what was learned of them outlasts a runner."""
     bound = agent.memo.of(_BoundTools)
     if bound is None:
-        bound = agent.memo.keep(_BoundTools({tool.name: BoundTool(tool) for tool in agent.tools}))
+        ours = [tool for tool in agent.tools if tool.hosted is None]  # the provider runs the others
+        bound = agent.memo.keep(_BoundTools({tool.name: BoundTool(tool) for tool in ours}))
     return bound
 
 

@@ -144,7 +144,7 @@ def _value(node: Map, event: Event) -> Json:
     for agent in agents_of(node.body):
         if agent.name == event.author and agent.output_schema is not None:
             try:
-                return parse(agent, event.text, wrapped=True)[0]
+                return parse(agent, event.text, wrapped=None)[0]
             except SchemaError:
                 break
     return event.text

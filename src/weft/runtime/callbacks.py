@@ -39,6 +39,18 @@ class CallbackError(WeftError):
     """A callback answered with what cannot be an answer."""
 
 
+class ToolsetError(WeftError):
+    """A toolset that raised, or answered what cannot be tools."""
+
+    code = "toolset_error"
+
+
+class ToolsetChanged(ToolsetError):
+    """A toolset that no longer has what it offered."""
+
+    code = "toolset_changed"
+
+
 class Plugin:
     """Callbacks for every agent of a tree: define the methods you need, named as on Agent.
 
@@ -131,6 +143,13 @@ def callbacks_of(agent: Agent, plugins: Sequence[object]) -> Callbacks:
             inner = cast("tuple[Callback, ...]", own if isinstance(own, tuple) else (own,))
         chains.append(Chain(moment, inner, plugin_methods(plugins, moment)))
     return Callbacks(*chains)
+
+
+def chain_of(node: Composable, moment: Moment, plugins: Sequence[object]) -> Chain:
+    """The callbacks of a flow or a custom agent for one moment."""
+    own = node.before_agent if moment == "before_agent" else node.after_agent
+    inner = own if isinstance(own, tuple) else (own,) if own is not None else ()
+    return Chain(moment, cast("tuple[Callback, ...]", inner), plugin_methods(plugins, moment))
 
 
 def require_code(root: Node) -> None:

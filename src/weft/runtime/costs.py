@@ -11,7 +11,8 @@ from typing import NamedTuple
 from weft.codes import report
 from weft.compiler import Compilation
 from weft.compiler.plan import ModelLike
-from weft.declare import Agent, Flow, Node, RunBudget, RunConfig, agents_of
+from weft.declare import Node, RunBudget, RunConfig
+from weft.declare.nodes import every_agent
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import UsageError
 from weft.ir import ModelResponse
@@ -145,7 +146,7 @@ class Spending:
 
 def warning_in(event: Event) -> Diagnostic | None:
     """The warning an event carries that the run nears its budget, if it does."""
-    warning = event.provenance.run_budget
+    warning = event.provenance.run_budget if event.custom_metadata is not None else None
     if warning is None:
         return None
     hint = "raise the limit in RunConfig(budget=RunBudget(...))"
@@ -156,7 +157,7 @@ def require_prices(root: Node, config: RunConfig) -> None:
     """Refuse to limit the money of a run with a model whose price nobody knows."""
     if config.budget is None or config.budget.money is None:
         return
-    unknown = [name for name in _models(root, config) if not _is_priced(name)]
+    unknown = [name for name in _models(root, config) if not is_priced(name)]
     if unknown:
         raise UsageError(
             f"nobody knows what `{unknown[0]}` costs, so its money cannot be limited",
@@ -169,25 +170,16 @@ def _models(root: Node, config: RunConfig) -> list[str]:
     """The names of the models that a run may ask, each once."""
     if config.model is not None:
         return [_name(config.model)]
-    names: dict[str, None] = {}
-    waiting: list[Node] = [root]
-    seen: set[int] = set()
-    while waiting:
-        for agent in agents_of(waiting.pop()):
-            if id(agent) in seen:
-                continue
-            seen.add(id(agent))
-            if agent.model is not None:
-                names[_name(agent.model)] = None
-            waiting += [tool.agent for tool in agent.tools if isinstance(tool.agent, Agent | Flow)]
-    return list(names)
+    named = (_name(agent.model) for agent in every_agent(root) if agent.model is not None)
+    return list(dict.fromkeys(named))
 
 
 def _name(model: object) -> str:
     return model.name if isinstance(model, ModelLike) else str(model)
 
 
-def _is_priced(model: str) -> bool:
+def is_priced(model: str) -> bool:
+    """Whether the price of a model is known."""
     from weft.compiler.costs import price_of
 
     return is_free(model) or price_of(model) is not None

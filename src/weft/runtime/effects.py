@@ -21,7 +21,7 @@ from weft.compiler.plan import Plan
 from weft.declare import Agent, C, Raw, RunConfig
 from weft.declare.config import merge
 from weft.declare.policy import Policy
-from weft.declare.policy_parts import Redact
+from weft.declare.policy_parts import MemoryScorer, Redact
 from weft.declare.template import to_text
 from weft.digest.keeping import invented, marks_in, missing, normal
 from weft.errors import ModelError, SchemaError, WeftError
@@ -46,6 +46,7 @@ NAMES = {
     "extract": "extractor",
     "distill": "distiller",
     "contradictions": "checker",
+    "memory": "memory",
 }
 """Under which name a model is asked; a script by agent has its entries there."""
 
@@ -131,6 +132,9 @@ class _Asking(NamedTuple):
                 if lost and _is_due(want, {want.fingerprint: known}):
                     await self._store(want, known, None)
                 return True
+            if want.kind == "memory":
+                await self._search(want)
+                return True
             if invocation.llm_calls >= invocation.config.max_llm_calls:
                 return False
             spending = invocation.spending
@@ -156,6 +160,31 @@ class _Asking(NamedTuple):
                 effect["outcome"] = outcome.outcome
             await self._store(want, effect, response)
             return True
+
+    async def _search(self, want: Want) -> None:
+        """Search the user's memory; what it gives, or why nothing, goes into the log.
+
+        The key takes it out of sight again when its turn is rewound. It is no state key.
+        """
+        effect: JsonObject = {
+            "kind": want.kind,
+            "fingerprint": want.fingerprint,
+            "key": want.kind,
+            "query": want.text,
+            "options": want.options,
+            "through": want.through,
+        }
+        top_k, scorer = want.options["top_k"], want.options["scorer"]
+        try:
+            memories = await self.invocation.find_memories(
+                want.text, top_k=cast("int", top_k), scorer=cast("MemoryScorer", scorer)
+            )
+        except Exception as error:  # the run goes on without; the request says so
+            _log.warning("%s: no memories", self.plan.agent.name, exc_info=True)
+            effect["error"] = f"{type(error).__name__}: {error}"
+        else:
+            effect["outcome"] = cast("Json", msgspec.to_builtins(memories))
+        await self._store(want, effect, None)
 
     async def _store(self, want: Want, effect: JsonObject, response: ModelResponse | None) -> None:
         """Store an effect, with what it writes, as one event."""

@@ -112,12 +112,17 @@ class Feeds:
     async def _look(self) -> None:
         """Find what other processes stored, as long as somebody reads."""
         while followed := [feed for feed in self._feeds.values() if feed.readers]:
+            # what runs here is told by the run itself, in the right order with its partial events
+            followed = [feed for feed in followed if not feed.runs]
             lengths: dict[SessionKey, int] | None = None
             with suppress(StoreError):  # the next look may do better
-                lengths = await self._store.lengths([feed.key for feed in followed])
+                if followed:
+                    lengths = await self._store.lengths([feed.key for feed in followed])
             for feed in followed if lengths is not None else ():
                 assert lengths is not None
                 length = lengths.get(feed.key)
+                if feed.runs:
+                    continue
                 if length is None or length > feed.length:
                     feed.length = length or 0
                     for reader in feed.readers:

@@ -16,8 +16,10 @@ import msgspec
 from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import (
     Agent,
+    CustomAgent,
     Expect,
     Fallback,
+    Flow,
     Gate,
     Loop,
     Map,
@@ -38,8 +40,10 @@ from weft.errors import RunError, SessionError, StoreError
 from weft.runtime.batch import settle_below
 from weft.runtime.bindings import settled
 from weft.runtime.branches import Streams, run_map, run_parallel, run_race
+from weft.runtime.callbacks import chain_of
+from weft.runtime.custom import run_custom
 from weft.runtime.invocation import Invocation, Record, decide, failed
-from weft.runtime.place import NodeFailed, Place, Suspended, is_below, path_of
+from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, is_below, path_of
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event
 from weft.session.event import new_id
@@ -60,12 +64,54 @@ def run_node(invocation: Invocation, place: Place, node: Node, *, is_round: bool
     """
     if isinstance(node, Agent):  # it keeps a record of its own, finer than that of a flow
         return run_agent(invocation, place, node, node.name)
+    if _has_callbacks(invocation, node):
+        return _between_callbacks(invocation, place, node, is_round=is_round)
     record = Record.read(invocation, place)
     if record.ended:
         return _no_events()
     if record.failed is not None and invocation.sheltered(place):
         return _failure(record.failed)
     return NodeRun(invocation, place, record, is_round=is_round).visit(node)
+
+
+def _has_callbacks(invocation: Invocation, node: Flow) -> bool:
+    """Whether somebody is asked before the node runs, or when it has ended."""
+    if node.before_agent is not None or node.after_agent is not None:
+        return True
+    return isinstance(node, CustomAgent) and bool(invocation.services.plugins)
+
+
+async def _between_callbacks(
+    invocation: Invocation, place: Place, node: Flow, *, is_round: bool
+) -> Events:
+    """Run a node that has callbacks; the log says that each was asked, so it is asked once."""
+    run = NodeRun(invocation, place, Record.read(invocation, place), is_round=is_round)
+    plugins = invocation.services.plugins if isinstance(node, CustomAgent) else ()
+    if not run.record.ended:
+        answered = False
+        if "before" not in run.record.state:
+            try:
+                event, answered = await run.ask_before(node, plugins)
+            except NodeFailed as failure:
+                yield failure.event
+                raise
+            if event is not None:
+                yield event
+        if answered:
+            return
+        if run.record.failed is not None and invocation.sheltered(place):
+            raise NodeFailed(run.record.failed)
+        async with aclosing(run.visit(node)) as events:
+            async for event in events:
+                yield event
+    if "after" not in run.record.state:
+        try:
+            event = await run.ask_after(node, plugins)
+        except NodeFailed as failure:
+            yield failure.event
+            raise
+        if event is not None:
+            yield event
 
 
 async def _no_events() -> Events:
@@ -98,6 +144,58 @@ class NodeRun(Visitor[Events]):
         self.record = record
         """What the log already has of this node."""
         self.is_round = is_round
+
+    async def ask_before(
+        self, node: Flow, plugins: tuple[object, ...]
+    ) -> tuple[Event | None, bool]:
+        """Ask the callbacks before the node: what they changed or said, and whether they answered.
+
+        An answer stands for the whole node, which has ended with it.
+        """
+        chain = chain_of(node, "before_agent", plugins)
+        if not chain:
+            return None, False
+        context = self.invocation.context(node.name, self.place)
+        try:
+            content = await chain.first((Content,), context)
+            actions = context.actions.to_actions()
+        except Exception as error:
+            raise await self._callback_failure(node, error) from error
+        marked = msgspec.structs.replace(actions, agent_state={"before": True})
+        if content is not None:  # it stands for the node: nobody is asked behind it
+            marked = msgspec.structs.replace(
+                actions, agent_state={"before": True, "after": True}, end_of_agent=True
+            )
+        spoken = msgspec.structs.replace(content, role="model") if content is not None else None
+        event = await self._commit_content(node, spoken, marked)
+        is_seen = spoken is not None or bool(actions.state_delta)
+        return event if is_seen else None, spoken is not None
+
+    async def ask_after(self, node: Flow, plugins: tuple[object, ...]) -> Event | None:
+        """Ask the callbacks once the node has ended: what they changed or added."""
+        chain = chain_of(node, "after_agent", plugins)
+        if not chain:
+            return None
+        context = self.invocation.context(node.name, self.place)
+        try:
+            content = await chain.added(Content, context)
+            actions = context.actions.to_actions()
+        except Exception as error:
+            raise await self._callback_failure(node, error) from error
+        marked = msgspec.structs.replace(actions, agent_state={"after": True}, end_of_agent=True)
+        addition = msgspec.structs.replace(content, role="model") if content is not None else None
+        event = await self._commit_content(node, addition, marked)
+        return event if addition is not None or actions.state_delta else None
+
+    async def _callback_failure(self, node: Node, error: Exception) -> NodeFailed:
+        if isinstance(error, (StoreError, Interrupted)):
+            raise error
+        words = f"{type(error).__name__}: {error}"
+        return await self._fail(node, "callback_error", words, error)
+
+    async def _commit_content(self, node: Node, content: Content | None, actions: Actions) -> Event:
+        event = self.invocation.event(node.name, self.place, content, actions=actions)
+        return await self.invocation.commit(event)
 
     def visit_agent(self, node: Agent) -> Events:
         """A whole turn of an agent."""
@@ -198,6 +296,14 @@ class NodeRun(Visitor[Events]):
         target = node.children[chosen]
         inner = self.place.child(target.name, chosen)
         async with aclosing(run_node(self.invocation, inner, target)) as events:
+            async for event in events:
+                yield event
+        await self._end(node)
+
+    async def visit_custom_agent(self, node: CustomAgent) -> Events:
+        """The agent's own code."""
+        run = run_custom(self.invocation, self.place, node, run_node)
+        async with aclosing(run) as events:
             async for event in events:
                 yield event
         await self._end(node)

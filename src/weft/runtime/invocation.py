@@ -1,7 +1,7 @@
 """One invocation: what a run was asked for, its session as it grows, and what its nodes share."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple
 
@@ -11,10 +11,21 @@ from weft.compiler.incremental import facts_of
 from weft.compiler.inputs import user_content
 from weft.compiler.view import hidden_by_undoing
 from weft.content import Content, Part
-from weft.declare import Agent, Callback, CallbackContext, Memory, Node, RunConfig
+from weft.declare import (
+    Agent,
+    Callback,
+    CallbackContext,
+    MemorySearch,
+    Node,
+    Recollection,
+    RunConfig,
+    Tool,
+)
+from weft.declare.policy_parts import MemoryScorer
 from weft.declare.visit import inherit
 from weft.diagnostics import Diagnostic
 from weft.errors import UsageError
+from weft.ir.item import handle_of
 from weft.models import Model
 from weft.models.registry import model_for
 from weft.runtime.bindings import AgentBindings, settled
@@ -44,7 +55,7 @@ from weft.session import (
     Transaction,
     apply_delta,
 )
-from weft.session.event import NO_ACTIONS
+from weft.session.event import EMPTY_ACTIONS
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import hold
 from weft.values import Json, JsonObject, Strand
@@ -61,6 +72,8 @@ class Request(NamedTuple):
     retry: frozenset[str] = frozenset()
     invocation_id: str | None = None
     seed: Session | None = None
+    deps: object = None
+    """What tools and callbacks are handed as `ctx.deps`; it is never stored."""
     owned: bool = False
     """Whether the store was opened for this run, and is closed when it ends."""
 
@@ -70,7 +83,7 @@ class Services(NamedTuple):
 
     store: Store
     artifacts: ArtifactStore
-    memory: Memory | None
+    memory: MemorySearch | None
     """Where what was said before is searched; None for the sessions of the store."""
     plugins: tuple[object, ...]
     on_event: tuple[Callback, ...]
@@ -122,6 +135,7 @@ class Past:
         self._hidden = hidden
         self._read = first
         self._events: list[Event] = []
+        self._positions: list[int] = []
         self._at: dict[tuple[str, str], list[Event]] = {}
         self._last: dict[str, Event] = {}
 
@@ -131,6 +145,7 @@ class Past:
             if event.invocation_id == self._id and position not in self._hidden:
                 place = place_of(event)
                 self._events.append(event)
+                self._positions.append(position)
                 self._at.setdefault((place.path, place.scope), []).append(event)
                 for path in paths_around(place.path):
                     self._last[path] = event
@@ -145,6 +160,18 @@ class Past:
         """Those that were made at a place."""
         return self._at.get((place.path, place.scope), ())
 
+    def all(self) -> Iterator[tuple[int, Event]]:
+        """All of them, with where each stands in the log."""
+        return zip(self._positions, self._events, strict=True)
+
+    def below(self, place: Place) -> list[tuple[int, Event]]:
+        """Those that were made at a place or below it, with where each stands in the log."""
+        return [
+            (position, event)
+            for position, event in self.all()
+            if (event.isolation_scope or "") == place.scope and is_below(path_of(event), place.path)
+        ]
+
     def failed_at(self, place: Place) -> bool:
         """Whether the last of a place, and of all below it, is a failure."""
         last = self._last.get(place.path)
@@ -153,6 +180,19 @@ class Past:
     def places(self) -> list[tuple[Place, Progress]]:
         """Every place that left something, and what that says of it."""
         return [(place_of(events[0]), Progress.of(events)) for events in self._at.values()]
+
+
+class Offers:
+    """What the toolsets of an invocation's agents answered, each asked once."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, tuple[Tool, ...]] = {}
+        """By agent."""
+        self.stored: set[tuple[str, str]] = set()
+        """Whose tools are in the log: the agent, and the tool call it runs inside, if any."""
+        self.bindings: dict[int, AgentBindings] = {}
+        """Of agents with such tools, which another invocation may not see again."""
+        self.lock = asyncio.Lock()
 
 
 class Invocation:
@@ -213,6 +253,8 @@ class Invocation:
         """The ids given to calls so far in this run."""
         self.escalated: set[tuple[str, str]] = set()
         """Where somebody escalated: the path, and the tool call it happened inside, if any."""
+        self.offers = Offers()
+        """What toolsets answered."""
         self._sheltered: set[str] = set()
         self._forking = Forking()
         self._views: dict[str, Session] = {}
@@ -390,7 +432,7 @@ class Invocation:
         place: Place,
         content: Content | None = None,
         *,
-        actions: Actions = NO_ACTIONS,
+        actions: Actions = EMPTY_ACTIONS,
         error: tuple[str, str] | None = None,
         notes: Provenance = NOTHING,
     ) -> Event:
@@ -426,6 +468,10 @@ class Invocation:
         if self.resumed:
             self._sheltered.add(place.path)
 
+    def unshelter(self, place: Place) -> None:
+        """Say that nobody deals with a failure at a place: what failed there is tried again."""
+        self._sheltered.discard(place.path)
+
     def sheltered(self, place: Place) -> bool:
         """Whether somebody deals with a failure at a place."""
         return not self._sheltered.isdisjoint(paths_around(place.path))
@@ -441,6 +487,10 @@ class Invocation:
     def state_at(self, place: Place) -> Mapping[str, Json]:
         """The state as it is seen from a place."""
         return self._forking.state_at(self.session, place)
+
+    def state_before(self, index: int, place: Place) -> Mapping[str, Json]:
+        """The state as it was seen from a place before the event at `index` of the log."""
+        return self._forking.state_at(self.session.before(index), place)
 
     @property
     def state(self) -> Mapping[str, Json]:
@@ -476,11 +526,14 @@ class Invocation:
             branch=place.branch,
             state=self.state_at(place),
             around=self,
+            deps=self.request.deps,
         )
 
     def bindings(self, agent: Agent) -> AgentBindings:
         """The agent's callbacks and tools."""
         known = self.services.bindings
+        if agent.name in self.offers.tools:
+            known = self.offers.bindings
         bindings = known.get(id(agent))
         if bindings is None or bindings.agent is not agent:
             bindings = known[id(agent)] = AgentBindings(agent, self.services.plugins)
@@ -520,12 +573,48 @@ class Invocation:
 
     async def search_memory(self, query: str) -> Sequence[Content]:
         """What was said in the user's sessions."""
-        memory = self.services.memory
-        if memory is None:
-            from weft.runtime.recall import SessionMemory  # it loads much, and few runs search
+        return await self._memory.search(self.session.app_name, self.session.user_id, query)
 
-            memory = SessionMemory(self.services.store)
-        return await memory.search(self.session.app_name, self.session.user_id, query)
+    async def find_memories(
+        self, query: str, *, top_k: int | None = None, scorer: MemoryScorer | None = None
+    ) -> Sequence[Recollection]:
+        """What the memory has on a query, without what this session says itself."""
+        from weft.stores.memories import Memory
+
+        app_name, user_id, session_id = self._owner
+        memory = self._memory
+        if isinstance(memory, Memory):
+            return await memory.find(
+                app_name, user_id, query, top_k=top_k, scorer=scorer, without=session_id
+            )
+        contents = await memory.search(app_name, user_id, query)
+        return [
+            Recollection(id=f"memory-{handle_of(one.text)}", text=one.text, author=one.role or "")
+            for one in contents[:top_k]
+        ]
+
+    async def remember(self, text: str, author: str) -> str:
+        """Keep a note in the user's memory."""
+        from weft.stores.memories import Memory
+
+        app_name, user_id, session_id = self._owner
+        memory = self._memory
+        if not isinstance(memory, Memory):
+            raise UsageError(
+                f"a {type(memory).__name__} cannot be written",
+                where="Runner.memory",
+                hint='pass weft.Memory("sqlite:///weft.db")',
+            )
+        return await memory.remember(app_name, user_id, text, session=session_id, author=author)
+
+    @property
+    def _memory(self) -> MemorySearch:
+        """The runner's memory, or the store's own: notes, and all sessions of the user."""
+        if self.services.memory is not None:
+            return self.services.memory
+        from weft.stores.memories import Memory  # it loads much, and few runs search
+
+        return Memory(self.services.store, sessions=True)
 
     @property
     def _owner(self) -> tuple[str, str, str]:

@@ -34,6 +34,7 @@ from weft.runtime.place import Place
 from weft.session import Event, Session
 from weft.session.event import new_id
 from weft.session.provenance import NOTHING, Provenance
+from weft.session.unread import skim_of
 from weft.values import JsonObject, Strand
 
 _USUAL_ID = 40
@@ -333,6 +334,8 @@ class ModelCall:
             recorded=recorded,
             within=within,
             part_of=part_of(invocation),
+            deps=invocation.request.deps,
+            brief=True,
         )
         if is_cold(session.events, plan.slot):
             # a long log that was just read would stop the event loop for a second
@@ -487,6 +490,9 @@ def _named(name: str, tools: Container[str]) -> str:
 def _known(log: Strand[Event]) -> set[str]:
     """The ids of the log's calls; looked up once, and kept up with the log."""
     known = log.memo.ensure(_CallIds)
+    if not known.read and (skim := skim_of(log)) is not None:
+        known.ids.update(skim.calls)
+        known.read = skim.length
     if known.read < len(log):
         for event in log.since(known.read):
             content = event.content
@@ -539,6 +545,7 @@ async def provided_texts(
             invocation_id=invocation.id,
             user_content=invocation.context(agent.name, Place()).user_content,
             artifacts=artifacts,
+            deps=invocation.request.deps,
         ).apart()
         function, extra = target_of(provider)
         try:

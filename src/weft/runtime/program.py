@@ -4,10 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from weft.compiler.protected import labels_of
-from weft.declare import Agent, Node, RunConfig, agents_of
+from weft.declare import Agent, CustomAgent, Node, RunConfig, agents_of
+from weft.declare.checks import fits_type
+from weft.declare.compose import Composable
+from weft.declare.nodes import nodes_of
 from weft.declare.policy_parts import Label
 from weft.declare.visit import inner_agents
 from weft.diagnostics import Origin
+from weft.errors import UsageError
 from weft.runtime.callbacks import require_code
 from weft.runtime.place import Place
 from weft.session import Session
@@ -26,6 +30,7 @@ class Program:
         "_inputs",
         "_keys",
         "_labels",
+        "deps_types",
         "root",
         "with_schema",
     )
@@ -37,11 +42,28 @@ class Program:
             agent.name: agent for agent in agents_of(root) if agent.output_schema is not None
         }
         """The agents that answer in a schema, by name."""
+        self.deps_types = dict(_deps_types(root))
+        """By the agents that declare one: the type of the dependencies that they need."""
         self._labels: tuple[Label, ...] | None = None
         self._inner: frozenset[str] | None = None
         self._inputs: Mapping[str, object] | None = None
         self._keys: dict[str, str] | None = None
         self._inferred: dict[frozenset[tuple[str, str]], Program] = {}
+
+    def require_deps(self, deps: object) -> None:
+        """Refuse a run without the dependencies that its agents declare; no error shows them."""
+        for name, kind in self.deps_types.items():
+            spelled = kind.__name__ if isinstance(kind, type) else str(kind)
+            if deps is not None and fits_type(kind, deps):
+                continue
+            raise UsageError(
+                f"`{name}` needs deps of type {spelled}, and the run has none"
+                if deps is None
+                else f"`{name}` needs deps of type {spelled}, and got a {type(deps).__name__}",
+                where="deps",
+                hint=f'pass them: weft.run(agent, "message", deps={spelled}(...)); a run that is'
+                " resumed needs them again, as they are never stored",
+            )
 
     def labels(self, config: RunConfig) -> tuple[Label, ...]:
         """The labels that are declared anywhere in the root, or by the configuration of a run."""
@@ -103,6 +125,16 @@ class Program:
         from weft.checker.world import World
 
         return with_declared(World(), self.inputs)
+
+
+def _deps_types(node: Node) -> Iterator[tuple[str, object]]:
+    """The agents below a node that declare the type of their dependencies, tools' included."""
+    for one in nodes_of(node):
+        if isinstance(one, Agent | CustomAgent) and one.deps_type is not None:
+            yield one.name, one.deps_type
+        for tool in one.tools if isinstance(one, Agent) else ():
+            if isinstance(tool.agent, Composable):
+                yield from _deps_types(tool.agent)
 
 
 def root_place(root: Node) -> Place:

@@ -4,6 +4,7 @@ A run that was killed starts here: what is open is done, what is done is not rep
 that goes on keeps its progress up with every event, so nothing is scanned twice.
 """
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, cast
 
@@ -69,6 +70,8 @@ class Progress:
         self.asked: dict[str, str] = {}
         """Confirmations the user was asked for: the question's id -> the call's."""
         self.confirmed: dict[str, JsonObject] = {}
+        self.expires: dict[str, float] = {}
+        """By call: when a yes comes too late."""
         self.pending: set[str] = set()
         self.started: set[str] = set()
         self.outcomes: dict[str, JsonObject] = {}
@@ -128,7 +131,12 @@ class Progress:
         """Whether a call can be run now: one that waits for nobody, or is to be retried."""
         if not self.open or not self.pending:
             return bool(self.open)
-        return any(id not in self.pending or id in retry for id in self.open)
+        return any(id not in self.pending or id in retry or self.is_expired(id) for id in self.open)
+
+    def is_expired(self, call_id: str) -> bool:
+        """Whether the time is over in which the user could have confirmed a call, and did not."""
+        expires = self.expires.get(call_id)
+        return expires is not None and call_id not in self.confirmed and time.time() > expires
 
     def hand_over(self, target: str) -> None:
         """Begin anew with another agent."""
@@ -186,6 +194,9 @@ class Progress:
                 call_id = original.get("id") if isinstance(original, dict) else None
                 if isinstance(call_id, str):
                     self.asked[call.id or ""] = call_id
+                    expires = expiry_in(call)
+                    if expires is not None:
+                        self.expires[call_id] = expires
                 continue
             self.reply = event
             self.open[call.id or ""] = self._round[call.id or ""] = call
@@ -231,6 +242,14 @@ def _is_spoken(event: Event) -> bool:
 def _asks_user(calls: Iterable[FunctionCall]) -> bool:
     """Whether one of the calls is a question that Weft asks."""
     return any(call.name in (CONFIRMATION, INPUT) for call in calls)
+
+
+def expiry_in(question: FunctionCall) -> float | None:
+    """Until when a confirmation can be answered, in seconds since 1970; None: for ever."""
+    confirmation = (question.args or {}).get("toolConfirmation")
+    payload = confirmation.get("payload") if isinstance(confirmation, dict) else None
+    expires = payload.get("expires") if isinstance(payload, dict) else None
+    return float(expires) if isinstance(expires, int | float) else None
 
 
 def unwrapped(answer: JsonObject) -> JsonObject:

@@ -1,11 +1,10 @@
 """Answer a call of `recall` from the session's own log, state and artifacts."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from weft.compiler.recall import Held, is_seen, is_withheld, policy_of, standing_values, values_of
-from weft.content import Content, FunctionCall
+from weft.content import FunctionCall
 from weft.declare import Agent
 from weft.digest import Count, cut_text
 from weft.digest.cut import boundary_before
@@ -14,9 +13,7 @@ from weft.relevance import rank
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import known_labels
 from weft.runtime.place import Place
-from weft.runtime.rewind import visible_events
 from weft.runtime.tool_call import Outcome
-from weft.session import Event, Store
 from weft.tokens import counter_for
 from weft.values import Json, JsonObject, compact
 
@@ -274,38 +271,3 @@ def _pieces(line: str) -> Iterator[str]:
         yield line[at:end]
         at = end
     yield line[at:]
-
-
-_WORD = re.compile(r"\w+")
-
-
-class SessionMemory:
-    """Search the stored sessions of a user; the texts that share most words with the query."""
-
-    def __init__(self, store: Store, *, most: int = 10) -> None:
-        self._store = store
-        self._most = most
-
-    async def search(self, app_name: str, user_id: str, query: str) -> list[Content]:
-        """What was said that may answer the query, the best first."""
-        wanted = set(_words(query))
-        matches: list[tuple[int, float, Content]] = []
-        for info in await self._store.sessions(app_name, user_id):
-            session = await self._store.get(info.key)
-            for event in visible_events(session) if session is not None else ():
-                if event.content is None or not event.text or not _was_said(event):
-                    continue
-                shared = sum((Counter(_words(event.text)) & Counter(wanted)).values())
-                if shared:
-                    matches.append((shared, event.timestamp, event.content))
-        matches.sort(key=lambda one: (-one[0], -one[1]))
-        return [content for _, _, content in matches[: self._most]]
-
-
-def _was_said(event: Event) -> bool:
-    """Whether it was said to the user or by them: no draft, nothing an agent told a tool."""
-    return event.audience != "internal" and not event.isolation_scope and not event.error_code
-
-
-def _words(text: str) -> list[str]:
-    return [word.casefold() for word in _WORD.findall(text)]

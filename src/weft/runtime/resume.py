@@ -1,12 +1,15 @@
 """Going on with a run: the answers that it gets, each to a call that waits for one."""
 
+import time
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 import msgspec
 
-from weft.content import Content, FunctionResponse, Part
+from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.errors import SessionError
-from weft.runtime.progress import unwrapped
+from weft.runtime.approvals import Approve, Deny
+from weft.runtime.progress import expiry_in, unwrapped
 from weft.runtime.rewind import visible_events
 from weft.runtime.tool_call import to_json, to_returned
 from weft.session import Event, Session
@@ -38,6 +41,9 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
         question = call_id if call.name == CONFIRMATION else f"{QUESTION}{call_id}"
         asks = question in callers
         decided = question in known
+        is_approval = isinstance(value, Approve | Deny)
+        if is_approval:
+            value = cast("Approve | Deny", value).decision(f"answers[{call_id}]")
         plain = to_json(value) if asks else None
         if asks and decided and question != call_id and (call_id in waiting or call_id in begun):
             is_decision = isinstance(plain, bool) or _is_decision(plain)
@@ -48,6 +54,8 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
             response = _decision(plain, call_id)
             answer = FunctionResponse(name=CONFIRMATION, id=question, response=response)
         else:
+            if is_approval:
+                raise _no_confirmation(call_id, call.name or "")
             response = to_returned(value).response
             answer = FunctionResponse(name=call.name, id=call_id, response=response)
         parts.append(Part(function_response=answer))
@@ -69,6 +77,15 @@ def _decision(value: Json, call_id: str) -> JsonObject:
         f"the call {call_id} waits for a yes or no, not for {value!r}",
         where="answers",
         hint=f"write answers={{{call_id!r}: True}}, or False",
+    )
+
+
+def _no_confirmation(call_id: str, name: str) -> SessionError:
+    """The error for a yes or no to a call that never asked for one."""
+    return SessionError(
+        f"{name} does not ask whether it may run: what it returned is wanted",
+        where=f"answers[{call_id}]",
+        hint=f"say what it returned: answers={{{call_id!r}: ...}}",
     )
 
 
@@ -120,6 +137,8 @@ def require_answers(session: Session, content: Content) -> Content:
                 where="message",
                 hint='answer {"confirmed": true} or {"confirmed": false}',
             )
+        if call.name == CONFIRMATION and call_id not in answered:
+            _require_in_time(call)
         open_yet = call_id.removeprefix(QUESTION) in waiting or call_id in {*waiting, *begun}
         if not open_yet and call_id not in answered and call_id not in _long_running(event):
             listed = ", ".join(f"{id} ({name})" for id, name in waiting.items()) or "none"
@@ -131,6 +150,19 @@ def require_answers(session: Session, content: Content) -> Content:
         named = msgspec.structs.replace(answer, name=call.name)
         parts.append(msgspec.structs.replace(part, function_response=named))
     return msgspec.structs.replace(content, parts=tuple(parts))
+
+
+def _require_in_time(question: FunctionCall) -> None:
+    """Refuse an answer that comes too late: the run goes on without the call."""
+    expires = expiry_in(question)
+    if expires is None or time.time() <= expires:
+        return
+    ended = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(expires))
+    raise SessionError(
+        f"the question {question.id} could be answered until {ended} UTC, and nothing was run",
+        where="message",
+        hint="resume the session without an answer: the model is told, and may ask again",
+    )
 
 
 def answers_by_event(session: Session, content: Content) -> list[tuple[Event, Content]]:

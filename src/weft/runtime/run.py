@@ -6,14 +6,16 @@ Top to bottom: what users hold, the run itself, how it is opened, and what came 
 import asyncio
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Mapping
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from weft.compiler.view import hidden_by_rewind
 from weft.declare import Agent, Node, tree
 from weft.declare.agent import AnswerT
 from weft.declare.inputs import lacking
 from weft.errors import CallError, SchemaError, SessionBusy, SessionError, UnknownName, UsageError
+from weft.partial import NOTHING, PartialValue
 from weft.runtime.answer import is_cut, parse
+from weft.runtime.approvals import check_edited
 from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
 from weft.runtime.costs import require_prices, warning_in
 from weft.runtime.invocation import Invocation, Request, Services
@@ -66,6 +68,8 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
         self._invocation = Invocation(root, services, request)
         self._events: AsyncGenerator[Event, None] = _events(self._invocation)
         self._awaited: Coroutine[object, None, Result[AnswerT]] | None = None
+        self._passed: list[Event] = []
+        """The complete events that `values` has read, for the result."""
         self._is_used = request.content is None  # a message that is never said is a slip
 
     def alone(self, session: Session | None, *, owned: bool) -> "Running[AnswerT]":
@@ -82,6 +86,12 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
         request = invocation.request._replace(invocation_id=invocation_id)
         return Running(invocation.root, invocation.services, request)
 
+    def of(self, root: Node) -> "Running":
+        """The same run of another root."""
+        invocation = self._invocation
+        self._is_used = True
+        return Running(root, invocation.services, invocation.request)
+
     @property
     def invocation(self) -> Invocation:
         """What the run shares with its nodes: for whoever carries it on."""
@@ -95,6 +105,34 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
         self._is_used = True
         return self._events.__anext__()  # type: ignore[return-value]
 
+    async def values(self) -> AsyncGenerator[AnswerT, None]:
+        """The answer as it grows: values of its type, each with more of it; the last is whole.
+
+        What is complete in a value is validated, a field that has not come is its default or
+        None. A text grows too. The last value is `result.value`; a run that ends with an error
+        raises it, and one that waits for an answer ends without a whole value. Await the run
+        afterwards for its result.
+        """
+        growing: dict[str, PartialValue] = {}
+        newest: object = NOTHING
+        async for event in self:
+            if not event.partial:
+                self._passed.append(event)
+            if event.void:
+                growing.pop(event.id, None)
+            if not event.partial or not event.text or event.isolation_scope:
+                continue
+            if event.id not in growing:
+                agent = self._invocation.program.with_schema.get(event.author)
+                growing[event.id] = PartialValue(agent.output_schema if agent is not None else None)
+            value = growing[event.id].add(event.text)
+            if value is not NOTHING and value != newest:
+                newest = value
+                yield cast("AnswerT", value)
+        result = _result(self._invocation, tuple(self._passed)).check()
+        if result.value is not None:
+            yield result.value
+
     async def aclose(self) -> None:
         """Stop the run; the log stays consistent and the session can go on."""
         self._is_used = True
@@ -102,7 +140,7 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
 
     def __await__(self) -> Generator[object, None, Result[AnswerT]]:
         self._is_used = True
-        return _collected(self._invocation, self._events).__await__()
+        return _collected(self._invocation, self._events, self._passed).__await__()
 
     def send(self, value: None) -> object:
         """The next step of `await`, for whoever drives coroutines."""
@@ -121,7 +159,7 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
     def _coroutine(self) -> Coroutine[object, None, Result[AnswerT]]:
         self._is_used = True
         if self._awaited is None:
-            self._awaited = _collected(self._invocation, self._events)
+            self._awaited = _collected(self._invocation, self._events, self._passed)
         return self._awaited
 
     def __repr__(self) -> str:
@@ -163,9 +201,11 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
             )
 
 
-async def _collected(invocation: Invocation, events: AsyncGenerator[Event, None]) -> Result[Any]:
+async def _collected(
+    invocation: Invocation, events: AsyncGenerator[Event, None], passed: list[Event]
+) -> Result[Any]:
     complete = [event async for event in events if not event.partial]
-    return _result(invocation, tuple(complete))
+    return _result(invocation, (*passed, *complete))
 
 
 async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
@@ -174,6 +214,8 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
     lease: Lease | None = None
     program = services.program(invocation.root)
     require_prices(invocation.root, request.config)
+    if program.deps_types:
+        program.require_deps(request.deps)
     try:
         lease = await _lease(invocation)
         invocation.feed = services.feeds.begin(request.key)
@@ -344,6 +386,7 @@ async def _open(invocation: Invocation, program: Program) -> None:
     from weft.runtime.flows import check_decisions
 
     answered = answers_by_event(session, require_answers(session, content))
+    check_edited(program.root, answered)
     _go_on(invocation, session, answered[0][0].invocation_id, program)
     actions, events = Actions(state_delta=request.state), list[Event]()
     known = answers_in(session)
@@ -508,7 +551,7 @@ def _value(invocation: Invocation, answer: Event | None, text: str) -> object:
     agent = invocation.program.with_schema.get(answer.author)
     if agent is not None:
         try:
-            return parse(agent, text, wrapped=True)[1]
+            return parse(agent, text, wrapped=None)[1]
         except SchemaError:  # a callback or a plugin may answer with any text
             return text
     return text

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Generic, cast
 import msgspec
 
 from weft.content import Content, ContentLike, Part, require_posted, to_content
-from weft.declare import Agent, Flow, Memory, Node, RunConfig
+from weft.declare import Agent, CustomAgent, Flow, MemorySearch, Node, RunConfig
 from weft.declare.agent import AnswerT, T
 from weft.declare.hints import RUN_WORDS
+from weft.declare.tool import to_tools
 from weft.errors import SessionBusy, UsageError
 from weft.misuse import explained, unknown_name
+from weft.runtime.approvals import Pending, pending_in_store
 from weft.runtime.background import StartedRun, stop_run, unfinished_sessions
 from weft.runtime.background import follow as follow_session
 from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
@@ -33,6 +35,9 @@ from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
 _DEFAULT = RunConfig()
+
+_MOST_EXTENSIONS = 64
+"""How many sets of tools of single runs are remembered."""
 
 _WORDS = {
     "agent": "pass the agent first, without a name: Runner(agent)",
@@ -58,7 +63,7 @@ class Runner(Generic[AnswerT]):
 
     `app_name` is what sessions and `app:` state are kept under. Left out, it is the name of the
     agent, or of a flow that was given one; else that of the module and variable which hold the
-    flow.
+    flow. `deps` is what tools and callbacks are handed in runs that are passed none.
     """
 
     @explained('Runner(agent, store="sqlite:///weft.db")', words=_WORDS)
@@ -69,10 +74,11 @@ class Runner(Generic[AnswerT]):
         app_name: str | None = None,
         store: str | Store = "memory://",
         artifacts: str | Path | ArtifactStore | None = None,
-        memory: Memory | None = None,
+        memory: MemorySearch | None = None,
         plugins: Sequence[object] = (),
         config: RunConfig | None = None,
         global_instruction: str | None = None,
+        deps: object = None,
     ) -> None:
         if not isinstance(cast("object", root), Agent | Flow):
             raise UsageError(
@@ -85,17 +91,19 @@ class Runner(Generic[AnswerT]):
         self.store = open_store(store)
         beside = artifacts if artifacts is not None else beside_store(self.store)
         self.artifacts = open_artifacts(beside)
+        self.memory = _memory(memory)
         self._config = _config(config, _DEFAULT)
         if global_instruction is not None:
             self._config = msgspec.structs.replace(
                 self._config, global_instruction=global_instruction
             )
+        self._deps = deps
         checked = check_plugins(plugins)
         with_plugins(_DEFAULT, checked)  # what they add is refused here, not in a run
         self._services = Services(
             store=self.store,
             artifacts=self.artifacts,
-            memory=memory,
+            memory=self.memory,
             plugins=checked,
             on_event=plugin_methods(checked, "on_event"),
             bindings={},
@@ -106,6 +114,7 @@ class Runner(Generic[AnswerT]):
             limits={},
         )
         self._started: set[StartedRun] = set()
+        self._extensions: dict[str, Agent] = {}
 
     @explained('runner.run("message", session_id="s")', words=RUN_WORDS)
     def run(
@@ -116,18 +125,21 @@ class Runner(Generic[AnswerT]):
         session_id: str | None = None,
         state: Mapping[str, Json] | None = None,
         config: RunConfig | None = None,
+        deps: object = None,
     ) -> Running[AnswerT]:
         """Run one invocation: iterate for its events, or await for its result.
 
         The session is found, or made if there is none; without `session_id` it is a new one.
         `state` is written with the message. A message made of function responses goes to the
-        agent that made the calls.
+        agent that made the calls. `deps` is what tools and callbacks are handed as `ctx.deps`,
+        by default that of the runner; it is never stored.
         """
         request = Request(
             self._key(user_id, session_id if session_id is not None else new_id()),
             self._configured(config),
             content=_message(message),
             state=require_object(state, where="state") if state is not None else {},
+            deps=deps if deps is not None else self._deps,
         )
         return Running(self.root, self._services, request)
 
@@ -141,12 +153,14 @@ class Runner(Generic[AnswerT]):
         retry: Sequence[str] = (),
         invocation_id: str | None = None,
         config: RunConfig | None = None,
+        deps: object = None,
     ) -> Running[AnswerT]:
         """Go on where the session's last invocation stopped: after a crash, or with answers.
 
-        `answers` gives open calls their results by call id; True or False where the user was
-        asked to confirm. `retry` names calls to run again though nobody knows whether they ran.
-        What completed is not repeated; a run that is complete gives its result again.
+        `answers` gives open calls their results by call id; where the user was asked to confirm,
+        `True` or `False`, or `Approve(args={...})` or `Deny("reason")`. `retry` names calls to
+        run again though nobody knows whether they ran. What completed is not repeated; a run
+        that is complete gives its result again. `deps` is given again, as it is never stored.
         """
         request = Request(
             self._key(user_id, session_id),
@@ -154,6 +168,7 @@ class Runner(Generic[AnswerT]):
             answers=dict(answers or {}),
             retry=frozenset(retry),
             invocation_id=invocation_id,
+            deps=deps if deps is not None else self._deps,
         )
         return Running(self.root, self._services, request)
 
@@ -168,13 +183,17 @@ class Runner(Generic[AnswerT]):
         answers: Mapping[str, object] | None = None,
         retry: Sequence[str] = (),
         invocation_id: str | None = None,
+        tools: Sequence[object] = (),
+        follow: bool = False,
         config: RunConfig | None = None,
+        deps: object = None,
     ) -> StartedRun:
         """Start a run that goes on without a reader; follow it with `events`, or await it.
 
         It returns when the message is in the log. A session that is busy (under
         `busy="reject"`), unknown, or asked for something impossible is an error here. Without a
-        message it goes on as `resume` does, with `answers` and `retry`.
+        message it goes on as `resume` does, with `answers` and `retry`. `tools` are for this run
+        only, beside those of the root agent. With `follow`, `run.events()` misses no partial event.
         """
         if message is not None:
             if answers or retry:
@@ -184,7 +203,12 @@ class Runner(Generic[AnswerT]):
                     hint="start with the answers, and say more when they are in",
                 )
             running = self.run(
-                message, user_id=user_id, session_id=session_id, state=state, config=config
+                message,
+                user_id=user_id,
+                session_id=session_id,
+                state=state,
+                config=config,
+                deps=deps,
             )
             if invocation_id is not None:
                 running = running.named(invocation_id)
@@ -202,8 +226,11 @@ class Runner(Generic[AnswerT]):
                 retry=retry,
                 invocation_id=invocation_id,
                 config=config,
+                deps=deps,
             )
-        started = StartedRun(running, running.invocation)
+        if tools:
+            running = running.of(self._extended(tools))
+        started = StartedRun(running, running.invocation, follow=follow)
         self._started.add(started)
         try:
             await started.opened()
@@ -252,6 +279,11 @@ class Runner(Generic[AnswerT]):
         self._services.feeds.forget(key)
 
     @property
+    def config(self) -> RunConfig:
+        """What every run is configured with that has no config of its own."""
+        return self._config
+
+    @property
     def active(self) -> list[SessionKey]:
         """The sessions that this runner runs now."""
         return self._services.feeds.keys()
@@ -285,6 +317,14 @@ class Runner(Generic[AnswerT]):
             return rewound
         finally:
             await lease.release()
+
+    async def pending(self, *, user_id: str | None = None) -> list[Pending]:
+        """The questions that are open in all sessions of the app, or of one user of it.
+
+        Each says which session waits, for which call, with which arguments, and until when; the
+        oldest comes first. Answer with `resume(session_id=..., answers={call_id: Approve()})`.
+        """
+        return await pending_in_store(self.store, self.app_name, user_id)
 
     @explained('runner.session(session_id="s")')
     async def session(self, *, user_id: str = "user", session_id: str) -> Session:
@@ -323,6 +363,29 @@ class Runner(Generic[AnswerT]):
             }
             raise unknown_name(f"a runner has no `{name}`", name, Runner, words)
 
+    def _extended(self, tools: Sequence[object]) -> Node:
+        """The root agent with more tools; the same object for the same tools, as far as it can be.
+
+        What is worked out for a root is kept by its identity.
+        """
+        if not isinstance(self.root, Agent):
+            raise UsageError(
+                "the root is a flow: it has no tools of its own",
+                where="Runner.start",
+                hint="give the tools to an agent of the flow",
+            )
+        listed = to_tools(tools, where="tools")
+        signature = digest(
+            msgspec.json.encode([(one.name, one.description, one.parameters) for one in listed])
+        )
+        extended = self._extensions.get(signature)
+        if extended is None:
+            if len(self._extensions) >= _MOST_EXTENSIONS:
+                oldest = self._extensions.pop(next(iter(self._extensions)))
+                self._services.programs.pop(id(oldest), None)
+            extended = self._extensions[signature] = self.root.uses(*listed)
+        return extended
+
     def _configured(self, config: RunConfig | None) -> RunConfig:
         """The configuration of a run, with what this runner and its plugins say to all agents."""
         chosen = _config(config, self._config)
@@ -353,20 +416,33 @@ def _config(config: RunConfig | None, default: RunConfig) -> RunConfig:
     return config
 
 
+def _memory(memory: object) -> MemorySearch | None:
+    if memory is not None and not callable(getattr(memory, "search", None)):
+        shown = repr(memory) if isinstance(memory, str) else f"a {type(memory).__name__}"
+        raise UsageError(
+            f"memory is {shown}, which cannot be searched",
+            where="Runner",
+            hint='pass weft.Memory("sqlite:///weft.db")',
+        )
+    return cast("MemorySearch | None", memory)
+
+
 def named_app(root: Node, module: str, variable: str) -> str:
     """The name of the app of an agent or flow that a module has under a variable.
 
     A flow without a name of its own is called like its kind, `sequence`, as any other is: two
     programs that keep sessions in one store must not share them for that.
     """
-    if isinstance(root, Agent) or root.name != type(root).__name__.lower():
+    if isinstance(root, Agent | CustomAgent) or root.name != type(root).__name__.lower():
         return root.name
     return f"{module}.{variable}"
 
 
 def _own_name(root: Node, store: str | Store) -> str:
     """The name of an app whose author gave none."""
-    if isinstance(root, Agent) or root.name != type(root).__name__.lower() or store == "memory://":
+    if isinstance(root, Agent | CustomAgent) or store == "memory://":
+        return root.name
+    if root.name != type(root).__name__.lower():
         return root.name
     frame = inspect.currentframe()
     assert frame is not None
@@ -443,10 +519,13 @@ def stream(
     user_id: str = "user",
     session_id: str | None = None,
     plugins: Sequence[object] = (),
+    deps: object = None,
 ) -> Running[T]:
     """Run one invocation and give its events: partial ones as the model speaks, then whole ones."""
     config = msgspec.structs.replace(config if config is not None else RunConfig(), stream=True)
-    return _running(root, message, state, session, config, store, user_id, session_id, plugins)
+    return _running(
+        root, message, state, session, config, store, user_id, session_id, plugins, deps
+    )
 
 
 @explained('await weft.run(agent, "message")', words=RUN_WORDS)
@@ -461,12 +540,15 @@ def run(
     user_id: str = "user",
     session_id: str | None = None,
     plugins: Sequence[object] = (),
+    deps: object = None,
 ) -> Running[T]:
     """Run one invocation: await it for its result.
 
     `session` goes on with an earlier result's: `await run(bot, "And then?", session=r.session)`.
     """
-    return _running(root, message, state, session, config, store, user_id, session_id, plugins)
+    return _running(
+        root, message, state, session, config, store, user_id, session_id, plugins, deps
+    )
 
 
 @explained('weft.run_sync(agent, "message")', words=RUN_WORDS)
@@ -481,6 +563,7 @@ def run_sync(
     user_id: str = "user",
     session_id: str | None = None,
     plugins: Sequence[object] = (),
+    deps: object = None,
 ) -> Result[T]:
     """`run` for scripts and notebooks; also where an event loop runs already."""
     return _waited(
@@ -494,6 +577,7 @@ def run_sync(
             user_id=user_id,
             session_id=session_id,
             plugins=plugins,
+            deps=deps,
         )
     )
 
@@ -530,6 +614,7 @@ def _running(
     user_id: str,
     session_id: str | None,
     plugins: Sequence[object],
+    deps: object,
 ) -> Running[T]:
     app_name = None
     _check_session(session)
@@ -539,7 +624,12 @@ def _running(
         session_id = session_id or session.id or None
     runner = Runner(root, app_name=app_name, store=store, plugins=plugins)
     running = runner.run(
-        message=message, user_id=user_id, session_id=session_id, state=state, config=config
+        message=message,
+        user_id=user_id,
+        session_id=session_id,
+        state=state,
+        config=config,
+        deps=deps,
     )
     return running.alone(session, owned=isinstance(store, str))
 

@@ -9,6 +9,8 @@ import contextvars
 import dataclasses
 import difflib
 import functools
+import logging
+import time
 from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -24,16 +26,19 @@ from weft.declare import Agent, Flow, Tool
 from weft.declare.context import ToolContext
 from weft.errors import SchemaError, SessionError, StoreError
 from weft.runtime.answer import is_cut, parse
+from weft.runtime.approvals import edited_arguments, reason_in
 from weft.runtime.bindings import AgentBindings, BoundTool, settled
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import refusal, restored_arguments
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, ended
 from weft.runtime.progress import Progress
 from weft.session import Actions, Event
-from weft.session.event import NO_ACTIONS
+from weft.session.event import EMPTY_ACTIONS
 from weft.session.provenance import Provenance
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, canonical, compact, digest, require_json
+
+_log = logging.getLogger("weft")
 
 _ANSWERS: tuple[type[object], ...] = (dict,)
 
@@ -48,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     call: FunctionCall
     response: JsonObject | None = None
-    actions: Actions = NO_ACTIONS
+    actions: Actions = EMPTY_ACTIONS
     parts: tuple[Part, ...] = ()
     waits: bool = False
     unknown: bool = False
@@ -72,6 +77,7 @@ class ToolCall:
 
     __slots__ = (
         "_bindings",
+        "_edited",
         "_invocation",
         "_malformed",
         "_place",
@@ -98,6 +104,8 @@ class ToolCall:
         self._progress = progress
         self._malformed = malformed
         self._restored: JsonObject = {}
+        self._edited: JsonObject | None = None
+        """The arguments that the user approved in place of the model's."""
         self.call = call
         self.outcome: Outcome | None = recorded(progress, call)
         self.begun = False
@@ -138,7 +146,9 @@ class ToolCall:
                 call,
                 {"error": f"the arguments are not a JSON object: {beginning}", **_schema(bound)},
             )
-        args = self._arguments(bound.tool)
+        edited = edited_arguments(self._progress.confirmed.get(call.id or ""))
+        args = edited if edited is not None else self._arguments(bound.tool)
+        self._edited = edited
         try:
             kwargs = bound.arguments(args)
         except SchemaError as error:
@@ -147,13 +157,6 @@ class ToolCall:
             refused = await refusal(self._invocation, bound.tool, args)
             if refused is not None:
                 return Outcome(call, refused)
-        asked = self._confirmation(bound.tool)
-        if asked is not None:
-            return asked
-        if self._progress.started:
-            undecided = await self._after_crash(bound, args)
-            if undecided is not None:
-                return undecided
         context = ToolContext(
             agent_name=self._bindings.agent.name,
             call_id=call.id or "",
@@ -162,7 +165,16 @@ class ToolCall:
             state=self._state(),
             around=self._invocation,
             confirmed=self._progress.confirmed.get(call.id or ""),
+            deps=self._invocation.request.deps,
         )
+        if bound.tool.confirm is not False:
+            asked = await self._confirmation(bound.tool, args, context)
+            if asked is not None:
+                return asked
+        if self._progress.started:
+            undecided = await self._after_crash(bound, args)
+            if undecided is not None:
+                return undecided
         try:
             return await self._called(bound, context, args, kwargs)
         except Suspended:
@@ -263,8 +275,8 @@ class ToolCall:
                 if tool.effect == "transactional":
                     return await self._transacted(bound, context, kwargs)
                 if tool.timeout is None:
-                    return _returned(await _call(bound, kwargs), tool)
-                return _returned(await call_within_limits(bound, kwargs), tool)
+                    return self._returned(await _call(bound, kwargs), tool)
+                return self._returned(await call_within_limits(bound, kwargs), tool)
             except Exception as error:
                 if attempt == tool.retries or isinstance(error, (StoreError, Interrupted)):
                     raise
@@ -277,7 +289,7 @@ class ToolCall:
         """Run the function in the store's transaction: its writes and its result, or neither."""
         async with self._invocation.transaction() as transaction:
             context.connection = transaction.connection
-            returned = _returned(await call_within_limits(bound, kwargs), bound.tool)
+            returned = self._returned(await call_within_limits(bound, kwargs), bound.tool)
             response, parts = returned if returned is not None else (None, ())
             outcome = Outcome(self.call, response, context.actions.to_actions(), parts)
             outcomes = {self.call.id or "": _record(outcome)}
@@ -287,32 +299,52 @@ class ToolCall:
             await transaction.append(event)
         return returned
 
-    def _confirmation(self, tool: Tool) -> Outcome | None:
-        """The question to the user, or an error if they refused; None once they confirmed."""
-        if not tool.confirm:
-            return None
+    def _returned(self, value: object, tool: Tool) -> Returned | None:
+        """What the function returned; the model is told of arguments that it did not choose."""
+        returned = _returned(value, tool)
+        if returned is None or self._edited is None:
+            return returned
+        note = f"the user changed the arguments: the call was made with {compact(self._edited)}"
+        return Returned({**returned.response, "note": note}, returned.parts)
+
+    async def _confirmation(
+        self, tool: Tool, args: JsonObject, context: ToolContext
+    ) -> Outcome | None:
+        """The question to the user, or an error if they refused; None once the call may run."""
         call = self.call
         answer = self._progress.confirmed.get(call.id or "")
         fingerprint = digest(canonical([call.name, call.args]))
         if answer is None:
+            if self._progress.is_expired(call.id or ""):
+                return Outcome(call, {"error": "nobody allowed this call in time; it was not made"})
+            must_ask, why = await _must_ask(tool, args, context)
+            if not must_ask:
+                return None
+            payload: JsonObject = {"fingerprint": fingerprint}
+            if tool.confirm_expires is not None:
+                payload["expires"] = time.time() + tool.confirm_expires
             return Outcome(
                 call,
                 waits=True,
                 question={
                     "originalFunctionCall": {"name": call.name, "args": call.args, "id": call.id},
                     "toolConfirmation": {
-                        "hint": f"May {call.name} be called with {compact(call.args or {})}?",
+                        "hint": f"May {call.name} be called with {compact(call.args or {})}?{why}",
                         "confirmed": False,
-                        "payload": {"fingerprint": fingerprint},
+                        "payload": payload,
                     },
                 },
             )
-        payload = answer.get("payload")
-        confirmed = payload.get("fingerprint") if isinstance(payload, dict) else None
+        answered = answer.get("payload")
+        confirmed = answered.get("fingerprint") if isinstance(answered, dict) else None
         if confirmed is not None and confirmed != fingerprint:
             return Outcome(call, {"error": "the user confirmed other arguments than these"})
         if answer.get("confirmed") is not True:
-            return Outcome(call, {"error": "the user refused this call"})
+            reason = reason_in(answer)
+            words = (
+                f"the user refused this call: {reason}" if reason else "the user refused this call"
+            )
+            return Outcome(call, {"error": words})
         return None
 
     async def _after_crash(self, bound: BoundTool, args: JsonObject) -> Outcome | None:
@@ -338,6 +370,30 @@ class ToolCall:
             return response
         await self._invocation.save_artifact(artifact, Part(text=compact(response)))
         return short
+
+
+async def _must_ask(tool: Tool, args: JsonObject, context: ToolContext) -> tuple[bool, str]:
+    """Whether the user must be asked, and why where the condition could not tell.
+
+    A condition that fails decides nothing, and a call that may be harmful is not made for that.
+    """
+    if isinstance(tool.confirm, bool):
+        return tool.confirm, ""
+    properties = tool.parameters.get("properties")
+    known = properties.items() if isinstance(properties, dict) else ()
+    defaults = {
+        name: rules["default"]
+        for name, rules in known
+        if isinstance(rules, dict) and "default" in rules
+    }
+    try:
+        return bool(await settled(tool.confirm({**defaults, **args}, context))), ""
+    except (Interrupted, StoreError):
+        raise
+    except Exception as error:
+        words = f"the condition of {tool.name} raised {_words(error)}"
+        _log.warning("%s; the user is asked", words)
+        return True, f" ({words})"
 
 
 def _returned(value: object, tool: Tool) -> Returned | None:
@@ -602,7 +658,7 @@ async def run_agent_tool(
     if not answers:
         return Returned({"result": ""})
     if isinstance(node, Agent) and node.output_schema is not None:
-        value, _ = parse(node, answers[-1].text, wrapped=True)
+        value, _ = parse(node, answers[-1].text, wrapped=None)
         return Returned(value if isinstance(value, dict) else {"result": value})
     answer_text = answers[0].text if len(answers) == 1 else None
     if answer_text is None:

@@ -34,7 +34,7 @@ from weft.runtime.answer import (
 )
 from weft.runtime.batch import Batch, run_calls, settle_below, withheld_in
 from weft.runtime.bindings import AgentBindings
-from weft.runtime.callbacks import CallbackError
+from weft.runtime.callbacks import CallbackError, ToolsetError
 from weft.runtime.costs import RUN_BUDGET
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import Spoken, restored_answer, with_restored
@@ -84,7 +84,12 @@ async def run_agent(
                         yield event
                 progress.ended = True
                 return
-            turn = Turn(invocation, place, root, agent, progress)
+            equipped = root
+            if agent.tool_sources:
+                from weft.runtime.toolsets import equipped_root  # few agents have toolsets to ask
+
+                equipped = await equipped_root(invocation, place, root, agent)
+            turn = Turn(invocation, place, root, equipped, agent.name, progress)
             if not progress.begun:
                 for event in await turn.begin():
                     yield event
@@ -172,15 +177,22 @@ class Turn:
     )
 
     def __init__(
-        self, invocation: Invocation, place: Place, root: Agent, agent: Agent, progress: Progress
+        self,
+        invocation: Invocation,
+        place: Place,
+        root: Agent,
+        equipped: Agent,
+        name: str,
+        progress: Progress,
     ) -> None:
         self.invocation = invocation
         self.place = place
         self.root = root
-        self.agent = agent
+        """The tree as it was declared: requests are made of it and the log."""
         self.progress = progress
-        self.plan: Plan = plan_for(root, agent.name, invocation.config, invocation.labels)
-        self.bindings: AgentBindings = invocation.bindings(agent)
+        self.plan: Plan = plan_for(equipped, name, invocation.config, invocation.labels)
+        self.agent = self.plan.agent
+        self.bindings: AgentBindings = invocation.bindings(self.agent)
         self.bindings.model = self.plan.model
         self.streaming = ""
         """The id that partial events were given so far, until a complete event has it."""
@@ -480,7 +492,7 @@ class Turn:
             bound = self.bindings.tools.get(call.name or "") if call is not None else None
             if bound is None or bound.tool.name in withheld:
                 continue
-            if bound.tool.long_running or bound.tool.confirm:
+            if bound.tool.long_running or bound.tool.confirm is True:
                 ids.append(call.id or "" if call is not None else "")
         return tuple(ids) or None
 
@@ -535,6 +547,8 @@ def _code(error: Exception) -> str:
         return "protect"
     if isinstance(error, CompileError):
         return "compile_error"
+    if isinstance(error, ToolsetError):
+        return error.code
     return "callback_error" if isinstance(error, CallbackError) else "error"
 
 

@@ -67,6 +67,9 @@ class Usage(Value, frozen=True):
 
 NO_ACTIONS = Actions()
 
+EMPTY_ACTIONS = Actions()
+"""No actions either, but an event with it says so in its JSON, as all do that the runtime makes."""
+
 
 def new_id() -> str:
     """A fresh random id."""

@@ -90,17 +90,22 @@ class Session:
 
     @staticmethod
     def from_messages(
-        messages: object, *, format: str | None = None, id: str = "imported"
+        messages: object,
+        *,
+        format: str | None = None,
+        id: str = "imported",
+        agent: str = "agent",
     ) -> "Session":
         """The session that somebody else's messages make; the format is found by its shape.
 
         Takes a list of messages, a whole request, or JSON text, of the formats listed in
-        `weft.recordings.FORMATS`. What a session has no place for, such as system texts, is noted
+        `weft.recordings.FORMATS`. `agent` is the agent whose words the answers are; others read
+        them as somebody else's. What a session has no place for, such as system texts, is noted
         under `imported` in the first event's metadata and logged.
         """
         # The readers need dialects, which stand above the log: they are looked up when asked for.
         read = cast("Callable[..., Session]", import_module("weft.recordings.read").session_from)
-        return read(messages, format=format, id=id)
+        return read(messages, format=format, id=id, agent=agent)
 
     def append(self, *events: Event) -> "Session":
         """The session with the events added; one it has already is not added again.

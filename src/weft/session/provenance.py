@@ -31,6 +31,22 @@ class LaterTags(msgspec.Struct, frozen=True):
     tags: list[str] = []
 
 
+class YieldedEvent(msgspec.Struct, frozen=True):
+    """An event that the code of a custom agent yielded."""
+
+    step: int
+    """Which of the steps that the code took."""
+    digest: str
+    """What tells it from other events."""
+
+
+class OfferedTools(msgspec.Struct, frozen=True):
+    """What the toolsets of an agent answered in one invocation: declarations, no code."""
+
+    agent: str
+    tools: list[JsonObject]
+
+
 class Charge(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one answer of a model cost, in a run with a budget."""
 
@@ -82,6 +98,8 @@ class Provenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, r
     """What the answer cost."""
     run_budget: JsonObject | None = None
     """The warning that the run nears its budget: `code` and `message`."""
+    offered: OfferedTools | None = None
+    """What the toolsets of an agent answered."""
     withheld: list[str] | None = None
     """Tools that the agent has and the request did not offer."""
 
@@ -125,6 +143,9 @@ class Provenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, r
     """Tags of this event."""
     tagged: LaterTags | None = None
     """Tags for an earlier event."""
+
+    yielded: YieldedEvent | None = None
+    """Set on an event that the code of a custom agent yielded."""
 
     # Trust.
 

@@ -73,10 +73,6 @@ class State(MutableMapping[str, Json]):
                 self._written[key] = require_json(lent, where=f"state[{key!r}]")
         return self._written
 
-    def rebase(self, base: Mapping[str, Json]) -> None:
-        """Read from a newer state; what was written here stays on top."""
-        self._base = base
-
     def __getitem__(self, key: str) -> Json:
         if key in self._lent:
             return self._lent[key]

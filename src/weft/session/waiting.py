@@ -5,10 +5,12 @@ answer to a confirmation answers the call it is about. What a rewind or a flow t
 asks nor answers anything.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from weft.session.event import Event
+from weft.session.unread import skim_of
 from weft.values import Strand
 
 CONFIRMATION = "adk_request_confirmation"
@@ -23,15 +25,13 @@ QUESTION = "ask-"
 
 def waiting_in(log: Strand[Event]) -> dict[str, str]:
     """The calls of a log that wait, for a result or for the user's word: their ids and names."""
+    skim = skim_of(log)
+    if skim is not None:  # nothing waits in plain talk
+        log.memo.setdefault(_Waiting, (skim.length, _Waiting(before=skim.invocations)))
     waiting = log.derive(_Waiting)
     if log.tail:
         waiting = waiting.after(log.tail)
     return {id: call.name for id, call in waiting.open.items()}
-
-
-def waiting_calls(events: Iterable[Event]) -> dict[str, str]:
-    """The same of any events."""
-    return waiting_in(Strand(events))
 
 
 def is_undone(event: Event, marker: Event, paths: list[str]) -> bool:
@@ -59,6 +59,8 @@ class _Waiting(NamedTuple):
     """Whom the calls are to, by id, as far as a result may still say that they wait."""
     begun: "_Begun | None" = None
     """The invocations so far, the newest first: a rewind goes back to what waited before one."""
+    before: AbstractSet[str] = frozenset()
+    """Invocations before those, in which nothing ever waited."""
 
     def after(self, events: Sequence[Event]) -> "_Waiting":
         """The calls that wait once these events follow."""
@@ -69,9 +71,11 @@ class _Waiting(NamedTuple):
             target = event.actions.rewind_before_invocation_id
             if not target:
                 open = _after(event, open, names)
+            elif target in self.before:
+                open, names = {}, {}
             elif (first := _first(begun, target)) is not None:
                 open, names = {**first.open}, {**first.names}
-        return _Waiting(open, names, begun)
+        return _Waiting(open, names, begun, self.before)
 
 
 class _Begun(NamedTuple):

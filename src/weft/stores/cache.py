@@ -13,10 +13,12 @@ import msgspec
 
 from weft.errors import SessionError, StoreError
 from weft.session import Event, Session, SessionKey
-from weft.session.log import positions_of
+from weft.session.event import read_event
+from weft.session.log import Positions, positions_of
 from weft.session.memory import StoredSession, grow, scoped
 from weft.session.state import apply_delta
 from weft.stores.rows import EventRow, RawRow, read_row
+from weft.stores.skim import LEAST, UnreadEvents, skimmed
 from weft.values import JsonObject, Strand
 
 BYTES = 64_000_000
@@ -98,6 +100,12 @@ def _age(stored: StoredSession) -> tuple[int, int]:
 
 def catch_up(known: StoredSession, rows: Iterable[RawRow], length: int) -> StoredSession:
     """The session with the events that were stored since; `length` is how many it has in all."""
+    if not len(known.events) and length >= LEAST:
+        data, checksums = _listed(rows)
+        unread = _unread(known, data, checksums) if len(data) == length else None
+        if unread is not None:
+            return unread
+        rows = zip(data, checksums, strict=True)
     events, size, is_sound = _decoded(known, rows)
     stored = known
     if events:
@@ -113,15 +121,60 @@ def catch_up(known: StoredSession, rows: Iterable[RawRow], length: int) -> Store
     return stored._replace(size=known.size + size)
 
 
-def _decoded(known: StoredSession, rows: Iterable[RawRow]) -> tuple[list[Event], int, bool]:
-    """The events of the rows, their bytes, and whether each is as it was checked and stored.
+def _listed(rows: Iterable[RawRow]) -> tuple[list[bytes], list[int | None]]:
+    """The JSON of the rows, and their checksums."""
+    data: list[bytes] = []
+    checksums: list[int | None] = []
+    for row, checksum in rows:
+        data.append(row)
+        checksums.append(checksum)
+    return data, checksums
 
-    Values that many events repeat (authors, roles, invocations, no unknown fields) are shared,
-    which saves a seventh of the memory of a log.
+
+def _unread(
+    known: StoredSession, data: list[bytes], checksums: list[int | None]
+) -> StoredSession | None:
+    """The session with its log skimmed; None where it is damaged, or is more than plain talk."""
+    for row, checksum in zip(data, checksums, strict=True):
+        if checksum is None or crc32(row) != checksum:
+            return None
+    talk = skimmed(data)
+    if talk is None:
+        return None
+    size, share = sum(map(len, data)), _sharing()
+    log: Strand[Event] = Strand.over(UnreadEvents(data, lambda row: share(read_event(row))))
+    log.memo.keep(talk.skim)
+    log.memo.keep(Positions(talk.positions))
+    return known._replace(events=log, size=known.size + size)
+
+
+def _sharing() -> Callable[[Event], Event]:
+    """What shares the values of events that many repeat: authors, roles, invocations.
+
+    That saves a seventh of the memory of a log.
     """
-    events: list[Event] = []
     texts: dict[str, str] = {}
-    share, decode, set_field = texts.setdefault, _decoder.decode, msgspec.structs.force_setattr
+    share, set_field = texts.setdefault, msgspec.structs.force_setattr
+
+    def shared(event: Event) -> Event:
+        author, invocation, content = event.author, event.invocation_id, event.content
+        if (same := share(author, author)) is not author:
+            set_field(event, "author", same)
+        if (same := share(invocation, invocation)) is not invocation:
+            set_field(event, "invocation_id", same)
+        if content is not None and (role := content.role) is not None:
+            set_field(content, "role", share(role, role))
+        if not event.unread:
+            set_field(event, "unread", _NO_FIELDS)
+        return event
+
+    return shared
+
+
+def _decoded(known: StoredSession, rows: Iterable[RawRow]) -> tuple[list[Event], int, bool]:
+    """The events of the rows, their bytes, and whether each is as it was checked and stored."""
+    events: list[Event] = []
+    share, decode = _sharing(), _decoder.decode
     first, where, size, is_sound = len(known.events), str(known.key), 0, True
     for data, checksum in rows:
         size += len(data)
@@ -139,16 +192,7 @@ def _decoded(known: StoredSession, rows: Iterable[RawRow]) -> tuple[list[Event],
                 event = read_row(EventRow(data, checksum), first + len(events), where=where)
         if event.partial:
             is_sound = False
-        author, invocation, content = event.author, event.invocation_id, event.content
-        if (same := share(author, author)) is not author:
-            set_field(event, "author", same)
-        if (same := share(invocation, invocation)) is not invocation:
-            set_field(event, "invocation_id", same)
-        if content is not None and (role := content.role) is not None:
-            set_field(content, "role", share(role, role))
-        if not event.unread:
-            set_field(event, "unread", _NO_FIELDS)
-        events.append(event)
+        events.append(share(event))
     return events, size, is_sound
 
 

@@ -17,9 +17,11 @@ from weft.models.scripted import (
     usage,
 )
 from weft.session import Actions, Event, Session
+from weft.testing.recorded import RecordedModel
 from weft.values import Json, require_json
 
 __all__ = [
+    "RecordedModel",
     "ScriptedModel",
     "call",
     "chunks",

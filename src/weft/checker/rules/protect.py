@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterator
 
 from weft.checker.artifacts import saved_names
-from weft.checker.rules.tools import everybody
 from weft.checker.world import Site, WalkRecord
 from weft.codes import report
 from weft.declare import Agent, Node
+from weft.declare.nodes import every_agent
 from weft.declare.policy_parts import Label, When
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.misuse import close
@@ -73,7 +73,7 @@ def withheld_result(record: WalkRecord) -> Iterator[Diagnostic]:
     for _, label in _declared(record.root):
         for name in label.tools:
             marked.setdefault(name, set()).add(label.name)
-    for agent in everybody(record.root):
+    for agent in every_agent(record.root):
         for tool in agent.tools:
             barred = {*tool.labels, *marked.get(tool.name, ())} - {*agent.cleared}
             if not barred:
@@ -98,8 +98,9 @@ def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
         return
     keys = {*record.everywhere, *record.start.facts}
     keys |= {read.key for site in record.sites for read in site.reads if read.how != "input"}
-    tools = {tool.name for agent in everybody(record.root) for tool in agent.tools}
-    files, all_files = saved_names(everybody(record.root))
+    tools = {tool.name for agent in every_agent(record.root) for tool in agent.tools}
+    files, all_files = saved_names(every_agent(record.root))
+    all_tools = not any(agent.tool_sources for agent in every_agent(record.root))
     declares = bool(record.start.facts)
     opaque = any(site.world.opaque for site in record.sites)
     for agent, label in declared:
@@ -110,7 +111,7 @@ def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
         )
         kinds = (
             ("state key", label.keys, keys, not opaque),
-            ("tool", label.tools, tools, True),
+            ("tool", label.tools, tools, all_tools),
             ("artifact", label.artifacts, files, all_files and bool(files)),
         )
         for kind, names, there, complete in kinds:
@@ -133,7 +134,7 @@ def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def clearance_for_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     """A clearance for a label that nothing carries, and that is spelled nearly like one."""
-    agents = [*everybody(record.root)]
+    agents = [*every_agent(record.root)]
     names = {label.name for _, label in _declared(record.root)}
     names |= {label for agent in agents for tool in agent.tools for label in tool.labels}
     for agent in agents:
@@ -162,7 +163,7 @@ def _misspelt(name: str, names: Collection[str]) -> str:
 
 def _declared(root: Node) -> Iterator[tuple[Agent, Label]]:
     """Every label that a policy declares, with the agent whose policy it is."""
-    for agent in everybody(root):
+    for agent in every_agent(root):
         policies = [agent.policy] if agent.context is not None else []
         while policies:
             policy = policies.pop()

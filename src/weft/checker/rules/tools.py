@@ -6,13 +6,13 @@ from weft.checker.world import WalkRecord
 from weft.codes import report
 from weft.declare import Agent, Node
 from weft.declare.compose import Composable
-from weft.declare.nodes import agents_of, walk_nodes
+from weft.declare.nodes import agents_of, every_agent, walk_nodes
 from weft.diagnostics import Diagnostic, Origin
 
 
 def undescribed(record: WalkRecord) -> Iterator[Diagnostic]:
     """A tool, or an agent that a model is to choose, of which nothing is known but its name."""
-    for agent in everybody(record.root):
+    for agent in every_agent(record.root):
         for child in agent.sub_agents:
             if not child.description.strip():
                 yield _undescribed(child, f"`{agent.name}` may hand over to it")
@@ -53,7 +53,7 @@ def unsent_global(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def roots_of(node: Node) -> Iterator[Agent]:
     """The agents that stand at the top of a tree: in the flow itself, and in what is called."""
-    called = (tool.agent for agent in everybody(node) for tool in agent.tools)
+    called = (tool.agent for agent in every_agent(node) for tool in agent.tools)
     flows = (flow for flow in called if isinstance(flow, Composable))
     seen: set[int] = set()
     for flow in (node, *flows):
@@ -61,15 +61,3 @@ def roots_of(node: Node) -> Iterator[Agent]:
             if isinstance(one, Agent) and id(one) not in seen:
                 seen.add(id(one))
                 yield one
-
-
-def everybody(root: Node) -> Iterator[Agent]:
-    """Every agent once: of the flow, of their trees, and those that are called as tools."""
-    waiting, seen = [root], set[int]()
-    while waiting:
-        for agent in agents_of(waiting.pop()):
-            if id(agent) in seen:
-                continue
-            seen.add(id(agent))
-            yield agent
-            waiting += [tool.agent for tool in agent.tools if isinstance(tool.agent, Composable)]

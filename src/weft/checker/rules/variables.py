@@ -9,7 +9,6 @@ from typing import NamedTuple
 from weft.checker.artifacts import files_read_by, saved_names
 from weft.checker.functions import keys_of
 from weft.checker.gaps import paths_without
-from weft.checker.rules.tools import everybody
 from weft.checker.rules.visibility import acts
 from weft.checker.schemas import follow, items_of, kind_of, missing_field, values_of
 from weft.checker.scope import Compared, Keys
@@ -17,7 +16,7 @@ from weft.checker.world import Fact, Gone, Read, Site, WalkRecord, World, Writer
 from weft.codes import report
 from weft.declare import Agent, Gate, Map, Parallel, Sequence, Step, template
 from weft.declare.compare import quoted
-from weft.declare.nodes import walk_nodes
+from weft.declare.nodes import every_agent, walk_nodes
 from weft.declare.template import Variable
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.misuse import close, few, is_slip, meant
@@ -305,7 +304,7 @@ class _Lost:
 
     def __init__(self, record: WalkRecord) -> None:
         self._record = record
-        self._agents = {agent.name: agent for agent in everybody(record.root)}
+        self._agents = {agent.name: agent for agent in every_agent(record.root)}
         self._read = {
             read.key
             for site in record.sites
@@ -609,10 +608,10 @@ def _texts(site: Site) -> Iterator[tuple[Origin, str]]:
 
 def unsaved_artifact(record: WalkRecord) -> Iterator[Diagnostic]:
     """An artifact that nothing saves, where one of nearly that name is saved."""
-    names, _ = saved_names(everybody(record.root))
+    names, _ = saved_names(every_agent(record.root))
     if not names:
         return
-    for agent in everybody(record.root):
+    for agent in every_agent(record.root):
         for name, place in files_read_by(agent):
             bare = name.removeprefix("user:")
             if bare in names:

@@ -91,7 +91,7 @@ _LOOKING = frozenset(
 
 def acts(agent: Agent) -> bool:
     """Whether it may do something beside answering: a tool of it does more than look."""
-    return any(map(_may_act, agent.tools))
+    return bool(agent.tool_sources) or any(map(_may_act, agent.tools))
 
 
 def _may_act(tool: Tool) -> bool:

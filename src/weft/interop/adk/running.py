@@ -206,7 +206,7 @@ def tool_call(
     async def run(**arguments: object) -> object:
         ctx = arguments.pop(parameter)
         assert isinstance(ctx, ToolContext)
-        with_ctx = Borrowed(ctx, agent)
+        with_ctx = Borrowed(cast("ToolContext", ctx), agent)
         theirs = tool
         if not is_a(tool, "BaseTool"):
             theirs = _theirs("google.adk.tools", "FunctionTool")(tool)
@@ -223,7 +223,7 @@ def tool_call(
 def instruction_context(context: object, agent: object) -> object:
     """The context of an instruction provider; without google-adk, Weft's own has to do."""
     if not isinstance(context, ReadonlyContext) or not _is_installed():
-        return context
+        return cast("object", context)
     session = SimpleNamespace(
         id="", app_name="", user_id="", events=context.events, state=context.state
     )

@@ -1,0 +1,149 @@
+"""`weft serve`: agents over HTTP, until Ctrl-C."""
+
+import ipaddress
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from weft.cli.inputs import without_password
+from weft.cli.load import app_of, load_node, load_source
+from weft.cli.options import CommandOptions
+from weft.declare import RunConfig
+from weft.errors import UsageError
+from weft.runtime import Runner
+from weft.stores import open_store
+
+if TYPE_CHECKING:
+    from weft.server.access import Authenticate, Tokens
+    from weft.server.application import Application
+
+
+def serve_command(options: CommandOptions) -> int:
+    """Serve the targets; the exit code is 0 after Ctrl-C or SIGTERM."""
+    auth = _auth(options)
+    _require_closed(options, is_configured=auth is not None)
+    application = _application(options, auth)
+    try:
+        import uvicorn
+    except ModuleNotFoundError:
+        raise UsageError(
+            "the server needs uvicorn", where="serve", hint='pip install "weft[serve]"'
+        ) from None
+    listening = _listening(options)
+    host, port = listening.getsockname()[:2]
+
+    class Server(uvicorn.Server):
+        """A server that ends its streams before it waits for the connections."""
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Stop."""
+            application.stop_streams()
+            await super().shutdown(sockets)
+
+    logging.getLogger("weft").setLevel(logging.INFO)
+    config = uvicorn.Config(
+        application,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(options.grace) + 5,
+        h11_max_incomplete_event_size=64_000,
+    )
+    _announce(application, options, _shown_host(str(host)), int(port))
+    Server(config).run(sockets=[listening])
+    return 0
+
+
+def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") -> "Application":
+    from weft.server import app
+    from weft.server.access import LOOPBACK
+
+    config = RunConfig(model=options.model)
+    if options.max_llm_calls is not None:
+        config = msgspec.structs.replace(config, max_llm_calls=options.max_llm_calls)
+    store = open_store(options.address)
+    runners: list[Runner] = []
+    for target in options.targets:
+        root = load_node(target)
+        runners.append(Runner(root, app_name=app_of(root, target), store=store, config=config))
+    hosts = [*LOOPBACK, *(options.allow_host or ())]
+    if not _is_loopback(options.host) and options.host not in ("0.0.0.0", "::"):
+        hosts.append(options.host)
+    return app(*runners, auth=auth, hosts=hosts, grace=options.grace)
+
+
+def _auth(options: CommandOptions) -> "Authenticate | Tokens | None":
+    """Who may ask, as the command says it."""
+    from weft.server import Tokens
+
+    if options.tokens is not None and options.auth is not None:
+        raise UsageError("there are two of them", where="--auth", hint="--tokens or --auth")
+    if options.tokens is not None:
+        return Tokens.read(options.tokens)
+    if options.auth is None:
+        return None
+    function = load_source(options.auth)
+    if not callable(function):
+        raise UsageError(
+            f"{options.auth} is a {type(function).__name__}, not a function",
+            where="--auth",
+            hint="name a function from a request to the user's id, or None",
+        )
+    return cast("Callable[[object], str | None]", function)
+
+
+def _require_closed(options: CommandOptions, *, is_configured: bool) -> None:
+    """Refuse to listen to other machines without knowing who asks."""
+    if not _is_loopback(options.host) and not is_configured:
+        raise UsageError(
+            f"{options.host} can be reached from other machines, and nothing says who may ask",
+            where="--host",
+            hint="add --tokens FILE (a line user=token each) or --auth MODULE:FUNCTION;"
+            " or leave --host out",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listening(options: CommandOptions) -> socket.socket:
+    """The socket that connections come to."""
+    try:
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        if os.name == "posix":
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((options.host, options.port))
+        listening.listen(2048)
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"nothing can listen there: {error}",
+            where=f"{options.host}:{options.port}",
+            hint="choose another port: --port 8001, or --port 0 for a free one",
+        ) from None
+    return listening
+
+
+def _shown_host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _announce(application: "Application", options: CommandOptions, host: str, port: int) -> None:
+    """Say what is served, and the address to open."""
+    names = ", ".join(application.served.runners)
+    print(f"serving {names} from {without_password(options.address)}", file=sys.stderr)
+    address = f"http://{host}:{port}/"
+    if application.token is not None:
+        address += f"?token={application.token}"
+    print(address, flush=True)

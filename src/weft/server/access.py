@@ -1,0 +1,361 @@
+"""Who may ask: hosts, origins, tokens, users, and how much at once.
+
+A server on the loopback interface is reached by every page that the browser on that machine
+opens, and by any name that is made to point there. So every request must name a host of ours, a
+page must be our own, and a secret of this start must be shown.
+
+Top to bottom: the gate that each request passes, the ways to authenticate, the limits.
+"""
+
+import hashlib
+import hmac
+import inspect
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import NamedTuple, TypeAlias, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from weft.errors import UsageError
+from weft.server.problems import Problem, problem_of
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+"""The names under which a server on this machine is asked."""
+
+OPEN_PATHS = frozenset(("/health", "/ready"))
+"""What may be asked without a token: whether the server lives says nothing of anybody."""
+
+
+_SAFE = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
+"""Headers of every answer."""
+
+
+class Identity(NamedTuple):
+    """Who asks. `user` is None for the operator, who sees the sessions of all users."""
+
+    user: str | None
+    name: str
+
+
+OPERATOR = Identity(None, "operator")
+
+Authenticate: TypeAlias = Callable[[HTTPConnection], str | Awaitable[str | None] | None]
+"""A function of the application: the user of a request, or None where there is none."""
+
+
+class Tokens:
+    """Bearer tokens of users. Only their hashes are kept."""
+
+    def __init__(self, users: Mapping[str, str]) -> None:
+        """Tokens by user: `Tokens({"ann": "a long secret"})`."""
+        self._users: list[tuple[bytes, Identity]] = []
+        for user, token in users.items():
+            if len(token) < 16 or not re.fullmatch(r"[\x21-\x7e]+", token):
+                raise UsageError(
+                    f"the token of `{user}` is too short, or has spaces or other odd characters",
+                    where="tokens",
+                    hint='make one: python -c "import secrets; print(secrets.token_urlsafe())"',
+                )
+            self._users.append((_hash(token), Identity(user, user)))
+        if not self._users:
+            raise UsageError("there are no tokens", where="tokens", hint="write user=token lines")
+
+    @staticmethod
+    def read(source: str) -> "Tokens":
+        """Tokens from a file, or from a variable written `env:NAME`; a line `user=token` each."""
+        if source.startswith("env:"):
+            text = os.environ.get(source[4:])
+            if text is None:
+                raise UsageError(
+                    f"the variable {source[4:]} is not set", where="--tokens", hint="set it"
+                )
+        else:
+            try:
+                text = Path(source).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(
+                    f"the tokens cannot be read: {error}",
+                    where=source,
+                    hint="name a file with a line user=token for each user, or env:NAME",
+                ) from None
+        users: dict[str, str] = {}
+        for number, line in enumerate(re.split(r"[\n;]", text), 1):
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            user, separator, token = line.strip().partition("=")
+            if not separator or not user or user in users:
+                raise UsageError(
+                    f"line {number} is not user=token, or names a user twice",
+                    where=source,
+                    hint="a line for each user: ann=some-long-secret",
+                )
+            users[user] = token.strip()
+        return Tokens(users)
+
+    def __call__(self, connection: HTTPConnection) -> Identity | None:
+        """Whose token the request shows."""
+        shown = shown_token(connection)
+        if shown is None:
+            return None
+        hashed, who = _hash(shown), None
+        for known, identity in self._users:  # all of them: time says nothing of which
+            if hmac.compare_digest(hashed, known):
+                who = identity
+        return who
+
+
+class StartToken:
+    """The token of one start: whoever has it may see everything, as on a machine of one's own."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    def __call__(self, connection: HTTPConnection) -> Identity | None:
+        """The operator, if the request shows the token."""
+        shown = shown_token(connection)
+        fits = shown is not None and hmac.compare_digest(_hash(shown), _hash(self.token))
+        return OPERATOR if fits else None
+
+
+def shown_token(connection: HTTPConnection) -> str | None:
+    """The token of a request: a bearer token, or the cookie that the printed address sets."""
+    scheme, _, value = connection.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and value.strip():
+        return value.strip()
+    if "cookie" not in connection.headers:
+        return None
+    try:
+        cookies = SimpleCookie(connection.headers["cookie"])
+    except CookieError:
+        return None
+    cookie = cookies.get(cookie_name(connection.scope))
+    return cookie.value if cookie is not None else None
+
+
+def cookie_name(scope: Scope) -> str:
+    """The cookie's name, with the port in it: cookies do not tell servers of one host apart."""
+    server = scope.get("server")
+    return f"weft-{server[1] if server else 0}"
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much one server takes."""
+
+    body: int = 8_000_000
+    """Bytes of a request."""
+    rate: float = 100.0
+    """Requests a second that one user may make for long."""
+    burst: int = 400
+    """Requests that one user may make at once."""
+    streams: int = 2_000
+    """Streams that are open at once, of all users."""
+    streams_of_user: int = 2_000
+    """Streams that one user has open."""
+    stalled: float = 60.0
+    """Seconds after which a stream is closed whose client does not read."""
+    runs: int = 1_000
+    """Runs that are under way at once."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise UsageError(
+                    f"{name}={value!r}", where="Limits", hint=f"pass a number above 0: {name}=100"
+                )
+
+
+class Rates:
+    """How many requests each user may still make: a bucket that fills at a steady rate."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, name: str) -> float:
+        """Take one; the seconds to wait where there is none."""
+        now, limits = time.monotonic(), self._limits
+        level, then = self._buckets.get(name, (float(limits.burst), now))
+        level = min(level + (now - then) * limits.rate, float(limits.burst))
+        if level < 1:
+            self._buckets[name] = (level, now)
+            return (1 - level) / limits.rate
+        if len(self._buckets) > 10_000:  # full buckets are as good as new ones
+            self._buckets.clear()
+        self._buckets[name] = (level - 1, now)
+        return 0.0
+
+
+class Gate:
+    """The application behind the checks that every request passes."""
+
+    def __init__(
+        self,
+        inner: ASGIApp,
+        *,
+        authenticate: Authenticate | Tokens | StartToken,
+        hosts: Sequence[str],
+        origins: Sequence[str],
+        limits: Limits,
+        answered: Callable[[Scope, int], None],
+    ) -> None:
+        self._inner = inner
+        self._authenticate = authenticate
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._origins = frozenset(origins)
+        self._limits = limits
+        self._rates = Rates(limits)
+        self._answered = answered
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check the request, and pass it on."""
+        if scope["type"] == "websocket":  # nothing here speaks it
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        status = 500
+
+        async def noting(message: dict[str, object]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = int(str(message["status"]))
+                headers = cast("Iterable[object]", message.get("headers", ()))
+                message["headers"] = [*headers, *_SAFE]
+            await send(message)
+
+        try:
+            identity = await self._admit(scope)
+            if identity is None:
+                await self._set_cookie(scope, receive, noting)
+                return
+            scope["weft.identity"] = identity
+            await self._inner(scope, receive, noting)  # type: ignore[arg-type]
+        except Problem as problem:
+            await problem.response()(scope, receive, noting)  # type: ignore[arg-type]
+        finally:
+            self._answered(scope, status)
+
+    async def _admit(self, scope: Scope) -> Identity | None:
+        """Who asks, or a problem; None for the printed address, which brings a token to keep."""
+        connection = HTTPConnection(scope)
+        headers = connection.headers
+        host = self._require_host(headers)
+        self._require_origin(headers, host)
+        self._require_small(headers)
+        if _inner_path(scope) in OPEN_PATHS:
+            return Identity("", "")
+        identity = await self._identity(connection)
+        if identity is None:
+            if scope["method"] == "GET" and "token" in connection.query_params:
+                return None
+            raise Problem(
+                401,
+                "unauthenticated",
+                "the request shows no valid token",
+                hint="send Authorization: Bearer TOKEN, or open the address that was printed",
+                headers={"www-authenticate": "Bearer"},
+            )
+        pause = self._rates.take(identity.name)
+        if pause:
+            raise Problem(
+                429,
+                "rate",
+                f"more than {self._limits.rate:g} requests a second",
+                hint=f"wait {pause:.2f} seconds",
+                headers={"retry-after": str(int(pause) + 1)},
+            )
+        return identity
+
+    async def _identity(self, connection: HTTPConnection) -> Identity | None:
+        answer = self._authenticate(connection)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if answer is None or isinstance(answer, Identity):
+            return answer
+        if not isinstance(cast("object", answer), str) or not answer:
+            raise problem_of(TypeError(f"the authentication returned {answer!r}, not a user's id"))
+        return Identity(answer, answer)
+
+    def _require_host(self, headers: Headers) -> str:
+        host = headers.get("host", "").lower()
+        name = re.sub(r":\d*$", "", host)
+        if "*" not in self._hosts and name not in self._hosts and host not in self._hosts:
+            raise Problem(
+                421,
+                "host",
+                f"this server is not `{host[:100]}`",
+                hint="name the host when it is started: --allow-host NAME",
+            )
+        return host
+
+    def _require_origin(self, headers: Headers, host: str) -> None:
+        """Refuse what a page of another origin makes the browser ask."""
+        origin = headers.get("origin")
+        if origin is None:
+            foreign = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+            # a link from elsewhere may open a page, but nothing else
+            if foreign and headers.get("sec-fetch-mode") != "navigate":
+                raise Problem(403, "origin", "the request comes from a page of another origin")
+            return
+        if origin not in self._origins and urlsplit(origin).netloc.lower() != host:
+            raise Problem(403, "origin", f"a page of `{origin[:100]}` may not ask this server")
+
+    def _require_small(self, headers: Headers) -> None:
+        length = headers.get("content-length", "0")
+        if not length.isdigit():
+            raise Problem(400, "content-length", "the content-length is not a number")
+        if int(length) > self._limits.body:
+            raise too_large(self._limits)
+
+    async def _set_cookie(
+        self, scope: Scope, receive: Receive, send: Callable[[dict[str, object]], Awaitable[None]]
+    ) -> None:
+        """Keep the token of the printed address in a cookie, and lead to the page without it."""
+        connection = HTTPConnection(scope)
+        token = connection.query_params["token"]
+        trial = {**scope, "headers": [(b"authorization", b"Bearer " + token.encode())]}
+        if not isinstance(self._authenticate, StartToken | Tokens) or not self._authenticate(
+            HTTPConnection(trial)
+        ):
+            raise Problem(
+                401, "unauthenticated", "the token in the address is not the one of this start"
+            )
+        rest = urlencode([pair for pair in parse_qsl(connection.url.query) if pair[0] != "token"])
+        response = RedirectResponse(f"{connection.url.path}{f'?{rest}' if rest else ''}", 303)
+        response.set_cookie(
+            cookie_name(scope),
+            token,
+            httponly=True,
+            samesite="strict",
+            secure=scope.get("scheme") == "https",
+            path="/",
+        )
+        response.headers["cache-control"] = "no-store"
+        await response(scope, receive, send)  # type: ignore[arg-type]
+
+
+def too_large(limits: Limits) -> Problem:
+    """The problem of a body that is too long."""
+    return Problem(413, "too-large", f"the request has more than {limits.body} bytes")
+
+
+def _inner_path(scope: Scope) -> str:
+    """The path below where the application is mounted."""
+    path = str(scope["path"])
+    return path.removeprefix(str(scope.get("root_path", "")))

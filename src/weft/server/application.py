@@ -1,0 +1,227 @@
+"""The application: what `weft serve` runs, and what mounts in any other ASGI application.
+
+    from weft.server import app
+
+    application = app(agent, store="sqlite:///weft.db")      # application.token opens it
+
+By default it is for one person on one machine: it answers only under the names of the loopback
+interface, and only to those who show the token of this start. Whoever serves others passes `auth`
+and `hosts`.
+"""
+
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from weft import __version__
+from weft.declare import Memory, Node, RunConfig
+from weft.errors import UsageError
+from weft.misuse import explained
+from weft.runtime import Runner
+from weft.server import adk, openai, sessions
+from weft.server.access import LOOPBACK, Authenticate, Gate, Limits, StartToken, Tokens
+from weft.server.description import describe
+from weft.server.endpoints import Answer, Call, Endpoint, respond
+from weft.server.problems import Problem
+from weft.server.served import Served
+from weft.session import ArtifactStore, Store
+
+DAY = 86_400.0
+
+_WORDS = {
+    "token": "auth",
+    "tokens": "auth",
+    "authenticate": "auth",
+    "cors": "origins",
+    "allowed_hosts": "hosts",
+    "allow_origins": "origins",
+    "session_service": "store",
+}
+
+
+class Application:
+    """An ASGI application over the runners of some apps."""
+
+    def __init__(
+        self,
+        runners: Sequence[Runner],
+        *,
+        auth: Authenticate | Tokens | None,
+        hosts: Sequence[str],
+        origins: Sequence[str],
+        limits: Limits,
+        recover: float,
+        grace: float,
+    ) -> None:
+        self.served = Served(runners, limits=limits, recover=recover)
+        self.token: str | None = None
+        """The token of this start, where no other authentication is configured."""
+        authenticate: Authenticate | Tokens | StartToken
+        if auth is None:
+            self.token = secrets.token_urlsafe(24)
+            authenticate = StartToken(self.token)
+        else:
+            authenticate = auth
+        self._grace = grace
+        self._inner = Router(routes=self._routes(), default=_not_found)
+        self._gate = Gate(
+            self._inner,
+            authenticate=authenticate,
+            hosts=hosts,
+            origins=origins,
+            limits=limits,
+            answered=self._count,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await self._gate(scope, receive, send)
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None, None]:
+        """From the first request to the last, for an application that mounts this one."""
+        self.served.start_up()
+        try:
+            yield
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """End streams, let runs end for a while, leave the rest to the next start; close stores."""
+        await self.served.shut_down(self._grace)
+
+    def stop_streams(self) -> None:
+        """End all streams and refuse new runs: the server is about to stop."""
+        self.served.stopping.set()
+
+    def add(self, *routes: Route | Mount) -> None:
+        """More routes behind the same gate, before those that are there."""
+        self._inner.routes[:0] = routes
+
+    @property
+    def openapi(self) -> dict[str, object]:
+        """The OpenAPI description."""
+        return describe(ENDPOINTS, __version__)  # type: ignore[return-value]
+
+    def _routes(self) -> list[Route | Mount]:
+        routes: list[Route | Mount] = []
+        for row in ENDPOINTS:
+            shape = openai.shape_problem if row.path.startswith("/v1/") else _shape
+            endpoint = row.bind(self.served, shape)
+            route = Route(row.path, _Plain(endpoint), methods=[row.method], name=row.path)
+            routes.append(route)
+        return routes + adk.page_routes()
+
+    def _count(self, scope: Scope, status: int) -> None:
+        route = scope.get("route")
+        path = route.path if isinstance(route, Route) else "other"
+        self.served.metrics.count(
+            "weft_http_requests_total",
+            method=str(scope["method"]) if route is not None else "other",
+            path=path,
+            status=str(status),
+        )
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        self.served.start_up()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+@explained('app(agent, store="sqlite:///weft.db")', words=_WORDS)
+def app(
+    *served: Node | Runner,
+    store: str | Store = "memory://",
+    artifacts: str | Path | ArtifactStore | None = None,
+    memory: Memory | None = None,
+    plugins: Sequence[object] = (),
+    config: RunConfig | None = None,
+    auth: Authenticate | Tokens | None = None,
+    hosts: Sequence[str] = LOOPBACK,
+    origins: Sequence[str] = (),
+    limits: Limits | None = None,
+    recover: float = DAY,
+    grace: float = 10.0,
+) -> Application:
+    """An ASGI application that serves agents, flows and runners.
+
+    `auth` is a `Tokens`, or a function from a request to the user's id (None: refused); without
+    it a token is made, `application.token`. `hosts` are the names it answers to, `"*"` for any;
+    `origins` are pages of others that may ask. `recover` is how many seconds back unfinished runs
+    are looked for at the start; 0 for none. `grace` is how long runs may go on when it stops.
+    """
+    if not served:
+        raise UsageError("there is nothing to serve", where="app", hint="pass an agent: app(agent)")
+    if auth is not None and not callable(auth):
+        raise UsageError(
+            f"auth is a {type(auth).__name__}",
+            where="app",
+            hint='pass Tokens({"ann": "secret"}), or a function from a request to the user\'s id',
+        )
+    runners = [
+        one
+        if isinstance(one, Runner)
+        else Runner(
+            one,
+            store=store,
+            artifacts=artifacts,
+            memory=memory,
+            plugins=plugins,
+            config=config,
+        )
+        for one in served
+    ]
+    return Application(
+        runners,
+        auth=auth,
+        hosts=hosts,
+        origins=origins,
+        limits=limits if limits is not None else Limits(),
+        recover=recover,
+        grace=grace,
+    )
+
+
+class _Plain:
+    """An ASGI application as an endpoint of a route: a class is called with the scope itself."""
+
+    def __init__(self, inner: ASGIApp) -> None:
+        self._inner = inner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._inner(scope, receive, send)
+
+
+def _shape(problem: Problem) -> Response:
+    return problem.response()
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    path = Request(scope).url.path
+    problem = Problem(404, "unknown-path", f"there is nothing at {path[:200]}")
+    await problem.response()(scope, receive, send)
+
+
+async def _get_openapi(call: Call) -> Answer:
+    """The OpenAPI description."""
+    return respond(describe(ENDPOINTS, __version__))
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint("GET", "/openapi.json", _get_openapi, "This description.", tag="server"),
+    *sessions.ENDPOINTS,
+    *adk.ENDPOINTS,
+    *openai.ENDPOINTS,
+)

@@ -1,0 +1,177 @@
+"""An endpoint: its method and path, what it is asked with, and the function that answers.
+
+Each chapter of the server lists its endpoints. The router and the OpenAPI description are made
+from the same list, so that neither can say what the other does not.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from weft.runtime import Runner
+from weft.server.access import Identity, too_large
+from weft.server.problems import Problem, problem_of
+from weft.server.served import Served
+from weft.server.stream import Chunks
+from weft.values import JsonObject
+
+T = TypeVar("T")
+
+Answer = ASGIApp
+"""What a handler returns: a response, or a stream."""
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The JSON of a request; a field that is not known is refused by its name."""
+
+
+class Call:
+    """One request: who asks, for what, and the server that is asked."""
+
+    def __init__(self, served: Served, request: Request) -> None:
+        self.served = served
+        self.request = request
+        self.identity: Identity = request.scope["weft.identity"]
+
+    def path(self, name: str) -> str:
+        """A part of the path."""
+        return str(self.request.path_params[name])
+
+    def query(self, name: str, default: str = "") -> str:
+        """A value behind the question mark."""
+        return self.request.query_params.get(name, default)
+
+    def number(self, name: str, default: int, *, most: int = 2**31) -> int:
+        """A whole number behind the question mark."""
+        text = self.query(name)
+        if not text:
+            return default
+        if not text.isdigit() or int(text) > most:
+            raise Problem(422, "invalid", f"{name}={text[:40]!r} is not a number from 0 to {most}")
+        return int(text)
+
+    def runner(self) -> Runner:
+        """The app that the path names."""
+        return self.served.runner(self.path("app"))
+
+    def user(self, wanted: str | None = None) -> str:
+        """Whose sessions are meant. A user who is known can only mean the own ones."""
+        wanted = wanted or self.query("user") or None
+        own = self.identity.user
+        if own is None:
+            return wanted or "user"
+        if wanted not in (None, own):
+            raise Problem(403, "another-user", "these are the sessions of another user")
+        return own
+
+    def wants_stream(self) -> bool:
+        """Whether the client asks for server-sent events."""
+        return "text/event-stream" in self.request.headers.get("accept", "")
+
+    def stream(self, chunks: Chunks) -> Answer:
+        """An answer that streams."""
+        return self.served.event_stream(self.identity, chunks)
+
+    async def body(self, kind: type[T], *, empty: T | None = None) -> T:
+        """The JSON of the request as a value, or a problem that names the field."""
+        return decoded(await self.raw_body(needed=empty is None), kind, empty)
+
+    async def raw_body(self, *, needed: bool = True) -> bytes:
+        """The bytes of the request, which must be JSON and not too many."""
+        content_type = self.request.headers.get("content-type", "").split(";")[0].strip().lower()
+        data = await self._bytes()
+        # a form of a foreign page could be sent without asking, JSON cannot
+        if (data or needed) and content_type != "application/json":
+            raise Problem(
+                415,
+                "media-type",
+                f"the body is {content_type or 'of no type'}",
+                hint="send Content-Type: application/json",
+            )
+        return data
+
+    async def _bytes(self) -> bytes:
+        limits = self.served.limits
+        data = bytearray()
+        try:
+            async with asyncio.timeout(limits.stalled):
+                async for chunk in self.request.stream():
+                    data += chunk
+                    if len(data) > limits.body:
+                        raise too_large(limits)
+        except TimeoutError:
+            raise Problem(408, "timeout", "the body did not arrive in time") from None
+        return bytes(data)
+
+
+def decoded(data: bytes, kind: type[T], empty: T | None = None) -> T:
+    """The value that a JSON text holds, or a problem."""
+    if not data.strip() and empty is not None:
+        return empty
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at ")
+        where = place.strip("`").removeprefix("$") or "the body"
+        raise Problem(422, "invalid", message, where=where) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(400, "malformed", f"the body is not JSON: {error}") from None
+
+
+Handler = Callable[[Call], Awaitable[Answer]]
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One row of the API."""
+
+    method: Method
+    path: str
+    handler: Handler
+    about: str
+    body: type[object] | None = None
+    answers: str = "application/json"
+    """The media type of what it answers."""
+    status: int = 200
+    tag: str = "sessions"
+    queries: tuple[str, ...] = ()
+
+    def bind(self, served: Served, shape: Callable[[Problem], Response]) -> ASGIApp:
+        """The endpoint as an application; `shape` writes what is wrong."""
+
+        async def run(scope: Scope, receive: Receive, send: Send) -> None:
+            served.start_up()
+            try:
+                answer = await self.handler(Call(served, Request(scope, receive, send)))
+            except Exception as error:
+                answer = shape(problem_of(error))
+            await answer(scope, receive, send)
+
+        return run
+
+
+def respond(value: object, status: int = 200) -> Response:
+    """An answer in JSON."""
+    return Response(
+        msgspec.json.encode(value), status_code=status, media_type="application/json",
+        headers={"cache-control": "no-store"},
+    )  # fmt: skip
+
+
+def respond_raw(data: bytes, media_type: str = "application/json") -> Response:
+    """An answer in bytes that are encoded already."""
+    return Response(data, media_type=media_type, headers={"cache-control": "no-store"})
+
+
+def as_json(data: bytes) -> JsonObject:
+    """JSON text as an object."""
+    value: JsonObject = msgspec.json.decode(data)
+    return value

@@ -1,0 +1,83 @@
+"""Numbers of a server in Prometheus' text format: requests, streams, runs, tokens, seconds."""
+
+from collections.abc import Iterable, Mapping
+
+from weft.runtime import Result
+
+_SECONDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
+"""The upper bounds of the buckets for how long runs take."""
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_Labels = tuple[tuple[str, str], ...]
+
+
+class Metrics:
+    """Counters and histograms of one application; they only grow, and end with it."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, dict[_Labels, float]] = {}
+        self._durations: dict[str, list[int]] = {}
+        self._sums: dict[str, float] = {}
+
+    def count(self, name: str, amount: float = 1, **labels: str) -> None:
+        """Add to a counter."""
+        series = self._counts.setdefault(name, {})
+        key = tuple(labels.items())
+        series[key] = series.get(key, 0) + amount
+
+    def note_run(self, app: str, seconds: float, outcome: str, result: Result | None) -> None:
+        """Count a run that is over, and what it cost."""
+        self.count("weft_runs_total", app=app, outcome=outcome)
+        buckets = self._durations.setdefault(app, [0] * (len(_SECONDS) + 1))
+        buckets[next((i for i, bound in enumerate(_SECONDS) if seconds <= bound), -1)] += 1
+        self._sums[app] = self._sums.get(app, 0.0) + seconds
+        if result is None:
+            return
+        usage = result.usage
+        for kind, tokens in (
+            ("prompt", usage.prompt_token_count),
+            ("cached", usage.cached_content_token_count),
+            ("output", usage.candidates_token_count),
+            ("thoughts", usage.thoughts_token_count),
+        ):
+            if tokens:
+                self.count("weft_tokens_total", tokens, app=app, kind=kind)
+        calls = sum(event.usage is not None for event in result.events)
+        self.count("weft_model_answers_total", calls, app=app)
+        self.count("weft_tool_results_total", sum(len(e.results) for e in result.events), app=app)
+
+    def text(self, gauges: Mapping[str, float]) -> str:
+        """All of it, with the numbers that are read now."""
+        lines: list[str] = []
+        for name, value in gauges.items():
+            lines += [f"# TYPE {name} gauge", f"{name} {_number(value)}"]
+        for name, series in sorted(self._counts.items()):
+            lines.append(f"# TYPE {name} counter")
+            lines += [f"{name}{_braces(labels)} {_number(n)}" for labels, n in series.items()]
+        if self._durations:
+            lines.append("# TYPE weft_run_seconds histogram")
+        for app, buckets in self._durations.items():
+            total = 0
+            for bound, n in zip((*_SECONDS, None), buckets, strict=True):
+                total += n
+                edge = "+Inf" if bound is None else f"{bound:g}"
+                labels = _braces((("app", app), ("le", edge)))
+                lines.append(f"weft_run_seconds_bucket{labels} {total}")
+            only = _braces((("app", app),))
+            lines.append(f"weft_run_seconds_sum{only} {_number(self._sums[app])}")
+            lines.append(f"weft_run_seconds_count{only} {total}")
+        return "\n".join([*lines, ""])
+
+
+def _braces(labels: Iterable[tuple[str, str]]) -> str:
+    inner = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
+    return f"{{{inner}}}" if inner else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _number(value: float) -> str:
+    return f"{value:.6f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

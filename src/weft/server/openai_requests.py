@@ -1,0 +1,276 @@
+"""Requests of OpenAI's clients: messages, input items, tools and options as Weft has them.
+
+Nothing is passed over in silence. A field is read, or known to have no effect here, or refused.
+"""
+
+import json
+import mimetypes
+import re
+from typing import Literal, NamedTuple, cast
+
+from weft.content import Blob, FileData, FunctionCall, FunctionResponse, Part
+from weft.declare.tool import Tool
+from weft.server.problems import Problem
+from weft.values import Json, JsonObject
+
+Role = Literal["user", "assistant"]
+
+
+class Said(NamedTuple):
+    """One message. What a client calls system text is the user's here.
+
+    The system instruction of a request is that of the served agent, whose author is not the client.
+    """
+
+    role: Role
+    parts: tuple[Part, ...]
+
+    @staticmethod
+    def text(role: Role, text: str) -> "Said":
+        """A message of plain text."""
+        return Said(role, (Part(text=text),))
+
+
+_NO_EFFECT = frozenset(
+    (
+        "metadata", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+        "service_tier", "stream_options", "include", "background", "max_tool_calls", "truncation",
+        "verbosity", "modalities", "prediction", "web_search_options",
+    )
+)  # fmt: skip
+"""Fields for whoever bills or routes requests: an agent answers the same with and without."""
+
+_READ = frozenset(
+    (
+        "model", "messages", "input", "instructions", "stream", "store", "tools", "tool_choice",
+        "conversation", "previous_response_id", "reasoning", "reasoning_effort", "text", "n",
+        "response_format", "logprobs", "parallel_tool_calls",
+    )
+)  # fmt: skip
+
+_OPTIONS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "max_output_tokens": "max_output_tokens",
+    "stop": "stop_sequences",
+    "seed": "seed",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+    "parallel_tool_calls": "parallel_tool_calls",
+}
+
+
+def generation(body: dict[str, Json]) -> JsonObject:
+    """The options of a request; one that an agent cannot take is refused."""
+    options: JsonObject = {}
+    for name, value in body.items():
+        if value is None:
+            continue
+        if name in _OPTIONS:
+            options[_OPTIONS[name]] = value
+            if name == "stop" and isinstance(value, str):
+                options[_OPTIONS[name]] = [value]
+        elif name not in _READ and name not in _NO_EFFECT:
+            raise Problem(422, "invalid", f"`{name[:100]}` is not known here", where=name[:100])
+    if body.get("n") not in (None, 1):
+        raise Problem(422, "invalid", "an agent gives one answer", where="n")
+    if body.get("logprobs"):
+        raise Problem(422, "invalid", "an agent's answer has no logprobs", where="logprobs")
+    for name, form in (
+        ("response_format", body.get("response_format")),
+        ("text", (_object(body.get("text"), "text") or {}).get("format")),
+    ):
+        if form is not None and _object(form, name).get("type") not in (None, "text"):
+            raise Problem(
+                422, "invalid", "the form of the answer is the agent's to declare", where=name,
+                hint="declare it: Agent(output_schema=...)",
+            )  # fmt: skip
+    effort = body.get("reasoning_effort")
+    if effort is None:
+        effort = (_object(body.get("reasoning"), "reasoning") or {}).get("effort")
+    if effort is not None:
+        options["thinking"] = {"effort": effort}
+    choice = body.get("tool_choice")
+    if choice is not None and choice != "auto":
+        options["tool_choice"] = _choice(choice)
+    return options
+
+
+def _choice(choice: Json) -> Json:
+    if choice == "required":
+        return "any"
+    if choice == "none":
+        return "none"
+    if isinstance(choice, dict):
+        function = choice.get("function", choice)
+        if isinstance(function, dict) and isinstance(function.get("name"), str):
+            return {"name": function["name"]}
+    raise Problem(422, "invalid", "this is no choice of a tool", where="tool_choice")
+
+
+def client_tools(listed: list[Json]) -> list[Tool]:
+    """The client's tools: declared to the model, and left to the client to run."""
+    tools: list[Tool] = []
+    for at, entry in enumerate(listed):
+        where = f"tools[{at}]"
+        tool = _object(entry, where)
+        if tool.get("type") != "function":
+            raise Problem(
+                422, "invalid", f"a tool of type {tool.get('type')!r} cannot be passed on",
+                where=where, hint='pass {"type": "function", ...}',
+            )  # fmt: skip
+        function = _object(tool.get("function", tool), where)  # a response has it flat
+        name, about = function.get("name"), function.get("description") or ""
+        parameters = function.get("parameters") or {"type": "object", "properties": {}}
+        if not isinstance(name, str) or not isinstance(about, str):
+            raise Problem(422, "invalid", "the tool has no name, or odd words", where=where)
+        tools.append(
+            Tool(
+                name=name,
+                description=about,
+                function=_left_to_the_client,
+                parameters=_object(parameters, f"{where}.parameters"),
+                long_running=True,
+                effect="pure",
+            )
+        )
+    return tools
+
+
+def _left_to_the_client(**arguments: object) -> None:
+    """Nothing: the run waits for the client's answer."""
+
+
+def chat_history(messages: Json) -> list[Said]:
+    """The messages of a chat."""
+    if not isinstance(messages, list) or not messages:
+        raise Problem(422, "invalid", "`messages` is not a list of messages", where="messages")
+    said: list[Said] = []
+    for at, entry in enumerate(messages):
+        where = f"messages[{at}]"
+        message = _object(entry, where)
+        role, content = message.get("role"), message.get("content")
+        if role in ("system", "developer", "user"):
+            said.append(Said("user", _parts(content, where)))
+        elif role == "assistant":
+            parts = _parts(content, where) if content else ()
+            made = message.get("tool_calls") or []
+            calls = [_chat_call(one, f"{where}.tool_calls") for one in _list(made, where)]
+            said.append(Said("assistant", (*parts, *calls)))
+        elif role == "tool":
+            said.append(Said("user", (_result(message.get("tool_call_id"), content, where),)))
+        else:
+            raise Problem(422, "invalid", f"{role!r} is not a role", where=f"{where}.role")
+    return said
+
+
+def _chat_call(entry: Json, where: str) -> Part:
+    made = _object(entry, where)
+    function = _object(made.get("function"), where)
+    return _call(made.get("id"), function.get("name"), function.get("arguments"), where)
+
+
+def input_items(items: Json) -> list[Said]:
+    """The input of a response."""
+    if isinstance(items, str):
+        return [Said.text("user", items)]
+    said: list[Said] = []
+    for at, entry in enumerate(_list(items, "input")):
+        where = f"input[{at}]"
+        item = _object(entry, where)
+        kind = item.get("type", "message")
+        if kind == "message":
+            role = item.get("role")
+            if role not in ("system", "developer", "user", "assistant"):
+                raise Problem(422, "invalid", f"{role!r} is not a role", where=f"{where}.role")
+            whose: Role = "assistant" if role == "assistant" else "user"
+            said.append(Said(whose, _parts(item.get("content"), where)))
+        elif kind == "function_call":
+            call = _call(item.get("call_id"), item.get("name"), item.get("arguments"), where)
+            said.append(Said("assistant", (call,)))
+        elif kind == "function_call_output":
+            said.append(Said("user", (_result(item.get("call_id"), item.get("output"), where),)))
+        elif kind != "reasoning":  # thoughts of ours that the client gives back: the log has them
+            raise Problem(422, "invalid", f"an item of type {kind!r} cannot be read", where=where)
+    if not said:
+        raise Problem(422, "invalid", "`input` is empty", where="input")
+    return said
+
+
+def _call(id: Json, name: Json, arguments: Json, where: str) -> Part:
+    if not isinstance(id, str) or not isinstance(name, str):
+        raise Problem(422, "invalid", "the call has no id or no name", where=where)
+    try:
+        args: Json = json.loads(arguments) if isinstance(arguments, str) and arguments else {}
+    except ValueError:
+        raise Problem(422, "invalid", "the arguments are not JSON", where=where) from None
+    return Part(function_call=FunctionCall(id=id, name=name, args=_object(args, where)))
+
+
+def _result(id: Json, content: Json, where: str) -> Part:
+    if not isinstance(id, str):
+        raise Problem(422, "invalid", "the result says not which call it is of", where=where)
+    if isinstance(content, str):
+        text = content
+    else:
+        text = "".join(part.text or "" for part in _parts(content, where))
+    try:
+        value: Json = json.loads(text)
+    except ValueError:
+        value = text
+    response: JsonObject = value if isinstance(value, dict) else {"result": value}
+    return Part(function_response=FunctionResponse(id=id, response=response))
+
+
+_DATA = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,([A-Za-z0-9+/=]+)")
+
+
+def _parts(content: Json, where: str) -> tuple[Part, ...]:
+    """The content of a message: text, and images by address or as data."""
+    if isinstance(content, str):
+        return (Part(text=content),) if content else ()
+    parts: list[Part] = []
+    for at, entry in enumerate(_list(content, f"{where}.content")):
+        place = f"{where}.content[{at}]"
+        piece = _object(entry, place)
+        kind = piece.get("type")
+        if kind in ("text", "input_text", "output_text", "refusal"):
+            text = piece.get("text", piece.get("refusal"))
+            if not isinstance(text, str):
+                raise Problem(422, "invalid", "the text is no text", where=place)
+            parts.append(Part(text=text))
+        elif kind in ("image_url", "input_image"):
+            address = piece.get("image_url")
+            if isinstance(address, dict):
+                address = address.get("url")
+            parts.append(_image(address, place))
+        else:
+            raise Problem(422, "invalid", f"content of type {kind!r} cannot be read", where=place)
+    return tuple(parts)
+
+
+def _image(address: Json, where: str) -> Part:
+    if isinstance(address, str):
+        if data := _DATA.fullmatch(address):
+            return Part(inline_data=Blob(mime_type=data[1], data=data[2]))
+        if address.startswith(("https://", "http://")):
+            kind = mimetypes.guess_type(address.split("?")[0])[0] or "image/*"
+            return Part(file_data=FileData(file_uri=address, mime_type=kind))
+    raise Problem(422, "invalid", "the image has no address that can be read", where=where)
+
+
+def _object(value: Json, where: str) -> JsonObject:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        kind = type(value).__name__
+        raise Problem(422, "invalid", f"a {kind} stands there, not an object", where=where)
+    return value
+
+
+def _list(value: Json, where: str) -> list[Json]:
+    if not isinstance(value, list):
+        raise Problem(422, "invalid", "this is not a list", where=where)
+    return cast("list[Json]", value)

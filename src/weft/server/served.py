@@ -1,0 +1,213 @@
+"""What a server serves: its apps with their runners, the runs under way, and the open streams."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+
+from weft.content import ContentLike
+from weft.declare import RunConfig
+from weft.errors import SessionError, UsageError, WeftError
+from weft.misuse import meant
+from weft.runtime import Result, Runner
+from weft.runtime.background import StartedRun
+from weft.server.access import Identity, Limits
+from weft.server.metrics import Metrics
+from weft.server.problems import Problem, unknown_app, unknown_session
+from weft.server.stream import Chunks, EventStream
+from weft.session import Session, SessionKey, Store
+from weft.values import Json
+
+_log = logging.getLogger("weft.server")
+
+Busy = Literal["queue", "reject", "interrupt"]
+
+
+class Served:
+    """The runners of an application by the name of their app."""
+
+    def __init__(self, runners: Sequence[Runner], *, limits: Limits, recover: float) -> None:
+        self.runners: dict[str, Runner] = {}
+        for runner in runners:
+            if runner.app_name in self.runners:
+                raise UsageError(
+                    f"two apps are called `{runner.app_name}`",
+                    where="app",
+                    hint='give one another name: Runner(agent, app_name="...")',
+                )
+            self.runners[runner.app_name] = runner
+        self.limits = limits
+        self.metrics = Metrics()
+        self.stopping = asyncio.Event()
+        self.streams: dict[str, int] = {}
+        self._recover = recover
+        self._runs: set[StartedRun] = set()
+        self._recovering: asyncio.Task[None] | None = None
+
+    def start_up(self) -> None:
+        """Go on with what an earlier process left unfinished; once."""
+        if self._recovering is None and self._recover:
+            self._recovering = asyncio.get_running_loop().create_task(self._recover_all())
+
+    async def shut_down(self, grace: float) -> None:
+        """Let runs end for so many seconds, and leave the others to the next process."""
+        self.stopping.set()
+        if self._recovering is not None:
+            self._recovering.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await asyncio.gather(*self._runs, return_exceptions=True)
+        closed: set[int] = set()
+        for runner in self.runners.values():
+            if id(runner) not in closed:
+                closed.add(id(runner))
+                await runner.close()
+
+    @property
+    def active(self) -> int:
+        """How many runs are under way."""
+        self._runs = {run for run in self._runs if not run.is_done}
+        return len(self._runs)
+
+    def runner(self, app: str) -> Runner:
+        """The runner of an app, or a problem."""
+        runner = self.runners.get(app)
+        if runner is None:
+            problem = unknown_app(app)
+            problem.hint = meant(app, self.runners)
+            raise problem
+        return runner
+
+    @property
+    def stores(self) -> list[Store]:
+        """The stores behind the apps, each once."""
+        return list({id(r.store): r.store for r in self.runners.values()}.values())
+
+    async def session(self, runner: Runner, user: str, id: str) -> Session:
+        """A session, or a problem that says nothing of those of others."""
+        session = await runner.store.get(SessionKey(runner.app_name, user, id))
+        if session is None:
+            raise unknown_session(id)
+        return session
+
+    async def require_session(self, runner: Runner, user: str, id: str) -> int:
+        """How many events a session has, or a problem."""
+        key = SessionKey(runner.app_name, user, id)
+        length = (await runner.store.lengths([key])).get(key)
+        if length is None:
+            raise unknown_session(id)
+        return length
+
+    async def start(
+        self,
+        runner: Runner,
+        message: ContentLike | None,
+        *,
+        user: str,
+        session: str | None,
+        state: Mapping[str, Json] | None = None,
+        answers: Mapping[str, object] | None = None,
+        retry: Sequence[str] = (),
+        invocation_id: str | None = None,
+        tools: Sequence[object] = (),
+        config: RunConfig | None = None,
+        busy: Busy = "reject",
+        stream: bool = True,
+        follow: bool = False,
+    ) -> StartedRun:
+        """Start a run; what is wrong with it is raised here, before any of it is streamed."""
+        if self.stopping.is_set():
+            raise Problem(503, "stopping", "the server is stopping", headers={"retry-after": "5"})
+        if self.active >= self.limits.runs:
+            raise Problem(
+                429, "runs", f"{self.limits.runs} runs are under way", headers={"retry-after": "1"}
+            )
+        chosen = config if config is not None else runner.config
+        try:
+            run = await runner.start(
+                message,
+                user_id=user,
+                session_id=session,
+                state=state,
+                answers=answers,
+                retry=retry,
+                invocation_id=invocation_id,
+                tools=tools,
+                follow=follow,
+                config=msgspec.structs.replace(chosen, busy=busy, stream=stream),
+            )
+        except SessionError as error:
+            if error.message.startswith("there is no session"):
+                raise unknown_session(session or "") from None
+            raise
+        self.note(runner, run)
+        return run
+
+    def note(self, runner: Runner, run: StartedRun) -> None:
+        """Count a run that was started, and again when it is over."""
+        begun = time.monotonic()
+        self._runs.add(run)
+
+        def over(outcome: Result | BaseException) -> None:
+            self._runs.discard(run)
+            seconds = time.monotonic() - begun
+            if not isinstance(outcome, Result):
+                handed_over = isinstance(outcome, asyncio.CancelledError)
+                word = "handed_over" if handed_over else "failed"
+                self.metrics.note_run(runner.app_name, seconds, word, None)
+                return
+            word = "waiting" if outcome.waiting else "done"
+            if outcome.error is not None:
+                word = outcome.error.error_code or "error"
+                word = word if word in ("cancelled", "interrupted") else "error"
+            self.metrics.note_run(runner.app_name, seconds, word, outcome)
+
+        run.when_done(over)
+
+    def run_stream(self, identity: Identity, run: StartedRun, chunks: Chunks) -> EventStream:
+        """The answer that streams the events of a run."""
+        try:
+            return self.event_stream(identity, chunks)
+        except Problem:
+            run.unfollow()
+            raise
+
+    def event_stream(self, identity: Identity, chunks: Chunks) -> EventStream:
+        """The answer that streams, unless too many are open."""
+        name, limits = identity.name, self.limits
+        if sum(self.streams.values()) >= limits.streams:
+            raise Problem(
+                429, "streams", f"{limits.streams} streams are open", headers={"retry-after": "1"}
+            )
+        if self.streams.get(name, 0) >= limits.streams_of_user:
+            raise Problem(
+                429,
+                "streams",
+                f"you have {limits.streams_of_user} open streams",
+                hint="close one",
+                headers={"retry-after": "1"},
+            )
+        self.streams[name] = self.streams.get(name, 0) + 1
+
+        def closed() -> None:
+            self.streams[name] -= 1
+            if not self.streams[name]:
+                del self.streams[name]
+
+        return EventStream(chunks, stopping=self.stopping, stalled=limits.stalled, closed=closed)
+
+    async def _recover_all(self) -> None:
+        since = time.time() - self._recover
+        for runner in self.runners.values():
+            try:
+                runs = await runner.recover(since=since)
+            except WeftError as error:
+                _log.error("unfinished runs of %s were not resumed: %s", runner.app_name, error)
+                continue
+            for run in runs:
+                _log.warning("the run %s of %s goes on after a restart", run.id, run.key)
+                self.note(runner, run)

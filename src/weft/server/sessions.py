@@ -1,0 +1,509 @@
+"""The API of Weft: apps, sessions, runs, events, state, artifacts, questions, rewind and fork.
+
+Nothing here writes files or runs code of the caller: what a run may do is what the declared
+agent may do.
+"""
+
+import base64
+
+import msgspec
+from starlette.responses import Response
+
+from weft.content import Content, FunctionCall
+from weft.declare import Agent, tree
+from weft.errors import SessionBusy, StoreError
+from weft.runtime import Runner
+from weft.runtime.background import StartedRun, is_unfinished
+from weft.runtime.rewind import visible_events
+from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw
+from weft.server.problems import Problem
+from weft.server.served import Busy
+from weft.server.stream import frames
+from weft.session import Actions, Event, Session, SessionInfo, SessionKey
+from weft.session.event import new_id
+from weft.session.state import without_temp
+from weft.session.waiting import CONFIRMATION, INPUT, QUESTION
+from weft.values import Json, JsonObject
+
+LARGEST_PAGE = 10_000
+"""How many events or sessions one answer lists at most."""
+
+
+class NewSession(Body, frozen=True):
+    """A session that is to be made."""
+
+    id: str | None = None
+    user: str | None = None
+    state: JsonObject = {}
+
+
+class NewRun(Body, frozen=True):
+    """A run that is to be started: with a message, with answers, or to go on."""
+
+    message: str | Content | None = None
+    user: str | None = None
+    state: JsonObject | None = None
+    answers: dict[str, msgspec.Raw] | None = None
+    retry: list[str] = []
+    invocation_id: str | None = None
+    busy: Busy = "reject"
+    stream: bool = True
+
+
+class Answers(Body, frozen=True):
+    """Answers to questions by the ids of the calls."""
+
+    answers: dict[str, msgspec.Raw]
+    user: str | None = None
+
+
+class StateDelta(Body, frozen=True):
+    """What is to be written to the state; null deletes a key."""
+
+    delta: JsonObject
+    user: str | None = None
+
+
+class RewindTo(Body, frozen=True):
+    """The invocation that is taken back, with all after it."""
+
+    invocation_id: str
+    user: str | None = None
+
+
+class NewFork(Body, frozen=True):
+    """A session that begins with the first events of another."""
+
+    upto: int | None = None
+    id: str | None = None
+    user: str | None = None
+
+
+async def list_apps(call: Call) -> Answer:
+    """The apps that are served."""
+    return respond([describe_app(runner) for runner in call.served.runners.values()])
+
+
+def describe_app(runner: Runner) -> JsonObject:
+    """What an app is."""
+    root = runner.root
+    return {
+        "name": runner.app_name,
+        "kind": "agent" if isinstance(root, Agent) else type(root).__name__.lower(),
+        "description": root.description if isinstance(root, Agent) else "",
+        "agents": [node.name for node, _ in tree.walk(root) if isinstance(node, Agent)],
+    }
+
+
+async def list_sessions(call: Call) -> Answer:
+    """The sessions of an app, the latest first: of one user, or of all for the operator."""
+    runner = call.runner()
+    own = call.identity.user
+    user = call.user() if own is not None or call.query("user") else None
+    infos = await runner.store.sessions(runner.app_name, user)
+    first, limit = call.number("first", 0), call.number("limit", 100, most=LARGEST_PAGE)
+    active = {*runner.active}
+    return respond(
+        {
+            "sessions": [_listed(info, active) for info in infos[first : first + limit]],
+            "total": len(infos),
+        }
+    )
+
+
+def _listed(info: SessionInfo, active: set[SessionKey]) -> JsonObject:
+    return {
+        "id": info.key.id,
+        "user": info.key.user_id,
+        "events": info.events,
+        "updated": info.last_update_time,
+        "running": info.key in active,
+    }
+
+
+async def create_session(call: Call) -> Answer:
+    """Make a session."""
+    body = await call.body(NewSession, empty=NewSession())
+    runner = call.runner()
+    key = SessionKey(runner.app_name, call.user(body.user), body.id or new_id())
+    try:
+        session = await runner.store.create(key, state=body.state)
+    except StoreError as error:
+        if "exists" in error.message:
+            raise Problem(409, "exists", f"the session `{key.id}` exists already") from None
+        if error.where == "session key":
+            raise Problem(422, "invalid", error.message, hint=error.hint, where="/id") from None
+        raise
+    return respond(show_session(runner, session), 201)
+
+
+async def get_session(call: Call) -> Answer:
+    """One session: its state, what it waits for, and whether it is run."""
+    runner = call.runner()
+    session = await call.served.session(runner, call.user(), call.path("session"))
+    return respond(show_session(runner, session))
+
+
+def show_session(runner: Runner, session: Session) -> JsonObject:
+    """A session without its events."""
+    key = SessionKey(session.app_name, session.user_id, session.id)
+    running = key in runner.active
+    return {
+        "app": session.app_name,
+        "user": session.user_id,
+        "id": session.id,
+        "events": len(session.events),
+        "updated": session.last_update_time,
+        "state": without_temp(session.state),
+        "running": running,
+        "status": _status(runner, session, running=running),
+        "questions": questions_of(session),
+    }
+
+
+def _status(runner: Runner, session: Session, *, running: bool) -> str:
+    """How the session's last run stands, in one word."""
+    if running:
+        return "running"
+    if session.waiting:
+        return "waiting"
+    last = session.events[-1] if len(session.events) else None
+    if last is None:
+        return "new"
+    if last.error_code:
+        return last.error_code if last.error_code in ("cancelled", "interrupted") else "error"
+    return "unfinished" if is_unfinished(runner.root, session) else "done"
+
+
+async def delete_session(call: Call) -> Answer:
+    """Stop the session's run, and forget the session."""
+    runner, user, id = call.runner(), call.user(), call.path("session")
+    await call.served.require_session(runner, user, id)
+    await runner.delete(user_id=user, session_id=id)
+    return Response(status_code=204)
+
+
+async def start_run(call: Call) -> Answer:
+    """Start a run, and answer at once; or stream its events, where the client accepts a stream."""
+    body = await call.body(NewRun)
+    runner, user, id = call.runner(), call.user(body.user), call.path("session")
+    if body.message is not None and (body.answers or body.retry):
+        raise Problem(422, "invalid", "a run has either a message or answers", where="/answers")
+    if body.message is None:
+        await call.served.require_session(runner, user, id)
+    run = await call.served.start(
+        runner,
+        body.message,
+        user=user,
+        session=id,
+        state=body.state,
+        answers=_plain(body.answers),
+        retry=body.retry,
+        invocation_id=body.invocation_id,
+        busy=body.busy,
+        stream=body.stream,
+        follow=call.wants_stream(),
+    )
+    return _started(call, run)
+
+
+def _started(call: Call, run: StartedRun) -> Answer:
+    if call.wants_stream():
+        return call.served.run_stream(call.identity, run, frames(run.events()))
+    return respond(
+        {"id": run.id, "session": run.session_id, "user": run.user_id, "after": run.after}, 202
+    )
+
+
+def _plain(answers: dict[str, msgspec.Raw] | None) -> dict[str, object] | None:
+    if answers is None:
+        return None
+    return {call_id: msgspec.json.decode(value) for call_id, value in answers.items()}
+
+
+async def cancel_run(call: Call) -> Answer:
+    """Stop the session's run, in whichever process it is."""
+    runner, user, id = call.runner(), call.user(), call.path("session")
+    await call.served.require_session(runner, user, id)
+    return respond({"cancelled": await runner.cancel(user_id=user, session_id=id)})
+
+
+async def get_events(call: Call) -> Answer:
+    """Stored events behind `after`; as a stream also those that come.
+
+    A stream ends with the run that is under way; with `follow=true` it goes on for ever.
+    """
+    runner, user, id = call.runner(), call.user(), call.path("session")
+    length = await call.served.require_session(runner, user, id)
+    if not call.wants_stream():
+        limit = call.number("limit", 1000, most=LARGEST_PAGE)
+        key = SessionKey(runner.app_name, user, id)
+        events = await runner.store.events(key, after=call.number("after", 0), limit=limit)
+        data = b",".join([event.to_json() for event in events or ()])
+        return respond_raw(b'{"events":[%b],"length":%d}' % (data, length))
+    after = last_event_id(call)
+    if after > length:
+        raise Problem(
+            422,
+            "invalid",
+            f"there is no event {after}: the session has {length}",
+            hint="it was deleted and begun anew, perhaps: read from 0",
+        )
+    follow = call.query("follow") in ("true", "1")
+    return call.stream(
+        frames(runner.events(user_id=user, session_id=id, after=after, follow=follow))
+    )
+
+
+def last_event_id(call: Call) -> int:
+    """Where the client was: what its browser says after a lost connection, or the address."""
+    header = call.request.headers.get("last-event-id", "")
+    if header:
+        if not header.isdigit():
+            raise Problem(422, "invalid", f"Last-Event-ID {header[:40]!r} is not a number")
+        return int(header)
+    return call.number("after", 0)
+
+
+async def get_state(call: Call) -> Answer:
+    """The state of a session."""
+    session = await call.served.session(call.runner(), call.user(), call.path("session"))
+    return respond(without_temp(session.state))
+
+
+async def change_state(call: Call) -> Answer:
+    """Write to the state between two runs, as an event of its own."""
+    body = await call.body(StateDelta)
+    session = await write_state(call, call.user(body.user), body.delta)
+    return respond(without_temp(session.state))
+
+
+async def write_state(call: Call, user: str, delta: JsonObject) -> Session:
+    """The session with one more event, which writes to its state."""
+    runner, id = call.runner(), call.path("session")
+    await call.served.require_session(runner, user, id)
+    key = SessionKey(runner.app_name, user, id)
+    lease = await runner.store.lease(key, busy="reject", interrupt=lambda: None)
+    try:
+        session = await call.served.session(runner, user, id)
+        event = Event(author="user", invocation_id=new_id(), actions=Actions(state_delta=delta))
+        return await runner.store.append(session, event)
+    finally:
+        await lease.release()
+
+
+async def list_artifacts(call: Call) -> Answer:
+    """The artifacts of a session and of its user, with their versions."""
+    runner, user, id = call.runner(), call.user(), call.path("session")
+    await call.served.require_session(runner, user, id)
+    owner = (runner.app_name, user, id)
+    names = await runner.artifacts.names(*owner)
+    return respond(
+        [
+            {"name": name, "versions": await runner.artifacts.versions(*owner, name)}
+            for name in names
+        ]
+    )
+
+
+async def get_artifact(call: Call) -> Answer:
+    """One version of an artifact as a part of content; the newest by default."""
+    runner, user, id = call.runner(), call.user(), call.path("session")
+    await call.served.require_session(runner, user, id)
+    version = call.number("version", 0) if call.query("version") else None
+    name = call.path("name")
+    part = await runner.artifacts.load(runner.app_name, user, id, name, version)
+    if part is None:
+        raise Problem(404, "unknown-artifact", f"there is no artifact `{name[:100]}`")
+    if call.query("raw") not in ("true", "1"):
+        return respond(part)
+    if part.inline_data is not None:
+        data = base64.b64decode(part.inline_data.data or "")
+    else:
+        data = (part.text or "").encode("utf-8", "replace")
+    # never as a page of ours: the bytes are somebody else's
+    return Response(
+        data,
+        media_type="application/octet-stream",
+        headers={"content-disposition": "attachment", "content-security-policy": "sandbox"},
+    )
+
+
+def questions_of(session: Session) -> list[Json]:
+    """What a session waits for: each call with its arguments, and what kind of answer it wants."""
+    waiting = session.waiting
+    if not waiting:
+        return []
+    calls: dict[str, tuple[FunctionCall, Event]] = {}
+    confirmed: set[str] = set()
+    asked: set[str] = set()
+    for event in visible_events(session):
+        for call in event.calls:
+            if call.name == CONFIRMATION:
+                asked.add((call.id or "").removeprefix(QUESTION))
+            else:
+                calls[call.id or ""] = (call, event)
+        for result in event.results:
+            if result.name == CONFIRMATION:
+                confirmed.add((result.id or "").removeprefix(QUESTION))
+    questions: list[Json] = []
+    for id, name in waiting.items():
+        call, event = calls.get(id, (None, None))
+        args = (call.args if call is not None else None) or {}
+        gate = call is not None and call.name == INPUT
+        kind = "gate" if gate else "confirm" if id in asked - confirmed else "result"
+        question: JsonObject = {"id": id, "name": name, "kind": kind, "args": args}
+        if event is not None:
+            question |= {"agent": event.author, "asked": event.timestamp}
+            question["invocation_id"] = event.invocation_id
+        questions.append(question)
+    return questions
+
+
+async def list_questions(call: Call) -> Answer:
+    """What one session waits for."""
+    session = await call.served.session(call.runner(), call.user(), call.path("session"))
+    return respond(questions_of(session))
+
+
+async def list_pending(call: Call) -> Answer:
+    """What the sessions of an app wait for: those of one user, or of all for the operator."""
+    runner = call.runner()
+    own = call.identity.user
+    user = call.user() if own is not None or call.query("user") else None
+    limit = call.number("limit", 200, most=LARGEST_PAGE)
+    pending: list[JsonObject] = []
+    for info in (await runner.store.sessions(runner.app_name, user))[:limit]:
+        session = await runner.store.get(info.key)
+        if session is not None and session.waiting:
+            pending += [
+                {"session": info.key.id, "user": info.key.user_id, "question": question}
+                for question in questions_of(session)
+            ]
+    return respond(pending)
+
+
+async def answer_questions(call: Call) -> Answer:
+    """Answer open questions, and let the run go on."""
+    body = await call.body(Answers)
+    runner, user, id = call.runner(), call.user(body.user), call.path("session")
+    await call.served.require_session(runner, user, id)
+    if not body.answers:
+        raise Problem(422, "invalid", "there are no answers", where="/answers")
+    run = await call.served.start(runner, None, user=user, session=id, answers=_plain(body.answers))
+    return _started(call, run)
+
+
+async def rewind_session(call: Call) -> Answer:
+    """Take the session back to before an invocation; nothing is deleted."""
+    body = await call.body(RewindTo)
+    runner, user, id = call.runner(), call.user(body.user), call.path("session")
+    await call.served.require_session(runner, user, id)
+    key = SessionKey(runner.app_name, user, id)
+    if key in runner.active:
+        raise SessionBusy("another run has the session", where=str(key))
+    session = await runner.rewind(user_id=user, session_id=id, invocation_id=body.invocation_id)
+    return respond(show_session(runner, session))
+
+
+async def fork_session(call: Call) -> Answer:
+    """Make a session that begins with the first events of this one."""
+    body = await call.body(NewFork, empty=NewFork())
+    runner, user, id = call.runner(), call.user(body.user), call.path("session")
+    await call.served.require_session(runner, user, id)
+    session = await runner.fork(user_id=user, session_id=id, upto=body.upto, to=body.id or "")
+    return respond(show_session(runner, session), 201)
+
+
+async def list_runs(call: Call) -> Answer:
+    """The runs that are under way in this process."""
+    own = call.identity.user
+    return respond(
+        [
+            {"app": key.app_name, "user": key.user_id, "session": key.id}
+            for runner in call.served.runners.values()
+            for key in runner.active
+            if own in (None, key.user_id)
+        ]
+    )
+
+
+async def get_health(call: Call) -> Answer:
+    """Whether the process answers."""
+    return respond({"status": "ok"})
+
+
+async def get_ready(call: Call) -> Answer:
+    """Whether runs can be started: the stores answer, and the server is not about to stop."""
+    if call.served.stopping.is_set():
+        raise Problem(503, "stopping", "the server is stopping")
+    for store in call.served.stores:
+        await store.lengths([SessionKey("ready", "ready", "ready")])
+    return respond({"status": "ready"})
+
+
+async def get_metrics(call: Call) -> Answer:
+    """Numbers in Prometheus' text format; for the operator, or any user of the server."""
+    from weft.server.metrics import MEDIA_TYPE
+
+    served = call.served
+    gauges = {
+        "weft_runs_active": served.active,
+        "weft_streams_open": sum(served.streams.values()),
+        "weft_apps": len(served.runners),
+    }
+    return Response(served.metrics.text(gauges), media_type=MEDIA_TYPE)
+
+
+_ONE = "/api/apps/{app}/sessions/{session}"
+
+ENDPOINTS = (
+    Endpoint("GET", "/health", get_health, "Whether the process answers.", tag="server"),
+    Endpoint("GET", "/ready", get_ready, "Whether runs can be started.", tag="server"),
+    Endpoint(
+        "GET", "/metrics", get_metrics, "Numbers for Prometheus.", answers="text/plain",
+        tag="server",
+    ),
+    Endpoint("GET", "/api/apps", list_apps, "The apps that are served.", tag="apps"),
+    Endpoint("GET", "/api/runs", list_runs, "The runs under way.", tag="runs"),
+    Endpoint(
+        "GET", "/api/apps/{app}/sessions", list_sessions, "The sessions of an app.",
+        queries=("user", "first", "limit"),
+    ),
+    Endpoint(
+        "POST", "/api/apps/{app}/sessions", create_session, "Make a session.", NewSession,
+        status=201,
+    ),
+    Endpoint(
+        "GET", "/api/apps/{app}/pending", list_pending, "What sessions wait for.",
+        tag="questions", queries=("user", "limit"),
+    ),
+    Endpoint("GET", _ONE, get_session, "One session.", queries=("user",)),
+    Endpoint("DELETE", _ONE, delete_session, "Delete a session.", status=204, queries=("user",)),
+    Endpoint(
+        "POST", f"{_ONE}/runs", start_run, "Start a run, or stream it.", NewRun, status=202,
+        tag="runs",
+    ),
+    Endpoint("POST", f"{_ONE}/cancel", cancel_run, "Stop the run.", tag="runs", queries=("user",)),
+    Endpoint(
+        "GET", f"{_ONE}/events", get_events, "Stored events, or a stream of them.",
+        queries=("user", "after", "limit", "follow"), tag="events",
+    ),
+    Endpoint("GET", f"{_ONE}/state", get_state, "The state.", queries=("user",)),
+    Endpoint("PATCH", f"{_ONE}/state", change_state, "Write to the state.", StateDelta),
+    Endpoint("GET", f"{_ONE}/artifacts", list_artifacts, "The artifacts.", queries=("user",)),
+    Endpoint(
+        "GET", f"{_ONE}/artifacts/{{name:path}}", get_artifact, "One artifact.",
+        queries=("user", "version", "raw"),
+    ),
+    Endpoint(
+        "GET", f"{_ONE}/questions", list_questions, "What the session waits for.",
+        tag="questions", queries=("user",),
+    ),
+    Endpoint(
+        "POST", f"{_ONE}/answers", answer_questions, "Answer questions, and go on.", Answers,
+        status=202, tag="questions",
+    ),
+    Endpoint("POST", f"{_ONE}/rewind", rewind_session, "Take the session back.", RewindTo),
+    Endpoint("POST", f"{_ONE}/fork", fork_session, "Copy its beginning.", NewFork, status=201),
+)  # fmt: skip

@@ -1,0 +1,40 @@
+"""What a store knows of the beginning of a long log that nobody has read yet.
+
+A request under a policy with a window needs the end of a log, and its beginning only as far as
+that is plain talk. So a store skims the rows of a long log instead of decoding them. What it
+learns stands in for them: who spoke, where turns begin, which ids are taken.
+"""
+
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from weft.session.event import Event
+from weft.values import Strand
+
+
+class Skim(NamedTuple):
+    """What is known of the first `length` events of a log, all of which are plain talk.
+
+    Plain talk is one text of the user's or of one agent's, or calls of that agent's right before
+    their results. It writes no state, reaches back to nothing, and leaves nothing open.
+    """
+
+    length: int
+    authors: frozenset[str]
+    asked: int
+    """Where the user spoke last."""
+    turns: list[int]
+    """Where turns begin."""
+    calls: dict[str, int]
+    """Where each call was made, by its id."""
+    invocations: AbstractSet[str]
+
+    def calls_before(self, position: int) -> set[str]:
+        """The ids of the calls that were made before a position."""
+        return {id for id, at in self.calls.items() if at < position}
+
+
+def skim_of(log: Strand[Event]) -> Skim | None:
+    """What the store learned of the log's beginning, where the log has it."""
+    skim = log.memo.of(Skim)
+    return skim if skim is not None and skim.length <= log.settled else None

@@ -1,0 +1,193 @@
+"""Rows of a long log that nobody has asked for yet: JSON until somebody does.
+
+A log that is more than plain talk is decoded at once.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import Lock
+from typing import NamedTuple, cast, overload
+
+import msgspec
+
+from weft.session.event import Event
+from weft.session.unread import Skim
+
+LEAST = 2_000
+"""Logs with fewer events are decoded at once."""
+
+LONGEST = 16_000
+"""Bytes of an event that is plain talk. A longer one may hold a result that is sent in short."""
+
+_PAUSED = "CONTINUATION"
+
+
+class UnreadEvents(Sequence[Event]):
+    """A list of events that are decoded when somebody looks at them."""
+
+    __slots__ = ("_decode", "_lock", "_rows")
+
+    def __init__(self, rows: list[bytes], decode: Callable[[bytes], Event]) -> None:
+        self._rows = cast("list[bytes | Event]", rows)
+        self._decode = decode
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Event]: ...
+    def __getitem__(self, index: int | slice) -> Event | list[Event]:
+        if isinstance(index, slice):
+            self._read(range(*index.indices(len(self._rows))))
+            return cast("list[Event]", self._rows[index])
+        row = self._rows[index]
+        if isinstance(row, Event):
+            return row
+        self._read((index,))
+        return cast("Event", self._rows[index])
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self[:])
+
+    def extend(self, events: Iterable[Event]) -> None:
+        """Add events."""
+        self._rows.extend(events)
+
+    def _read(self, indexes: Iterable[int]) -> None:
+        rows, decode = self._rows, self._decode
+        with self._lock:  # an event is decoded once: who compares two of them may use `is`
+            for index in indexes:
+                row = rows[index]
+                if type(row) is bytes:
+                    rows[index] = decode(row)
+
+
+class Skimmed(NamedTuple):
+    """A skim of a log, and where each of its events stands, by its id."""
+
+    skim: Skim
+    positions: dict[str, int]
+
+
+def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
+    """What the rows of a log say; None where they are more than plain talk.
+
+    It is careful rather than clever: any field that it does not know makes a log more than talk.
+    """
+    decode = _decoder.decode
+    positions: dict[str, int] = {}
+    calls: dict[str, int] = {}
+    turns: list[int] = []
+    invocations: set[str] = set()
+    authors: set[str] = set()
+    asked, last, waiting = -1, "", dict[str, str]()
+    share: dict[str, str] = {}
+    try:
+        for position, row in enumerate(rows):
+            if len(row) > LONGEST or b"\\ud" in row:
+                return None
+            event = decode(row)
+            if event.finish_reason == _PAUSED:
+                return None
+            parts, author = event.content.parts, event.author
+            positions[event.id] = position
+            if waiting:
+                if author == "user" or not _answers(event, waiting):
+                    return None
+                waiting = {}
+                continue
+            first = parts[0]
+            if first.text:
+                if len(parts) > 1 or len(first.text) <= len('""') or first.call or first.result:
+                    return None
+                if author != "user":
+                    authors.add(author)
+                    continue
+                asked = position
+                invocation = share.setdefault(event.invocation_id, event.invocation_id)
+                invocations.add(invocation)
+                if not turns or not invocation or invocation != last:
+                    turns.append(position)
+                    last = invocation
+                continue
+            if author == "user" or event.content.role != "model":
+                return None
+            authors.add(author)
+            for part in parts:
+                call = part.call
+                if call is None or part.text or not call.id or not call.name:
+                    return None
+                if call.id in calls or call.name.startswith("adk_"):
+                    return None
+                calls[call.id] = position
+                waiting[call.id] = call.name
+    except (ValueError, IndexError):
+        return None
+    invocations.discard("")
+    plain = not waiting and len(authors) <= 1 and authors.isdisjoint(("", "user"))
+    if not plain or not turns or turns[0] != 0 or len(positions) != len(rows):
+        return None
+    authors.add("user")
+    skim = Skim(len(rows), frozenset(authors), asked, turns, calls, frozenset(invocations))
+    return Skimmed(skim, positions)
+
+
+def _answers(event: "_PlainEvent", waiting: dict[str, str]) -> bool:
+    """Whether an event holds just the results of the calls before it, in their order."""
+    parts = event.content.parts
+    if event.content.role != "user" or len(parts) != len(waiting):
+        return False
+    for part, (id, name) in zip(parts, waiting.items(), strict=True):
+        result = part.result
+        if part.text or result is None or result.id != id or result.name != name:
+            return False
+    return True
+
+
+class _Plain(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+    """A part of an event's JSON with the fields that plain talk may have."""
+
+
+class _PlainCall(_Plain, gc=False):
+    name: str
+    id: str
+    args: msgspec.Raw = msgspec.Raw()
+
+
+class _PlainResult(_Plain, gc=False):
+    name: str
+    id: str
+    response: msgspec.Raw = msgspec.Raw()
+
+
+class _PlainPart(_Plain, gc=False):
+    text: msgspec.Raw = msgspec.Raw()
+    call: _PlainCall | None = msgspec.field(default=None, name="functionCall")
+    result: _PlainResult | None = msgspec.field(default=None, name="functionResponse")
+
+
+class _PlainContent(_Plain, gc=False):
+    parts: list[_PlainPart]
+    role: str = ""
+
+
+class _NoActions(_Plain, gc=False):
+    pass
+
+
+class _PlainEvent(_Plain, gc=False):
+    author: str
+    content: _PlainContent
+    id: str
+    invocation_id: str = ""
+    timestamp: float = 0.0
+    actions: _NoActions | None = None
+    usage_metadata: msgspec.Raw = msgspec.Raw()
+    model_version: str = ""
+    turn_complete: bool = False
+    finish_reason: str = ""
+
+
+_decoder = msgspec.json.Decoder(_PlainEvent)

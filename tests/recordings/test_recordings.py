@@ -1,0 +1,351 @@
+"""Recordings of other programs are read by their shape, and compile back to what was sent."""
+
+import json
+import pickle
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+import weft
+from weft import Agent, C, Session
+from weft.errors import SessionError, UsageError
+from weft.recordings import FORMATS, Recording, files_in, from_messages, read_file, read_recordings
+from weft.recordings.recording import AGENT, IMPORTED
+from weft.replay.replay import requests_of
+from weft.values import Json, JsonObject
+
+SAMPLES = Path(__file__).parent / "samples"
+
+CHAT, RESPONSES = "openai-chat/gpt-4o-mini", "openai-responses/gpt-5-mini"
+GEMINI = "gemini/gemini-2.5-flash"
+
+
+def sample(name: str) -> list[Recording]:
+    return list(read_file(SAMPLES / name))
+
+
+def sent(recording: Recording, model: str = "") -> JsonObject:
+    """The last request of a recording, compiled again; one to come where the user spoke last."""
+    content = recording.session.events[-1].content
+    if content is not None and content.role == "user" and not recording.asks:
+        recording = recording._replace(asks=AGENT)
+    asked = model or recording.asked_model
+    requests = list(requests_of(recording, C.default(), model=asked, as_recorded=True))
+    return requests[-1][2].wire
+
+
+def differences(one: Json, other: Json, at: str = "") -> Iterator[str]:
+    """Where two requests differ; null says no more than nothing, one text part is its text."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted(one.keys() | other.keys()):
+            yield from differences(one.get(key), other.get(key), f"{at}/{key}")
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for index, (left, right) in enumerate(zip(one, other, strict=True)):
+            yield from differences(left, right, f"{at}/{index}")
+    elif _plain(one) != _plain(other):
+        yield at
+
+
+def _plain(value: Json) -> Json:
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+        return value[0].get("text", value)
+    if isinstance(value, str) and value.startswith("{"):
+        return cast("Json", json.loads(value))
+    return value
+
+
+EXPECTED = [
+    # sample, format, model, request, differences by name
+    ("openai-chat.json", "openai-chat", "", "openai-chat.json", []),
+    ("openai-responses.json", "openai-responses", "", "openai-responses.json", []),
+    ("anthropic.json", "anthropic", "", "anthropic.json", []),
+    ("gemini.json", "gemini", GEMINI, "gemini.json", []),
+    # an empty text beside a call is no text; a result is paired by its id
+    *(
+        (name, "langchain", CHAT, "langchain.request.json",
+         ["/messages/2/content", "/messages/3/name"])
+        for name in ("langchain.json", "langchain-flat.json", "langchain-lc.json")
+    ),
+    ("pydantic-ai.json", "pydantic-ai", CHAT, "pydantic-ai.request.json", []),
+    ("openai-agents.json", "openai-responses", RESPONSES, "openai-agents.request.json", []),
+    ("adk-events.json", "adk", GEMINI, "adk.request.json", []),
+    ("adk.db", "adk", GEMINI, "adk.request.json", []),
+    ("adk-v0.db", "adk", GEMINI, "adk.request.json", []),
+    ("claude-code.jsonl", "claude-code", "", "claude-code.request.json", []),
+    # custom calls are read as function calls, and are set aside by name
+    ("codex.jsonl", "codex", "", "codex.request.json",
+     ["/input/5/arguments", "/input/5/input", "/input/5/status", "/input/5/type", "/input/6/type"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "model", "request_name", "known"), EXPECTED, ids=[row[0] for row in EXPECTED]
+)
+def test_a_recording_compiles_back_to_the_request_that_was_sent(
+    name: str, format: str, model: str, request_name: str, known: list[str]
+) -> None:
+    recording = sample(name)[0]
+    assert recording.format == format
+    expected = json.loads((SAMPLES / request_name).read_text())
+    wire = sent(recording, model)
+    if "model" not in expected:  # only the messages were recorded
+        wire = {key: value for key, value in wire.items() if key in expected}
+    assert list(differences(expected, wire)) == known
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "openai-responses", "anthropic", "gemini"])
+def test_a_list_of_messages_and_lines_of_them_say_the_same_as_the_request(name: str) -> None:
+    request = json.loads((SAMPLES / f"{name}.json").read_text())
+    key = next(key for key in ("messages", "input", "contents") if key in request)
+    messages = request[key]
+    lined = "\n".join(map(json.dumps, messages)).encode()
+    whole = from_messages(request)
+    for other in (from_messages(messages), *read_recordings(lined, name="lines")):
+        assert other.format == name
+        texts = [event.content for event in other.session.events]
+        assert texts == [event.content for event in whole.session.events]
+    batch = json.dumps({"custom_id": "row-7", "method": "POST", "url": "/v1", "body": request})
+    (row,) = read_recordings(batch.encode(), name="batch.jsonl")
+    assert row.id == "row-7"
+    assert row.session.events == whole.session.events
+
+
+def test_an_answer_recorded_beside_its_request_is_the_last_event_with_its_usage() -> None:
+    request = json.loads((SAMPLES / "anthropic.json").read_text())
+    response = {
+        "id": "msg_9", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+        "content": [{"type": "text", "text": "Rain."}], "stop_reason": "end_turn",
+        "usage": {"input_tokens": 10, "output_tokens": 3, "cache_read_input_tokens": 90},
+    }  # fmt: skip
+    recording = from_messages({"request": request, "response": response})
+    last = recording.session.events[-1]
+    assert last.text == "Rain."
+    assert last.usage is not None
+    assert last.usage.cached_content_token_count == 90
+    assert not recording.asks
+
+
+# transcripts
+
+
+def test_a_transcript_keeps_the_thread_and_names_everything_else() -> None:
+    main, side = sample("claude-code.jsonl")
+    assert side.id == f"{main.id}/1"
+    assert [event.text for event in side.session.events] == [
+        "Look for other minus signs", "There are none.",
+    ]  # fmt: skip
+    texts = [event.text for event in main.session.events]
+    assert "No, go on" not in texts
+    left = {one.what: one for one in main.aside}
+    assert left["`user` message"].places == ("claude-code.jsonl:12",)
+    assert left["`toolUseResult`"].count == 3
+    assert "line `file-history-snapshot`" in left
+    first = main.session.events[1]
+    assert [call.id for call in first.calls] == ["toolu_1", "toolu_2"]
+    assert first.usage is not None
+    assert first.usage.prompt_token_count == 12_904
+    assert first.usage.cached_content_token_count == 12_000
+    assert first.provenance.cache_write == 900
+
+
+def test_a_compacted_transcript_sends_the_summary_instead_of_what_it_covers() -> None:
+    rows = (SAMPLES / "claude-code.jsonl").read_text()
+    boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "c0", "parentUuid": None,
+                "logicalParentUuid": "u2", "timestamp": "2026-03-01T11:00:00.000Z"}  # fmt: skip
+    summary = {"type": "user", "uuid": "c1", "parentUuid": "c0", "isCompactSummary": True,
+               "message": {"role": "user", "content": "So far: add() was fixed."},
+               "timestamp": "2026-03-01T11:00:01.000Z"}  # fmt: skip
+    asked = {"type": "user", "uuid": "c2", "parentUuid": "c1",
+             "message": {"role": "user", "content": "What is next?"},
+             "timestamp": "2026-03-01T11:00:02.000Z"}  # fmt: skip
+    data = rows + "".join(json.dumps(row) + "\n" for row in (boundary, summary, asked))
+    main = next(iter(read_recordings(data.encode(), name="t.jsonl")))
+    text = json.dumps(sent(main)["messages"])
+    assert "So far: add() was fixed." in text
+    assert "What is next?" in text
+    assert "return a - b" not in text
+    assert any("return a - b" in str(event.content) for event in main.session.events)
+
+
+def test_a_rollout_has_its_model_its_instructions_and_its_tokens() -> None:
+    (rollout,) = sample("codex.jsonl")
+    assert rollout.model == "gpt-5-codex"
+    assert rollout.instructions[AGENT] == "You fix programs."
+    counted = [event.usage.prompt_token_count for event in rollout.session.events if event.usage]
+    assert counted == [3000, 3100, 3200]
+    old = '{"id": "old", "timestamp": "2025-06-01T00:00:00Z", "instructions": "You fix."}\n'
+    old += (
+        '{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}\n'
+    )
+    old += '{"record_type": "state"}\n'
+    (first_form,) = read_recordings(old.encode(), name="old.jsonl")
+    assert (first_form.id, first_form.format) == ("old", "codex")
+    assert [str(one.what) for one in first_form.aside] == ["record `state`"]
+
+
+# google-adk's database
+
+
+def test_a_database_gives_its_sessions_with_their_owners_and_state() -> None:
+    (recording,) = sample("adk.db")
+    session = recording.session
+    assert (session.app_name, session.user_id, session.id) == ("desk", "ann", "trip")
+    assert session.state == {"city": "Oslo", "user:name": "Ann", "answer": "It rains there too."}
+    assert [event.author for event in session.events] == [
+        "user", "weather", "weather", "weather", "user", "weather",
+    ]  # fmt: skip
+
+
+class Evil:
+    """What runs code when a pickle of it is opened."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> object:
+        return (Path.touch, (self.target,))
+
+
+def test_pickled_actions_are_named_and_never_opened(tmp_path: Path) -> None:
+    database = tmp_path / "old.db"
+    database.write_bytes((SAMPLES / "adk-v0.db").read_bytes())
+    target = tmp_path / "opened"
+    with sqlite3.connect(database) as connection:
+        connection.execute("UPDATE events SET actions = ?", (pickle.dumps(Evil(target)),))
+    connection.close()
+    (recording,) = read_file(database)
+    assert not target.exists()
+    (aside,) = recording.aside
+    assert (aside.what, aside.count) == ("pickled actions", 6)
+    assert [event.text for event in recording.session.events][-1] == "It rains there too."
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("DROP TABLE events", "there is no table `events`"),
+        ("DELETE FROM sessions", "there is no session in it"),
+        ("UPDATE events SET event_data = '{'", "this is not JSON"),
+    ],
+)
+def test_a_database_that_is_not_adks_is_named(statement: str, message: str, tmp_path: Path) -> None:
+    database = tmp_path / "some.db"
+    database.write_bytes((SAMPLES / "adk.db").read_bytes())
+    with sqlite3.connect(database) as connection:
+        connection.execute(statement)
+    connection.close()
+    with pytest.raises(SessionError) as caught:
+        list(read_file(database))
+    assert message in caught.value.message
+    assert "some.db" in caught.value.where
+    cut = tmp_path / "cut.db"
+    cut.write_bytes((SAMPLES / "adk.db").read_bytes()[:5000])
+    with pytest.raises(SessionError, match="cannot be read"):
+        list(read_file(cut))
+
+
+# Session.from_messages
+
+
+def test_a_session_from_messages_goes_on_in_a_run() -> None:
+    from weft.testing import ScriptedModel
+
+    messages = json.loads((SAMPLES / "openai-chat.json").read_text())["messages"]
+    session = Session.from_messages(messages, agent="bot")
+    note = cast("JsonObject", (session.events[0].custom_metadata or {})[IMPORTED])
+    assert note["format"] == "openai-chat"
+    assert note["system"] == {"bot": "You help with weather."}
+    model = ScriptedModel(["It is dry."], dialect="anthropic")
+    result = weft.run_sync(Agent("bot", model=model), "And Rome?", session=session)
+    assert result.text == "It is dry."
+    text = json.dumps(model.wires[-1])
+    assert "Weather in Oslo?" in text
+    assert "tool_result" in text
+    assert "imported" not in text
+
+
+def test_objects_that_dump_themselves_are_messages_too() -> None:
+    from openai.types.chat import ChatCompletionMessage
+
+    said = ChatCompletionMessage(role="assistant", content="It rains.")
+    session = Session.from_messages([{"role": "user", "content": "Weather?"}, said])
+    assert [event.text for event in session.events] == ["Weather?", "It rains."]
+
+
+@pytest.mark.parametrize(
+    ("messages", "where", "message"),
+    [
+        ([], "messages", "there is no recording in it"),
+        ({"messages": []}, "messages", "there is no message in it"),
+        ("", "messages", "there is no recording in it"),
+        ('{"messages": [', "messages:1", "this is not JSON"),
+        ([{"role": "user", "content": "a"}, "b"], "messages: messages[1]", "message is an object"),
+        ([{"role": "user", "content": "a"}, {"speaker": "b"}], "messages: messages[1]", "1 of 2"),
+        ([{"type": "human", "content": "a"}, {"type": "alien", "content": "b"}],
+         "messages: messages[1]", "1 of 2 messages are langchain's"),
+        ([{"kind": "request", "parts": []}], "messages", "there is no message in it"),
+        ([object()], "messages[0]", "a object is no message"),
+        ([{"author": "bot", "content": 3}], "messages: events[0]", "this is not an event"),
+        ([[{"role": "user", "content": "a"}]] * 2, "messages", "there are 2 recordings"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_named(messages: object, where: str, message: str) -> None:
+    with pytest.raises(SessionError) as caught:
+        Session.from_messages(messages)
+    assert caught.value.where == where
+    assert message in caught.value.message
+
+
+def test_an_unknown_format_has_a_nearest_name() -> None:
+    with pytest.raises(UsageError) as caught:
+        Session.from_messages([{"role": "user", "content": "a"}], format="antropic")
+    assert "did you mean 'anthropic'" in caught.value.hint
+    named = Session.from_messages([{"role": "user", "content": "a"}], format="anthropic")
+    note = cast("JsonObject", (named.events[0].custom_metadata or {})[IMPORTED])
+    assert note["format"] == "anthropic"
+    assert "claude-code" in FORMATS
+
+
+def test_a_torn_line_is_named_with_its_file_and_line(tmp_path: Path) -> None:
+    for name in ("claude-code.jsonl", "codex.jsonl"):
+        text = (SAMPLES / name).read_text()
+        torn = tmp_path / name
+        torn.write_text(text[: len(text) - 40])
+        with pytest.raises(SessionError, match="this is not JSON") as caught:
+            list(read_file(torn))
+        assert caught.value.where == f"{name}:{len(text.splitlines())}"
+
+
+def test_nothing_of_a_framework_is_lost_without_a_word() -> None:
+    parts = [
+        {"type": "text", "text": "see"},
+        {"type": "sparkles", "x": 1},
+        {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"},
+    ]
+    ai = {"type": "ai", "content": "", "additional_kwargs": {"odd": 1},
+          "invalid_tool_calls": [{"name": "f", "args": "{", "id": "c", "error": "x"}]}  # fmt: skip
+    recording = from_messages([{"type": "human", "content": parts}, ai])
+    assert [one.what for one in recording.aside] == [
+        "content block `sparkles`", "`error` of an invalid call", "`additional_kwargs.odd`",
+    ]  # fmt: skip
+    kinds = [
+        part.kind for part in (recording.session.events[0].content or weft.Content()).parts or ()
+    ]
+    assert kinds == ["text", "media"]
+    assert recording.session.events[1].calls[0].args == {"arguments": "{"}
+
+
+def test_folders_and_globs_are_searched(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("a.json", "in/b.jsonl", "notes.txt"):
+        (tmp_path / name).write_text("{}")
+    assert [path.name for path in files_in([tmp_path])] == ["a.json", "b.jsonl"]
+    assert [path.name for path in files_in([tmp_path / "*.json"])] == ["a.json"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SessionError, match="no file in this folder"):
+        files_in([tmp_path / "empty"])
+    with pytest.raises(SessionError, match="there is no such file"):
+        files_in([tmp_path / "none.json"])

@@ -1,0 +1,69 @@
+"""A server on the loopback interface, as the tests use it: uvicorn in a thread of its own."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx2
+import uvicorn
+
+from weft.server import Application
+
+
+class Live:
+    """An application that listens."""
+
+    def __init__(self, application: Application, port: int) -> None:
+        self.application = application
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self.token = application.token or ""
+
+    def client(self, token: str | None = None, **options: object) -> httpx2.Client:
+        """A client that shows the token."""
+        headers = {"authorization": f"Bearer {token if token is not None else self.token}"}
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=30, **options)  # type: ignore[arg-type]
+
+
+@contextmanager
+def serving(application: Application) -> Iterator[Live]:
+    """Serve until the block ends."""
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(2048)
+    server = uvicorn.Server(
+        uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=1)
+    )
+    server.capture_signals = lambda: _nothing()  # type: ignore[method-assign]
+
+    def run() -> None:
+        asyncio.run(server.serve(sockets=[listening]))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield Live(application, listening.getsockname()[1])
+    finally:
+        application.stop_streams()
+        server.should_exit = True
+        thread.join(20)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def read_events(lines: Iterator[str]) -> Iterator[dict[str, str]]:
+    """Server-sent events, as the standard says they are read."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if not line:
+            if fields:
+                yield fields
+            fields = {}
+        elif not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = f"{fields[name]}\n{value}" if name in fields else value

@@ -1,0 +1,237 @@
+"""What a server refuses: wrong tokens, hosts, origins, bodies, users, and too much of anything."""
+
+import json
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from tests.server.live import serving
+from weft import Agent
+from weft.errors import UsageError
+from weft.server import Limits, Tokens, app
+from weft.testing import ScriptedModel, chunks
+
+ONE = "/api/apps/bot/sessions/s"
+ANN, BOB = "ann-has-a-long-secret", "bob-has-a-long-secret"
+
+
+def bot(*script: object) -> Agent:
+    return Agent("bot", model=ScriptedModel([*script]))  # type: ignore[list-item]
+
+
+def client_of(application: object, token: str | None, **headers: str) -> TestClient:
+    shown = {"authorization": f"Bearer {token}"} if token is not None else {}
+    return TestClient(
+        application,  # type: ignore[arg-type]
+        base_url="http://127.0.0.1:8000",
+        headers={**shown, **headers},
+        raise_server_exceptions=False,
+        follow_redirects=False,
+    )
+
+
+def problem(response: object) -> tuple[int, str]:
+    assert response.headers["content-type"] == "application/problem+json"  # type: ignore[attr-defined]
+    body = response.json()  # type: ignore[attr-defined]
+    assert {"type", "title", "status", "detail"} <= set(body)
+    return response.status_code, body["type"].rpartition(":")[2]  # type: ignore[attr-defined]
+
+
+def test_nothing_is_told_without_the_token_of_this_start() -> None:
+    application = app(bot())
+    for token in (None, "", "wrong", "Bearer", application.token[:-1]):  # type: ignore[index]
+        for path in (
+            "/api/apps",
+            "/metrics",
+            "/openapi.json",
+            ONE,
+            "/",
+            "/list-apps",
+            "/v1/models",
+        ):
+            assert problem(client_of(application, token).get(path)) == (401, "unauthenticated")
+    assert client_of(application, None).get("/health").json() == {"status": "ok"}
+    assert client_of(application, application.token).get("/api/apps").status_code == 200
+    assert app(bot()).token != application.token
+
+
+def test_the_printed_address_sets_a_cookie_that_only_this_site_sends() -> None:
+    application = app(bot())
+    client = client_of(application, None)
+    assert problem(client.get("/?token=wrong")) == (401, "unauthenticated")
+    led = client.get(f"/api/apps?token={application.token}&x=1")
+    assert (led.status_code, led.headers["location"]) == (303, "/api/apps?x=1")
+    cookie = led.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert client.get("/api/apps").status_code == 200
+
+
+def test_another_host_is_another_server() -> None:
+    application = app(bot())
+    for host in (
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "",
+        "localhost.evil",
+        "192.168.0.1:8000",
+    ):
+        client = client_of(application, application.token, host=host)
+        assert problem(client.get("/api/apps")) == (421, "host")
+    for host in ("localhost", "127.0.0.1:9", "[::1]:8000", "LOCALHOST:1"):
+        client = client_of(application, application.token, host=host)
+        assert client.get("/api/apps").status_code == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9", "file://"])
+def test_a_page_of_another_origin_may_not_ask(origin: str) -> None:
+    application = app(bot())
+    client = client_of(application, application.token, origin=origin)
+    assert problem(client.get("/api/apps")) == (403, "origin")
+    assert problem(client.post(f"{ONE}/runs", json={"message": "x"})) == (403, "origin")
+    own = client_of(application, application.token, origin="http://127.0.0.1:8000")
+    assert own.get("/api/apps").status_code == 200
+    answer = own.get("/api/apps")
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+    crossed = client_of(application, application.token, **{"sec-fetch-site": "cross-site"})
+    assert problem(crossed.get("/api/apps")) == (403, "origin")
+
+
+def test_bodies_that_are_too_long_malformed_or_of_another_type() -> None:
+    application = app(bot(), limits=Limits(body=1_000))
+    client = client_of(application, application.token)
+    path = f"{ONE}/runs"
+    big = json.dumps({"message": "x" * 2_000}).encode()
+    typed = {"content-type": "application/json"}
+    assert problem(client.post(path, content=big, headers=typed)) == (413, "too-large")
+    chunked = (big[i : i + 100] for i in range(0, len(big), 100))
+    assert problem(client.post(path, content=chunked, headers=typed)) == (413, "too-large")
+    assert problem(client.post(path, content=b"{", headers=typed)) == (400, "malformed")
+    assert problem(client.post(path, content=b"\xff\xfe", headers=typed)) == (400, "malformed")
+    deep = b"[" * 900
+    assert problem(client.post(path, content=deep, headers=typed))[0] in (400, 422)
+    assert problem(client.post(path, data={"message": "x"})) == (415, "media-type")
+    foreign = client.post(path, json={"message": "x", "code": "import os"})
+    assert problem(foreign) == (422, "invalid")
+    assert "code" in foreign.json()["detail"]
+    assert problem(client.get("/etc/passwd")) == (404, "unknown-path")
+    assert problem(client.get("/dev-ui/../../../etc/passwd"))[0] == 404
+
+
+def test_a_hundred_megabytes_are_refused_before_they_arrive() -> None:
+    with serving(app(bot())) as live, socket.create_connection(("127.0.0.1", live.port)) as plain:
+        plain.sendall(
+            f"POST {ONE}/runs HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {live.token}\r\n"
+            "content-type: application/json\r\ncontent-length: 100000000\r\n\r\n{".encode()
+        )
+        assert b" 413 " in plain.recv(1_000)
+
+
+def test_users_see_only_their_own_sessions() -> None:
+    application = app(bot("Hi Ann."), auth=Tokens({"ann": ANN, "bob": BOB}))
+    assert application.token is None
+    ann, bob = client_of(application, ANN), client_of(application, BOB)
+    with ann, bob:
+        assert ann.post(f"{ONE}/runs", json={"message": "hi"}).status_code == 202
+        assert ann.get(ONE).json()["user"] == "ann"
+        assert problem(bob.get(ONE)) == (404, "unknown-session")
+        assert problem(bob.get(f"{ONE}?user=ann")) == (403, "another-user")
+        assert problem(bob.post(f"{ONE}/runs", json={"message": "x", "user": "ann"})) == (
+            403, "another-user",
+        )  # fmt: skip
+        assert bob.get("/api/apps/bot/sessions").json() == {"sessions": [], "total": 0}
+        assert problem(bob.get("/apps/bot/users/ann/sessions")) == (403, "another-user")
+        missing = bob.get("/api/apps/bot/sessions/none")
+        assert "ann" not in missing.text
+        for path in (f"{ONE}/events", f"{ONE}/state", f"{ONE}/questions", f"{ONE}/artifacts"):
+            assert problem(bob.get(path)) == (404, "unknown-session")
+        assert problem(bob.delete(ONE)) == (404, "unknown-session")
+        assert ann.get(ONE).status_code == 200
+
+
+def test_a_function_of_the_application_says_who_asks() -> None:
+    async def who(connection: HTTPConnection) -> str | None:
+        return connection.headers.get("x-user")
+
+    application = app(bot("Hi."), auth=who, hosts=["*"])
+    outer = Starlette(routes=[Mount("/agents", application)])
+    assert problem(client_of(outer, None).get("/agents/api/apps")) == (401, "unauthenticated")
+    client = client_of(outer, None, **{"x-user": "cy"})
+    assert client.get("/agents/api/apps").json()[0]["name"] == "bot"
+    assert client.get("/agents/health").status_code == 200
+    with pytest.raises(UsageError, match="auth is a str"):
+        app(bot(), auth="secret")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="nothing to serve"):
+        app()
+
+
+def test_too_many_requests_and_streams_are_refused() -> None:
+    application = app(bot(), limits=Limits(rate=0.001, burst=3))
+    client = client_of(application, application.token)
+    assert [client.get("/api/apps").status_code for _ in range(4)] == [200, 200, 200, 429]
+    refused = client.get("/api/apps")
+    assert problem(refused) == (429, "rate")
+    assert int(refused.headers["retry-after"]) > 0
+    with serving(app(bot(), limits=Limits(streams=1))) as live, live.client() as one:
+        one.post("/api/apps/bot/sessions", json={"id": "s"})
+        accept = {"accept": "text/event-stream"}
+        with one.stream("GET", f"{ONE}/events?follow=1", headers=accept), live.client() as two:
+            assert problem(two.get(f"{ONE}/events", headers=accept)) == (429, "streams")
+
+
+def test_a_client_that_never_reads_does_not_hold_up_the_run() -> None:
+    words = [f"{'x' * 1_000} {n} " for n in range(1_500)]
+    application = app(bot(chunks(*words)), limits=Limits(stalled=1))
+    with (
+        serving(application) as live,
+        live.client() as client,
+        socket.create_connection(("127.0.0.1", live.port)) as lazy,
+    ):
+        body = b'{"message": "go"}'
+        head = (
+            f"POST {ONE}/runs HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {live.token}\r\n"
+            "accept: text/event-stream\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\n\r\n"
+        )
+        lazy.sendall(head.encode() + body)
+        while client.get(ONE).json().get("status") != "done":
+            time.sleep(0.05)
+        assert client.get(ONE).json()["events"] == 2
+
+
+def test_scripts_and_escapes_stay_text() -> None:
+    planted = "<script>alert(1)</script>\x1b[2J\u202e"
+    application = app(bot(planted))
+    with client_of(application, application.token) as client:
+        client.post(f"{ONE}/runs", json={"message": planted})
+        got = client.get(f"{ONE}/events")
+        assert got.headers["content-type"] == "application/json"
+        assert got.headers["x-content-type-options"] == "nosniff"
+        assert b"\x1b" not in got.content
+        assert got.json()["events"][0]["content"]["parts"][0]["text"] == planted
+
+
+def test_tokens_are_read_from_a_file_or_a_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"# users\nann={ANN}\n\nbob={BOB}\n")
+    for source in (str(file), "env:WEFT_TEST_TOKENS"):
+        monkeypatch.setenv("WEFT_TEST_TOKENS", f"ann={ANN};bob={BOB}")
+        assert (
+            client_of(app(bot(), auth=Tokens.read(source)), BOB).get("/api/apps").status_code == 200
+        )
+    for text, words in (("ann", "line 1"), ("ann=short", "too short"), ("", "no tokens")):
+        file.write_text(text)
+        with pytest.raises(UsageError, match=words):
+            Tokens.read(str(file))
+    with pytest.raises(UsageError, match="is not set"):
+        Tokens.read("env:WEFT_NO_SUCH_VARIABLE")
+    with pytest.raises(UsageError, match="cannot be read"):
+        Tokens.read(str(tmp_path / "none"))

@@ -1,0 +1,105 @@
+"""A server that is killed in the middle of a run: the next one goes on, and nothing is repeated."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx2
+
+from tests.server.live import read_events
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+PROGRAM = '''
+"""An agent that makes five notes and then answers."""
+
+import pathlib, time
+from weft import Agent, tool
+from weft.testing import ScriptedModel, call
+
+JOURNAL = pathlib.Path(__file__).with_name("journal")
+
+
+@tool
+def note(n: int) -> str:
+    """Note."""
+    with JOURNAL.open("a") as file:
+        file.write(f"{n}\\n")
+    return f"noted {n}"
+
+
+def say(prompt):
+    """The next call, by what the request has: killed or not, the model says the same."""
+    done = sum("noted" in str(item) for item in prompt.items)
+    time.sleep(0.15)
+    return call("note", n=done) if done < 5 else "All noted."
+
+
+bot = Agent("bot", model=ScriptedModel([say] * 20), tools=[note])
+'''
+
+ONE = "/api/apps/bot/sessions/s"
+
+
+def start(folder: Path) -> tuple[subprocess.Popen[str], httpx2.Client]:
+    server = subprocess.Popen(
+        [sys.executable, "-m", "weft", "serve", "program:bot", "--port", "0"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{folder}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert server.stdout is not None
+    address = server.stdout.readline().strip()
+    url, _, token = address.partition("/?token=")
+    return server, httpx2.Client(
+        base_url=url, headers={"authorization": f"Bearer {token}"}, timeout=30
+    )
+
+
+def test_a_killed_server_goes_on_when_it_is_started_again(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    server, client = start(tmp_path)
+    accept = {"accept": "text/event-stream"}
+    seen: list[int] = []
+    with client:
+        assert client.post(f"{ONE}/runs", json={"message": "go"}).status_code == 202
+        try:
+            with client.stream("GET", f"{ONE}/events", headers=accept) as got:
+                for event in read_events(got.iter_lines()):
+                    if "id" in event:
+                        seen.append(int(event["id"]))
+                    if len(seen) == 4:
+                        server.send_signal(signal.SIGKILL)
+        except httpx2.HTTPError:
+            pass
+    server.wait()
+    server.stdout.close()  # type: ignore[union-attr]
+    assert len(seen) >= 4
+    server, client = start(tmp_path)
+    try:
+        with client:
+            back = {**accept, "last-event-id": str(seen[-1])}
+            last: list[str] = []
+            deadline = time.monotonic() + 60
+            while not any("All noted." in text for text in last) and time.monotonic() < deadline:
+                with client.stream("GET", f"{ONE}/events", headers=back) as got:
+                    for event in read_events(got.iter_lines()):
+                        if "id" in event:
+                            seen.append(int(event["id"]))
+                            last.append(event["data"])
+                back["last-event-id"] = str(seen[-1])
+            assert client.get(ONE).json()["status"] == "done"
+    finally:
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) in (0, -signal.SIGTERM)
+        server.stdout.close()  # type: ignore[union-attr]
+    assert seen == [*range(1, len(seen) + 1)]
+    # a tool that was killed while it ran may be run again: its effect is declared idempotent
+    noted = (tmp_path / "journal").read_text().split()
+    assert sorted(set(noted)) == ["0", "1", "2", "3", "4"]
+    assert len(noted) <= 6

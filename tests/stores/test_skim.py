@@ -1,0 +1,223 @@
+"""A long log that a store only skims gives the requests that it gives when it is read."""
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.strategies import logs
+from weft import Actions, Agent, C, Content, Event, Part, Policy, Runner, Session, tool
+from weft.compiler import Compilation, compile_request
+from weft.content import call_part, result_part
+from weft.session import SessionKey
+from weft.session.memory import StoredSession
+from weft.session.unread import skim_of
+from weft.stores import cache, open_store
+from weft.stores.rows import encode_event
+from weft.stores.skim import LEAST, UnreadEvents, skimmed
+from weft.testing import ScriptedModel, call
+from weft.values import Strand
+
+KEY = SessionKey("app", "user", "s")
+
+
+@tool
+def look(number: int) -> str:
+    """Look something up."""
+    return f"{number} is there"
+
+
+BOT = Agent("bot", model="gpt-5-mini", instruction="Be brief.", tools=[look])
+
+
+def said(author: str, part: Part, turn: int, role: str = "", **more: object) -> Event:
+    """One event of a turn."""
+    content = Content(parts=(part,), role=role or ("user" if author == "user" else "model"))
+    return Event(author=author, invocation_id=f"i{turn}", content=content, **more)  # type: ignore[arg-type]
+
+
+def talk(turns: int, seed: int = 1) -> list[Event]:
+    """Turns of plain talk, with calls in some."""
+    chance = random.Random(seed)
+    events: list[Event] = []
+    for turn in range(turns):
+        events.append(said("user", Part(text=f"question {turn}"), turn, actions=Actions()))
+        for number in range(chance.choice((0, 1, 1, 2))):
+            id = f"c{turn}-{number}"
+            events.append(said("bot", call_part("look", {"number": turn}, id=id), turn))
+            events.append(said("bot", result_part("look", {"result": "é"}, id=id), turn, "user"))
+        events.append(said("bot", Part(text=f"answer {turn}"), turn, finish_reason="STOP"))
+    return events
+
+
+def read(events: Iterable[Event]) -> Session:
+    """The session as a store reads it for the first time."""
+    rows = [encode_event(event) for event in events]
+    begun = StoredSession(KEY, 1, 0.0, {}, {}, Strand())
+    return cache.catch_up(begun, rows, len(rows)).session({}, {})
+
+
+def decoded(session: Session) -> int:
+    """How many events of the session were decoded."""
+    backing = session.events._backing
+    if not isinstance(backing, UnreadEvents):
+        return len(backing)
+    return sum(isinstance(row, Event) for row in backing._rows)
+
+
+def facts(compiled: Compilation) -> tuple[object, ...]:
+    """What a run does with a request."""
+    return (
+        compiled.wire,
+        compiled.hash,
+        compiled.tools,
+        [str(one) for one in compiled.prompt.diagnostics],
+        compiled.prompt.features,
+        [(item.kind, item.position, item.event) for item in compiled.prompt.items],
+    )
+
+
+POLICIES: dict[str, Policy] = {
+    "default": C.default(),
+    "none": C.none(),
+    "window(1)": C.window(1),
+    "window(3)": C.window(3),
+    "window(9)": C.window(9),
+    "window, in short": C.window(3).truncate(20),
+    "window or agent": C.window(2) + C.agents("bot"),
+    "budget": C.default().budget(2_000),
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=25)
+@given(later=logs(), turns=st.integers(1, 30), seed=st.integers(0, 99))
+def test_requests_are_those_of_a_log_that_is_read(
+    policy: str, later: list[Event], turns: int, seed: int
+) -> None:
+    agent = BOT.sees(POLICIES[policy])
+    before = talk(turns, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache, "LEAST", 2)
+        lazy = read(before)
+    assert skim_of(lazy.events) is not None
+    whole = Session("s", app_name="app", user_id="user", events=before)
+    for event in (None, *later):
+        if event is not None:
+            if event.partial:
+                continue
+            lazy, whole = lazy.append(event), whole.append(event)
+        brief = compile_request(agent, session=lazy, brief=True)
+        assert facts(brief) == facts(compile_request(agent, session=whole))
+        assert lazy.waiting == whole.waiting
+        assert lazy.state == whole.state
+    assert lazy.events == whole.events
+
+
+def test_a_window_reads_the_end_of_a_log() -> None:
+    events = talk(LEAST)
+    lazy = read(events)
+    compiled = compile_request(BOT.sees(C.window(4)), session=lazy, brief=True)
+    assert decoded(lazy) < 30
+    assert facts(compiled) == facts(
+        compile_request(BOT.sees(C.window(4)), session=Session("s", events=events))
+    )
+    assert compile_request(BOT, session=lazy, brief=True).prompt.items[0].position == 0
+    assert decoded(lazy) == len(events)
+
+
+def test_a_report_says_of_every_event_why_it_is_left_out() -> None:
+    agent, events = BOT.sees(C.window(2)), talk(LEAST)
+    lazy, whole = read(events), Session("s", events=events)
+    compile_request(agent, session=lazy, brief=True)
+    asked = [compile_request(agent, session=one).explain() for one in (lazy, whole)]
+    assert str(asked[0]) == str(asked[1])
+
+
+def test_a_late_result_is_put_beside_its_call() -> None:
+    events = talk(LEAST)
+    late = said("bot", result_part("look", {"result": "late"}, id="c3-0"), LEAST, "user")
+    asked = said("user", Part(text="and?"), LEAST)
+    agent = BOT.sees(C.window(3))
+    lazy, whole = read(events), Session("s", events=events)
+    for event in (asked, late, said("bot", Part(text="well"), LEAST)):
+        lazy, whole = lazy.append(event), whole.append(event)
+        brief = compile_request(agent, session=lazy, brief=True)
+        assert facts(brief) == facts(compile_request(agent, session=whole))
+
+
+def test_an_id_that_an_unread_call_has_is_not_given_again() -> None:
+    events = talk(LEAST, seed=3)
+    taken = next(event.calls[0].id for event in events if event.calls)
+    again = [
+        said("user", Part(text="again"), LEAST),
+        said("bot", call_part("look", {"number": 1}, id=taken), LEAST),
+        said("bot", result_part("look", {"result": "1"}, id=taken), LEAST, "user"),
+    ]
+    agent = BOT.sees(C.window(3))
+    lazy, whole = read(events).append(*again), Session("s", events=[*events, *again])
+    brief = compile_request(agent, session=lazy, brief=True)
+    assert facts(brief) == facts(compile_request(agent, session=whole))
+    assert str(taken) + "_" in str(brief.wire)
+
+
+def changed(event: Event, **fields: object) -> Event:
+    return msgspec.structs.replace(event, **fields)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        said("bot", Part(text="x"), 0, actions=Actions(state_delta={"a": 1})),
+        said("bot", Part(text="x"), 0, custom_metadata={"weft": {"pending": ["c"]}}),
+        said("bot", Part(text="x"), 0, branch="a.b"),
+        said("bot", Part(text="x"), 0, error_code="error"),
+        said("bot", Part(text="x"), 0, finish_reason="CONTINUATION"),
+        said("bot", Part(text="x"), 0, audience="internal"),
+        said("bot", Part(text="x"), 0, isolation_scope="c"),
+        said("bot", Part(text="x", thought=True), 0),
+        said("bot", Part(text="x\ud83d"), 0),
+        said("bot", Part(text="x" * 60_000), 0),
+        said("bot", Part(text=""), 0),
+        said("other", Part(text="x"), 0),
+        said("", Part(text="x"), 0),
+        said("bot", call_part("look", {}, id="open"), 0),
+        said("bot", call_part("adk_request_input", {}, id="open"), 0),
+        said("bot", result_part("look", {}, id="orphan"), 0, "user"),
+        said("user", Part(text="x"), 0, actions=Actions(rewind_before_invocation_id="i0")),
+    ],
+    ids=lambda event: str(event.to_json())[:60],
+)
+def test_what_is_more_than_talk_is_read_at_once(other: Event) -> None:
+    rows = [encode_event(event).data for event in talk(3)]
+    assert skimmed(rows) is not None
+    assert skimmed([*rows, encode_event(other).data, rows[0].replace(b"i0", b"i9")]) is None
+
+
+def test_the_same_id_twice_is_more_than_talk() -> None:
+    rows = [encode_event(event).data for event in talk(3)]
+    assert skimmed([*rows, rows[0]]) is None
+
+
+async def test_a_run_goes_on_with_a_long_stored_session(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/s.db")
+    session = await store.create(KEY)
+    events = talk(LEAST)
+    await store.append(session, *events)
+    await store.close()
+    model = ScriptedModel([call("look", number=7), "It is there.", "Yes."], name="gpt-5-mini")
+    agent = Agent("bot", model=model, tools=[look], context=C.window(2))
+    async with Runner(agent, store=f"sqlite:///{tmp_path}/s.db", app_name="app") as runner:
+        await runner.run("seven?", user_id="user", session_id="s")
+        result = await runner.run("sure?", user_id="user", session_id="s")
+        assert result.text == "Yes."
+        assert decoded(result.session) < 60
+        texts = [item.blocks[0].text for item in model.prompts[-1].items if item.author == "user"]  # type: ignore[union-attr]
+        assert texts == ["seven?", "sure?"]
+        stored = await runner.session(user_id="user", session_id="s")
+        assert len(stored.events) == len(events) + 6
+        assert list(stored.events)[: len(events)] == events
