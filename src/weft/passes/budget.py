@@ -17,8 +17,8 @@ from weft.diagnostics import Diagnostic, Origin
 from weft.errors import BudgetExceeded
 from weft.ir import Block, CallBlock, Item, Note, Prompt, ThoughtBlock
 from weft.ir.item import RECALL
-from weft.ir.rewrite import derived
-from weft.passes.env import Env, SizePart, Sizes, opening_of
+from weft.ir.rewrite import derived, keep_since
+from weft.passes.env import Env, SizePart, Sizes, first_from, opening_of
 from weft.passes.history import attribute_foreign
 from weft.passes.references import notes_on_repointed, repointed
 from weft.passes.relevant import item_text
@@ -784,6 +784,59 @@ def fit_items(prompt: Prompt, env: Env, options: Fit) -> Prompt:
     Before:  user "one" | model "1" | user "two" | model "2" | user "three"    (room for two)
     After:   user "two" | model "2" | user "three"
     """
+    oldest = _fit_oldest(prompt, env, options)
+    return oldest if oldest is not None else _fit_best(prompt, env, options)
+
+
+def _fit_reason(options: Fit) -> str:
+    return f"what is better fills the {options.tokens} tokens that there are"
+
+
+class _SizeSums:
+    """What the settled items of a strand take up to each, and whether one of them has a score."""
+
+    def __init__(self) -> None:
+        self.sums = [0]
+        self.scored = False
+
+
+def _fit_oldest(prompt: Prompt, env: Env, options: Fit) -> Prompt | None:
+    """As `_fit_best`, where the oldest go: only what is new is looked at.
+
+    None where items have scores, or where others spoke in the current turn.
+    """
+    items = prompt.items
+    begins = first_from(items, env.turn)
+    current = items.since(begins)
+    if not all(map(env.is_current, current)):
+        return None
+    with items.lock:
+        known = derived(items, _SizeSums, (env.agent, env.model.dialect, env.model.name))
+        new = items.between(len(known.sums) - 1, begins)
+        known.scored = known.scored or any(item.score for item in new)
+        fresh = msgspec.structs.replace(prompt, items=Strand(new))
+        known.sums += [*accumulate(item_sizes(fresh, env), initial=known.sums[-1])][1:]
+        if known.scored:
+            return None
+        total = known.sums[begins]
+        asked = [item for item in current if item.author == "user"]
+        fresh = msgspec.structs.replace(prompt, items=Strand(asked))
+        beside = sum(item_sizes(fresh, env))
+        if not begins or total + beside <= options.tokens // 2 - _OPENING:
+            return prompt  # there is room for all that is counted beside them
+        beside += _head(prompt, env, options.tokens // 8)
+        if total + beside <= options.tokens:
+            return prompt
+        stride, limit = stride_for(options.tokens)
+        wanted = -(-(total + beside - limit) // stride) * stride
+        cut = min(bisect_left(known.sums, wanted, 1, begins + 1), begins)
+    while cut < begins and not _may_begin(items[cut]):
+        cut += 1
+    return keep_since(prompt, cut, "fit_items", _fit_reason(options))
+
+
+def _fit_best(prompt: Prompt, env: Env, options: Fit) -> Prompt:
+    """Keep the best that fit, with a look at all items: O(n) once a request."""
     items = prompt.items.since(0)
     past = [
         number
@@ -804,7 +857,7 @@ def fit_items(prompt: Prompt, env: Env, options: Fit) -> Prompt:
         gone = _worst(items, sizes, options.tokens - beside)
     else:
         gone = _oldest(items, sizes, options.tokens, beside)
-    reason = f"what is better fills the {options.tokens} tokens that there are"
+    reason = _fit_reason(options)
     notes = [Note("fit_items", reason, items[number]) for number in sorted(gone)]
     staying = [item for number, item in enumerate(items) if number not in gone]
     return prompt.with_items(staying, notes)
