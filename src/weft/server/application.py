@@ -20,7 +20,7 @@ from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weft import __version__
-from weft.declare import Memory, Node, RunConfig
+from weft.declare import MemorySearch, Node, RunConfig
 from weft.errors import UsageError
 from weft.misuse import explained
 from weft.runtime import Runner
@@ -145,7 +145,7 @@ def app(
     *served: Node | Runner,
     store: str | Store = "memory://",
     artifacts: str | Path | ArtifactStore | None = None,
-    memory: Memory | None = None,
+    memory: MemorySearch | None = None,
     plugins: Sequence[object] = (),
     config: RunConfig | None = None,
     auth: Authenticate | Tokens | None = None,
