@@ -91,6 +91,7 @@ class Inspection:
         self.files = files
         self.lock = RLock()
         """Held while somebody asks: what is rebuilt once must not be rebuilt by two at a time."""
+        self._later: Inspection | None = None
         self.notice = ""
         """What a reader has to know of how the requests were rebuilt."""
 
@@ -129,11 +130,17 @@ class Inspection:
                 files=self.files,
             )
         with self.lock:
+            # The walk goes on once; whoever asks this one again is sent on to where it went.
+            if self._later is not None and len(self._later.session.events) <= len(log):
+                later = self._later
+                return later if len(later.session.events) == len(log) else later.grown(session)
             steps = [*self.steps, *self._walk.take(log.since(len(known)))]
-        later = Inspection(
-            self.root, session, config=self.config, artifacts=self.artifacts, files=self.files
-        )
-        later.__dict__ |= {"steps": steps, "_walk": self._walk}
+            later = Inspection(
+                self.root, session, config=self.config, artifacts=self.artifacts, files=self.files
+            )
+            later.notice = self.notice
+            later.__dict__ |= {"steps": steps, "_walk": self._walk}
+            self._later = later
         return later
 
     def under(self, variant: Variant) -> "Inspection":
