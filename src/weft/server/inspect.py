@@ -108,19 +108,19 @@ class ServedSources:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._kept: dict[str, SessionSource] = {}
+        self._sources: dict[str, SessionSource] = {}
 
     def __call__(self, request: Request) -> SessionSource:
         """The sessions that the caller may see."""
         identity: Identity = request.scope["weft.identity"]
-        source = self._kept.get(identity.name)
+        source = self._sources.get(identity.name)
         if source is None:
             stores = self._served.stores
             parts = [ServedSessions(self._served, store, identity) for store in stores]
             source = parts[0] if len(parts) == 1 else SeveralStores(parts)
-            while len(self._kept) >= _USERS:
-                self._kept.pop(next(iter(self._kept)))
-            self._kept[identity.name] = source
+            while len(self._sources) >= _USERS:
+                self._sources.pop(next(iter(self._kept)))
+            self._sources[identity.name] = source
         return source
 
 
