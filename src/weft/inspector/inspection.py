@@ -7,6 +7,7 @@ what was sent, to the byte. A variant is the same log under another policy, budg
 import dataclasses
 from collections.abc import Mapping
 from functools import cached_property
+from threading import RLock
 from typing import NamedTuple
 
 from weft.compiler.breaks import read_again
@@ -88,6 +89,8 @@ class Inspection:
         self.config = config or RunConfig()
         self.artifacts = artifacts or {}
         self.files = files
+        self.lock = RLock()
+        """Held while somebody asks: what is rebuilt once must not be rebuilt by two at a time."""
         self.notice = ""
         """What a reader has to know of how the requests were rebuilt."""
 
@@ -125,7 +128,8 @@ class Inspection:
                 artifacts=self.artifacts,
                 files=self.files,
             )
-        steps = [*self.steps, *self._walk.take(log.since(len(known)))]
+        with self.lock:
+            steps = [*self.steps, *self._walk.take(log.since(len(known)))]
         later = Inspection(
             self.root, session, config=self.config, artifacts=self.artifacts, files=self.files
         )
