@@ -201,7 +201,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
             asked = source(request)
             inspection = await asked.inspection(_text(request, "session"))
             # Rebuilding a long session takes a while, and other requests go on meanwhile.
-            value = await asyncio.to_thread(answer, inspection, request)
+            value = await asyncio.to_thread(_answered, answer, inspection, request)
             if answer is _film and isinstance(value, dict):
                 value["can_chat"] = value["can_fork"] = isinstance(asked, Talk)
             return _json(value)
@@ -273,6 +273,11 @@ def _with_problems(inner: ASGIApp) -> ASGIApp:
 
 _Answer = Callable[[Inspection, Request], Json]
 _Action = Callable[[Talk, Request], Awaitable[Json]]
+
+
+def _answered(answer: _Answer, inspection: Inspection, request: Request) -> Json:
+    with inspection.lock:
+        return answer(inspection, request)
 
 
 async def _page_file(request: Request) -> Response:
