@@ -119,7 +119,7 @@ class ServedSources:
             parts = [ServedSessions(self._served, store, identity) for store in stores]
             source = parts[0] if len(parts) == 1 else SeveralStores(parts)
             while len(self._sources) >= _USERS:
-                self._sources.pop(next(iter(self._kept)))
+                self._sources.pop(next(iter(self._sources)))
             self._sources[identity.name] = source
         return source
 
