@@ -31,11 +31,14 @@ PROVIDER_ROOMS = (
     "models/",
     "interop/adk/",
     "recordings/",
+    "server/openai",
     "tokens.py",
     "_token_tables.py",
 )
 PROVIDER_EXCEPTIONS = {
     "declare/config.py": "a hint shows how an option is written for one dialect",
+    "server/adk.py": "a trace shows requests in the dialect that the page of google-adk reads",
+    "server/application.py": "it puts the chapters of the server together",
 }
 """Files outside those rooms that may name a provider, each with the reason."""
 

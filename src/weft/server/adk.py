@@ -115,12 +115,12 @@ async def _created(call: Call, id: str | None, state: JsonObject | None) -> Answ
     key = SessionKey(runner.app_name, user, id or new_id())
     if await runner.store.lengths([key]):
         raise Problem(409, "exists", f"the session `{key.id[:100]}` exists already")
-    return _shown(await runner.store.create(key, state=state or {}))
+    return _as_answer(await runner.store.create(key, state=state or {}))
 
 
 async def get_session(call: Call) -> Answer:
     """A session with its events."""
-    return _shown(await _session(call))
+    return _as_answer(await _session(call))
 
 
 async def _session(call: Call) -> Session:
@@ -129,7 +129,7 @@ async def _session(call: Call) -> Session:
     )
 
 
-def _shown(session: Session) -> Answer:
+def _as_answer(session: Session) -> Answer:
     """A session as ADK's clients read it."""
     around: JsonObject = {
         "id": session.id,
@@ -145,7 +145,7 @@ def _shown(session: Session) -> Answer:
 async def patch_session(call: Call) -> Answer:
     """Write to the state of a session."""
     body = await _body(call, AdkStateDelta)
-    return _shown(await write_state(call, call.user(call.path("user")), body.state_delta))
+    return _as_answer(await write_state(call, call.user(call.path("user")), body.state_delta))
 
 
 async def delete_session(call: Call) -> Answer:
@@ -370,7 +370,7 @@ def _spans(runner: Runner, session: Session) -> Iterator[JsonObject]:
     for index, event in enumerate(events):
         by_run.setdefault(event.invocation_id, []).append(index)
     spoken = [i for i, event in enumerate(events) if _is_answer(event)]
-    shown = {*spoken[-_TRACED:]}
+    traced = {*spoken[-_TRACED:]}
     for id, indexes in by_run.items():
         first, last = events[indexes[0]], events[indexes[-1]]
         trace = digest(id.encode())[:32]
@@ -399,7 +399,7 @@ def _spans(runner: Runner, session: Session) -> Iterator[JsonObject]:
                 "gen_ai.conversation.id": session.id,
             }
             if index in {*spoken}:
-                logs = [log] if index in shown and (log := _log_of(runner, session, index)) else []
+                logs = [log] if index in traced and (log := _log_of(runner, session, index)) else []
                 own |= {"gen_ai.operation.name": "generate_content"}
                 own |= {"gen_ai.request.model": event.model_version or "model"}
                 name = f"generate_content {event.author}"
@@ -511,13 +511,13 @@ def _parts(turn: JsonObject) -> list[Json]:
     parts: list[Json] = []
     for part in _listed(turn.get("parts")):
         match part:
-            case {"functionCall": dict(made)}:
-                args = made.get("args")
+            case {"functionCall": dict(request)}:
+                args = request.get("args")
                 parts.append(
                     {
                         "type": "tool_call",
-                        "id": str(made.get("id", "")),
-                        "name": str(made.get("name", "")),
+                        "id": str(request.get("id", "")),
+                        "name": str(request.get("name", "")),
                         "arguments": args if isinstance(args, dict) else {},
                     }
                 )
