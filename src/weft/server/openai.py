@@ -399,7 +399,7 @@ class _ResponseForm(_Form):
         return events
 
     _start = 0
-    """Where in the text the message begins that is being said."""
+    """Where in the text the message begins that is spoken now."""
 
     def _place(self) -> JsonObject:
         index = len(self._output)
@@ -435,13 +435,13 @@ class _ResponseForm(_Form):
 
     def _response(self, status: str, output: list[Json]) -> JsonObject:
         asked, used = self.asked, self.usage
-        prompt, answer = used.prompt_token_count or 0, _output(used)
+        prompt, written = used.prompt_token_count or 0, _output(used)
         usage: JsonObject = {
             "input_tokens": prompt,
             "input_tokens_details": {"cached_tokens": used.cached_content_token_count or 0},
-            "output_tokens": answer,
+            "output_tokens": written,
             "output_tokens_details": {"reasoning_tokens": used.thoughts_token_count or 0},
-            "total_tokens": prompt + answer,
+            "total_tokens": prompt + written,
         }
         cut: JsonObject | None = {"reason": "max_output_tokens"} if status == "incomplete" else None
         sequence = self.ended.sequence if self.ended is not None else 0
@@ -493,7 +493,7 @@ class _ClientRequest:
 
     runner: Runner
     model: str
-    messages: list[ClientMessage]
+    messages: list[Said]
     stream: bool
     config: RunConfig
     tools: list[Tool]
@@ -532,7 +532,7 @@ class _ClientRequest:
             at, is_new = f"chat-{new_id()}", True
             key = SessionKey(app, user, at)
             session = await store.create(key)
-            history = _as_events(self.messages[: _trailing(self.messages)], self.runner)
+            history = _as_events(self.messages[:begin], self.runner)
             if history:
                 await store.append(session, *history)
         try:
@@ -576,7 +576,7 @@ class _ClientRequest:
 
 
 def _forgetting(runner: Runner, key: SessionKey) -> Callable[[object], None]:
-    """Delete the session of a request that said `store: false`, once it is answered."""
+    """Delete the session of a request with `store: false`, once it is answered."""
 
     def forget(_: object) -> None:
         import asyncio
@@ -597,13 +597,13 @@ def unknown_response(id: str) -> Problem:
     return Problem(404, "unknown-response", f"there is no response `{id[:100]}`")
 
 
-def _trailing(messages: list[ClientMessage]) -> int:
+def _trailing(messages: list[Said]) -> int:
     """Where the last message of the user begins, with what belongs to it."""
     last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
     return last + 1
 
 
-def _as_events(messages: list[ClientMessage], runner: Runner) -> list[Event]:
+def _as_events(messages: list[Said], runner: Runner) -> list[Event]:
     """A history as events of a log: what a client brings is not ours, and carries no trust."""
     root = runner.root
     author = root.name if isinstance(root, Agent) else "assistant"
@@ -619,7 +619,7 @@ def _as_events(messages: list[ClientMessage], runner: Runner) -> list[Event]:
                 author=whose,
                 content=Content(role=role, parts=one.parts),
                 invocation_id=invocation,
-                long_running_tool_ids=tuple(one.id or "" for one in calls) or None,
+                long_running_tool_ids=tuple(one_call.id or "" for one_call in calls) or None,
             )
         )
     return events
@@ -641,7 +641,7 @@ def _read(
     if instructions is not None:
         if not isinstance(instructions, str):
             raise Problem(422, "invalid", "`instructions` is not text", where="instructions")
-        messages = [ClientMessage.text("user", instructions), *messages]
+        messages = [Said.text("user", instructions), *messages]
     conversation = body.get("conversation")
     if isinstance(conversation, dict):
         conversation = conversation.get("id")
