@@ -28,13 +28,7 @@ from weft.runtime import Runner
 from weft.runtime.background import StartedRun
 from weft.runtime.result import total_usage
 from weft.server.endpoints import Answer, Body, Call, Endpoint, decoded, respond
-from weft.server.openai_requests import (
-    ClientMessage,
-    chat_history,
-    client_tools,
-    generation,
-    input_items,
-)
+from weft.server.openai_requests import Said, chat_history, client_tools, generation, input_items
 from weft.server.problems import Problem
 from weft.server.stream import Chunks, stream_problem
 from weft.session import Event, SessionKey, Usage
@@ -108,7 +102,7 @@ def shape_problem(problem: Problem) -> Response:
 
 
 async def _answered(
-    call: Call, asked: "_ClientRequest", run: StartedRun, form: "_ChatForm | _ResponseForm"
+    call: Call, asked: "_Asked", run: StartedRun, form: "_ChatForm | _ResponseForm"
 ) -> Answer:
     """The answer in one piece, or as a stream."""
     pieces = _pieces(run, asked.tool_names)
@@ -191,7 +185,7 @@ async def _pieces(run: StartedRun, tools: frozenset[str]) -> AsyncGenerator[_Pie
 class _Form:
     """What both forms of an answer gather."""
 
-    def __init__(self, asked: "_ClientRequest", run: StartedRun) -> None:
+    def __init__(self, asked: "_Asked", run: StartedRun) -> None:
         self.asked = asked
         self.run = run
         self.text = ""
@@ -223,7 +217,7 @@ class _Form:
 class _ChatForm(_Form):
     """A chat completion."""
 
-    def __init__(self, asked: "_ClientRequest", run: StartedRun, *, include_usage: bool) -> None:
+    def __init__(self, asked: "_Asked", run: StartedRun, *, include_usage: bool) -> None:
         super().__init__(asked, run)
         self._include_usage = include_usage
 
@@ -306,7 +300,7 @@ def _output(usage: Usage) -> int:
 class _ResponseForm(_Form):
     """A response, and the events that it is streamed as."""
 
-    def __init__(self, asked: "_ClientRequest", run: StartedRun) -> None:
+    def __init__(self, asked: "_Asked", run: StartedRun) -> None:
         super().__init__(asked, run)
         self._number = -1
         self._output: list[Json] = []
@@ -358,6 +352,7 @@ class _ResponseForm(_Form):
         yield self._event(f"response.{status}", response=self._response(status, self._output))
 
     def _begin_message(self) -> list[bytes]:
+        self._said = len(self.text)
         item = self._message("", "in_progress")
         item["content"] = []
         part: JsonObject = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
@@ -488,7 +483,7 @@ def _place_of(response_id: str) -> tuple[str, str] | None:
 
 
 @dataclass
-class _ClientRequest:
+class _Asked:
     """A request, whichever of the two it came as."""
 
     runner: Runner
@@ -627,8 +622,8 @@ def _as_events(messages: list[Said], runner: Runner) -> list[Event]:
 
 def _read(
     call: Call, body: dict[str, Json], source: Literal["messages", "input"],
-    history: Callable[[Json], list[ClientMessage]],
-) -> _ClientRequest:  # fmt: skip
+    history: Callable[[Json], list[Said]],
+) -> _Asked:  # fmt: skip
     """The request, or a problem that names the field."""
     model = body.get("model")
     if not isinstance(model, str):
@@ -662,7 +657,7 @@ def _read(
     stream, keeps = body.get("stream") or False, body.get("store")
     metadata = body.get("metadata")
     options = {**runner.config.generate_config, **generation(body)}
-    return _ClientRequest(
+    return _Asked(
         runner=runner,
         model=model,
         messages=messages,

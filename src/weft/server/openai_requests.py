@@ -16,7 +16,7 @@ from weft.values import Json, JsonObject
 Role = Literal["user", "assistant"]
 
 
-class ClientMessage(NamedTuple):
+class Said(NamedTuple):
     """One message. What a client calls system text is the user's here.
 
     The system instruction of a request is that of the served agent, whose author is not the client.
@@ -26,9 +26,9 @@ class ClientMessage(NamedTuple):
     parts: tuple[Part, ...]
 
     @staticmethod
-    def text(role: Role, text: str) -> "ClientMessage":
+    def text(role: Role, text: str) -> "Said":
         """A message of plain text."""
-        return ClientMessage(role, (Part(text=text),))
+        return Said(role, (Part(text=text),))
 
 
 _NO_EFFECT = frozenset(
@@ -143,7 +143,7 @@ def _left_to_the_client(**arguments: object) -> None:
     """Nothing: the run waits for the client's answer."""
 
 
-def chat_history(messages: Json) -> list[ClientMessage]:
+def chat_history(messages: Json) -> list[Said]:
     """The messages of a chat."""
     if not isinstance(messages, list) or not messages:
         raise Problem(422, "invalid", "`messages` is not a list of messages", where="messages")
@@ -172,7 +172,7 @@ def _chat_call(entry: Json, where: str) -> Part:
     return _call(calls_listed.get("id"), function.get("name"), function.get("arguments"), where)
 
 
-def input_items(items: Json) -> list[ClientMessage]:
+def input_items(items: Json) -> list[Said]:
     """The input of a response."""
     if isinstance(items, str):
         return [Said.text("user", items)]
