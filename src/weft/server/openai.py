@@ -352,7 +352,6 @@ class _ResponseForm(_Form):
         yield self._event(f"response.{status}", response=self._response(status, self._output))
 
     def _begin_message(self) -> list[bytes]:
-        self._start = len(self.text)
         item = self._message("", "in_progress")
         item["content"] = []
         part: JsonObject = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
