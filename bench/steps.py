@@ -18,6 +18,9 @@ POLICIES = {
     "C.default().dedupe()": (C.default().dedupe(), 1.5),
     "C.auto()": (C.auto(), 1.5),
     'C.default().redact("email")': (C.default().redact("email"), 1.5),
+    "C.default().fence()": (C.default().fence(), 1.5),
+    "C.default().fresh(turns=3)": (C.default().fresh(turns=3), 1.5),
+    "C.default().fit(2000)": (C.default().fit(2000), 1.5),
     "C.default().budget(2000)": (C.default().budget(2000), 4.0),
     "C.relevant(top_k=8)": (C.relevant(top_k=8), 4.0),
 }

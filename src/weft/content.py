@@ -9,11 +9,13 @@ part, in `partMetadata`, where every reader of ADK JSON lets it be.
 import base64
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal, TypeVar, cast
 
 import msgspec
 
 from weft.errors import SessionError
+from weft.media import HINT, read_data_url, require_type, type_of_address
 from weft.misuse import declared
 from weft.values import Json, JsonObject, require_json
 
@@ -189,22 +191,79 @@ class Part(Value, frozen=True):
         return notes.provider, notes.payload
 
     @staticmethod
-    def from_bytes(data: bytes, mime_type: str, *, name: str | None = None) -> "Part":
-        """Media in the message: `Part.from_bytes(png, "image/png")`."""
+    def from_bytes(data: bytes, mime_type: str | None = None, *, name: str | None = None) -> "Part":
+        """Media in the message: `Part.from_bytes(png, "image/png")`.
+
+        Without a type, the bytes and the name tell it.
+        """
+        where = "Part.from_bytes"
         if not isinstance(cast("object", data), bytes | bytearray | memoryview):
             raise SessionError(
                 f"a {type(data).__name__} is not the bytes of a file",
-                where="Part.from_bytes",
+                where=where,
                 hint='pass bytes: Part.from_bytes(Path("a.png").read_bytes(), "image/png")',
             )
-        if not isinstance(cast("object", mime_type), str) or "/" not in mime_type:
-            raise SessionError(
-                f"{mime_type!r} is no type of media",
-                where="Part.from_bytes",
-                hint='pass it as the second argument: "image/png", "application/pdf", ...',
-            )
+        _require_type_name(mime_type, where)
+        kind = require_type(bytes(data), mime_type, name or "", where=where)
         encoded = base64.b64encode(data).decode("ascii")
-        return Part(inline_data=Blob(mime_type=mime_type, data=encoded, display_name=name))
+        return Part(inline_data=Blob(mime_type=kind, data=encoded, display_name=name))
+
+    @staticmethod
+    def from_path(path: str | Path, mime_type: str | None = None) -> "Part":
+        """A file in the message: `Part.from_path("a.pdf")`; its bytes and name tell its type."""
+        where = "Part.from_path"
+        if not isinstance(cast("object", path), str | Path):
+            raise SessionError(
+                f"a {type(path).__name__} is not a path", where=where, hint='pass "a.pdf"'
+            )
+        file = Path(path)
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise SessionError(
+                f"`{file}` cannot be read: {reason}", where=where, hint="pass the path of a file"
+            ) from None
+        _require_type_name(mime_type, where)
+        kind = require_type(data, mime_type, file.name, where=f"{where}({str(path)!r})")
+        encoded = base64.b64encode(data).decode("ascii")
+        return Part(inline_data=Blob(mime_type=kind, data=encoded, display_name=file.name))
+
+    @staticmethod
+    def from_url(url: str, mime_type: str | None = None) -> "Part":
+        """Media behind an address, which the provider fetches; what is in a data URL is sent.
+
+        Without a type, the end of the address tells it.
+        """
+        where = "Part.from_url"
+        if not isinstance(cast("object", url), str) or ":" not in url:
+            raise SessionError(
+                f"{url!r} is no address",
+                where=where,
+                hint='pass "https://...", or Part.from_path(...) for a file',
+            )
+        _require_type_name(mime_type, where)
+        scheme = url.partition(":")[0].lower()
+        if scheme == "data":
+            url_type, data = read_data_url(url, where=where)
+            kind = require_type(data, mime_type or url_type or None, "", where=where)
+            encoded = base64.b64encode(data).decode("ascii")
+            return Part(inline_data=Blob(mime_type=kind, data=encoded))
+        if scheme not in ("https", "http", "gs"):
+            raise SessionError(
+                f"no provider fetches {scheme}: addresses",
+                where=where,
+                hint="pass an https address, or Part.from_path(...) for a file",
+            )
+        kind = mime_type or type_of_address(url)
+        if not kind:
+            raise SessionError(f"{url} does not tell its type", where=where, hint=HINT)
+        return Part(file_data=FileData(file_uri=url, mime_type=kind))
+
+
+def _require_type_name(mime_type: object, where: str) -> None:
+    if mime_type is not None and (not isinstance(mime_type, str) or "/" not in mime_type):
+        raise SessionError(f"{mime_type!r} is no type of media", where=where, hint=HINT)
 
 
 @declared("Content(parts=(...))", change=_COPY)
@@ -260,20 +319,20 @@ def opaque_part(provider: str, payload: JsonObject) -> Part:
     return Part(part_metadata=PartProvenance(provider=provider, payload=payload).onto(None))
 
 
-ContentLike = str | Content | Part | Iterable[str | Part]
+ContentLike = str | Content | Part | Path | Iterable[str | Part | Path]
 
 _MEDIA_HINT = (
     'pass weft.Part.from_bytes(data, "image/png") for media in the message, or'
-    ' weft.Part(file_data=weft.content.FileData(file_uri="https://...", mime_type="image/png"))'
+    ' weft.Part.from_url("https://...", "image/png")'
 )
-_MESSAGE_HINT = "pass text, a weft.Part, a list of both, or a weft.Content"
+_MESSAGE_HINT = "pass text, a weft.Part, a Path, a list of them, or a weft.Content"
 
 
 def to_content(value: ContentLike, *, role: str = "user", where: str = "message") -> Content:
     """A content from what people pass as a message: text, a part, several, or a content."""
     if isinstance(value, Content):
         return require_content(value, where=where)
-    if isinstance(value, (str, Part)):
+    if isinstance(value, (str, Part, Path)):
         value = (value,)
     if not isinstance(value, (list, tuple)):
         raise _no_message(value, where)
@@ -283,6 +342,8 @@ def to_content(value: ContentLike, *, role: str = "user", where: str = "message"
             parts.append(Part(text=piece))
         elif isinstance(piece, Part):
             parts.append(piece)
+        elif isinstance(piece, Path):
+            parts.append(Part.from_path(piece))
         else:
             raise _no_message(piece, f"{where}[{index}]", part=True)
     return require_content(Content(parts=tuple(parts), role=role), where=where)
@@ -291,7 +352,7 @@ def to_content(value: ContentLike, *, role: str = "user", where: str = "message"
 def _no_message(value: object, where: str, *, part: bool = False) -> SessionError:
     """The error for what is no message, or no part of one; it says what to type instead."""
     name = type(value).__name__
-    hint = "pass text or weft.Part values" if part else _MESSAGE_HINT
+    hint = "pass text, weft.Part values or a Path" if part else _MESSAGE_HINT
     if isinstance(value, bytes | bytearray | memoryview):
         hint = _MEDIA_HINT
     elif isinstance(value, dict):

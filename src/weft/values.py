@@ -305,17 +305,22 @@ class Strand(Sequence[Item], Generic[Item]):
         """What the settled items add up to; only those are read that were not read before.
 
         `kind()` stands for no items at all. The tail is not in it: `derive(T).after(strand.tail)`.
-        An older snapshot than was read last is read from its start.
+        What an older snapshot than was read last adds up to is kept beside it.
         """
         last = cast("tuple[int, Fold[Item]] | None", self.memo.get(kind))
         settled = self.settled
         if last is not None and last[0] == settled:  # nothing new: the common case in a tool loop
             return cast("Folded", last[1])
         read, fold = last or (0, cast("Fold[Item]", kind()))
+        slot: object = kind
         if read > settled:
-            return cast("Folded", cast("Fold[Item]", kind()).after(self._backing[:settled]))
-        fold = fold.after(self._backing[read:settled])
-        self.memo[kind] = settled, fold
+            slot = (kind, "older")
+            read, fold = cast("tuple[int, Fold[Item]]", self.memo.get(slot, (0, kind())))
+            if read > settled:
+                read, fold = 0, cast("Fold[Item]", kind())
+        if read < settled:
+            fold = fold.after(self._backing[read:settled])
+            self.memo[slot] = settled, fold
         return cast("Folded", fold)
 
     def shares(self, other: "Strand[Item]") -> bool:

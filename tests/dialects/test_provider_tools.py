@@ -250,3 +250,17 @@ def test_a_model_that_cannot_think_is_said_to_and_refused_under_strict() -> None
     assert "does not think" in weft.compile(agent, message="hi").diagnostics[0].message
     with pytest.raises(LoweringError, match="does not think"):
         _ = weft.compile(agent, message="hi", config=RunConfig(strict=True)).wire
+
+
+def test_a_toolset_may_answer_one_and_the_log_has_it() -> None:
+    class Tools:
+        async def get_tools(self) -> list[object]:
+            return [WebSearch(max_uses=2)]
+
+    model = ScriptedModel(["Yes."], name="claude-sonnet-5", dialect="anthropic")
+    agent = Agent("bot", model=model, tools=[Tools()])
+    session = weft.run_sync(agent, "?").session
+    wanted = [{"type": "web_search_20250305", "name": "web_search", "max_uses": 2}]
+    assert model.wires[0]["tools"] == wanted
+    stored = Session.from_json(session.to_json(), trusted=True)
+    assert weft.compile(agent, session=stored, message="And?").wire["tools"] == wanted

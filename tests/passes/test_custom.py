@@ -323,3 +323,31 @@ def test_checking_an_agent_runs_no_pass_that_could_stop_it() -> None:
 
     agent = Agent("bot", model="gpt-5", passes=[needs_state], context=C.default().budget(900))
     assert not [one for one in weft.check(agent) if one.severity == "error"]
+
+
+async def test_a_run_that_waited_goes_on_with_the_passes_it_is_given() -> None:
+    @tool(confirm=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    model = ScriptedModel([call("pay", amount=3), "Paid."])
+    runner = weft.Runner(Agent("bot", model=model, tools=[pay], passes=[shout]))
+    config = RunConfig(passes=[forget_small_talk])
+    waiting = await runner.run("pay 3", session_id="s", config=config)
+    (question,) = waiting.waiting
+    result = await runner.resume(session_id="s", answers={question: True}, config=config)
+    assert result.text == "Paid."
+    assert "user: PAY 3" in str(model.prompts[1])
+
+
+def test_a_streamed_run_sends_what_the_passes_left() -> None:
+    async def stream() -> list[str]:
+        model = ScriptedModel(["Hello there."])
+        events = [e async for e in weft.stream(Agent("bot", model=model, passes=[shout]), "hi")]
+        assert "user: HI" in str(model.prompts[0])
+        return [event.text for event in events if not event.partial]
+
+    import asyncio
+
+    assert asyncio.run(stream())[-1] == "Hello there."

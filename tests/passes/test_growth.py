@@ -4,6 +4,7 @@ import ast
 import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.support.linear import calls
 from tests.support.strategies import logs
-from weft import Agent, C, Content, Event, Part, Session
+from weft import Agent, C, Content, Event, Part, Session, TokenBudget
 from weft.compiler import Compilation
 from weft.compiler import compile_request as compile
 from weft.content import call_part, result_part
@@ -24,23 +25,21 @@ LOOKS_AT_ALL = {
     "_select": "once a turn: the query is the turn's",
     "_superseded": "once a request: the last result decides about all before it",
     "_unite": "once a request, where several views are united",
-    "drop_oldest": "once a request that exceeds its TokenBudget",
     "exceeded": "when nothing fits, for the error",
     "_largest": "when nothing fits, for the error",
     "_left_by_budget": "once a request under a budget",
     "_look_at": "behind what is sealed",
     "_seen": "once a request whose policy writes",
-    "_items": "once a request under labels",
-    "_stale": "once a request under .fresh(...)",
-    "fence_untrusted": "once a request under .fence()",
+    "_stale": "once a request under .fresh(seconds=...), or with a warning",
+    "fence_untrusted": "once a request, where a settled item inserts state",
     "_copied": "once a request with a pass of the user's: it is run on a copy first",
     "_spelled": "once a request with a pass of the user's",
     "_require_same": "once a request with a pass of the user's",
-    "fit_items": "once a request under .fit(...)",
+    "_fit_best": "once a request under .fit(...), where items have scores",
     "insert_memories": "once a request: it drops them all",
     "insert_state": "once a request: it drops them all",
-    "item_sizes": "once a request under .fit(...)",
-    "mark_stale": "once a request under .fresh(...)",
+    "item_sizes": "only what is new, but where items have scores",
+    "_mark_each": "once a request under .fresh(seconds=...), or with a warning",
     "pair_results": "only what is new",
     "reduce_results": "only what is new, but for several views",
     "select_recent": "once a request: what an item is worth fades",
@@ -93,6 +92,10 @@ POLICIES = {
     "redact": C.default().redact("email"),
     "budget": C.default().budget(8000),
     "budget_drop": C.default().budget(8000, overflow="drop"),
+    "token_budget": C.default(),
+    "fence": C.default().fence(),
+    "fresh": C.default().fresh(turns=3),
+    "fit": C.default().fit(2000),
     "relevant": C.relevant(top_k=8),
 }
 
@@ -154,6 +157,8 @@ def test_one_more_step_costs_what_it_added(turns: bool) -> None:
     grows: dict[str, float] = {}
     for name, policy in POLICIES.items():
         agent = Agent("bot", model="gpt-4o", tools=[look], instruction="Be brief.").sees(policy)
+        if name == "token_budget":
+            agent = replace(agent, context_compressor=TokenBudget(8000, keep_recent=2))
         before, after = work_of_a_step(agent, small), work_of_a_step(agent, large)
         grows[name] = math.log10(after / before)
     assert {name: grown for name, grown in grows.items() if grown >= 0.2} == {}
@@ -165,9 +170,14 @@ WALKED = {
     "small": C.default().compact(results=64, texts=64, to=64, media=1),
     "truncate": C.default().truncate(8).dedupe(),
     "several": C.window(2).compact(results=64, to=64),
+    "fresh": C.default().fresh(turns=1),
+    "fresh_compact": C.default().fresh(turns=2, stale="compact").truncate(8),
+    "fit": C.default().fit(60),
+    "relevant_fit": C.relevant().fit(60),
     "superseded": C.default().dedupe("superseded"),
     "budget": C.default().budget(600),
     "budget_drop": C.default().budget(500, overflow="drop"),
+    "token_budget_auto": C.auto().dedupe(),
     "redact_auto": C.auto().redact("email"),
     "union": C.window(2) + C.select(kind="results"),
 }
@@ -179,6 +189,8 @@ WALKED = {
 def test_what_is_kept_gives_what_everything_at_once_gives(name: str, events: list[Event]) -> None:
     agent = Agent("bot", model="gpt-4o", tools=[look], instruction="Now: {intent?}")
     agent = agent.sees(WALKED[name])
+    if name.startswith("token_budget"):
+        agent = replace(agent, context_compressor=TokenBudget(200, keep_recent=2))
     grown = Session("s")
     for index, event in enumerate(events):
         grown = grown.append(event)

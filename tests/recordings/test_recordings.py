@@ -151,6 +151,16 @@ def test_a_transcript_keeps_the_thread_and_names_everything_else() -> None:
     assert first.provenance.cache_write == 900
 
 
+def test_a_result_between_two_pieces_of_an_answer_does_not_part_them() -> None:
+    rows = (SAMPLES / "claude-code.jsonl").read_text().splitlines()
+    swapped = [*rows[:6], rows[7], rows[6], *rows[8:]]  # the first result comes before the call
+    (main, _), (other, _) = (
+        list(read_recordings("\n".join(lines).encode(), name="t.jsonl"))
+        for lines in (rows, swapped)
+    )
+    assert sent(other) == sent(main)
+
+
 def test_a_compacted_transcript_sends_the_summary_instead_of_what_it_covers() -> None:
     rows = (SAMPLES / "claude-code.jsonl").read_text()
     boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "c0", "parentUuid": None,

@@ -166,3 +166,16 @@ async def test_a_tool_that_worked_in_between_is_counted_anew_and_one_may_go_on_w
 def test_a_plugin_that_cannot_be_is_refused_where_it_is_written(make: Any, words: str) -> None:
     with pytest.raises(DeclarationError, match=words):
         make()
+
+
+def test_what_a_plugin_adds_to_a_run_is_checked_when_the_runner_is_made() -> None:
+    class Wrong(weft.Plugin):
+        passes = ("shout",)
+
+    class Numbered(weft.Plugin):
+        global_instruction = 3
+
+    for plugin, words in ((Wrong(), "is no pass"), (Numbered(), "not text")):
+        with pytest.raises(DeclarationError, match=words) as caught:
+            Runner(Agent("a"), plugins=[plugin])
+        assert type(plugin).__name__ in caught.value.where

@@ -132,6 +132,24 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         say who may ask: --tokens or --auth.
         """,
     ),
+    Command(
+        "inspect",
+        "inspect:inspect_command",
+        (
+            "listed",
+            Take("store", default=DEFAULT_STORE),
+            "recorded_format",
+            "model",
+            "host",
+            "port",
+            Take("html", "Write one recording as a page of its own, and stop."),
+        ),
+        """See in a browser what models saw, and why: stored sessions, or recordings.
+
+        Name the programs that ran the stored sessions, so that their instructions and tools show.
+        Recordings may be of any format that Weft reads. Nothing is run and nothing is sent.
+        """,
+    ),
     CommandGroup(
         "sessions",
         (

@@ -99,9 +99,11 @@ def _code() -> Iterator[Checkup]:
     """What code that a model writes can be kept from; it runs only where a PythonTool is given."""
     from weft.tools.python import isolation
 
-    kept = isolation()
+    achieved = isolation()
     for key, what in (("network", "network"), ("files", "other folders"), ("processes", "others")):
-        can = "out of reach of a PythonTool" if kept.get(key) else "the kernel lets it be reached"
+        can = (
+            "out of reach of a PythonTool" if achieved.get(key) else "the kernel lets it be reached"
+        )
         yield Checkup(True, what, can)
 
 

@@ -28,6 +28,13 @@ def serve_command(options: CommandOptions) -> int:
     auth = _auth(options)
     _require_closed(options, is_configured=auth is not None)
     application = _application(options, auth)
+    names = ", ".join(application.served.runners)
+    run_application(application, options, what=f"{names} from {without_password(options.address)}")
+    return 0
+
+
+def run_application(application: "Application", options: CommandOptions, *, what: str) -> None:
+    """Listen and answer until Ctrl-C or SIGTERM; `what` is said to be served."""
     try:
         import uvicorn
     except ModuleNotFoundError:
@@ -54,9 +61,8 @@ def serve_command(options: CommandOptions) -> int:
         timeout_graceful_shutdown=int(options.grace) + 5,
         h11_max_incomplete_event_size=64_000,
     )
-    _announce(application, options, _shown_host(str(host)), int(port))
+    _announce(application, what, _shown_host(str(host)), int(port))
     Server(config).run(sockets=[listening])
-    return 0
 
 
 def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") -> "Application":
@@ -144,10 +150,9 @@ def _shown_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _announce(application: "Application", options: CommandOptions, host: str, port: int) -> None:
+def _announce(application: "Application", what: str, host: str, port: int) -> None:
     """Say what is served, and the address to open."""
-    names = ", ".join(application.served.runners)
-    print(f"serving {names} from {without_password(options.address)}", file=sys.stderr)
+    print(f"serving {what}", file=sys.stderr)
     address = f"http://{host}:{port}/"
     if application.token is not None:
         address += f"?token={application.token}"

@@ -98,9 +98,8 @@ def first_instructions(
     index = _first_answer(log, agent, branch, least)
     if index is None:
         return None
-    key = ("first instructions", agent, branch, least)
-    known = log.memo.get(key)
-    if isinstance(known, _First) and known.wording is wording:
+    known = log.memo.of(_First, agent, branch, least)
+    if known is not None and known.wording is wording:
         return known.instructions
     recorded = recorded_by(log[index])
     if wording.asks and not recorded:
@@ -116,7 +115,7 @@ def first_instructions(
         recorded=recorded,
     )
     instructions = resolve_instructions(wording, scope)
-    log.memo[key] = _First(wording, instructions)
+    log.memo.keep(_First(wording, instructions), agent, branch, least)
     return instructions
 
 
@@ -145,9 +144,7 @@ class _Letters:
 
 def _letters(log: Strand[Event], upto: int) -> int:
     """The letters of a log up to there; events that stay are looked at once."""
-    letters = log.memo.setdefault("letters", _Letters())
-    assert isinstance(letters, _Letters)
-    sums, stays = letters.sums, min(upto, log.settled)
+    sums, stays = log.memo.ensure(_Letters).sums, min(upto, log.settled)
     if len(sums) <= stays:
         with log.lock:
             for index in range(len(sums) - 1, stays):
@@ -168,9 +165,8 @@ class _Looked(NamedTuple):
 
 def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> int | None:
     """Where in the log the agent first answers a request so long; remembered, as events stay."""
-    key = ("first answer", agent, branch, least)
-    known = log.memo.get(key)
-    looked = known if isinstance(known, _Looked) else _Looked(0)
+    key = (agent, branch, least)
+    looked = log.memo.of(_Looked, *key) or _Looked(0)
     if looked.answer is not None:
         return looked.answer if looked.answer < len(log) else None
     for index in range(looked.upto, len(log)):
@@ -181,9 +177,9 @@ def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> in
             continue
         if not least or _letters(log, index) >= least:
             if index < log.settled:
-                log.memo[key] = _Looked(index, index)
+                log.memo.keep(_Looked(index, index), *key)
             return index
-    log.memo[key] = _Looked(max(looked.upto, log.settled))
+    log.memo.keep(_Looked(max(looked.upto, log.settled)), *key)
     return None
 
 

@@ -8,7 +8,7 @@ that may not be needed (lowering, counting, hashing, the report) is done when it
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import TYPE_CHECKING, ParamSpec, cast
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, cast
 
 import msgspec
 
@@ -421,8 +421,8 @@ def _unchanged(
     volatile: frozenset[str],
 ) -> Instructions | None:
     """The instructions of the request before, if nothing that they read has changed."""
-    known = log.memo.get(plan.key)
-    if not isinstance(known, _Resolved) or known.wording is not plan.wording:
+    known = log.memo.of(_Resolved, plan.key)
+    if known is None or known.wording is not plan.wording:
         return plan.shared.instructions
     if known.volatile is not volatile and known.volatile != volatile:
         return None
@@ -444,8 +444,9 @@ def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
     wording = plan.wording
     instructions = resolve_instructions(wording, scope)
     if instructions.provided:
-        slot = ("provided", plan.agent.name, len(events))
-        events.memo.setdefault(slot, instructions.provided)
+        key = (plan.agent.name, len(events))
+        if events.memo.of(_Provided, *key) is None:
+            events.memo.keep(_Provided(instructions.provided), *key)
         return instructions
     read = wording.read(scope.state, scope.artifacts)
     if read is not None:
@@ -454,7 +455,8 @@ def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
             texts = tuple(zip(wording.keys, read, strict=True))
             if not texts and not wording.asks:
                 plan.shared.instructions = instructions
-        events.memo[plan.key] = _Resolved(wording, read, texts, scope.volatile, instructions)
+        resolved = _Resolved(wording, read, texts, scope.volatile, instructions)
+        events.memo.keep(resolved, plan.key)
     return instructions
 
 
@@ -516,8 +518,14 @@ def _previous(call: _Call, asked: Agent) -> Compilation | None:
 
 def _provided(session: Session, asked: str, length: int) -> dict[str, str]:
     """What providers said when this process compiled the log at that length."""
-    provided = session.events.memo.get(("provided", asked, length))
-    return cast("dict[str, str]", provided) if isinstance(provided, dict) else {}
+    provided = session.events.memo.of(_Provided, asked, length)
+    return dict(provided.texts) if provided is not None else {}
+
+
+class _Provided(NamedTuple):
+    """What instruction providers said for one request."""
+
+    texts: Mapping[str, str]
 
 
 def _within(event: Event) -> int | None:

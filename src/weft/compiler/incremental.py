@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -62,13 +62,13 @@ class LogFacts(msgspec.Struct, frozen=True):
     asked: Event | None = None
     authors: frozenset[str] = frozenset()
 
-    def after(self, events: Strand[Event]) -> "LogFacts":
-        """What is known once the events that were not read yet are read."""
+    def after(self, events: Sequence[Event], /) -> "LogFacts":
+        """What is known once these events follow."""
         wrote: list[Event] = []
         reaches_back, position, forks = self.reaches_back, self.read, self.forks
         branched, captured, asked = self.branched, self.captured, self.asked
         authors = self.authors
-        for event in events.since(self.read):
+        for event in events:
             actions = event.actions
             if event.author not in authors:
                 authors |= {event.author}
@@ -91,30 +91,25 @@ class LogFacts(msgspec.Struct, frozen=True):
                     wrote.append(event)
                     captured |= _captured(event, asked)
             position += 1
-        if not wrote:
-            return LogFacts(
-                position,
-                self.produced,
-                self.volatile,
-                reaches_back,
-                forks,
-                branched,
-                captured,
-                asked,
-                authors,
-            )
-        produced = self.produced.union(*(wrote_keys(event) for event in wrote))
-        produced = produced.union(*(gathered_by(event) for event in wrote))
-        return LogFacts(
+        facts = LogFacts(
             position,
-            produced.union(*(_moved(event, produced) for event in wrote)),
-            self.volatile.union(*(written_by(event) for event in wrote)),
+            self.produced,
+            self.volatile,
             reaches_back,
             forks,
             branched,
             captured,
             asked,
             authors,
+        )
+        if not wrote:
+            return facts
+        produced = self.produced.union(*(wrote_keys(event) for event in wrote))
+        produced = produced.union(*(gathered_by(event) for event in wrote))
+        return replace(
+            facts,
+            produced=produced.union(*(_moved(event, produced) for event in wrote)),
+            volatile=self.volatile.union(*(written_by(event) for event in wrote)),
         )
 
 
@@ -135,17 +130,15 @@ def _moved(event: Event, produced: frozenset[str]) -> list[str]:
 
 
 def facts_of(log: Strand[Event]) -> LogFacts:
-    """The facts of this log, kept with it; for an older snapshot it is read again.
+    """The facts of this log, kept with it.
 
     Facts are values: two who find them at once find the same, so that no lock is needed.
     """
-    known = log.memo.get("facts")
-    facts = known if isinstance(known, LogFacts) and known.read <= log.settled else LogFacts()
-    if not facts.read and (skim := skim_of(log)) is not None:  # what plain talk adds up to
+    skim = skim_of(log) if log.memo.get(LogFacts) is None else None
+    if skim is not None:  # a long log that is plain talk need not be read for this
         facts = LogFacts(skim.length, asked=log[skim.asked], authors=skim.authors)
-    if facts.read < log.settled:
-        facts = log.memo["facts"] = facts.after(log)
-    return facts
+        log.memo[LogFacts] = skim.length, facts
+    return log.derive(LogFacts)
 
 
 class Slot(NamedTuple):
@@ -482,8 +475,18 @@ def _came(position: int, joined: Mapping[int, int]) -> int:
 
 def _shared_items(events: Strand[Event], slot: Slot) -> dict[int, Made] | None:
     """What threads share that look at one log; None for the first, which is mostly the only one."""
-    first = events.memo.setdefault("thread", slot)
-    return cast("dict[int, Made]", events.memo.setdefault("made", {})) if first != slot else None
+    shared = events.memo.ensure(_SharedItems)
+    if shared.first is None:
+        shared.first = slot
+    return shared.items if shared.first != slot else None
+
+
+class _SharedItems:
+    """Who looked at a log first, and what became of its events for those who came later."""
+
+    def __init__(self) -> None:
+        self.first: Slot | None = None
+        self.items: dict[int, Made] = {}
 
 
 def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Passes) -> Woven:
@@ -841,12 +844,10 @@ def _canonical_of(text: str) -> bytes:
 
 def branches_of(events: Strand[Event]) -> Branches:
     """The branches of a log, kept with it; for whoever holds its lock."""
-    known = events.memo.get("branches")
-    branches = (
-        known if isinstance(known, Branches) and known.read_to <= events.settled else Branches()
-    )
+    branches = events.memo.ensure(Branches)
+    if branches.read_to > events.settled:  # an older snapshot
+        branches = events.memo.keep(Branches())
     branches.read(events)
-    events.memo["branches"] = branches
     return branches
 
 

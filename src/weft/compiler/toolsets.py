@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft.declare import Agent, Node, Tool, tree
+from weft.declare.provider_tools import HostedTool
 from weft.ir.rewrite import derived
 from weft.session import Event
 from weft.session.provenance import OfferedTools
@@ -32,6 +33,8 @@ def declared_by(tools: Iterable[Tool]) -> list[JsonObject]:
             declaration["labels"] = [*tool.labels]
         if tool.writes:
             declaration["writes"] = [*tool.writes]
+        if tool.hosted is not None:
+            declaration["hosted"] = msgspec.json.decode(msgspec.json.encode(tool.hosted))
         declarations.append(declaration)
     return declarations
 
@@ -133,6 +136,7 @@ class _Declaration(msgspec.Struct, frozen=True):
     compact: bool | int | None = None
     labels: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    hosted: HostedTool | None = None
 
 
 def _tools_in(offered: OfferedTools) -> tuple[Tool, ...]:
@@ -146,6 +150,7 @@ def _tools_in(offered: OfferedTools) -> tuple[Tool, ...]:
             compact=one.compact,
             labels=one.labels,
             writes=one.writes,
+            hosted=one.hosted,
         )
         for one in declarations
     )

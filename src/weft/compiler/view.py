@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from weft.codes import report
-from weft.content import Content, FunctionResponse, Part, PartProvenance, notes_in
+from weft.content import Blob, Content, FunctionResponse, Part, PartProvenance, notes_in
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import (
     Block,
@@ -29,6 +29,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
+from weft.media import SCHEME, data_at
 from weft.passes.env import MOST_LETTERS
 from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
@@ -187,7 +188,7 @@ def _built(
     return Built(items, features, diagnostics)
 
 
-class Plain(NamedTuple):
+class PlainTalk(NamedTuple):
     """Items of plain talk, how many events they came from, and the ids of the calls in them."""
 
     items: list[Item]
@@ -197,7 +198,7 @@ class Plain(NamedTuple):
 
 def plain_items(
     events: Sequence[Event], position: int, agent: str, used: AbstractSet[str] = frozenset()
-) -> Plain:
+) -> PlainTalk:
     """Items as the passes leave them, up to the first event that is more than plain talk.
 
     Plain talk is one text of the user's or the agent's, or calls of the agent's right before their
@@ -252,7 +253,7 @@ def plain_items(
         at = position + index
         items.append(Item(role, (block,), author, event.invocation_id, at, at, event_id))
         index += 1
-    return Plain(items, index, calls)
+    return PlainTalk(items, index, calls)
 
 
 def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) -> Item | None:
@@ -276,8 +277,8 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
         or actions.compaction is not None
     ):
         return None
-    made, came = calls.parts or (), results.parts or ()
-    if len(made) != len(came):
+    call_parts, result_parts = calls.parts or (), results.parts or ()
+    if len(call_parts) != len(result_parts):
         return None
     try:  # one look at all of it: it can be sent, and no result is large
         if len(msgspec.json.encode(results)) > MOST_LETTERS:
@@ -288,8 +289,8 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
     blocks: list[Block] = []
     answers: list[Block] = []
     asked_id, answered_id = asked.id, answered.id
-    for index, part in enumerate(made):
-        call, result = part.function_call, came[index].function_response
+    for index, part in enumerate(call_parts):
+        call, result = part.function_call, result_parts[index].function_response
         if (
             call is None
             or result is None
@@ -301,10 +302,10 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
             or call.name in INTERNAL_CALLS
             or part.thought_signature
             or part.part_metadata is not None
-            or came[index].part_metadata is not None
+            or result_parts[index].part_metadata is not None
         ):
             return None
-        given = not call.id.startswith("adk-")
+        own_id = not call.id.startswith("adk-")
         blocks.append(
             CallBlock(
                 role="model",
@@ -312,7 +313,7 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
                 id=call.id,
                 name=call.name,
                 args=call.args or {},
-                given=given,
+                given=own_id,
             )
         )
         answers.append(
@@ -322,7 +323,7 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
                 call_id=call.id,
                 name=call.name,
                 response=result.response or {},
-                given=given,
+                given=own_id,
             )
         )
     return Item(
@@ -679,6 +680,10 @@ def _media(part: Part, origin: Origin, role: Role) -> MediaBlock | None:
     value = blob if blob is not None else file
     if value is None:
         return None
+    if blob is None and file is not None and (file.file_uri or "").startswith(SCHEME):
+        data = data_at(file.file_uri or "")  # its digest is in the address: it can be no other
+        if data is not None:
+            blob = Blob(mime_type=file.mime_type, data=data)
     return MediaBlock(
         role=role,
         origin=origin,

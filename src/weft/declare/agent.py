@@ -102,6 +102,7 @@ if TYPE_CHECKING:
         model: object
         instruction: Instruction
         description: str
+        identity: bool
         tools: Iterable[object]
         sub_agents: "Iterable[Agent | Flow]"
         output_key: str | None

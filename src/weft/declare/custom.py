@@ -21,7 +21,7 @@ from weft.declare.checks import (
     check_text,
 )
 from weft.declare.compose import Composable
-from weft.declare.context import DepsT, Surroundings, require_deps
+from weft.declare.context import DepsT, Recollection, Surroundings, require_deps
 from weft.declare.functions import misfit
 from weft.declare.inputs import check_inputs
 from weft.declare.nodes import check_agents, to_node
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from weft.session.log import Session
 
 
-class CustomSurroundings(Surroundings, Protocol):
-    """What a custom agent reaches of the run it belongs to."""
+class CodeRun(Protocol):
+    """What runs the code of a custom agent, as its context sees it."""
 
     def state(self) -> Mapping[str, Json]:
         """The state as the code sees it now."""
@@ -49,7 +49,7 @@ class CustomSurroundings(Surroundings, Protocol):
         """What the user said."""
         ...
 
-    def run(self, node: object) -> AsyncIterator[Event]:
+    def run(self, node: "Node") -> AsyncIterator[Event]:
         """Run a node below the agent."""
         ...
 
@@ -62,19 +62,22 @@ class RunContext(Generic[DepsT]):
     """What the `run` method of a custom agent is handed.
 
     `state` cannot be written: a change of the state is part of an event, `ctx.say("...", key=1)`.
+    Nor can artifacts and memory: the code runs again when a run is resumed, and a tool does not.
     """
 
-    __slots__ = ("_around", "_deps", "agent_name", "branch", "invocation_id")
+    __slots__ = ("_around", "_code", "_deps", "agent_name", "branch", "invocation_id")
 
     def __init__(
         self,
-        around: CustomSurroundings,
+        code: CodeRun,
+        around: Surroundings,
         *,
         agent_name: str,
         invocation_id: str,
         branch: str = "",
         deps: DepsT | None = None,
     ) -> None:
+        self._code = code
         self._around = around
         self._deps = deps
         self.agent_name = agent_name
@@ -84,7 +87,7 @@ class RunContext(Generic[DepsT]):
     @property
     def state(self) -> Mapping[str, Json]:
         """The state as it is now, to read. When a run is resumed: as it was at this point."""
-        return self._around.state()
+        return self._code.state()
 
     @property
     def session(self) -> "Session":
@@ -99,7 +102,7 @@ class RunContext(Generic[DepsT]):
     @property
     def user_text(self) -> str:
         """What the user said, or whoever called the agent as a tool."""
-        return self._around.user_text()
+        return self._code.user_text()
 
     def run(self, node: "Node") -> AsyncIterator[Event]:
         """Run an agent or a flow below this one, and give its events as they come.
@@ -107,7 +110,7 @@ class RunContext(Generic[DepsT]):
         They are in the log already. Yield those that whoever reads the run is to see. If the node
         fails, a RunError is raised here; catch it to go on with something else.
         """
-        return self._around.run(node)
+        return self._code.run(node)
 
     def say(self, text: ContentLike | None = None, /, **state: Json) -> Event:
         """An event to yield: what the agent says, and the changes that go with it.
@@ -115,12 +118,7 @@ class RunContext(Generic[DepsT]):
         A value of None deletes the key. `ctx.say(None, done=True)` changes the state and says
         nothing. Keys in a scope are passed as a dict: `ctx.say("Hi.", **{"user:name": "Ada"})`.
         """
-        return self._around.say(text, state)
-
-    async def save_artifact(self, name: str, value: "Part | ContentLike") -> int:
-        """Keep a new version of an artifact, and return its number."""
-        part = value if isinstance(value, Part) else Part(text=str(value))
-        return await self._around.save_artifact(name, part)
+        return self._code.say(text, state)
 
     async def load_artifact(self, name: str, version: int | None = None) -> Part | None:
         """A version of an artifact, the newest by default."""
@@ -133,6 +131,12 @@ class RunContext(Generic[DepsT]):
     async def search_memory(self, query: str) -> "Sequence[Content]":
         """What was said in the user's sessions that may answer the query."""
         return await self._around.search_memory(query)
+
+    async def find_memories(
+        self, query: str, *, top_k: int | None = None
+    ) -> Sequence[Recollection]:
+        """As `search_memory`, with the author, the session and the time of each."""
+        return await self._around.find_memories(query, top_k=top_k)
 
 
 class _Settling(type):

@@ -110,6 +110,7 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
+from weft.media import SCHEME
 from weft.session import Usage
 from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject
@@ -409,7 +410,7 @@ class GeminiDialect(Dialect):
 
     def media(self, block: MediaBlock, report: LoweringReport) -> Wire:
         """Inline data, or an address."""
-        if UNREAD.match(mime_of(block)):
+        if UNREAD.match(mime_of(block)) or (block.uri or "").startswith(SCHEME):
             return {"text": missing_media(block, report)}
         source: Wire = {"mimeType": block.mime_type}
         if block.uri is not None:

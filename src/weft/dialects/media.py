@@ -11,6 +11,7 @@ from weft.dialects.facts import facts_for
 from weft.dialects.legality import MEDIA, Finding, Findings
 from weft.dialects.track import LoweringReport
 from weft.ir import MediaBlock
+from weft.media import type_by_content
 
 IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 """The image types that all of the providers with a list of their own accept."""
@@ -78,15 +79,6 @@ def missing_media(block: MediaBlock, report: LoweringReport) -> str:
     )
 
 
-_BEGINNINGS = (
-    (b"\x89PNG\r\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"RIFF", "image/webp"),
-    (b"%PDF", PDF),
-)
-
-
 _CONVERT = "convert the media, or describe it in words"
 
 
@@ -112,7 +104,7 @@ def _type_by_content(data: object) -> str:
         start = base64.b64decode(data[:16], validate=True)
     except (binascii.Error, ValueError):
         return ""
-    return next((kind for mark, kind in _BEGINNINGS if start.startswith(mark)), "")
+    return type_by_content(start)
 
 
 def type_in_url(url: object) -> str:

@@ -1,5 +1,6 @@
 """Where the inspector finds sessions: in a store, or in recordings."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -115,7 +116,7 @@ class StoredSessions:
         if known is None:
             known = await self._inspect(session)
         elif len(known.session.events) != len(session.events):
-            known = known.grown(session)
+            known = await asyncio.to_thread(known.grown, session)
         self._open[place] = known
         while len(self._open) > _KEPT:
             self._open.pop(next(iter(self._open)))

@@ -17,8 +17,8 @@ from weft.diagnostics import Diagnostic, Origin
 from weft.errors import BudgetExceeded
 from weft.ir import Block, CallBlock, Item, Note, Prompt, ThoughtBlock
 from weft.ir.item import RECALL
-from weft.ir.rewrite import derived
-from weft.passes.env import Env, Sizes, opening_of
+from weft.ir.rewrite import derived, keep_since
+from weft.passes.env import Env, SizePart, Sizes, first_from, opening_of
 from weft.passes.history import attribute_foreign
 from weft.passes.references import notes_on_repointed, repointed
 from weft.passes.relevant import item_text
@@ -223,7 +223,7 @@ class _Fitting:
             formed = self._formed()
             changed = self._giving.changes or self._seal.end
             items = repointed(formed, self._items, self._env) if changed else formed
-            strand = self._seal.strand_of(items, min(len(self._prompt.items.tail), len(items)))
+            strand = self._seal.sent.strand_of(items, min(len(self._prompt.items.tail), len(items)))
             self._sent = (self._giving.steps, formed, strand)
         return self._sent[1:]
 
@@ -233,7 +233,7 @@ class _Fitting:
         stay = [item for item in forms_or_items if item is not None]
         if stay and stay[0].blocks and stay[0].blocks[0].role == "model":
             # what stood before it went; it counts as well
-            return [self._seal.opening_of(stay[0]), *stay]
+            return [self._seal.sent.opening_of(stay[0]), *stay]
         return stay
 
     def extend_seal(self) -> None:
@@ -438,7 +438,7 @@ class Seal:
         self._sums = Sums(0, 0, 0)
         self._open: dict[str, list[_OpenPrefix]] = {}
         """Sealed items by a long result that no later item gave again yet."""
-        self._sent: Strand[Item] = Strand()
+        self.sent = SentItems()
 
     def holds(self, items: Sequence[Item], asked: int, env: Env) -> bool:
         """Whether nothing of what is sealed must stay in this request."""
@@ -498,6 +498,13 @@ class Seal:
                     more += _worth(shorter.referring(one.form, one.again | places)[1]) - one.saved
         return self._sums._replace(referred=self._sums.referred + more)
 
+
+class SentItems:
+    """The items as they were sent, as a strand that goes on from request to request."""
+
+    def __init__(self) -> None:
+        self._sent: Strand[Item] = Strand()
+
     def opening_of(self, first: Item) -> Item:
         """The turn before a first item of the model's; the same as in the request before."""
         before = self._sent
@@ -529,22 +536,44 @@ def drop_oldest(
     question. What started the invocation, what the user said last, what the agent's last call
     gave and the last `keep_recent` items stay, and with them the user turn they follow.
     """
-    measured = measure(prompt)
-    total = measured.total
-    limit = budget.token_budget
-    if total <= limit:
+    sizes = measure(prompt)
+    if sizes.total <= budget.token_budget:
         return prompt
-    fixed, sizes = measured.split()
-    items = list(prompt.items)
-    pinned = _pinned(items, env.invocation, budget.keep_recent)
-    loose = [0 if index in pinned else size for index, size in enumerate(sizes)]
-    gone = list(accumulate(loose))
-    most = fixed + sum(sizes)
-    excess = most - limit
-    least = most - (gone[-1] if gone else 0)
+    items = prompt.items
+    with items.lock:
+        key = (budget, env.agent, env.model.dialect, env.model.name)
+        oldest = derived(items, _Oldest, key)
+        try:
+            return _drop_behind(oldest, prompt, env, budget, measure, sizes)
+        except Unsealed:  # O(n), where somebody reaches back
+            oldest.clear()
+            return _drop_behind(oldest, prompt, env, budget, measure, sizes)
+
+
+def _drop_behind(
+    oldest: "_Oldest",
+    prompt: Prompt,
+    env: Env,
+    budget: TokenBudget,
+    measure: Callable[[Prompt], Sizes],
+    sizes: Sizes,
+) -> Prompt:
+    """Drop what is too much; the oldest, which went before, are not looked at again.
+
+    Raises:
+        Unsealed: some of those must stay now.
+    """
+    limit, start = budget.token_budget, oldest.end
+    fixed, each, asked = oldest.part(sizes)
+    items = prompt.items.since(start)
+    pinned = _pinned(oldest, items, env.invocation, budget.keep_recent)
+    loose = [0 if index in pinned else size for index, size in enumerate(each)]
+    gone = list(accumulate(loose, initial=oldest.tokens))
+    most = fixed + oldest.tokens + sum(each)
+    least = most - gone[-1]
     if least > limit:
         # the bounds may be too careful where hardly anything is left, so that is counted
-        few = repointed([items[index] for index in sorted(pinned)], items, env)
+        few = repointed([items[index] for index in sorted(pinned)], prompt.items, env)
         least = measure(prompt.with_items(few)).total
     if least > limit:
         raise BudgetExceeded(
@@ -554,35 +583,89 @@ def drop_oldest(
             " instruction and tools",
         )
     stride = max(1, limit // 4)
-    wanted = min(-(-excess // stride) * stride, gone[-1])
-    cut = bisect_left(gone, wanted) + 1
-    asked = min(pinned)  # behind the question that stays, every item may be the next
-    while cut <= asked and not _may_begin(items[cut]):
+    wanted = min(-(-(most - limit) // stride) * stride, gone[-1])
+    if start and wanted <= oldest.tokens:
+        raise Unsealed
+    cut = bisect_left(gone, wanted, 1)
+    surely = cut - 1  # these alone are too few, so the next request drops them as well
+    first = min(pinned)  # behind the question that stays, every item may be the next
+    while cut <= first and not _may_begin(items[cut]):
         cut += 1
     staying = [item for index, item in enumerate(items) if index >= cut or index in pinned]
-    dropped = [item for index, item in enumerate(items) if index < cut and index not in pinned]
-    notes = [Note("fit_budget", f"the request exceeded {limit} tokens", item) for item in dropped]
+    dropped = [index for index in range(cut) if index not in pinned]
+    reason = f"the request exceeded {limit} tokens"
     diagnostic = report(
         "WEFT501",
         Origin("field", "context_compressor", env.agent),
-        f"{len(dropped)} older items were left out to fit {limit} tokens ({total} without)",
+        f"{start + len(dropped)} older items were left out to fit {limit} tokens"
+        f" ({sizes.total} without)",
         "raise token_budget to keep them",
     )
-    after = repointed(staying, items, env)
-    return prompt.with_items(after, [*notes, *notes_on_repointed(after, staying)], [diagnostic])
+    formed = repointed(staying, prompt.items, env)
+    after = oldest.sent.strand_of(formed, min(len(prompt.items.tail), len(formed)))
+    surely = min(surely, first, prompt.items.settled - start, asked - start if asked else cut)
+    oldest.extend(items[:surely], each[:surely], asked, reason)
+    behind = [Note("fit_budget", reason, items[index]) for index in dropped if index >= surely]
+    notes = [*behind, *notes_on_repointed(formed, staying)]
+    dropping = prompt.with_strand(after, oldest.notes).with_strand(after, notes)
+    return msgspec.structs.replace(dropping, diagnostics=(*prompt.diagnostics, diagnostic))
 
 
-def _pinned(items: list[Item], invocation: str, keep_recent: int) -> set[int]:
-    """The items that stay whatever they cost; the first of them is the user's side."""
+class _Oldest:
+    """The first items of a strand, which a TokenBudget has no room for, and what they took."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Drop nothing."""
+        self.end = self.tokens = 0
+        self.notes: Strand[Note] = Strand()
+        self.sent = SentItems()
+        self.invocations: set[str] = set()
+        self._thinking = False
+        """Whether thoughts are counted in every turn."""
+
+    def part(self, sizes: Sizes) -> SizePart:
+        """What the items behind them take."""
+        if sizes.part is None:
+            fixed, each = sizes.split()
+            return SizePart(fixed, each[self.end :], 0)
+        part = sizes.part((), self.end)
+        if self.end and (self._thinking is bool(part.asked) or 0 < part.asked < self.end):
+            raise Unsealed
+        return part
+
+    def extend(self, items: list[Item], each: list[int], asked: int, reason: str) -> None:
+        """Let some more go for good."""
+        self.end += len(items)
+        self.tokens += sum(each)
+        self.invocations.update(item.invocation for item in items)
+        self.notes = self.notes.grown([Note("fit_budget", reason, item) for item in items])
+        self._thinking = not asked
+
+
+def _pinned(oldest: _Oldest, items: list[Item], invocation: str, keep_recent: int) -> set[int]:
+    """The items that stay whatever they cost; the first of them is the user's side.
+
+    Raises:
+        Unsealed: one of them stands among the oldest.
+    """
     pinned = set(range(max(0, len(items) - max(keep_recent, 1)), len(items)))
     spoken = [i for i, item in enumerate(items) if item.kind == "user" and item.author == "user"]
     started = [i for i in spoken if invocation and items[i].invocation == invocation]
+    if oldest.end and (
+        not spoken or len(items) < max(keep_recent, 1) or invocation in oldest.invocations
+    ):
+        raise Unsealed
     pinned.update((*started[:1], *spoken[-1:]))
     results = [i for i, item in enumerate(items) if item.kind == "exchange"]
     pinned.update(i for i in results[-1:] if items[i].invocation == invocation)
     first = min(pinned, default=0)
     while first > 0 and not _may_begin(items[first]):
         first -= 1
+    if oldest.end and not first and not _may_begin(items[0]):
+        raise Unsealed  # the turn that they follow begins before
     return {*pinned, first} if pinned else pinned
 
 
@@ -701,6 +784,74 @@ def fit_items(prompt: Prompt, env: Env, options: Fit) -> Prompt:
     Before:  user "one" | model "1" | user "two" | model "2" | user "three"    (room for two)
     After:   user "two" | model "2" | user "three"
     """
+    oldest = _fit_oldest(prompt, env, options)
+    return oldest if oldest is not None else _fit_best(prompt, env, options)
+
+
+def _fit_reason(options: Fit) -> str:
+    return f"what is better fills the {options.tokens} tokens that there are"
+
+
+class _SizeSums:
+    """What the settled items of a strand take up to each, and whether one of them has a score."""
+
+    def __init__(self) -> None:
+        self.sums = [0]
+        self.scored = False
+        self._turn = self._read = -1
+        self._asked: list[Item] = []
+        self._mixed = False
+
+    def asked(self, items: Strand[Item], begins: int, env: Env) -> list[Item] | None:
+        """What the user said in the current turn; None where others spoke in it.
+
+        Items of the turn that were read for a request before are not read again.
+        """
+        if self._turn != env.turn or self._read > items.settled:
+            self._turn, self._read, self._asked, self._mixed = env.turn, begins, [], False
+        for item in items.between(self._read, items.settled):
+            self._mixed = self._mixed or not env.is_current(item)
+            self._asked += [item] if item.author == "user" else []
+        self._read = items.settled
+        if self._mixed or not all(map(env.is_current, items.tail)):
+            return None
+        return [*self._asked, *(item for item in items.tail if item.author == "user")]
+
+
+def _fit_oldest(prompt: Prompt, env: Env, options: Fit) -> Prompt | None:
+    """As `_fit_best`, where the oldest go: only what is new is looked at.
+
+    None where items have scores, or where others spoke in the current turn.
+    """
+    items = prompt.items
+    begins = first_from(items, env.turn)
+    with items.lock:
+        known = derived(items, _SizeSums, (env.agent, env.model.dialect, env.model.name))
+        new = items.between(len(known.sums) - 1, begins)
+        known.scored = known.scored or any(item.score for item in new)
+        fresh = msgspec.structs.replace(prompt, items=Strand(new))
+        known.sums += [*accumulate(item_sizes(fresh, env), initial=known.sums[-1])][1:]
+        asked = known.asked(items, begins, env)
+        if known.scored or asked is None:
+            return None
+        total = known.sums[begins]
+        fresh = msgspec.structs.replace(prompt, items=Strand(asked))
+        beside = sum(item_sizes(fresh, env))
+        if not begins or total + beside <= options.tokens // 2 - _OPENING:
+            return prompt  # there is room for all that is counted beside them
+        beside += _head(prompt, env, options.tokens // 8)
+        if total + beside <= options.tokens:
+            return prompt
+        stride, limit = stride_for(options.tokens)
+        wanted = -(-(total + beside - limit) // stride) * stride
+        cut = min(bisect_left(known.sums, wanted, 1, begins + 1), begins)
+    while cut < begins and not _may_begin(items[cut]):
+        cut += 1
+    return keep_since(prompt, cut, "fit_items", _fit_reason(options))
+
+
+def _fit_best(prompt: Prompt, env: Env, options: Fit) -> Prompt:
+    """Keep the best that fit, with a look at all items: O(n) once a request."""
     items = prompt.items.since(0)
     past = [
         number
@@ -721,7 +872,7 @@ def fit_items(prompt: Prompt, env: Env, options: Fit) -> Prompt:
         gone = _worst(items, sizes, options.tokens - beside)
     else:
         gone = _oldest(items, sizes, options.tokens, beside)
-    reason = f"what is better fills the {options.tokens} tokens that there are"
+    reason = _fit_reason(options)
     notes = [Note("fit_items", reason, items[number]) for number in sorted(gone)]
     staying = [item for number, item in enumerate(items) if number not in gone]
     return prompt.with_items(staying, notes)

@@ -5,6 +5,7 @@ is selected, and before that is protected and fitted into a budget. A mistake in
 to a provider, or would change a request that was sent; so it is found here, by the pass's name.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -130,8 +131,8 @@ class CustomPass:
             ) from error
         if isinstance(after, Prompt):
             return after
-        if hasattr(after, "close"):  # a coroutine that nobody will wait for
-            after.close()  # type: ignore[union-attr]
+        if inspect.iscoroutine(after):
+            after.close()  # nobody will wait for it
         raise self._broken(
             f"it returns a {type(after).__name__}, not a Prompt",
             "return the prompt it was given, or a changed copy of it",

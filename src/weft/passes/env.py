@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import pairwise
 from typing import NamedTuple, overload
 
 import msgspec
@@ -260,22 +261,41 @@ def turns_of(items: Strand[Item]) -> TurnStarts:
         return TurnStarts(turns.starts, turns.behind(items.tail))
 
 
-class _Highest:
-    """The highest log position of all items up to each."""
+class _Positions:
+    """The highest log position of all items up to each, and where one falls behind it first."""
 
     def __init__(self) -> None:
-        self.positions: list[int] = []
+        self.highest: list[int] = []
+        self.falls: int | None = None
+
+    def read(self, items: Strand[Item]) -> None:
+        """Read the settled items that were not read yet."""
+        top = self.highest[-1] if self.highest else -1
+        for item in items.between(len(self.highest), items.settled):
+            if item.position < top and self.falls is None:
+                self.falls = len(self.highest)
+            top = max(top, item.position)
+            self.highest.append(top)
 
 
 def first_from(items: Strand[Item], position: int) -> int:
     """Before which item all stand before a log position; what was read before is known."""
     with items.lock:
-        highest = derived(items, _Highest).positions
-        top = highest[-1] if highest else -1
-        for item in items.between(len(highest), items.settled):
-            top = max(top, item.position)
-            highest.append(top)
-        return bisect_left(highest, position, 0, items.settled)
+        positions = derived(items, _Positions)
+        positions.read(items)
+        return bisect_left(positions.highest, position, 0, items.settled)
+
+
+def is_in_log_order(items: Strand[Item]) -> bool:
+    """Whether items stand in the order of the log; those of branches that joined may not."""
+    with items.lock:
+        positions = derived(items, _Positions)
+        positions.read(items)
+        if positions.falls is not None and positions.falls < items.settled:
+            return False
+        top = positions.highest[items.settled - 1] if items.settled else -1
+    tail = [top, *(item.position for item in items.tail)]
+    return all(one <= other for one, other in pairwise(tail))
 
 
 OPENING = "(The conversation begins.)"

@@ -1,6 +1,6 @@
 """Withhold what carries a label that the agent's model is not cleared for."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple, TypeVar, assert_never, cast
 
@@ -24,6 +24,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
+from weft.ir.rewrite import PassFold, fold_items
 from weft.passes.env import Env
 from weft.passes.references import Copies, Hit, mark_of, values_in
 from weft.session import Event
@@ -48,21 +49,15 @@ def withhold_labelled(prompt: Prompt, env: Env, options: tuple[Label, ...]) -> P
         return prompt
     diagnostics: list[Diagnostic] = []
     system = tuple(_system(block, known, env, diagnostics) for block in prompt.system)
-    items, notes = _items(prompt, known, env, diagnostics)
+    after, on_items = _withhold_items(prompt, known, env)
+    diagnostics += on_items
     changed = _around(prompt, known, env, diagnostics)
     if system != prompt.system:
         changed["system"] = system
-    if items is not None:
-        changed["items"] = items
-    if not changed:
+    if not changed and after is prompt:
         return prompt
     new = [one for one in dict.fromkeys(diagnostics) if one not in prompt.diagnostics]
-    return msgspec.structs.replace(
-        prompt,
-        notes=prompt.notes.plus(notes),
-        diagnostics=(*prompt.diagnostics, *new),
-        **changed,
-    )
+    return msgspec.structs.replace(after, diagnostics=(*prompt.diagnostics, *new), **changed)
 
 
 class Labelled(NamedTuple):
@@ -74,7 +69,9 @@ class Labelled(NamedTuple):
     names: frozenset[str]
     copies: Copies
     clean: dict[int, object]
-    """Items and turns that were looked through and carry nothing, by their identity."""
+    """Turns that were looked through and carry nothing, by their identity."""
+    identity: object
+    """Stands for all of this as a key: what carries a label has changed where this has."""
 
     @property
     def all(self) -> tuple[Mapping[str, tuple[str, ...]], ...]:
@@ -128,30 +125,26 @@ def _system(
     return covered_spans(block, tuple(sorted(hits)))
 
 
-def _items(
-    prompt: Prompt, known: Labelled, env: Env, diagnostics: list[Diagnostic]
-) -> tuple[Strand[Item] | None, list[Note]]:
-    """The items without what is labelled, or None where nothing is."""
-    items: list[Item] = []
-    notes: list[Note] = []
-    changed = False
-    for item in prompt.items:
-        if known.is_clean(item):
-            items.append(item)
-            continue
+_REPORTED: PassFold[list[Diagnostic]] = PassFold(list[Diagnostic], list[Diagnostic].copy)
+"""What was reported on the items so far."""
+
+
+def _withhold_items(
+    prompt: Prompt, known: Labelled, env: Env
+) -> tuple[Prompt, Sequence[Diagnostic]]:
+    """The prompt with its items without what is labelled, and what there is to say about them."""
+
+    def change(item: Item, reported: list[Diagnostic]) -> Item | Note:
         blocks = _covered(item, known, env)
         if blocks == item.blocks:
-            known.found_clean(item)
-            items.append(item)
-            continue
-        changed = True
+            return item
         after = msgspec.structs.replace(item, blocks=blocks) if blocks else None
         names = sorted({name for block in blocks for name in block.labels} or known.names)
-        diagnostics += _withheld_diagnostics(env, item.blocks[0].origin, names)
-        notes.append(Note(_STEP, f"it carries the label {', '.join(names)}", item, after))
-        if after is not None:
-            items.append(after)
-    return (Strand(items) if changed else None), notes
+        reported += _withheld_diagnostics(env, item.blocks[0].origin, names)
+        return Note(_STEP, f"it carries the label {', '.join(names)}", item, after)
+
+    key = (known.identity, env.agent, env.model.name)
+    return fold_items(prompt, _STEP, change, key=key, fold=_REPORTED)
 
 
 def _covered(item: Item, known: Labelled, env: Env) -> tuple[Block, ...]:
@@ -366,19 +359,16 @@ def labelled_in(
     for name, text in artifacts.items():
         if name in named:
             _take(values, text, named[name], common=True)
-    slot = ("labelled values", labels)
-    known = log.memo.get(slot)
+    known = log.memo.of(Labelled, labels)
     if (
-        isinstance(known, Labelled)
+        known is not None
         and known.copies.values == values
         and known.keys == keys
         and known.artifacts == named
     ):
         return known
     names = frozenset(label.name for label in labels)
-    labelled = Labelled(keys, tools, named, names, Copies(values), {})
-    log.memo[slot] = labelled
-    return labelled
+    return log.memo.keep(Labelled(keys, tools, named, names, Copies(values), {}, object()), labels)
 
 
 def _read(
@@ -388,20 +378,16 @@ def _read(
     log: Strand[Event],
 ) -> _Read:
     """What the log says, from where it was read the last time."""
-    slot = ("labelled", labels)
-    reading_so_far = log.memo.get(slot)
-    known = (
-        reading_so_far
-        if isinstance(reading_so_far, _Read) and reading_so_far.upto <= log.settled
-        else _Read(0, {}, {}, {})
-    )
+    known = log.memo.of(_Read, labels)
+    if known is None or known.upto > log.settled:
+        known = _Read(0, {}, {}, {})
     if known.upto == len(log):
         return known
     reading = _Read(len(log), dict(known.keys), dict(known.artifacts), dict(known.values))
     for event in log.since(known.upto):
         _note(event, tools, keys, reading)
     if log.settled == len(log):
-        log.memo[slot] = reading
+        log.memo.keep(reading, labels)
     return reading
 
 

@@ -42,7 +42,7 @@ def insert_memories(prompt: Prompt, env: Env, options: Memories) -> Prompt:
         elif "error" in effect:
             problem = str(effect["error"])
             diagnostics.append(done_without(env, "no memories are shown", problem))
-    staying = [*_shown(env, options)]
+    staying = [*_memories_in_view(env, options)]
     notes += [Note("insert_memories", "the memory gave it", one, one) for one in staying]
     after = prompt.with_items(staying, notes, diagnostics)
     return msgspec.structs.replace(after, wants=(*prompt.wants, *wants))
@@ -67,7 +67,7 @@ def _spec(env: Env, options: Memories) -> JsonObject:
     }
 
 
-def _shown(env: Env, options: Memories) -> Iterator[Item]:
+def _memories_in_view(env: Env, options: Memories) -> Iterator[Item]:
     """What all searches of this policy gave, each memory where it was first shown."""
     spec, seen = _spec(env, options), set[str]()
     for effect in env.session.effects.values():

@@ -66,10 +66,10 @@ def run(prompt: Prompt, env: Env, passes: tuple[Pass | Views, ...]) -> tuple[Pro
     return prompt, steps
 
 
-_DROPS = frozenset({"select_window", "select_items", "select_relevant"})
+_DROPS = frozenset({"select_window", "select_items", "select_relevant", "fit_items"})
 """Passes that only drop items, and keep the others as they are."""
 
-_SPARING = frozenset({"select_items", "select_relevant"})
+_SPARING = frozenset({"select_items", "select_relevant", "fit_items"})
 """Those of them that never drop anything of the current turn."""
 
 _REWRITES = frozenset(
@@ -77,6 +77,7 @@ _REWRITES = frozenset(
         "compact_items",
         "compact_past",
         "dedupe_items",
+        "mark_stale",
         "project_results",
         "set_priority",
         "truncate_items",
@@ -127,6 +128,8 @@ def _alone(
         w in prompt.wants for w in wants
     ):
         return None
+    if len(dict.fromkeys(map(str, diagnostics))) < len(diagnostics):
+        return None  # each is said once
     steps = [step for step in steps if step.notes]
     if not all(step.name in _SPARING or _spares_current(step.notes, env) for step in steps):
         return None

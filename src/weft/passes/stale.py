@@ -11,12 +11,12 @@ from weft.declare.policy_parts import Fresh
 from weft.diagnostics import Diagnostic
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
 from weft.ir.item import RECALL
-from weft.ir.rewrite import derived
+from weft.ir.rewrite import derived, map_blocks, rewrite_items
 from weft.ir.show import show_block
-from weft.passes.env import Env, turn_numbers
+from weft.passes.env import Env, is_in_log_order, turn_numbers, turns_of
 from weft.passes.handles import (
     LEAST_TOKENS,
-    Limits,
+    HandleLimits,
     compact_result,
     logged,
     media_words,
@@ -26,7 +26,7 @@ from weft.values import JsonObject, Strand
 
 _STEP = "mark_stale"
 
-_SHORT = Limits(LEAST_TOKENS, LEAST_TOKENS)
+_SHORT = HandleLimits(LEAST_TOKENS, LEAST_TOKENS)
 
 
 def mark_stale(prompt: Prompt, env: Env, options: Fresh) -> Prompt:
@@ -40,6 +40,46 @@ def mark_stale(prompt: Prompt, env: Env, options: Fresh) -> Prompt:
     Before:  call price({}) | result {"result": "40"}   (two turns ago, .fresh(turns=1))
     After:   call price({}) | result {"result": "[dropped: older than 1 turn; call price again]"}
     """
+    until = _first_fresh(prompt, env, options)
+    if until is None:
+        return _mark_each(prompt, env, options)
+
+    def change(item: Item, _: None) -> Item | Note:
+        if item.open:
+            return item
+        short = map_blocks(item, lambda block: _marked(block, item, env, options))
+        return item if short is item else Note(_STEP, _reason(options), item, short)
+
+    key = (options, env.agent, env.model.dialect, env.model.name)
+    return rewrite_items(prompt, _STEP, change, key=key, until=until)
+
+
+def _first_fresh(prompt: Prompt, env: Env, options: Fresh) -> int | None:
+    """The log position before which all results are stale, by their turns, and none behind it.
+
+    None where it takes a look at each item: where time decides, where a warning is given for each,
+    where items do not stand in the order of the log, or where the current turn is stale in part.
+    """
+    items = prompt.items
+    if options.turns is None or options.seconds is not None or options.stale == "warn":
+        return None
+    starts = turns_of(items)
+    gone = _strides(len(starts) - options.turns, max(1, options.turns // 4))
+    if gone >= len(starts) or not is_in_log_order(items):
+        return None
+    first = starts[gone]
+    until = items[first].position
+    if until > env.turn or (first and items[first - 1].position == until):
+        return None
+    return until
+
+
+def _reason(options: Fresh) -> str:
+    return f"its result is {_age(options)}"
+
+
+def _mark_each(prompt: Prompt, env: Env, options: Fresh) -> Prompt:
+    """As `mark_stale`, with a look at each item."""
     staying: list[Item] = []
     notes: list[Note] = []
     diagnostics: list[Diagnostic] = []
@@ -51,7 +91,7 @@ def mark_stale(prompt: Prompt, env: Env, options: Fresh) -> Prompt:
             staying.append(item)
             continue
         after = msgspec.structs.replace(item, blocks=blocks)
-        notes.append(Note(_STEP, f"its result is {_age(options)}", item, after))
+        notes.append(Note(_STEP, _reason(options), item, after))
         staying.append(after)
         if options.stale == "warn":
             diagnostics += _stale_diagnostics(item, options)
@@ -453,4 +493,4 @@ def _stubbed(block: Block, item: Item, env: Env) -> Block:
     whole = logged(block, item, env)
     if isinstance(whole, dict):
         block = msgspec.structs.replace(block, response=whole)
-    return compact_result(block, item, env, Limits(STUB, STUB))
+    return compact_result(block, item, env, HandleLimits(STUB, STUB))

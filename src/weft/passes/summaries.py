@@ -104,7 +104,7 @@ def summed_up(
     return Summed(short, want, NOT_ASKED)
 
 
-class _Asked(NamedTuple):
+class _SummarySchema(NamedTuple):
     """The schema of a summary as JSON."""
 
     options: Summarize
@@ -113,10 +113,10 @@ class _Asked(NamedTuple):
 
 def _schema(env: Env, options: Summarize) -> JsonObject:
     """The schema that is asked for, worked out once a session."""
-    asked = env.log.memo.get("summary schema")
-    if not isinstance(asked, _Asked) or asked.options is not options:
+    asked = env.log.memo.of(_SummarySchema)
+    if asked is None or asked.options is not options:
         schema = schemas.of_type(options.schema, where="C.summarize.schema")
-        asked = env.log.memo["summary schema"] = _Asked(options, schema)
+        asked = env.log.memo.keep(_SummarySchema(options, schema))
     return asked.schema
 
 
@@ -124,16 +124,21 @@ def _extracted(
     entries: Sequence[ExtractEntry], env: Env, fields: str, questions: Sequence[str]
 ) -> str:
     """An extract, made once and kept with the log."""
-    key = ("extract", fields, env.model.name)
-    known = env.log.memo.get(key)
-    if isinstance(known, str):
-        return known
+    known = env.log.memo.of(_Extract, fields, env.model.name)
+    if known is not None:
+        return known.text
     least, most = _EXTRACT
     limit = min(most, max(least, sum(env.tokens.count(str(entry)) for entry in entries) // 3))
     wanted = must_keep([entry.text for entry in entries], questions=questions)
     short = extract(entries, wanted=wanted, limit=limit, count=env.tokens.count)
-    env.log.memo[key] = short
+    env.log.memo.keep(_Extract(short), fields, env.model.name)
     return short
+
+
+class _Extract(NamedTuple):
+    """An extract of some entries."""
+
+    text: str
 
 
 def _instruction(prompt: str | None, wanted: tuple[str, ...], longest: int) -> str:
@@ -191,16 +196,15 @@ class _Narrated(NamedTuple):
 
 def entry_of(item: Item, env: Env) -> ExtractEntry | None:
     """What was said and done in an item, in words; kept with the log, for it does not change."""
-    key = ("entry", env.model.name, item.key)
-    known = env.log.memo.get(key)
-    if isinstance(known, _Narrated) and known.item is item:
+    known = env.log.memo.of(_Narrated, env.model.name, item.key)
+    if known is not None and known.item is item:
         return known.entry
     texts = [text for block in item.blocks if (text := _narrated(block, env))]
     narrated = item.kind in ("foreign", "summary", "state")
     entry = (
         ExtractEntry("" if narrated else item.author or "user", "\n".join(texts)) if texts else None
     )
-    env.log.memo[key] = _Narrated(item, entry)
+    env.log.memo.keep(_Narrated(item, entry), env.model.name, item.key)
     return entry
 
 
@@ -400,14 +404,19 @@ def _with_summaries(prompt: Prompt, env: Env, blocks: list[_Block], due: list[Su
 
 def _saves(text: str, items: tuple[Item, ...], env: Env) -> bool:
     """Whether an extract is shorter than what it was taken from; counted once a log."""
-    key = ("saves", env.model.name, items[0].key, len(items), text)
-    known = env.log.memo.get(key)
-    if isinstance(known, bool):
-        return known
-    whole = "\n".join(map(str, entries_of(items, env)))
-    saves = env.tokens.count(HEADING + text) < env.tokens.count(whole)
-    env.log.memo[key] = saves
-    return saves
+    key = (env.model.name, items[0].key, len(items), text)
+    known = env.log.memo.of(_Saving, *key)
+    if known is None:
+        whole = "\n".join(map(str, entries_of(items, env)))
+        tokens = env.tokens.count(whole) - env.tokens.count(HEADING + text)
+        known = env.log.memo.keep(_Saving(tokens), *key)
+    return known.tokens > 0
+
+
+class _Saving(NamedTuple):
+    """How many tokens fewer an extract takes than what it was taken from."""
+
+    tokens: int
 
 
 LEAST, MOST = 48, 1024

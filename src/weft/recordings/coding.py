@@ -74,10 +74,16 @@ class _ClaudeCode:
         self.calls: dict[str, str] = {}
 
     def read(self, lines: Sequence[TranscriptLine], id: str) -> Recording:
-        """All lines in order; the pieces of one answer are one event."""
+        """All lines in order; the pieces of one answer are one event, where its first piece is.
+
+        Results may stand between the pieces: a tool can end before the answer does.
+        """
         self._require_sound(lines)
         chosen = self._thread(lines)
-        answer: list[TranscriptLine] = []
+        answers: dict[str, list[TranscriptLine]] = {}
+        for line in lines:
+            if line.value.get("type") == "assistant" and line.where in chosen:
+                answers.setdefault(_message_id(line) or line.where, []).append(line)
         for line in lines:
             kind = line.value.get("type")
             if kind not in ("user", "assistant"):
@@ -88,14 +94,10 @@ class _ClaudeCode:
                     f"`{kind}` message", "it is on a branch that was left", line.where
                 )
                 continue
-            if kind == "assistant" and (not answer or _message_id(answer[0]) == _message_id(line)):
-                answer.append(line)
-                continue
-            self._answer(answer)
-            answer = [line] if kind == "assistant" else []
             if kind == "user":
                 self._user(line)
-        self._answer(answer)
+            else:
+                self._answer(answers.pop(_message_id(line) or line.where, []))
         return self.transcript.recording(id, answered=not self.transcript.is_waiting)
 
     def _require_sound(self, lines: Sequence[TranscriptLine]) -> None:

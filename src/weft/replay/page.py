@@ -458,8 +458,10 @@ def savings(trials: Sequence[Trial]) -> Iterator[str]:
         saved = 1 - _ratio(best.with_recalls, base.cost)
         words = f"{saved:.0%} less than" if saved > 0 else f"{-saved:.0%} more than"
         name = f"{named(base)}: " if model else ""
+        loss = f"; {best.lost:.1%} of what was used later is lost" if best.lost > 0 else ""
         if best is not base:
-            yield f"{name}{best.policy} would have cost {words} plain history, recalls included"
+            outcome = f"would have cost {words} plain history, recalls included{loss}"
+            yield f"{name}{best.policy} {outcome}"
 
 
 def as_json(trials: Sequence[Trial]) -> list[JsonObject]:

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 
 from weft.declare import Agent, Node
 from weft.errors import SessionBusy, SessionError
-from weft.runtime.feeds import Reader
+from weft.runtime.feeds import Follower
 from weft.runtime.invocation import Invocation, Services
 from weft.runtime.place import path_of
 from weft.runtime.program import root_place
@@ -43,7 +43,7 @@ class StartedRun:
         """How many events the session had before the message or the answers of this run."""
         self._invocation = invocation
         self._follows = follow
-        self._reader: Reader | None = None
+        self._reader: Follower | None = None
         self._begun: list[Event] = []
         """What was stored before the reader joined."""
         self._is_awaited = False
@@ -134,8 +134,8 @@ class StartedRun:
 
         def tell() -> None:
             request = self._invocation.request
-            has_input = request.content is not None or bool(request.answers)
-            self.after = len(self._invocation.session.events) - has_input
+            is_asked = request.content is not None or bool(request.answers)
+            self.after = len(self._invocation.session.events) - is_asked
             if self._follows:  # now, before the model says its first word
                 log = self._invocation.session.events
                 self._begun = numbered(log.since(self.after), self.after)
@@ -178,7 +178,7 @@ async def follow(
     *,
     after: int,
     forever: bool,
-    reader: Reader | None = None,
+    reader: Follower | None = None,
 ) -> AsyncGenerator[Event, None]:
     """The events of a session behind `after`, then those that come, until the run ends."""
     store, feeds = services.store, services.feeds
@@ -240,7 +240,7 @@ async def _require_place(services: Services, key: SessionKey, after: int) -> Non
 
 
 async def _next_slice(
-    store: Store, services: Services, key: SessionKey, reader: Reader, position: int
+    store: Store, services: Services, key: SessionKey, reader: Follower, position: int
 ) -> list[Event]:
     """Stored events that the reader has not got yet."""
     reader.is_behind = False

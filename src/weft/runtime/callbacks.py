@@ -14,7 +14,7 @@ import msgspec
 from weft.declare import Agent, Callback, Node, Route, RunConfig, Step, agents_of
 from weft.declare.checks import check_callback
 from weft.declare.compose import Composable
-from weft.declare.functions import Foreign, misfit, refused
+from weft.declare.functions import Foreign, PassFunction, check_passes, misfit, refused
 from weft.declare.nodes import walk_nodes
 from weft.errors import DeclarationError, WeftError
 
@@ -147,9 +147,9 @@ def callbacks_of(agent: Agent, plugins: Sequence[object]) -> Callbacks:
 
 def chain_of(node: Composable, moment: Moment, plugins: Sequence[object]) -> Chain:
     """The callbacks of a flow or a custom agent for one moment."""
-    own = node.before_agent if moment == "before_agent" else node.after_agent
-    inner = own if isinstance(own, tuple) else (own,) if own is not None else ()
-    return Chain(moment, cast("tuple[Callback, ...]", inner), plugin_methods(plugins, moment))
+    own = cast("object", node.before_agent if moment == "before_agent" else node.after_agent)
+    chain = cast("tuple[Callback, ...]", own if isinstance(own, tuple) else (own,))
+    return Chain(moment, chain if own is not None else (), plugin_methods(plugins, moment))
 
 
 def require_code(root: Node) -> None:
@@ -218,12 +218,24 @@ def _configures(plugin: object) -> bool:
 
 def with_plugins(config: RunConfig, plugins: Iterable[object]) -> RunConfig:
     """The configuration with the global instructions and the passes that plugins have."""
-    texts = [getattr(plugin, "global_instruction", None) for plugin in plugins]
-    passes = [one for plugin in plugins for one in getattr(plugin, "passes", ())]
+    texts: list[str] = []
+    passes: list[PassFunction] = []
+    for plugin in plugins:
+        name, text = (
+            type(plugin).__name__,
+            cast("object", getattr(plugin, "global_instruction", "")),
+        )
+        if not isinstance(text, str):
+            raise DeclarationError(
+                f"global_instruction is a {type(text).__name__}, not text",
+                where=f"{name}.global_instruction",
+                hint="set it to a string",
+            )
+        texts.append(text)
+        passes += check_passes(name, "passes", getattr(plugin, "passes", ()))
     if not passes and not any(texts):
         return config
-    if config.global_instruction:
-        texts.append(config.global_instruction)
+    texts.append(config.global_instruction or "")
     return msgspec.structs.replace(
         config,
         passes=(*config.passes, *passes),

@@ -6,7 +6,7 @@ stored twice, nodes that ended do not run again, and the state is as it was at e
 code does something else than the log says, the run fails and says so.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import TypeAlias, cast
@@ -15,7 +15,7 @@ import msgspec
 
 from weft.codes import report
 from weft.compiler.protected import labels_of
-from weft.content import Content, ContentLike, Part, to_content
+from weft.content import Content, ContentLike, to_content
 from weft.declare import Agent, CustomAgent, Flow, Node, RunContext, agents_of
 from weft.declare.visit import rebuild
 from weft.diagnostics import Origin
@@ -26,7 +26,7 @@ from weft.runtime.batch import settle_below
 from weft.runtime.invocation import Invocation, failed
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, path_of
 from weft.runtime.progress import is_failure
-from weft.session import Actions, Event, Session
+from weft.session import Actions, Event
 from weft.session.provenance import NOTHING, Provenance, YieldedEvent
 from weft.session.state import without_temp
 from weft.values import Json, canonical, digest, require_object
@@ -147,6 +147,7 @@ class CustomRun:
     ) -> None:
         self.context: RunContext[object] = RunContext(
             self,
+            invocation,
             agent_name=node.name,
             invocation_id=invocation.id,
             branch=place.branch,
@@ -180,11 +181,6 @@ class CustomRun:
 
     # What the context asks for.
 
-    @property
-    def session(self) -> Session:
-        """The session as it is now."""
-        return self._invocation.session
-
     def state(self) -> Mapping[str, Json]:
         """The state as the code sees it: at this point of the log, where it runs again."""
         if self._upto is None:
@@ -210,17 +206,17 @@ class CustomRun:
         actions = Actions(state_delta=written)
         return self._invocation.event(self._node.name, self._place, spoken, actions=actions)
 
-    def run(self, node: object) -> "NodeEvents":
+    def run(self, node: Node) -> "NodeEvents":
         """Run a node below the agent, as its next step."""
         if self.ending is not None:
             raise self.ending
-        if not isinstance(node, Agent | Flow):
+        if not isinstance(cast("object", node), Agent | Flow):
             raise BadEvent(
                 f"a {type(node).__name__} cannot be run",
                 where=f"{self._node.name}: ctx.run",
                 hint="pass an agent or a flow: ctx.run(self.classifier)",
             )
-        below = self._declared(cast("Node", node))
+        below = self._declared(node)
         step = self._next()
         past = self._past.get(step)
         if past is not None and past.child != below.name:
@@ -228,22 +224,6 @@ class CustomRun:
         events = self._child(step, below, past)
         self._running.append(events)
         return NodeEvents(events, self._abandoned)
-
-    async def save_artifact(self, name: str, part: Part) -> int:
-        """Keep a new version of an artifact."""
-        return await self._invocation.save_artifact(name, part)
-
-    async def load_artifact(self, name: str, version: int | None) -> Part | None:
-        """A version of an artifact, the newest by default."""
-        return await self._invocation.load_artifact(name, version)
-
-    async def artifact_names(self) -> list[str]:
-        """The artifacts of this session and its user."""
-        return await self._invocation.artifact_names()
-
-    async def search_memory(self, query: str) -> Sequence[Content]:
-        """What was said in the user's sessions."""
-        return await self._invocation.search_memory(query)
 
     # What the driver asks for.
 

@@ -26,6 +26,7 @@ from weft.declare.visit import inherit
 from weft.diagnostics import Diagnostic
 from weft.errors import UsageError
 from weft.ir.item import handle_of
+from weft.media import LoadedMedia
 from weft.models import Model
 from weft.models.registry import model_for
 from weft.runtime.bindings import AgentBindings, settled
@@ -251,6 +252,8 @@ class Invocation:
         """What the compiler had to say of this run's requests, each once."""
         self.call_ids: set[str] = set()
         """The ids given to calls so far in this run."""
+        self.media: dict[str, LoadedMedia] = {}
+        """The files that events refer to by address, as long as the run lasts."""
         self.escalated: set[tuple[str, str]] = set()
         """Where somebody escalated: the path, and the tool call it happened inside, if any."""
         self.offers = Offers()

@@ -30,6 +30,7 @@ from weft.models import Model
 from weft.runtime.bindings import AgentBindings
 from weft.runtime.invocation import Invocation, chosen_model
 from weft.runtime.labels import labelled_texts, part_of
+from weft.runtime.media import load_media
 from weft.runtime.place import Place
 from weft.session import Event, Session
 from weft.session.event import new_id
@@ -313,6 +314,7 @@ class ModelCall:
         invocation, place, plan = self._invocation, self._place, self._plan
         agent = plan.agent
         session = invocation.view(place.scope)
+        await load_media(invocation)
         state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
         artifacts = recorded = None
         reads_more = _reads_more(agent.instruction) or _reads_more(self._root.global_instruction)

@@ -8,6 +8,8 @@ import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, cast
 
+import msgspec
+
 from weft.compiler.view import hidden_by_rewind
 from weft.declare import Agent, Node, tree
 from weft.declare.agent import AnswerT
@@ -19,6 +21,7 @@ from weft.runtime.approvals import check_edited
 from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
 from weft.runtime.costs import require_prices, warning_in
 from weft.runtime.invocation import Invocation, Request, Services
+from weft.runtime.media import keep_large
 from weft.runtime.place import (
     Interrupted,
     NodeFailed,
@@ -375,6 +378,10 @@ async def _open(invocation: Invocation, program: Program) -> None:
             invocation.start = agent_for(program.root, session)
         invocation.enter(session, id, program, resumed=False)
         actions = Actions(state_delta=request.state)
+        if content is not None and any(part.inline_data for part in content.parts or ()):
+            parts, artifacts = await keep_large(invocation, content.parts or ())
+            content = msgspec.structs.replace(content, parts=parts)
+            actions = Actions(state_delta=request.state, artifact_delta=artifacts)
         await invocation.store(invocation.event("user", Place(), content, actions=actions))
         return
     check_retries(session, request.retry)

@@ -418,9 +418,9 @@ def _config(config: RunConfig | None, default: RunConfig) -> RunConfig:
 
 def _memory(memory: object) -> MemorySearch | None:
     if memory is not None and not callable(getattr(memory, "search", None)):
-        shown = repr(memory) if isinstance(memory, str) else f"a {type(memory).__name__}"
+        described = repr(memory) if isinstance(memory, str) else f"a {type(memory).__name__}"
         raise UsageError(
-            f"memory is {shown}, which cannot be searched",
+            f"memory is {described}, which cannot be searched",
             where="Runner",
             hint='pass weft.Memory("sqlite:///weft.db")',
         )

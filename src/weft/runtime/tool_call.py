@@ -30,6 +30,7 @@ from weft.runtime.approvals import edited_arguments, reason_in
 from weft.runtime.bindings import AgentBindings, BoundTool, settled
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import refusal, restored_arguments
+from weft.runtime.media import keep_large
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, ended
 from weft.runtime.progress import Progress
 from weft.session import Actions, Event
@@ -242,9 +243,13 @@ class ToolCall:
                 response = _checked(replaced, "after_tool")
         if response is not None and not _is_small(response):
             response = await self._fitted(response)
-        return Outcome(
-            self.call, response, context.actions.to_actions(), parts, waits=waits, raised=raised
-        )
+        actions = context.actions.to_actions()
+        if parts:
+            parts, artifacts = await keep_large(self._invocation, parts)
+            if artifacts:
+                delta = {**actions.artifact_delta, **artifacts}
+                actions = msgspec.structs.replace(actions, artifact_delta=delta)
+        return Outcome(self.call, response, actions, parts, waits=waits, raised=raised)
 
     async def _executed(
         self,

@@ -10,7 +10,7 @@ and `hosts`.
 """
 
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -22,12 +22,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from weft import __version__
 from weft.declare import MemorySearch, Node, RunConfig
 from weft.errors import UsageError
+from weft.inspector.sources import SessionSource
 from weft.misuse import explained
 from weft.runtime import Runner
 from weft.server import adk, openai, sessions
-from weft.server.access import LOOPBACK, Authenticate, Gate, Limits, StartToken, Tokens
+from weft.server.access import LOOPBACK, Authenticate, Gatekeeper, Limits, StartToken, Tokens
 from weft.server.description import describe
 from weft.server.endpoints import Answer, Call, Endpoint, respond
+from weft.server.inspect import ServedSources, inspector_routes
 from weft.server.problems import Problem
 from weft.server.served import Served
 from weft.session import ArtifactStore, Store
@@ -58,6 +60,7 @@ class Application:
         limits: Limits,
         recover: float,
         grace: float,
+        source: Callable[[Request], SessionSource] | None = None,
     ) -> None:
         self.served = Served(runners, limits=limits, recover=recover)
         self.token: str | None = None
@@ -69,8 +72,9 @@ class Application:
         else:
             authenticate = auth
         self._grace = grace
+        self._source = source if source is not None else ServedSources(self.served)
         self._inner = Router(routes=self._routes(), default=_not_found)
-        self._gate = Gate(
+        self._gate = Gatekeeper(
             self._inner,
             authenticate=authenticate,
             hosts=hosts,
@@ -117,9 +121,9 @@ class Application:
         for row in ENDPOINTS:
             shape = openai.shape_problem if row.path.startswith("/v1/") else _shape
             endpoint = row.bind(self.served, shape)
-            route = Route(row.path, _Plain(endpoint), methods=[row.method], name=row.path)
+            route = Route(row.path, _AsgiEndpoint(endpoint), methods=[row.method], name=row.path)
             routes.append(route)
-        return routes + adk.page_routes()
+        return [*routes, *adk.page_routes(), *inspector_routes(self.served, self._source)]
 
     def _count(self, scope: Scope, status: int) -> None:
         route = scope.get("route")
@@ -194,7 +198,7 @@ def app(
     )
 
 
-class _Plain:
+class _AsgiEndpoint:
     """An ASGI application as an endpoint of a route: a class is called with the scope itself."""
 
     def __init__(self, inner: ASGIApp) -> None:

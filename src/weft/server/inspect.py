@@ -1,25 +1,34 @@
 """The inspector over HTTP: its page, and the JSON that the page draws.
 
 Every answer is computed from the log; only `say`, `answer` and `fork` change something, and only
-where the sessions have a runner. Who may ask is decided around these routes.
+where the sessions have a runner. The gate of the application decides who may ask.
 """
 
 import asyncio
 import mimetypes
-from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import wraps
+import sys
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from weft.errors import SessionError, UsageError, WeftError
+from weft.declare.nodes import every_agent
+from weft.errors import SessionError, UsageError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.export import PAGE, export
 from weft.inspector.request import RequestView
-from weft.inspector.sources import SessionSource
+from weft.inspector.sources import SessionSource, StoredSessions, key_text
+from weft.runtime import Runner
+from weft.runtime.approvals import Approve, Deny
+from weft.server.access import Identity
+from weft.server.problems import problem_of
+from weft.server.served import Served
+from weft.server.stream import Chunks, EventStream
+from weft.session import SessionKey, Store
 from weft.values import Json, JsonObject
 
 PULSE = 0.5
@@ -54,7 +63,119 @@ class Talk(Protocol):
         ...
 
 
-def inspector_routes(source: Callable[[Request], SessionSource]) -> list[Route]:
+class ServedSessions(StoredSessions):
+    """The sessions of served apps that one user may see, and talk to."""
+
+    def __init__(self, served: Served, store: Store, identity: Identity) -> None:
+        runners = [runner for runner in served.runners.values() if runner.store is store]
+        super().__init__(
+            store,
+            {runner.app_name: runner.root for runner in runners},
+            artifacts=runners[0].artifacts,
+            files=tuple(dict.fromkeys(file for one in runners for file in _source_files(one))),
+            user=identity.user,
+        )
+        self._served = served
+
+    async def say(self, key: str, text: str) -> None:
+        """Give the agent a message; the run goes on without a reader."""
+        place = self.key_of(key)
+        runner = self._served.runner(place.app_name)
+        await self._served.start(runner, text, user=place.user_id, session=place.id)
+
+    async def answer(self, key: str, call_id: str, *, approve: bool, reason: str) -> None:
+        """Answer a question that is open."""
+        place = self.key_of(key)
+        runner = self._served.runner(place.app_name)
+        answers: dict[str, object] = {call_id: Approve() if approve else Deny(reason)}
+        await self._served.start(
+            runner, None, user=place.user_id, session=place.id, answers=answers
+        )
+
+    async def fork(self, key: str, event: int, text: str) -> JsonObject:
+        """Make a session of what came before an event, and go on with another message."""
+        place = self.key_of(key)
+        runner = self._served.runner(place.app_name)
+        session = await runner.fork(user_id=place.user_id, session_id=place.id, upto=event)
+        if text:
+            await self._served.start(runner, text, user=place.user_id, session=session.id)
+        new = SessionKey(place.app_name, place.user_id, session.id)
+        return {"key": key_text(new), "id": session.id}
+
+
+class ServedSources:
+    """The sources of a server: one for each store and user, kept with what they rebuilt."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._sources: dict[str, SessionSource] = {}
+
+    def __call__(self, request: Request) -> SessionSource:
+        """The sessions that the caller may see."""
+        identity: Identity = request.scope["weft.identity"]
+        source = self._sources.get(identity.name)
+        if source is None:
+            stores = self._served.stores
+            parts = [ServedSessions(self._served, store, identity) for store in stores]
+            source = parts[0] if len(parts) == 1 else SeveralStores(parts)
+            while len(self._sources) >= _USERS:
+                self._sources.pop(next(iter(self._sources)))
+            self._sources[identity.name] = source
+        return source
+
+
+class SeveralStores:
+    """Sessions in several stores; which one has a session is told by its app."""
+
+    def __init__(self, parts: Sequence[ServedSessions]) -> None:
+        self._parts = parts
+
+    async def sessions(self) -> list[Json]:
+        """Those of all stores."""
+        return [row for part in self._parts for row in await part.sessions()]
+
+    async def inspection(self, key: str) -> Inspection:
+        """The session of that key."""
+        return await self._part(key).inspection(key)
+
+    async def length(self, key: str) -> int | None:
+        """How many events it has."""
+        return await self._part(key).length(key)
+
+    async def say(self, key: str, text: str) -> None:
+        """Give the agent a message."""
+        await self._part(key).say(key, text)
+
+    async def answer(self, key: str, call_id: str, *, approve: bool, reason: str) -> None:
+        """Answer a question that is open."""
+        await self._part(key).answer(key, call_id, approve=approve, reason=reason)
+
+    async def fork(self, key: str, event: int, text: str) -> JsonObject:
+        """Go on from before an event, in a new session."""
+        return await self._part(key).fork(key, event, text)
+
+    def _part(self, key: str) -> ServedSessions:
+        app = self._parts[0].key_of(key).app_name
+        return next((part for part in self._parts if app in part.programs), self._parts[0])
+
+
+_USERS = 64
+"""For how many users rebuilt sessions are kept."""
+
+
+def _source_files(runner: Runner) -> list[str]:
+    """The sources in which the agents of a runner may be declared: those of its tools' modules."""
+    modules = {
+        getattr(tool.function, "__module__", "")
+        for agent in every_agent(runner.root)
+        for tool in agent.tools
+        if tool.function is not None
+    }
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in sorted(modules)]
+    return [file for file in files if isinstance(file, str)]
+
+
+def inspector_routes(served: Served, source: Callable[[Request], SessionSource]) -> list[Route]:
     """The routes of the inspector; `source` finds the sessions that a caller may see."""
     answers: dict[str, _Answer] = {
         "film": _film,
@@ -72,17 +193,15 @@ def inspector_routes(source: Callable[[Request], SessionSource]) -> list[Route]:
     }
     actions: dict[str, _Action] = {"say": _say, "answer": _answer, "fork": _fork}
 
-    @_with_problems
     async def sessions(request: Request) -> Response:
         return _json(await source(request).sessions())
 
     def answering(answer: "_Answer") -> Callable[[Request], Awaitable[Response]]:
-        @_with_problems
         async def endpoint(request: Request) -> Response:
             asked = source(request)
             inspection = await asked.inspection(_text(request, "session"))
             # Rebuilding a long session takes a while, and other requests go on meanwhile.
-            value = await asyncio.to_thread(answer, inspection, request)
+            value = await asyncio.to_thread(_answered, answer, inspection, request)
             if answer is _film and isinstance(value, dict):
                 value["can_chat"] = value["can_fork"] = isinstance(asked, Talk)
             return _json(value)
@@ -90,7 +209,6 @@ def inspector_routes(source: Callable[[Request], SessionSource]) -> list[Route]:
         return endpoint
 
     def acting(action: "_Action") -> Callable[[Request], Awaitable[Response]]:
-        @_with_problems
         async def endpoint(request: Request) -> Response:
             asked = source(request)
             if not isinstance(asked, Talk):
@@ -103,7 +221,6 @@ def inspector_routes(source: Callable[[Request], SessionSource]) -> list[Route]:
 
         return endpoint
 
-    @_with_problems
     async def exported(request: Request) -> Response:
         key = _text(request, "session")
         inspection = await source(request).inspection(key)
@@ -112,19 +229,18 @@ def inspector_routes(source: Callable[[Request], SessionSource]) -> list[Route]:
         disposition = f'attachment; filename="{name}.html"'
         return HTMLResponse(page, headers={**_HEADERS, "Content-Disposition": disposition})
 
-    @_with_problems
-    async def live(request: Request) -> Response:
+    async def live(request: Request) -> Response | EventStream:
         asked, key = source(request), _text(request, "session")
         after = _count(request, "after")
         if await asked.length(key) is None:
             raise SessionError(
                 "there is no such session", where="inspector", hint="the list shows those there are"
             )
-        stream = _growth(asked, key, after)
-        return StreamingResponse(stream, media_type="text/event-stream", headers=_HEADERS)
+        identity: Identity = request.scope["weft.identity"]
+        return served.event_stream(identity, _growth(asked, key, after))
 
     api = "/inspect/api"
-    return [
+    routes = [
         Route("/", _page_file, methods=["GET"]),
         Route("/inspector.js", _page_file, methods=["GET"]),
         Route("/inspector.css", _page_file, methods=["GET"]),
@@ -135,10 +251,33 @@ def inspector_routes(source: Callable[[Request], SessionSource]) -> list[Route]:
         *(Route(f"{api}/{name}", answering(one), methods=["GET"]) for name, one in answers.items()),
         *(Route(f"{api}/{name}", acting(one), methods=["POST"]) for name, one in actions.items()),
     ]
+    for route in routes:
+        route.app = _with_problems(route.app)
+    return routes
+
+
+def _with_problems(inner: ASGIApp) -> ASGIApp:
+    """An error as a problem document; a session that is not there is a 404."""
+
+    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await inner(scope, receive, send)
+        except Exception as error:
+            problem = problem_of(error)
+            if isinstance(error, SessionError) and error.message.startswith("there is no"):
+                problem.status, problem.kind = 404, "unknown-session"
+            await problem.response()(scope, receive, send)
+
+    return answered
 
 
 _Answer = Callable[[Inspection, Request], Json]
 _Action = Callable[[Talk, Request], Awaitable[Json]]
+
+
+def _answered(answer: _Answer, inspection: Inspection, request: Request) -> Json:
+    with inspection.lock:
+        return answer(inspection, request)
 
 
 async def _page_file(request: Request) -> Response:
@@ -230,20 +369,20 @@ async def _fork(talk: Talk, request: Request) -> Json:
     return await talk.fork(_text(request, "session"), _count(request, "event"), text)
 
 
-async def _growth(source: SessionSource, key: str, after: int) -> AsyncIterator[str]:
+async def _growth(source: SessionSource, key: str, after: int) -> Chunks:
     """Says `grown` when the session has more events, and `gone` when it is deleted."""
     quiet = 0.0
     while True:
         length = await source.length(key)
         if length is None:
-            yield "event: gone\ndata: {}\n\n"
+            yield b"event: gone\ndata: {}\n\n"
             return
         if length != after:
             after, quiet = length, 0.0
-            yield f"id: {length}\nevent: grown\ndata: {length}\n\n"
+            yield f"id: {length}\nevent: grown\ndata: {length}\n\n".encode()
         elif quiet >= SILENCE:
             quiet = 0.0
-            yield ": still here\n\n"
+            yield b": still here\n\n"
         await asyncio.sleep(PULSE)
         quiet += PULSE
 
@@ -278,26 +417,3 @@ async def _body(request: Request) -> JsonObject:
 
 def _json(value: Json) -> Response:
     return Response(msgspec.json.encode(value), media_type="application/json", headers=_HEADERS)
-
-
-def _with_problems(
-    endpoint: Callable[[Request], Awaitable[Response]],
-) -> Callable[[Request], Awaitable[Response]]:
-    """An error of the user's as a problem document: 404 for what is not there, else 422."""
-
-    @wraps(endpoint)
-    async def answered(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except WeftError as error:
-            status = 404 if isinstance(error, SessionError) else 422
-            problem = {"title": "not found" if status == 404 else "cannot be done"}
-            problem |= {"status": status, "detail": error.message, "hint": error.hint or ""}
-            return Response(
-                msgspec.json.encode(problem),
-                status_code=status,
-                media_type="application/problem+json",
-                headers=_HEADERS,
-            )
-
-    return answered

@@ -190,8 +190,8 @@ class Memory:
             for info in await self._store.sessions(app, user_id):
                 cached = self._read.get(info.key)
                 if cached is None or cached[:2] != (info.last_update_time, info.events):
-                    found = await self._texts_of(info.key)
-                    cached = self._read[info.key] = info.last_update_time, info.events, found
+                    texts_there = await self._texts_of(info.key)
+                    cached = self._read[info.key] = info.last_update_time, info.events, texts_there
                 for one in cached[2]:
                     texts.setdefault((one.session, one.id), one)
         return list(texts.values())

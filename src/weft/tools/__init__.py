@@ -7,8 +7,7 @@ from weft.declare.provider_tools import (
     WebFetch,
     WebSearch,
 )
-from weft.tools.builtin import exit_loop, scratchpad
-from weft.tools.memory import load_memory, remember
+from weft.tools.builtin import exit_loop, load_memory, remember, scratchpad
 from weft.tools.python import PythonTool
 
 __all__ = [

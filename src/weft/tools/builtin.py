@@ -1,8 +1,9 @@
-"""A scratchpad: notes that the model takes, keeps and reads again."""
+"""Small tools for models: notes in the state, the memory of the user, the end of a loop."""
 
+from datetime import UTC, datetime
 from typing import cast
 
-from weft.declare.context import ToolContext
+from weft.declare.context import Recollection, ToolContext
 from weft.declare.functions import check_choice
 from weft.declare.policy_parts import Strategy
 from weft.declare.tool import Tool, tool
@@ -56,3 +57,35 @@ def exit_loop(ctx: ToolContext) -> dict[str, str]:
     ctx.actions.escalate = True
     ctx.actions.skip_summarization = True
     return {"result": "the loop ends"}
+
+
+# The memory tools reach only the user whose session it is; the model cannot name another.
+
+
+@tool(effect="pure")
+async def load_memory(query: str, ctx: ToolContext) -> JsonObject:
+    """Search what is known of this user from earlier conversations.
+
+    Args:
+        query: What to look for, in a few words.
+    """
+    memories = await ctx.find_memories(query)
+    listed: list[Json] = [_listed(one) for one in memories]
+    return {"memories": listed} if listed else {"memories": [], "note": "nothing fits the query"}
+
+
+@tool(effect="idempotent")
+async def remember(fact: str, ctx: ToolContext) -> JsonObject:
+    """Keep a fact about this user for later conversations.
+
+    Args:
+        fact: One sentence that can be understood by itself.
+    """
+    return {"remembered": await ctx.remember(fact)}
+
+
+def _listed(one: Recollection) -> JsonObject:
+    listed: JsonObject = {"text": one.text, "by": one.author}
+    if one.at > 0:
+        listed["on"] = f"{datetime.fromtimestamp(one.at, UTC):%Y-%m-%d}"
+    return listed

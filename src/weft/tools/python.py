@@ -349,14 +349,14 @@ def _files_in(folder: Path, *, most: int = 0) -> Iterator[tuple[str, str, bytes 
         folders.sort()
         for name in sorted(names):
             path = Path(place, name)
-            shown = path.relative_to(folder).as_posix()
+            relative = path.relative_to(folder).as_posix()
             about = path.lstat()
             if not stat.S_ISREG(about.st_mode) or (most and about.st_size > most):
-                yield shown, "", None
+                yield relative, "", None
                 continue
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
                 data = file.read()
-            yield shown, hashlib.sha256(data).hexdigest(), data
+            yield relative, hashlib.sha256(data).hexdigest(), data
 
 
 def _part(name: str, data: bytes) -> Part:

@@ -153,9 +153,9 @@ def _run(code: str) -> None:
         exit_code = error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException as error:
         # the frames of this file say nothing about the code
-        shown = error.__traceback__.tb_next if error.__traceback__ is not None else None
+        frames = error.__traceback__.tb_next if error.__traceback__ is not None else None
         with contextlib.suppress(MemoryError):
-            traceback.print_exception(type(error), error, shown, limit=20)
+            traceback.print_exception(type(error), error, frames, limit=20)
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()

@@ -1,0 +1,98 @@
+"""`weft inspect`: the inspector alone, on stored or recorded sessions."""
+
+import glob
+from pathlib import Path
+
+from weft.cli.inputs import require_existing, without_password
+from weft.cli.load import app_of, load_node
+from weft.cli.options import CommandOptions
+from weft.cli.serve import run_application
+from weft.declare import Node
+from weft.errors import UsageError
+from weft.inspector import Inspection
+from weft.inspector.export import export
+from weft.inspector.sources import RecordedSessions, SessionSource, StoredSessions
+from weft.recordings.read import read_files
+from weft.stores import beside_store, open_artifacts, open_store
+
+
+def inspect_command(options: CommandOptions) -> int:
+    """Show the inspector, or with --html write one session as a page."""
+    if options.html is not None:
+        return _write(options)
+    try:
+        from weft.server.access import LOOPBACK, Limits
+        from weft.server.application import Application
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the inspector needs {error.name}", where="inspect", hint='pip install "weft[serve]"'
+        ) from None
+    source, what = _source(options)
+    application = Application(
+        [],
+        auth=None,
+        hosts=LOOPBACK,
+        origins=(),
+        limits=Limits(),
+        recover=0.0,
+        grace=1.0,
+        source=lambda request: source,
+    )
+    run_application(application, options, what=what)
+    return 0
+
+
+def _source(options: CommandOptions) -> tuple[SessionSource, str]:
+    """The sessions that are asked for, and how they are called."""
+    recordings = [Path(one) for one in options.listed or () if _is_recording(one)]
+    if recordings:
+        if len(recordings) < len(options.listed or ()):
+            raise UsageError(
+                "recordings and programs are named together",
+                where="inspect",
+                hint="name recordings, or programs with the --store of their sessions",
+            )
+        read = list(read_files(recordings, format=options.recorded_format))
+        return RecordedSessions(read, model=options.model), f"{len(read)} recordings"
+    require_existing(options.address)
+    programs: dict[str, Node] = {}
+    files: list[str] = []
+    for target in options.listed or ():
+        root = load_node(target)
+        programs[app_of(root, target)] = root
+        files += _files_of(target)
+    store = open_store(options.address)
+    artifacts = open_artifacts(beside_store(store))
+    source = StoredSessions(
+        store, programs, artifacts=artifacts, files=tuple(files), model=options.model
+    )
+    return source, f"the sessions of {without_password(options.address)}"
+
+
+def _write(options: CommandOptions) -> int:
+    """One recording as a page of its own."""
+    recordings = [Path(one) for one in options.listed or () if _is_recording(one)]
+    read = list(read_files(recordings, format=options.recorded_format))
+    if len(read) != 1 or options.html is None:
+        raise UsageError(
+            f"a page holds one session, and {len(read)} recordings are named",
+            where="--html",
+            hint="name one recording; `weft sessions export` writes a stored session as one",
+        )
+    inspection = Inspection.of_recording(read[0], model=options.model)
+    options.html.write_text(export(inspection, key="1"), "utf-8", errors="backslashreplace")
+    print(f"wrote {options.html}")
+    return 0
+
+
+def _is_recording(text: str) -> bool:
+    return Path(text).exists() or bool(glob.has_magic(text))
+
+
+def _files_of(target: str) -> list[str]:
+    """The source of the module that a target names."""
+    import sys
+
+    name = target.partition(":")[0]
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return [file] if isinstance(file, str) else [name] if Path(name).is_file() else []
