@@ -134,8 +134,8 @@ class StartedRun:
 
         def tell() -> None:
             request = self._invocation.request
-            has_input = request.content is not None or bool(request.answers)
-            self.after = len(self._invocation.session.events) - has_input
+            is_asked = request.content is not None or bool(request.answers)
+            self.after = len(self._invocation.session.events) - is_asked
             if self._follows:  # now, before the model says its first word
                 log = self._invocation.session.events
                 self._begun = numbered(log.since(self.after), self.after)
