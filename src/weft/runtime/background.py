@@ -134,8 +134,8 @@ class StartedRun:
 
         def tell() -> None:
             request = self._invocation.request
-            is_asked = request.content is not None or bool(request.answers)
-            self.after = len(self._invocation.session.events) - is_asked
+            has_input = request.content is not None or bool(request.answers)
+            self.after = len(self._invocation.session.events) - has_input
             if self._follows:  # now, before the model says its first word
                 log = self._invocation.session.events
                 self._begun = numbered(log.since(self.after), self.after)
@@ -182,18 +182,12 @@ async def follow(
 ) -> AsyncGenerator[Event, None]:
     """The events of a session behind `after`, then those that come, until the run ends."""
     store, feeds = services.store, services.feeds
+    is_own = reader is not None  # joined with the run: it is told of everything
     if reader is None:
         reader = feeds.join(key)  # before the store is read, so that nothing falls between
     try:
-        length = (await store.lengths([key])).get(key)
-        if length is None:
-            raise await unknown_session(services, key)
-        if after > length:
-            raise SessionError(
-                f"there is no event {after}: the session has {length}",
-                where=str(key),
-                hint="it was deleted and begun anew, perhaps: read from 0",
-            )
+        if not is_own:
+            await _require_place(services, key, after)
         position, complete = after, set[str]()
         while True:
             if reader.is_behind:
@@ -219,6 +213,8 @@ async def follow(
                 continue
             pause = None
             if not forever and feeds.running(key) is None:
+                if is_own:
+                    return
                 if not await _runs_elsewhere(root, store, key):
                     if (await store.lengths([key])).get(key) == position:
                         return
@@ -228,6 +224,19 @@ async def follow(
             await reader.wait(pause)
     finally:
         feeds.leave(reader)
+
+
+async def _require_place(services: Services, key: SessionKey, after: int) -> None:
+    """Refuse to follow a session that is not there, or from an event that it does not have."""
+    length = (await services.store.lengths([key])).get(key)
+    if length is None:
+        raise await unknown_session(services, key)
+    if after > length:
+        raise SessionError(
+            f"there is no event {after}: the session has {length}",
+            where=str(key),
+            hint="it was deleted and begun anew, perhaps: read from 0",
+        )
 
 
 async def _next_slice(

@@ -105,7 +105,7 @@ class Application:
 
     def stop_streams(self) -> None:
         """End all streams and refuse new runs: the server is about to stop."""
-        self.served.stopping.set()
+        self.served.stop_streams()
 
     def add(self, *routes: Route | Mount) -> None:
         """More routes behind the same gate, before those that are there."""

@@ -28,13 +28,7 @@ from weft.runtime import Runner
 from weft.runtime.background import StartedRun
 from weft.runtime.result import total_usage
 from weft.server.endpoints import Answer, Body, Call, Endpoint, decoded, respond
-from weft.server.openai_requests import (
-    ClientMessage,
-    chat_history,
-    client_tools,
-    generation,
-    input_items,
-)
+from weft.server.openai_requests import Said, chat_history, client_tools, generation, input_items
 from weft.server.problems import Problem
 from weft.server.stream import Chunks, stream_problem
 from weft.session import Event, SessionKey, Usage
@@ -108,7 +102,7 @@ def shape_problem(problem: Problem) -> Response:
 
 
 async def _answered(
-    call: Call, asked: "_ClientRequest", run: StartedRun, form: "_ChatForm | _ResponseForm"
+    call: Call, asked: "_Asked", run: StartedRun, form: "_ChatForm | _ResponseForm"
 ) -> Answer:
     """The answer in one piece, or as a stream."""
     pieces = _pieces(run, asked.tool_names)
@@ -191,7 +185,7 @@ async def _pieces(run: StartedRun, tools: frozenset[str]) -> AsyncGenerator[_Pie
 class _Form:
     """What both forms of an answer gather."""
 
-    def __init__(self, asked: "_ClientRequest", run: StartedRun) -> None:
+    def __init__(self, asked: "_Asked", run: StartedRun) -> None:
         self.asked = asked
         self.run = run
         self.text = ""
@@ -223,7 +217,7 @@ class _Form:
 class _ChatForm(_Form):
     """A chat completion."""
 
-    def __init__(self, asked: "_ClientRequest", run: StartedRun, *, include_usage: bool) -> None:
+    def __init__(self, asked: "_Asked", run: StartedRun, *, include_usage: bool) -> None:
         super().__init__(asked, run)
         self._include_usage = include_usage
 
@@ -306,7 +300,7 @@ def _output(usage: Usage) -> int:
 class _ResponseForm(_Form):
     """A response, and the events that it is streamed as."""
 
-    def __init__(self, asked: "_ClientRequest", run: StartedRun) -> None:
+    def __init__(self, asked: "_Asked", run: StartedRun) -> None:
         super().__init__(asked, run)
         self._number = -1
         self._output: list[Json] = []
@@ -358,6 +352,7 @@ class _ResponseForm(_Form):
         yield self._event(f"response.{status}", response=self._response(status, self._output))
 
     def _begin_message(self) -> list[bytes]:
+        self._said = len(self.text)
         item = self._message("", "in_progress")
         item["content"] = []
         part: JsonObject = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
@@ -399,7 +394,7 @@ class _ResponseForm(_Form):
         return events
 
     _start = 0
-    """Where in the text the message begins that is being said."""
+    """Where in the text the message begins that is spoken now."""
 
     def _place(self) -> JsonObject:
         index = len(self._output)
@@ -435,13 +430,13 @@ class _ResponseForm(_Form):
 
     def _response(self, status: str, output: list[Json]) -> JsonObject:
         asked, used = self.asked, self.usage
-        prompt, answer = used.prompt_token_count or 0, _output(used)
+        prompt, written = used.prompt_token_count or 0, _output(used)
         usage: JsonObject = {
             "input_tokens": prompt,
             "input_tokens_details": {"cached_tokens": used.cached_content_token_count or 0},
-            "output_tokens": answer,
+            "output_tokens": written,
             "output_tokens_details": {"reasoning_tokens": used.thoughts_token_count or 0},
-            "total_tokens": prompt + answer,
+            "total_tokens": prompt + written,
         }
         cut: JsonObject | None = {"reason": "max_output_tokens"} if status == "incomplete" else None
         sequence = self.ended.sequence if self.ended is not None else 0
@@ -488,12 +483,12 @@ def _place_of(response_id: str) -> tuple[str, str] | None:
 
 
 @dataclass
-class _ClientRequest:
+class _Asked:
     """A request, whichever of the two it came as."""
 
     runner: Runner
     model: str
-    messages: list[ClientMessage]
+    messages: list[Said]
     stream: bool
     config: RunConfig
     tools: list[Tool]
@@ -532,7 +527,7 @@ class _ClientRequest:
             at, is_new = f"chat-{new_id()}", True
             key = SessionKey(app, user, at)
             session = await store.create(key)
-            history = _as_events(self.messages[: _trailing(self.messages)], self.runner)
+            history = _as_events(self.messages[:begin], self.runner)
             if history:
                 await store.append(session, *history)
         try:
@@ -576,7 +571,7 @@ class _ClientRequest:
 
 
 def _forgetting(runner: Runner, key: SessionKey) -> Callable[[object], None]:
-    """Delete the session of a request that said `store: false`, once it is answered."""
+    """Delete the session of a request with `store: false`, once it is answered."""
 
     def forget(_: object) -> None:
         import asyncio
@@ -597,13 +592,13 @@ def unknown_response(id: str) -> Problem:
     return Problem(404, "unknown-response", f"there is no response `{id[:100]}`")
 
 
-def _trailing(messages: list[ClientMessage]) -> int:
+def _trailing(messages: list[Said]) -> int:
     """Where the last message of the user begins, with what belongs to it."""
     last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
     return last + 1
 
 
-def _as_events(messages: list[ClientMessage], runner: Runner) -> list[Event]:
+def _as_events(messages: list[Said], runner: Runner) -> list[Event]:
     """A history as events of a log: what a client brings is not ours, and carries no trust."""
     root = runner.root
     author = root.name if isinstance(root, Agent) else "assistant"
@@ -619,7 +614,7 @@ def _as_events(messages: list[ClientMessage], runner: Runner) -> list[Event]:
                 author=whose,
                 content=Content(role=role, parts=one.parts),
                 invocation_id=invocation,
-                long_running_tool_ids=tuple(one.id or "" for one in calls) or None,
+                long_running_tool_ids=tuple(one_call.id or "" for one_call in calls) or None,
             )
         )
     return events
@@ -627,8 +622,8 @@ def _as_events(messages: list[ClientMessage], runner: Runner) -> list[Event]:
 
 def _read(
     call: Call, body: dict[str, Json], source: Literal["messages", "input"],
-    history: Callable[[Json], list[ClientMessage]],
-) -> _ClientRequest:  # fmt: skip
+    history: Callable[[Json], list[Said]],
+) -> _Asked:  # fmt: skip
     """The request, or a problem that names the field."""
     model = body.get("model")
     if not isinstance(model, str):
@@ -641,7 +636,7 @@ def _read(
     if instructions is not None:
         if not isinstance(instructions, str):
             raise Problem(422, "invalid", "`instructions` is not text", where="instructions")
-        messages = [ClientMessage.text("user", instructions), *messages]
+        messages = [Said.text("user", instructions), *messages]
     conversation = body.get("conversation")
     if isinstance(conversation, dict):
         conversation = conversation.get("id")
@@ -662,7 +657,7 @@ def _read(
     stream, keeps = body.get("stream") or False, body.get("store")
     metadata = body.get("metadata")
     options = {**runner.config.generate_config, **generation(body)}
-    return _ClientRequest(
+    return _Asked(
         runner=runner,
         model=model,
         messages=messages,
