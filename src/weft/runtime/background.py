@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from weft.declare import Node
 from weft.errors import SessionBusy, SessionError
 from weft.runtime.earlier import first_of, is_unfinished
-from weft.runtime.feeds import Reader
+from weft.runtime.feeds import Follower
 from weft.runtime.invocation import Invocation, Services
 from weft.runtime.result import Result
 from weft.runtime.run import Running, unknown_session
@@ -38,7 +38,7 @@ class StartedRun:
         """How many events the session had before the message or the answers of this run."""
         self._invocation = invocation
         self._follows = follow
-        self._reader: Reader | None = None
+        self._reader: Follower | None = None
         self._begun: list[Event] = []
         """What was stored before the reader joined."""
         self._is_awaited = False
@@ -144,9 +144,9 @@ class StartedRun:
 
         def tell() -> None:
             request = self._invocation.request
-            said = request.content is not None or bool(request.answers)
+            has_input = request.content is not None or bool(request.answers)
             log = self._invocation.session.events
-            self.after = len(log) - said
+            self.after = len(log) - has_input
             if self._invocation.is_repeated:
                 self.after = first_of(log, self.id) or 0
             if self._follows:  # now, before the model says its first word
@@ -190,22 +190,16 @@ async def follow(
     *,
     after: int,
     forever: bool,
-    reader: Reader | None = None,
+    reader: Follower | None = None,
 ) -> AsyncGenerator[Event, None]:
     """The events of a session behind `after`, then those that come, until the run ends."""
     store, feeds = services.store, services.feeds
+    is_own = reader is not None  # joined with the run: it is told of everything
     if reader is None:
         reader = feeds.join(key)  # before the store is read, so that nothing falls between
     try:
-        length = (await store.lengths([key])).get(key)
-        if length is None:
-            raise await unknown_session(services, key)
-        if after > length:
-            raise SessionError(
-                f"there is no event {after}: the session has {length}",
-                where=str(key),
-                hint="it was deleted and begun anew, perhaps: read from 0",
-            )
+        if not is_own:
+            await _require_place(services, key, after)
         position, complete = after, set[str]()
         while True:
             if reader.is_behind:
@@ -231,6 +225,8 @@ async def follow(
                 continue
             pause = None
             if not forever and feeds.running(key) is None:
+                if is_own:
+                    return
                 if not await _runs_elsewhere(root, store, key):
                     if (await store.lengths([key])).get(key) == position:
                         return
@@ -242,8 +238,21 @@ async def follow(
         feeds.leave(reader)
 
 
+async def _require_place(services: Services, key: SessionKey, after: int) -> None:
+    """Refuse to follow a session that is not there, or from an event that it does not have."""
+    length = (await services.store.lengths([key])).get(key)
+    if length is None:
+        raise await unknown_session(services, key)
+    if after > length:
+        raise SessionError(
+            f"there is no event {after}: the session has {length}",
+            where=str(key),
+            hint="it was deleted and begun anew, perhaps: read from 0",
+        )
+
+
 async def _next_slice(
-    store: Store, services: Services, key: SessionKey, reader: Reader, position: int
+    store: Store, services: Services, key: SessionKey, reader: Follower, position: int
 ) -> list[Event]:
     """Stored events that the reader has not got yet."""
     reader.is_behind = False

@@ -2,7 +2,7 @@
 
 A server on the loopback interface is reached by every page that the browser on that machine
 opens, and by any name that is made to point there. So every request must name a host of ours, a
-page must be our own, and a secret of this start must be shown.
+page must be our own, and the request must carry a secret of this start.
 
 Top to bottom: the gate that each request passes, the ways to authenticate, the limits.
 """
@@ -103,10 +103,10 @@ class Tokens:
 
     def __call__(self, connection: HTTPConnection) -> Identity | None:
         """Whose token the request shows."""
-        shown = shown_token(connection)
-        if shown is None:
+        token_sent = shown_token(connection)
+        if token_sent is None:
             return None
-        hashed, who = _hash(shown), None
+        hashed, who = _hash(token_sent), None
         for known, identity in self._users:  # all of them: time says nothing of which
             if hmac.compare_digest(hashed, known):
                 who = identity
@@ -118,11 +118,12 @@ class StartToken:
 
     def __init__(self, token: str) -> None:
         self.token = token
+        self._hashed = _hash(token)
 
     def __call__(self, connection: HTTPConnection) -> Identity | None:
         """The operator, if the request shows the token."""
-        shown = shown_token(connection)
-        fits = shown is not None and hmac.compare_digest(_hash(shown), _hash(self.token))
+        token_sent = shown_token(connection)
+        fits = token_sent is not None and hmac.compare_digest(_hash(token_sent), self._hashed)
         return OPERATOR if fits else None
 
 

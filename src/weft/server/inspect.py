@@ -108,19 +108,19 @@ class ServedSources:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._kept: dict[str, SessionSource] = {}
+        self._sources: dict[str, SessionSource] = {}
 
     def __call__(self, request: Request) -> SessionSource:
         """The sessions that the caller may see."""
         identity: Identity = request.scope["weft.identity"]
-        source = self._kept.get(identity.name)
+        source = self._sources.get(identity.name)
         if source is None:
             stores = self._served.stores
             parts = [ServedSessions(self._served, store, identity) for store in stores]
             source = parts[0] if len(parts) == 1 else SeveralStores(parts)
-            while len(self._kept) >= _USERS:
-                self._kept.pop(next(iter(self._kept)))
-            self._kept[identity.name] = source
+            while len(self._sources) >= _USERS:
+                self._sources.pop(next(iter(self._sources)))
+            self._sources[identity.name] = source
         return source
 
 
@@ -201,7 +201,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
             asked = source(request)
             inspection = await asked.inspection(_text(request, "session"))
             # Rebuilding a long session takes a while, and other requests go on meanwhile.
-            value = await asyncio.to_thread(answer, inspection, request)
+            value = await asyncio.to_thread(_answered, answer, inspection, request)
             if answer is _film and isinstance(value, dict):
                 value["can_chat"] = value["can_fork"] = isinstance(asked, Talk)
             return _json(value)
@@ -273,6 +273,11 @@ def _with_problems(inner: ASGIApp) -> ASGIApp:
 
 _Answer = Callable[[Inspection, Request], Json]
 _Action = Callable[[Talk, Request], Awaitable[Json]]
+
+
+def _answered(answer: _Answer, inspection: Inspection, request: Request) -> Json:
+    with inspection.lock:
+        return answer(inspection, request)
 
 
 async def _page_file(request: Request) -> Response:

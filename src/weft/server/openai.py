@@ -168,9 +168,9 @@ async def _pieces(run: StartedRun, tools: frozenset[str]) -> AsyncGenerator[_Pie
             if event.partial:
                 continue
             complete.append(event)
-            for made in event.calls:
-                if made.name in tools:
-                    yield _ToolCall(made)
+            for tool_call in event.calls:
+                if tool_call.name in tools:
+                    yield _ToolCall(tool_call)
     except Exception as error:
         failure = stream_problem(error)
     last = complete[-1] if complete else None
@@ -394,7 +394,7 @@ class _ResponseForm(_Form):
         return events
 
     _start = 0
-    """Where in the text the message begins that is being said."""
+    """Where in the text the message begins that is spoken now."""
 
     def _place(self) -> JsonObject:
         index = len(self._output)
@@ -430,13 +430,13 @@ class _ResponseForm(_Form):
 
     def _response(self, status: str, output: list[Json]) -> JsonObject:
         asked, used = self.asked, self.usage
-        prompt, made = used.prompt_token_count or 0, _output(used)
+        prompt, written = used.prompt_token_count or 0, _output(used)
         usage: JsonObject = {
             "input_tokens": prompt,
             "input_tokens_details": {"cached_tokens": used.cached_content_token_count or 0},
-            "output_tokens": made,
+            "output_tokens": written,
             "output_tokens_details": {"reasoning_tokens": used.thoughts_token_count or 0},
-            "total_tokens": prompt + made,
+            "total_tokens": prompt + written,
         }
         cut: JsonObject | None = {"reason": "max_output_tokens"} if status == "incomplete" else None
         sequence = self.ended.sequence if self.ended is not None else 0
@@ -488,7 +488,7 @@ class _Asked:
 
     runner: Runner
     model: str
-    said: list[Said]
+    messages: list[Said]
     stream: bool
     config: RunConfig
     tools: list[Tool]
@@ -512,8 +512,14 @@ class _Asked:
         at, is_new = self.session, False
         if self.previous is not None:
             at = await self._continued(call, user)
-        last = max((i for i, one in enumerate(self.said) if one.role == "assistant"), default=-1)
-        new = self.said[last + 1 :] if at is not None else self.said[_trailing(self.said) :]
+        last = max(
+            (i for i, one in enumerate(self.messages) if one.role == "assistant"), default=-1
+        )
+        new = (
+            self.messages[last + 1 :]
+            if at is not None
+            else self.messages[_trailing(self.messages) :]
+        )
         parts = tuple(part for one in new for part in one.parts)
         if not parts:
             raise Problem(422, "invalid", "there is no message of the user behind the last answer")
@@ -521,7 +527,7 @@ class _Asked:
             at, is_new = f"chat-{new_id()}", True
             key = SessionKey(app, user, at)
             session = await store.create(key)
-            history = _as_events(self.said[: _trailing(self.said)], self.runner)
+            history = _as_events(self.messages[:begin], self.runner)
             if history:
                 await store.append(session, *history)
         try:
@@ -565,7 +571,7 @@ class _Asked:
 
 
 def _forgetting(runner: Runner, key: SessionKey) -> Callable[[object], None]:
-    """Delete the session of a request that said `store: false`, once it is answered."""
+    """Delete the session of a request with `store: false`, once it is answered."""
 
     def forget(_: object) -> None:
         import asyncio
@@ -586,19 +592,19 @@ def unknown_response(id: str) -> Problem:
     return Problem(404, "unknown-response", f"there is no response `{id[:100]}`")
 
 
-def _trailing(said: list[Said]) -> int:
+def _trailing(messages: list[Said]) -> int:
     """Where the last message of the user begins, with what belongs to it."""
-    last = max((i for i, one in enumerate(said) if one.role == "assistant"), default=-1)
+    last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
     return last + 1
 
 
-def _as_events(said: list[Said], runner: Runner) -> list[Event]:
+def _as_events(messages: list[Said], runner: Runner) -> list[Event]:
     """A history as events of a log: what a client brings is not ours, and carries no trust."""
     root = runner.root
     author = root.name if isinstance(root, Agent) else "assistant"
     events: list[Event] = []
     invocation = new_id()
-    for one in said:
+    for one in messages:
         if one.role == "user" and (not events or events[-1].author != "user"):
             invocation = new_id()
         calls = [part.function_call for part in one.parts if part.function_call is not None]
@@ -608,7 +614,7 @@ def _as_events(said: list[Said], runner: Runner) -> list[Event]:
                 author=whose,
                 content=Content(role=role, parts=one.parts),
                 invocation_id=invocation,
-                long_running_tool_ids=tuple(made.id or "" for made in calls) or None,
+                long_running_tool_ids=tuple(one_call.id or "" for one_call in calls) or None,
             )
         )
     return events
@@ -625,12 +631,12 @@ def _read(
     runner = call.served.runner(model)
     if source not in body:
         raise Problem(422, "invalid", f"`{source}` is missing", where=source)
-    said = history(body[source])
+    messages = history(body[source])
     instructions = body.get("instructions")
     if instructions is not None:
         if not isinstance(instructions, str):
             raise Problem(422, "invalid", "`instructions` is not text", where="instructions")
-        said = [Said.text("user", instructions), *said]
+        messages = [Said.text("user", instructions), *messages]
     conversation = body.get("conversation")
     if isinstance(conversation, dict):
         conversation = conversation.get("id")
@@ -654,7 +660,7 @@ def _read(
     return _Asked(
         runner=runner,
         model=model,
-        said=said,
+        messages=messages,
         stream=bool(stream),
         config=msgspec.structs.replace(runner.config, generate_config=options),
         tools=client_tools(raw_tools),

@@ -147,36 +147,36 @@ def chat_history(messages: Json) -> list[Said]:
     """The messages of a chat."""
     if not isinstance(messages, list) or not messages:
         raise Problem(422, "invalid", "`messages` is not a list of messages", where="messages")
-    said: list[Said] = []
+    history: list[Said] = []
     for at, entry in enumerate(messages):
         where = f"messages[{at}]"
         message = _object(entry, where)
         role, content = message.get("role"), message.get("content")
         if role in ("system", "developer", "user"):
-            said.append(Said("user", _parts(content, where)))
+            history.append(Said("user", _parts(content, where)))
         elif role == "assistant":
             parts = _parts(content, where) if content else ()
-            made = message.get("tool_calls") or []
-            calls = [_chat_call(one, f"{where}.tool_calls") for one in _list(made, where)]
-            said.append(Said("assistant", (*parts, *calls)))
+            calls_listed = message.get("tool_calls") or []
+            calls = [_chat_call(one, f"{where}.tool_calls") for one in _list(calls_listed, where)]
+            history.append(Said("assistant", (*parts, *calls)))
         elif role == "tool":
-            said.append(Said("user", (_result(message.get("tool_call_id"), content, where),)))
+            history.append(Said("user", (_result(message.get("tool_call_id"), content, where),)))
         else:
             raise Problem(422, "invalid", f"{role!r} is not a role", where=f"{where}.role")
-    return said
+    return history
 
 
 def _chat_call(entry: Json, where: str) -> Part:
-    made = _object(entry, where)
-    function = _object(made.get("function"), where)
-    return _call(made.get("id"), function.get("name"), function.get("arguments"), where)
+    calls_listed = _object(entry, where)
+    function = _object(calls_listed.get("function"), where)
+    return _call(calls_listed.get("id"), function.get("name"), function.get("arguments"), where)
 
 
 def input_items(items: Json) -> list[Said]:
     """The input of a response."""
     if isinstance(items, str):
         return [Said.text("user", items)]
-    said: list[Said] = []
+    history: list[Said] = []
     for at, entry in enumerate(_list(items, "input")):
         where = f"input[{at}]"
         item = _object(entry, where)
@@ -186,17 +186,17 @@ def input_items(items: Json) -> list[Said]:
             if role not in ("system", "developer", "user", "assistant"):
                 raise Problem(422, "invalid", f"{role!r} is not a role", where=f"{where}.role")
             whose: Role = "assistant" if role == "assistant" else "user"
-            said.append(Said(whose, _parts(item.get("content"), where)))
+            history.append(Said(whose, _parts(item.get("content"), where)))
         elif kind == "function_call":
             call = _call(item.get("call_id"), item.get("name"), item.get("arguments"), where)
-            said.append(Said("assistant", (call,)))
+            history.append(Said("assistant", (call,)))
         elif kind == "function_call_output":
-            said.append(Said("user", (_result(item.get("call_id"), item.get("output"), where),)))
+            history.append(Said("user", (_result(item.get("call_id"), item.get("output"), where),)))
         elif kind != "reasoning":  # thoughts of ours that the client gives back: the log has them
             raise Problem(422, "invalid", f"an item of type {kind!r} cannot be read", where=where)
-    if not said:
+    if not history:
         raise Problem(422, "invalid", "`input` is empty", where="input")
-    return said
+    return history
 
 
 def _call(id: Json, name: Json, arguments: Json, where: str) -> Part:

@@ -104,22 +104,22 @@ def problem_of(error: BaseException) -> Problem:
                 hint='wait for it, cancel it, or send "busy": "queue" or "interrupt"',
             )
         case Conflict():
-            return _told(409, "conflict", error)
+            return _problem(409, "conflict", error)
         case ModelError():
-            return _told(502, f"model-{error.code.replace('_', '-')}", error)
+            return _problem(502, f"model-{error.code.replace('_', '-')}", error)
         case StoreError():
             _log.error("the store failed: %s", error)
             return Problem(503, "store", "the store cannot be used now")
         case SessionError() | UsageError() | DeclarationError() | CompileError() | SchemaError():
-            return _told(422, "invalid", error)
+            return _problem(422, "invalid", error)
         case WeftError():
-            return _told(500, "failed", error)
+            return _problem(500, "failed", error)
         case _:
             _log.error("a request failed", exc_info=error)
             return Problem(500, "internal", "the server failed; its log says why")
 
 
-def _told(status: int, kind: str, error: WeftError) -> Problem:
+def _problem(status: int, kind: str, error: WeftError) -> Problem:
     return Problem(status, kind, error.message, hint=error.hint, where=error.where)
 
 

@@ -465,7 +465,7 @@ async def get_health(call: Call) -> Answer:
 
 async def get_ready(call: Call) -> Answer:
     """Whether runs can be started: the stores answer, and the server is not about to stop."""
-    if call.served.stopping.is_set():
+    if call.served.is_stopping:
         raise Problem(503, "stopping", "the server is stopping")
     for store in call.served.stores:
         await store.lengths([SessionKey("ready", "ready", "ready")])
