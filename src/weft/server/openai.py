@@ -352,7 +352,6 @@ class _ResponseForm(_Form):
         yield self._event(f"response.{status}", response=self._response(status, self._output))
 
     def _begin_message(self) -> list[bytes]:
-        self._said = len(self.text)
         item = self._message("", "in_progress")
         item["content"] = []
         part: JsonObject = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
@@ -527,7 +526,7 @@ class _Asked:
             at, is_new = f"chat-{new_id()}", True
             key = SessionKey(app, user, at)
             session = await store.create(key)
-            history = _as_events(self.messages[:begin], self.runner)
+            history = _as_events(self.messages[: _trailing(self.messages)], self.runner)
             if history:
                 await store.append(session, *history)
         try:
