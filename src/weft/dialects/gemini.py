@@ -290,11 +290,13 @@ class GeminiDialect(Dialect):
         """Search, pages, code and files, each a tool of its own."""
         match tool:
             case WebSearch():
-                names = ("max_uses", "allowed_domains", "blocked_domains", "location")
-                return SpelledTool({"googleSearch": {}}, set_options(tool, *names))
+                unsaid = set_options(
+                    tool, "max_uses", "allowed_domains", "blocked_domains", "location"
+                )
+                return SpelledTool({"googleSearch": {}}, unsaid)
             case WebFetch():
-                names = ("max_uses", "allowed_domains", "blocked_domains")
-                return SpelledTool({"urlContext": {}}, set_options(tool, *names))
+                unsaid = set_options(tool, "max_uses", "allowed_domains", "blocked_domains")
+                return SpelledTool({"urlContext": {}}, unsaid)
             case CodeExecution():
                 return SpelledTool({"codeExecution": {}}, set_options(tool, "files"))
             case FileSearch():

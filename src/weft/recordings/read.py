@@ -11,6 +11,7 @@ import gzip
 import logging
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
@@ -216,7 +217,9 @@ class _Values:
             raise SessionError("there is no message in it", where=where, hint=_FORMS)
         if own is not None and own.name == CHAT:
             answered = "tools" not in request
-            chat = {key: request[key] for key in ("messages", "tools") if key in request}
+            chat: JsonObject = {
+                key: request[key] for key in ("messages", "tools") if key in request
+            }
             recording = read_provider(chat, CHAT, label, where, answered=answered)
         else:
             recording = self._list(messages, label, where)
@@ -331,7 +334,8 @@ def _is_chat(messages: list[JsonObject]) -> bool:
     return all("role" in one for one in messages)
 
 
-class _Provider(NamedTuple):
+@dataclass(frozen=True)
+class _Provider:
     """Reads a list in the form of one dialect."""
 
     dialect: str

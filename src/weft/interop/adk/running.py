@@ -206,7 +206,7 @@ def tool_call(
     async def run(**arguments: object) -> object:
         ctx = arguments.pop(parameter)
         assert isinstance(ctx, ToolContext)
-        with_ctx = Borrowed(cast("ToolContext", ctx), agent)
+        with_ctx = Borrowed(cast("ToolContext[object]", ctx), agent)
         theirs = tool
         if not is_a(tool, "BaseTool"):
             theirs = _theirs("google.adk.tools", "FunctionTool")(tool)
@@ -222,8 +222,9 @@ def tool_call(
 
 def instruction_context(context: object, agent: object) -> object:
     """The context of an instruction provider; without google-adk, Weft's own has to do."""
+    unchanged = context
     if not isinstance(context, ReadonlyContext) or not _is_installed():
-        return cast("object", context)
+        return unchanged
     session = SimpleNamespace(
         id="", app_name="", user_id="", events=context.events, state=context.state
     )
