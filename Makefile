@@ -28,7 +28,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 # Two checks at a time, each with its output in one piece where make can do that.
 TOGETHER := $(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 
-.PHONY: help demo test coverage check bench clean check-pyright check-mypy check-layers check-style
+.PHONY: help demo test coverage check bench clean check-pyright check-mypy check-layers check-style browser
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -37,9 +37,18 @@ demo: .venv/.made-local
 	$(BIN)/weft model get
 	$(BIN)/python examples/local.py
 
-test: check $(ADK)/.made-adk
+test: check $(ADK)/.made-adk browser
 	$(PYTEST)
 	$(ADK)/bin/python -m pytest tests/interop
+
+# The pages are tested in Chromium. Where none is installed and none can be, those tests are skipped,
+# and say so.
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
+	    [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing chromium" && \
+	    { apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=400 chromium >/dev/null 2>&1 || \
+	      { apt-get update >/dev/null 2>&1 && apt-get install -y --no-install-recommends chromium >/dev/null 2>&1; }; } || \
+	    echo "NOTE: there is no browser here; the tests of the pages will be skipped" >&2; }
 
 coverage: .venv/.made-dev
 	$(PYTEST) --cov --cov-report=term

@@ -102,6 +102,8 @@ async def main() -> None:
         if row.step == "prune_tools":
             print(f"  {row.step}: {row.reason}")
     print(f"\nall of it took {time.perf_counter() - begun:.0f} s")
+    print("to see every request in a browser: pip install '.[serve]', then")
+    print("  weft serve examples/local.py:helper")
 
 
 if __name__ == "__main__":

@@ -30,12 +30,15 @@ PROVIDER_ROOMS = (
     "dialects/",
     "models/",
     "interop/adk/",
-    "recordings/",
+    "recordings/",  # reads the files of everybody, in their words
+    "server/openai",  # answers the clients of a provider, in its words
     "tokens.py",
     "_token_tables.py",
 )
 PROVIDER_EXCEPTIONS = {
     "declare/config.py": "a hint shows how an option is written for one dialect",
+    "server/adk.py": "the page of google-adk reads requests in its own dialect only",
+    "server/application.py": "the table of endpoints names the file that answers OpenAI's clients",
 }
 """Files outside those rooms that may name a provider, each with the reason."""
 

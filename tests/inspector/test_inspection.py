@@ -195,6 +195,7 @@ def test_a_growing_session_rebuilds_only_what_is_new() -> None:
     assert [step.request.hash for step in later.steps] == [
         step.request.hash for step in whole.steps
     ]
+    assert first.grown(session) is later, "two who ask at once get one answer"
     other = make_session(("user", "another"), ("traveller", "log"))
     assert len(later.grown(other).steps) == 1
 

@@ -96,7 +96,6 @@ POLICIES = {
     "fence": C.default().fence(),
     "fresh": C.default().fresh(turns=3),
     "fit": C.default().fit(2000),
-    "label": C.default().label("secret", tools=["other"]),
     "relevant": C.relevant(top_k=8),
 }
 

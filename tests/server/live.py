@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -38,15 +39,23 @@ def serving(application: Application) -> Iterator[Live]:
     )
     server.capture_signals = lambda: _nothing()  # type: ignore[method-assign]
 
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def serve() -> None:
+        loops.append(asyncio.get_running_loop())
+        await server.serve(sockets=[listening])
+
     def run() -> None:
-        asyncio.run(server.serve(sockets=[listening]))
+        asyncio.run(serve())
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
+    while not server.started:
+        time.sleep(0.01)
     try:
         yield Live(application, listening.getsockname()[1])
     finally:
-        application.stop_streams()
+        loops[0].call_soon_threadsafe(application.stop_streams)
         server.should_exit = True
         thread.join(20)
 

@@ -118,9 +118,10 @@ def test_what_is_not_there_is_a_problem_document(live: Live) -> None:
             assert answer.status_code == status, path
             assert answer.headers["content-type"] == "application/problem+json"
             assert answer.json()["detail"]
-    assert live.client("wrong").get("/inspect/api/sessions").status_code == 401
-    assert live.client("wrong").get("/").status_code == 401
-    assert live.client().get("/vendor/../../../etc/passwd").status_code == 404
+        assert client.get("/vendor/../../../etc/passwd").status_code == 404
+    with live.client("wrong") as stranger:
+        assert stranger.get("/inspect/api/sessions").status_code == 401
+        assert stranger.get("/").status_code == 401
 
 
 def test_users_see_only_their_own_sessions() -> None:
@@ -314,3 +315,13 @@ def test_weft_inspect_shows_recordings_without_their_program(tmp_path: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"In Norway", page.read_text())
+
+
+def test_many_questions_at_once_get_the_answers_of_one(live: Live) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    asked = [("film", {}), ("ghosts", {}), ("request", {"step": 12}), ("dead-weight", {})] * 6
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda one: _ask(live, one[0], **one[1]), asked))
+    assert answers[:4] * 6 == answers
+    assert len(answers[0]["frames"]) == 12

@@ -126,7 +126,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             "model",
             "max_llm_calls",
         ),
-        """Serve agents over HTTP: an API, streams, google-adk's and OpenAI's clients.
+        """Serve agents over HTTP: an API, streams, and the APIs that other clients speak.
 
         It listens on this machine only and prints an address with a token. To listen elsewhere,
         say who may ask: --tokens or --auth.

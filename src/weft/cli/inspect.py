@@ -15,6 +15,8 @@ from weft.inspector.sources import RecordedSessions, SessionSource, StoredSessio
 from weft.recordings.read import read_files
 from weft.stores import beside_store, open_artifacts, open_store
 
+_ENDINGS = (".json", ".jsonl", ".gz", ".db", ".txt")
+
 
 def inspect_command(options: CommandOptions) -> int:
     """Show the inspector, or with --html write one session as a page."""
@@ -86,7 +88,8 @@ def _write(options: CommandOptions) -> int:
 
 
 def _is_recording(text: str) -> bool:
-    return Path(text).exists() or bool(glob.has_magic(text))
+    """Whether a name is of a file, and not of a module; one that is missing is said to be."""
+    return Path(text).exists() or glob.has_magic(text) or text.endswith(_ENDINGS)
 
 
 def _files_of(target: str) -> list[str]:

@@ -5,13 +5,13 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from weft.cli.inputs import without_password
-from weft.cli.load import app_of, load_node, load_source
+from weft.cli.load import app_of, load_node
 from weft.cli.options import CommandOptions
 from weft.declare import RunConfig
 from weft.errors import UsageError
@@ -93,14 +93,19 @@ def _auth(options: CommandOptions) -> "Authenticate | Tokens | None":
         return Tokens.read(options.tokens)
     if options.auth is None:
         return None
-    function = load_source(options.auth)
-    if not callable(function):
+    hint = "name a function from a request to the user's id: --auth package.module:function"
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        function: object = resolve_name(options.auth)
+    except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(
-            f"{options.auth} is a {type(function).__name__}, not a function",
-            where="--auth",
-            hint="name a function from a request to the user's id, or None",
-        )
-    return cast("Callable[[object], str | None]", function)
+            f"`{options.auth}` cannot be loaded: {error}", where="--auth", hint=hint
+        ) from None
+    if not callable(function):
+        kind = type(function).__name__
+        raise UsageError(f"{options.auth} is a {kind}, not a function", where="--auth", hint=hint)
+    return cast("Authenticate", function)
 
 
 def _require_closed(options: CommandOptions, *, is_configured: bool) -> None:

@@ -478,7 +478,7 @@ def _shared_items(events: Strand[Event], slot: Slot) -> dict[int, Made] | None:
     shared = events.memo.ensure(_SharedItems)
     if shared.first is None:
         shared.first = slot
-    return shared.made if shared.first != slot else None
+    return shared.items if shared.first != slot else None
 
 
 class _SharedItems:
@@ -486,7 +486,7 @@ class _SharedItems:
 
     def __init__(self) -> None:
         self.first: Slot | None = None
-        self.made: dict[int, Made] = {}
+        self.items: dict[int, Made] = {}
 
 
 def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Passes) -> Woven:

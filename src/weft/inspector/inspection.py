@@ -7,6 +7,7 @@ what was sent, to the byte. A variant is the same log under another policy, budg
 import dataclasses
 from collections.abc import Mapping
 from functools import cached_property
+from threading import RLock
 from typing import NamedTuple
 
 from weft.compiler.breaks import read_again
@@ -88,6 +89,9 @@ class Inspection:
         self.config = config or RunConfig()
         self.artifacts = artifacts or {}
         self.files = files
+        self.lock = RLock()
+        """Held while somebody asks: what is rebuilt once must not be rebuilt by two at a time."""
+        self._later: Inspection | None = None
         self.notice = ""
         """What a reader has to know of how the requests were rebuilt."""
 
@@ -125,11 +129,18 @@ class Inspection:
                 artifacts=self.artifacts,
                 files=self.files,
             )
-        steps = [*self.steps, *self._walk.take(log.since(len(known)))]
-        later = Inspection(
-            self.root, session, config=self.config, artifacts=self.artifacts, files=self.files
-        )
-        later.__dict__ |= {"steps": steps, "_walk": self._walk}
+        with self.lock:
+            # The walk goes on once; whoever asks this one again is sent on to where it went.
+            if self._later is not None and len(self._later.session.events) <= len(log):
+                later = self._later
+                return later if len(later.session.events) == len(log) else later.grown(session)
+            steps = [*self.steps, *self._walk.take(log.since(len(known)))]
+            later = Inspection(
+                self.root, session, config=self.config, artifacts=self.artifacts, files=self.files
+            )
+            later.notice = self.notice
+            later.__dict__ |= {"steps": steps, "_walk": self._walk}
+            self._later = later
         return later
 
     def under(self, variant: Variant) -> "Inspection":

@@ -39,7 +39,7 @@ def what_if(inspection: Inspection, number: int, variant: Variant) -> JsonObject
     cost, was = cost_of(request), cost_of(now)
     agent = _agent(inspection.root, now.prompt.agent)
     return {
-        "view": there.to_json(),
+        "view": there.to_json(raw=False),
         "code": variant.code(agent),
         "tokens": request.tokens,
         "tokens_now": now.tokens,
@@ -90,7 +90,7 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
     cost, was = cost_of(view.request), cost_of(now)
     agent = _with_forced(_agent(inspection.root, now.prompt.agent))
     return {
-        "view": view.to_json(),
+        "view": view.to_json(raw=False),
         "code": f"{agent.name}.sees({agent.context})",
         "tokens": view.request.tokens,
         "tokens_now": now.tokens,

@@ -43,8 +43,8 @@ class RequestView:
         """The request as it is sent: compact JSON."""
         return compact(self.request.wire)
 
-    def to_json(self) -> JsonObject:
-        """All that the page draws of one request."""
+    def to_json(self, *, raw: bool = True) -> JsonObject:
+        """All that the page draws of one request; without `raw`, only its messages."""
         origins = _Origins(self.inspection)
         pointers: dict[str, int] = {}
         segments: list[Json] = [
@@ -53,7 +53,7 @@ class RequestView:
                 origins.number(segment.origin),
                 pointers.setdefault(segment.pointer, len(pointers)),
             ]
-            for segment in self.request.source_map().segments()
+            for segment in (self.request.source_map().segments() if raw else ())
         ]
         report = self.report
         return {

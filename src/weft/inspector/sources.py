@@ -1,5 +1,6 @@
 """Where the inspector finds sessions: in a store, or in recordings."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -10,7 +11,7 @@ from weft.declare import Node
 from weft.errors import SessionError
 from weft.inspector.inspection import Inspection
 from weft.recordings import Recording, recording_of
-from weft.replay.steps import homes_of, texts_at
+from weft.replay.steps import homes_of, model_events, texts_at
 from weft.session import ArtifactStore, Session, SessionInfo, SessionKey, Store
 from weft.session.waiting import waiting_in
 from weft.values import Json, JsonObject, compact
@@ -115,7 +116,7 @@ class StoredSessions:
         if known is None:
             known = await self._inspect(session)
         elif len(known.session.events) != len(session.events):
-            known = known.grown(session)
+            known = await asyncio.to_thread(known.grown, session)
         self._open[place] = known
         while len(self._open) > _KEPT:
             self._open.pop(next(iter(self._open)))
@@ -185,13 +186,13 @@ def _named(key: SessionKey, updated: float) -> JsonObject:
 
 def _row(key: str, session: Session, *, name: str = "", model: str = "") -> JsonObject:
     """A session in the list: what its answers reported, at the price of their models."""
-    tokens = cached = steps = 0
+    tokens = cached = priced = 0
     cost, money = 0.0, True
     for event in session.events:
         usage = event.usage
         if usage is None or event.partial:
             continue
-        steps += 1
+        priced += 1
         prompt, read = usage.prompt_token_count or 0, usage.cached_content_token_count or 0
         tokens, cached = tokens + prompt, cached + read
         rates = rates_for(event.provenance.model or model, tokens=prompt)
@@ -204,11 +205,11 @@ def _row(key: str, session: Session, *, name: str = "", model: str = "") -> Json
         "app": session.app_name,
         "user": session.user_id,
         "events": len(session.events),
-        "steps": steps,
+        "steps": len(model_events(session)),
         "tokens": tokens,
         "cached": cached,
         "cost": cost,
-        "money": money and steps > 0,
+        "money": money and priced > 0,
         "errors": sum(1 for event in session.events if event.error_code),
         "waiting": len(waiting_in(session.events)),
         "updated": max((event.timestamp for event in session.events), default=0.0),

@@ -10,7 +10,7 @@ from weft.models.remote import Remote
 from weft.values import Json, JsonObject
 
 
-class Endpoint(NamedTuple):
+class CountEndpoint(NamedTuple):
     """What a provider's count takes of a request, and where its answer says the number."""
 
     takes: frozenset[str] | None
@@ -21,19 +21,19 @@ class Endpoint(NamedTuple):
 
 
 ENDPOINTS = {
-    "anthropic": Endpoint(
+    "anthropic": CountEndpoint(
         frozenset(("model", "messages", "system", "tools", "tool_choice", "thinking",
                    "output_config", "cache_control")),
         ("/messages", "/messages/count_tokens"),
         "input_tokens",
     ),
-    "openai-responses": Endpoint(
+    "openai-responses": CountEndpoint(
         frozenset(("model", "input", "instructions", "tools", "tool_choice", "text", "reasoning",
                    "parallel_tool_calls", "truncation", "conversation", "previous_response_id")),
         ("/responses", "/responses/input_tokens"),
         "input_tokens",
     ),
-    "gemini": Endpoint(None, (":generateContent", ":countTokens"), "totalTokens"),
+    "gemini": CountEndpoint(None, (":generateContent", ":countTokens"), "totalTokens"),
 }  # fmt: skip
 
 
@@ -60,7 +60,7 @@ async def count(model: Model, prompt: Prompt, wire: JsonObject) -> int:
     return counted
 
 
-def _body(endpoint: Endpoint, prompt: Prompt, wire: JsonObject) -> JsonObject:
+def _body(endpoint: CountEndpoint, prompt: Prompt, wire: JsonObject) -> JsonObject:
     if endpoint.takes is None:
         name = wire_name(prompt.model)
         return {"generateContentRequest": {"model": f"models/{name}", **wire}}

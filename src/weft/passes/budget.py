@@ -798,6 +798,24 @@ class _SizeSums:
     def __init__(self) -> None:
         self.sums = [0]
         self.scored = False
+        self._turn = self._read = -1
+        self._asked: list[Item] = []
+        self._mixed = False
+
+    def asked(self, items: Strand[Item], begins: int, env: Env) -> list[Item] | None:
+        """What the user said in the current turn; None where others spoke in it.
+
+        Items of the turn that were read for a request before are not read again.
+        """
+        if self._turn != env.turn or self._read > items.settled:
+            self._turn, self._read, self._asked, self._mixed = env.turn, begins, [], False
+        for item in items.between(self._read, items.settled):
+            self._mixed = self._mixed or not env.is_current(item)
+            self._asked += [item] if item.author == "user" else []
+        self._read = items.settled
+        if self._mixed or not all(map(env.is_current, items.tail)):
+            return None
+        return [*self._asked, *(item for item in items.tail if item.author == "user")]
 
 
 def _fit_oldest(prompt: Prompt, env: Env, options: Fit) -> Prompt | None:
@@ -807,19 +825,16 @@ def _fit_oldest(prompt: Prompt, env: Env, options: Fit) -> Prompt | None:
     """
     items = prompt.items
     begins = first_from(items, env.turn)
-    current = items.since(begins)
-    if not all(map(env.is_current, current)):
-        return None
     with items.lock:
         known = derived(items, _SizeSums, (env.agent, env.model.dialect, env.model.name))
         new = items.between(len(known.sums) - 1, begins)
         known.scored = known.scored or any(item.score for item in new)
         fresh = msgspec.structs.replace(prompt, items=Strand(new))
         known.sums += [*accumulate(item_sizes(fresh, env), initial=known.sums[-1])][1:]
-        if known.scored:
+        asked = known.asked(items, begins, env)
+        if known.scored or asked is None:
             return None
         total = known.sums[begins]
-        asked = [item for item in current if item.author == "user"]
         fresh = msgspec.structs.replace(prompt, items=Strand(asked))
         beside = sum(item_sizes(fresh, env))
         if not begins or total + beside <= options.tokens // 2 - _OPENING:

@@ -205,7 +205,7 @@ class _Fencing:
         return last.author if foreign and "agents" in self._what else ""
 
 
-class Writer(NamedTuple):
+class StateWriter(NamedTuple):
     """Who wrote a state key: at which event, who made that, and the tool whose result it is."""
 
     position: int
@@ -217,20 +217,20 @@ class StateWriters(msgspec.Struct, frozen=True):
     """Who wrote each state key of a log last."""
 
     read: int = 0
-    writers: dict[str, Writer] = {}
+    writers: dict[str, StateWriter] = {}
 
     def after(self, events: Sequence[Event], /) -> "StateWriters":
         """The same once these events follow."""
-        written: dict[str, Writer] = {}
+        written: dict[str, StateWriter] = {}
         for index, event in enumerate(events, self.read):
             if event.actions.state_delta:
                 tool = (event.results[0].name or "") if event.results else None
-                writer = Writer(index, event.author, tool)
+                writer = StateWriter(index, event.author, tool)
                 written.update(dict.fromkeys(event.actions.state_delta, writer))
         writers = {**self.writers, **written} if written else self.writers
         return StateWriters(self.read + len(events), writers)
 
-    def last(self, name: str) -> Writer | None:
+    def last(self, name: str) -> StateWriter | None:
         """Who wrote a key last, or one that it is within, as `a` is of `a.b` and `a[0]`."""
         ends = (at for at, letter in enumerate(name) if letter in ".[")
         keys = (name, *(name[:at] for at in ends))

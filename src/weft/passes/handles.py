@@ -31,7 +31,7 @@ LEAST_TOKENS = 64
 """The fewest tokens that a handle with its digest is given."""
 
 
-class Limits(NamedTuple):
+class HandleLimits(NamedTuple):
     """From how many tokens on a value becomes a handle, and how many it then takes at most.
 
     `known` are names that stand in view already, so that no digest need list them. `asks` says
@@ -44,7 +44,7 @@ class Limits(NamedTuple):
     asks: bool = False
 
 
-def result_limits(tool: str, env: Env, options: Compact) -> Limits | None:
+def result_limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
     """From when on a tool's results are handles: as it says itself, else as the policy does."""
     own = env.tools.own[tool].compact if tool in env.tools.own else None
     if own is False:
@@ -53,11 +53,11 @@ def result_limits(tool: str, env: Env, options: Compact) -> Limits | None:
         over = options.results
         if over is None and own is True:
             over = max(Compact().results or 0, options.to)
-        return Limits(over, options.to) if over is not None else None
-    return Limits(own, max(LEAST_TOKENS, min(options.to, own)))
+        return HandleLimits(over, options.to) if over is not None else None
+    return HandleLimits(own, max(LEAST_TOKENS, min(options.to, own)))
 
 
-def compact_result(block: ResultBlock, item: Item, env: Env, limits: Limits) -> ResultBlock:
+def compact_result(block: ResultBlock, item: Item, env: Env, limits: HandleLimits) -> ResultBlock:
     """The result as a handle with a digest, its shape kept; itself where it is short enough."""
     response = block.response
     if block.synthetic or block.name in _OWN or _is_short(compact(response), limits.over):
@@ -77,7 +77,7 @@ def compact_result(block: ResultBlock, item: Item, env: Env, limits: Limits) -> 
     return msgspec.structs.replace(block, response=short, handle=handle)
 
 
-def compact_text(block: TextBlock, item: Item, env: Env, limits: Limits) -> TextBlock:
+def compact_text(block: TextBlock, item: Item, env: Env, limits: HandleLimits) -> TextBlock:
     """The text as a handle with a digest; itself where it is short, or where somebody signed it."""
     text = block.text
     if block.signature is not None or _is_short(text, limits.over):
@@ -160,7 +160,9 @@ def sole_text(response: JsonObject) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _short(response: JsonObject, handle: str, size: int, limits: Limits, env: Env) -> JsonObject:
+def _short(
+    response: JsonObject, handle: str, size: int, limits: HandleLimits, env: Env
+) -> JsonObject:
     text = sole_text(response)
     if text:
         return {key: _short_text(text, handle, size, limits, env) for key in response}
@@ -187,7 +189,7 @@ def _bare(response: JsonObject, handle: str, size: int) -> JsonObject:
     return {"handle": handle, "left_out": f"all of it, {size:,} tokens"}
 
 
-def _short_text(text: str, handle: str, size: int, limits: Limits, env: Env) -> str:
+def _short_text(text: str, handle: str, size: int, limits: HandleLimits, env: Env) -> str:
     """A digest below a line that says what it is of; never more than `limits.to` tokens."""
     to, asks = limits.to, _ASKS if limits.asks else ""
     room = to - env.tokens.count(

@@ -25,7 +25,7 @@ from weft.ir.item import RECALL, handle_of
 from weft.ir.rewrite import PassFold, derived, map_blocks, rewrite_items
 from weft.passes.env import MOST_LETTERS, Env, TokenFacts, is_short
 from weft.passes.handles import (
-    Limits,
+    HandleLimits,
     compact_media,
     compact_result,
     compact_text,
@@ -148,7 +148,7 @@ def _reduced(item: Item, view: _ResultView, env: Env, options: Compact) -> tuple
         elif isinstance(block, TextBlock) and options.texts is not None:
             is_own = item.author in ("user", env.agent)
             is_own = is_own or item.kind in ("summary", "system", "state")
-            limits = Limits(options.texts, options.to)
+            limits = HandleLimits(options.texts, options.to)
             blocks.append(block if is_own else compact_text(block, item, env, limits))
         else:
             blocks.append(block)
@@ -338,12 +338,15 @@ class _Bounded:
 
 def _bounded(item: Item, large: Sequence[Block], env: Env) -> Item:
     """The item with digests for these blocks; one that is still open is not read twice."""
-    from weft.passes.handles import Limits, compact_result  # few requests need what digests need
+    from weft.passes.handles import (
+        HandleLimits,
+        compact_result,
+    )  # few requests need what digests need
 
     known = derived(env.log, _Bounded, env.agent).by_item
     known_short = known.get(item.key)
     if known_short is None or known_short.item != item:
-        limits = Limits(MOST_LETTERS // _LETTERS, BOUNDED_TO // _LETTERS)
+        limits = HandleLimits(MOST_LETTERS // _LETTERS, BOUNDED_TO // _LETTERS)
         by_letters = msgspec.structs.replace(env, tokens=TokenFacts(count=_tokens))
         blocks = tuple(
             compact_result(block, item, by_letters, limits)
@@ -435,7 +438,7 @@ def _compact_large(block: Block, item: Item, env: Env, options: Compact) -> Bloc
     if isinstance(block, TextBlock) and options.texts is not None:
         is_own = item.author in ("user", env.agent) and item.kind != "state"
         if not is_own and item.kind not in ("summary", "system"):
-            return compact_text(block, item, env, Limits(options.texts, options.to))
+            return compact_text(block, item, env, HandleLimits(options.texts, options.to))
     return block
 
 
@@ -476,7 +479,7 @@ def _compact_old(block: Block, item: Item, env: Env, options: Compact) -> Block:
         case ResultBlock() if options.media is not None and block.media and block.name != RECALL:
             return _result(block, env, options.media)
         case TextBlock() if options.texts is not None and item.author in ("user", env.agent):
-            return compact_text(block, item, env, Limits(options.texts, options.to))
+            return compact_text(block, item, env, HandleLimits(options.texts, options.to))
         case _:
             return block
 

@@ -20,7 +20,7 @@ from weft.ir.rewrite import derived
 from weft.passes.env import Env
 from weft.passes.fences import ClosingFence, fenced, opened
 from weft.passes.handles import (
-    Limits,
+    HandleLimits,
     compact_media,
     compact_result,
     compact_text,
@@ -31,7 +31,7 @@ from weft.passes.handles import (
 )
 from weft.values import JsonObject, compact
 
-COMPACTED = Limits(over=240, to=160)
+COMPACTED = HandleLimits(over=240, to=160)
 """From how many tokens on a value becomes a handle, and how many it takes then."""
 
 TRUNCATED = 96
@@ -198,7 +198,7 @@ def _shown_in_short(block: TextBlock, item: Item, env: Env) -> TextBlock:
     head, _, rest = block.text.partition("\n")
     text = rest if block.handle and head.startswith("[handle ") and rest else block.text
     bare = block if text is block.text else msgspec.structs.replace(block, text=text)
-    short = compact_text(bare, item, env, Limits(TRUNCATED, TRUNCATED))
+    short = compact_text(bare, item, env, HandleLimits(TRUNCATED, TRUNCATED))
     return block if short is bare else short
 
 
@@ -229,7 +229,7 @@ def _cut(block: Block, item: Item, env: Env) -> Block:
             and not (block.name in env.tools.own and env.tools.own[block.name].compact is False)
         ):
             bare = _headless(block)
-            short = compact_result(bare, item, env, Limits(TRUNCATED, TRUNCATED))
+            short = compact_result(bare, item, env, HandleLimits(TRUNCATED, TRUNCATED))
             return block if short is bare else short
         shorter = reduced(block.response, limit_tokens=TRUNCATED, count=env.tokens.count).value
         if shorter == block.response and not block.media:

@@ -16,7 +16,7 @@ from weft.ir.show import show_block
 from weft.passes.env import Env, is_in_log_order, turn_numbers, turns_of
 from weft.passes.handles import (
     LEAST_TOKENS,
-    Limits,
+    HandleLimits,
     compact_result,
     logged,
     media_words,
@@ -26,7 +26,7 @@ from weft.values import JsonObject, Strand
 
 _STEP = "mark_stale"
 
-_SHORT = Limits(LEAST_TOKENS, LEAST_TOKENS)
+_SHORT = HandleLimits(LEAST_TOKENS, LEAST_TOKENS)
 
 
 def mark_stale(prompt: Prompt, env: Env, options: Fresh) -> Prompt:
@@ -493,4 +493,4 @@ def _stubbed(block: Block, item: Item, env: Env) -> Block:
     whole = logged(block, item, env)
     if isinstance(whole, dict):
         block = msgspec.structs.replace(block, response=whole)
-    return compact_result(block, item, env, Limits(STUB, STUB))
+    return compact_result(block, item, env, HandleLimits(STUB, STUB))

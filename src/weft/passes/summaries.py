@@ -104,7 +104,7 @@ def summed_up(
     return Summed(short, want, NOT_ASKED)
 
 
-class _Asked(NamedTuple):
+class _SummarySchema(NamedTuple):
     """The schema of a summary as JSON."""
 
     options: Summarize
@@ -113,10 +113,10 @@ class _Asked(NamedTuple):
 
 def _schema(env: Env, options: Summarize) -> JsonObject:
     """The schema that is asked for, worked out once a session."""
-    asked = env.log.memo.of(_Asked)
+    asked = env.log.memo.of(_SummarySchema)
     if asked is None or asked.options is not options:
         schema = schemas.of_type(options.schema, where="C.summarize.schema")
-        asked = env.log.memo.keep(_Asked(options, schema))
+        asked = env.log.memo.keep(_SummarySchema(options, schema))
     return asked.schema
 
 

@@ -63,10 +63,10 @@ class Feeds:
         """The sessions that this runner runs now."""
         return [key for key, feed in self._feeds.items() if feed.runs]
 
-    def join(self, key: SessionKey) -> "Reader":
+    def join(self, key: SessionKey) -> "Follower":
         """A new reader of a session; it begins with the answers that stream now."""
         feed = self._feed(key)
-        reader = Reader(feed)
+        reader = Follower(feed)
         for partials in feed.unfinished.values():
             reader.waiting.extend(partials)
         feed.readers = (*feed.readers, reader)
@@ -75,7 +75,7 @@ class Feeds:
             self._looking = asyncio.get_running_loop().create_task(self._look())
         return reader
 
-    def leave(self, reader: "Reader") -> None:
+    def leave(self, reader: "Follower") -> None:
         """The reader is gone."""
         feed = reader.feed
         feed.readers = tuple(one for one in feed.readers if one is not reader)
@@ -143,7 +143,7 @@ class Feed:
         """Whether somebody asked the run to stop, who is not a later run."""
         self.length = 0
         """How many events of the log the readers were told of."""
-        self.readers: tuple[Reader, ...] = ()
+        self.readers: tuple[Follower, ...] = ()
         self.unfinished: dict[str, list[Event]] = {}
         """The partial events of answers that are not complete: who joins now begins with them."""
 
@@ -170,7 +170,7 @@ class Feed:
             reader.take(event)
 
 
-class Reader:
+class Follower:
     """One who follows a session: the events that wait to be read, in their order."""
 
     def __init__(self, feed: Feed) -> None:

@@ -1,12 +1,662 @@
-"""The API of google-adk's web server."""
+"""The API of google-adk's web server, so that its page and its clients work unchanged.
 
+The page itself is served from a google-adk that is installed here; none of it is part of Weft. What
+that API has beyond sessions, runs, traces, graphs and artifacts is left out on purpose: it writes
+agents to the disk and deploys them.
+
+Top to bottom: sessions, runs, artifacts, graphs, traces, the page.
+"""
+
+import importlib.util
+import os
+import platform
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
-from weft.server.endpoints import Endpoint
+from weft import __version__
+from weft.compiler.compile import compile as compile_request
+from weft.content import Content
+from weft.declare import Agent, Node, tree
+from weft.declare.tool import to_tools
+from weft.errors import WeftError
+from weft.runtime import Runner
+from weft.runtime.background import StartedRun
+from weft.server.endpoints import (
+    Answer,
+    ApiRoute,
+    Body,
+    Call,
+    Endpoint,
+    decoded,
+    respond,
+    respond_raw,
+    whole_number,
+)
+from weft.server.problems import Problem, require_id
+from weft.server.sessions import write_state
+from weft.server.stream import Chunks, stream_problem
+from weft.session import Event, Session, SessionKey
+from weft.session.event import new_id
+from weft.session.state import without_temp
+from weft.values import Json, JsonObject, digest
 
-ENDPOINTS: tuple[Endpoint, ...] = ()
+BROWSER_VARIABLE = "WEFT_ADK_BROWSER"
+"""A folder with the page, where google-adk is installed elsewhere."""
+
+_TRACED = 100
+"""Of how many model calls a trace shows the requests."""
+
+
+class NewAdkSession(Body, frozen=True, rename="camel"):
+    """A session that is to be made."""
+
+    session_id: str | None = None
+    state: JsonObject | None = None
+
+
+class AdkRun(Body, frozen=True, rename="camel"):
+    """A run that is to be started."""
+
+    app_name: str
+    user_id: str
+    session_id: str
+    new_message: Content | None = None
+    streaming: bool = False
+    state_delta: JsonObject | None = None
+    invocation_id: str | None = None
+    function_call_event_id: str | None = None
+    """Which event an answer is to: the answer itself names its call."""
+
+
+class AdkStateDelta(Body, frozen=True, rename="camel"):
+    """What is to be written to a session."""
+
+    state_delta: JsonObject
+
+
+async def list_apps(call: Call) -> Answer:
+    """The names of the apps."""
+    return respond([*call.served.runners])
+
+
+async def list_sessions(call: Call) -> Answer:
+    """The sessions of a user, without their events."""
+    runner, user = call.runner(), call.user(call.path("user"))
+    listed: list[JsonObject] = []
+    for info in await runner.store.sessions(runner.app_name, user):
+        listed.append(
+            {
+                "id": info.key.id,
+                "appName": runner.app_name,
+                "userId": user,
+                "state": {},
+                "events": [],
+                "lastUpdateTime": info.last_update_time,
+            }
+        )
+    return respond(listed)
+
+
+async def create_session(call: Call) -> Answer:
+    """Make a session; the page sends `null` where it has nothing to say."""
+    body = await _body(call, NewAdkSession, NewAdkSession())
+    return await _created(call, body.session_id, body.state)
+
+
+async def create_named_session(call: Call) -> Answer:
+    """Make a session of this name; the body is its state."""
+    data = await call.raw_body(needed=False)
+    state = decoded(data, dict[str, Json]) if data.strip() not in (b"", b"null") else {}
+    inner = state.get("state")
+    if len(state) == 1 and isinstance(inner, dict):
+        state = inner
+    return await _created(call, call.path("session"), state)
+
+
+async def _created(call: Call, id: str | None, state: JsonObject | None) -> Answer:
+    runner, user = call.runner(), call.user(call.path("user"))
+    key = SessionKey(runner.app_name, user, require_id(id or new_id()))
+    state = call.allowed_state(state)
+    if await runner.store.lengths([key]):
+        raise Problem(409, "exists", f"the session `{key.id[:100]}` exists already")
+    return _respond_session(await runner.store.create(key, state=state))
+
+
+async def get_session(call: Call) -> Answer:
+    """A session with its events."""
+    return _respond_session(await _session(call))
+
+
+async def _session(call: Call) -> Session:
+    return await call.served.session(
+        call.runner(), call.user(call.path("user")), call.path("session")
+    )
+
+
+def _respond_session(session: Session) -> Answer:
+    """A session as ADK's clients read it."""
+    around: JsonObject = {
+        "id": session.id,
+        "appName": session.app_name,
+        "userId": session.user_id,
+        "state": without_temp(session.state),
+        "lastUpdateTime": session.last_update_time,
+    }
+    events = [msgspec.Raw(event.to_json()) for event in session.events]
+    return respond_raw(msgspec.json.encode({**around, "events": events}))
+
+
+async def patch_session(call: Call) -> Answer:
+    """Write to the state of a session."""
+    body = await _body(call, AdkStateDelta)
+    return _respond_session(await write_state(call, call.user(call.path("user")), body.state_delta))
+
+
+async def delete_session(call: Call) -> Answer:
+    """Delete a session."""
+    runner, user, id = call.runner(), call.user(call.path("user")), call.path("session")
+    await call.served.require_session(runner, user, id)
+    await runner.delete(user_id=user, session_id=id)
+    return respond(None)
+
+
+async def run(call: Call) -> Answer:
+    """Run, and answer with all events."""
+    started = await _started(call, await _body(call, AdkRun), stream=False)
+    events = [
+        msgspec.Raw(_plain(event)) async for event in started.events() if event.author != "user"
+    ]
+    return respond_raw(msgspec.json.encode(events))
+
+
+async def run_sse(call: Call) -> Answer:
+    """Run, and stream the events: a line of JSON each, partial ones if the client asks for them."""
+    body = await _body(call, AdkRun)
+    started = await _started(call, body, stream=body.streaming)
+    return call.served.run_stream(call.identity, started, _lines(started))
+
+
+async def _started(call: Call, body: AdkRun, *, stream: bool) -> StartedRun:
+    runner = call.served.runner(body.app_name)
+    user = call.user(body.user_id)
+    await call.served.require_session(runner, user, body.session_id)
+    return await call.served.start(
+        runner,
+        body.new_message,
+        user=user,
+        session=body.session_id,
+        state=call.allowed_state(body.state_delta) or None,
+        invocation_id=body.invocation_id if body.new_message is None else None,
+        stream=stream,
+        follow=True,
+    )
+
+
+async def _lines(started: StartedRun) -> Chunks:
+    """One event a chunk, and each with an id of its own: the page drops an id that it has seen."""
+    number = 0
+    try:
+        async for event in started.events():
+            if event.author == "user":
+                continue
+            if event.partial:
+                number += 1
+                event = msgspec.structs.replace(event, id=f"{event.id}-{number}")
+            yield b"data: %b\n\n" % _plain(event)
+    except Exception as error:
+        yield b"data: %b\n\n" % msgspec.json.encode({"error": stream_problem(error).detail})
+
+
+def _plain(event: Event) -> bytes:
+    return msgspec.structs.replace(event, sequence=None).to_json()
+
+
+BodyT = TypeVar("BodyT", bound=Body)
+
+
+async def _body(call: Call, kind: type[BodyT], empty: BodyT | None = None) -> BodyT:
+    """A body in either spelling, camelCase or snake_case; `null` is none."""
+    data = await call.raw_body(needed=empty is None)
+    if data.strip() in (b"", b"null") and empty is not None:
+        return empty
+    fields = decoded(data, dict[str, msgspec.Raw])
+    names = {one.name: one.encode_name for one in msgspec.structs.fields(kind)}
+    spelled = {names.get(name, name): value for name, value in fields.items()}
+    return decoded(msgspec.json.encode(spelled), kind)
+
+
+async def list_artifacts(call: Call) -> Answer:
+    """The names of a session's artifacts."""
+    session = await _session(call)
+    return respond(await call.runner().artifacts.names(*_owner(session)))
+
+
+async def get_artifact(call: Call) -> Answer:
+    """An artifact, or one version of it, or the list of its versions."""
+    session, store = await _session(call), call.runner().artifacts
+    name, _, rest = call.path("name").partition("/versions")
+    if rest == "":
+        if call.path("name").endswith("/versions"):
+            return respond(await store.versions(*_owner(session), name))
+        version = call.number("version", 0) if call.query("version") else None
+    else:
+        version = whole_number(rest[1:])
+        if version is None:
+            raise Problem(422, "invalid", f"{rest[1:][:40]!r} is not a version")
+    part = await store.load(*_owner(session), name, version)
+    if part is None:
+        raise Problem(404, "unknown-artifact", f"there is no artifact `{name[:100]}`")
+    return respond(part)
+
+
+def _owner(session: Session) -> tuple[str, str, str]:
+    return session.app_name, session.user_id, session.id
+
+
+async def get_version(call: Call) -> Answer:
+    """What the page shows beside its title."""
+    version = ".".join(platform.python_version_tuple()[:2])
+    return respond(
+        {"version": f"weft {__version__}", "language": "python", "language_version": version}
+    )
+
+
+async def get_telemetry(call: Call) -> Answer:
+    """No: with any other answer the page covers itself with a question about it."""
+    return respond({"telemetry": False})
+
+
+async def get_nothing(call: Call) -> Answer:
+    """An empty list: evaluations are not made here."""
+    call.runner()
+    return respond([])
+
+
+async def get_metrics_info(call: Call) -> Answer:
+    """No metrics of evaluations."""
+    call.runner()
+    return respond({"metricsInfo": []})
+
+
+async def build_graph(call: Call) -> Answer:
+    """The agents and tools of an app as a tree."""
+    runner = call.runner()
+    return respond({"name": runner.app_name, "root_agent": _described(runner.root)})
+
+
+def _described(node: Node) -> JsonObject:
+    if not isinstance(node, Agent):
+        return {
+            "name": node.name,
+            "description": type(node).__name__,
+            "sub_agents": [_described(child) for child in node.children],
+            "tools": [],
+        }
+    return {
+        "name": node.name,
+        "description": node.description,
+        "model": node.model if isinstance(node.model, str) else "",
+        "instruction": node.instruction if isinstance(node.instruction, str) else "",
+        "sub_agents": [_described(child) for child in node.sub_agents],
+        "tools": [{"name": name, "type": "tool"} for name in _tool_names(node)],
+    }
+
+
+def _tool_names(agent: Agent) -> list[str]:
+    try:
+        return [tool.name for tool in to_tools(agent.tools, where=agent.name)]
+    except WeftError:  # a toolset that is asked for its tools in a run only
+        return []
+
+
+async def build_graph_image(call: Call) -> Answer:
+    """The same as a drawing, which the page makes."""
+    return respond({"": {"dotSrc": dot_of(call.runner().root)}})
+
+
+async def event_graph(call: Call) -> Answer:
+    """The drawing with what an event was about."""
+    session = await _session(call)
+    event = next((one for one in session.events if one.id == call.path("event")), None)
+    if event is None:
+        raise Problem(404, "unknown-event", "there is no such event")
+    lit = {event.author, *(one.name for one in event.calls), *(one.name for one in event.results)}
+    return respond({"dotSrc": dot_of(call.runner().root, frozenset(n for n in lit if n))})
+
+
+def dot_of(root: Node, lit: frozenset[str] = frozenset()) -> str:
+    """Agents, flows and tools in the language of Graphviz."""
+    lines = ["digraph {", "rankdir=LR; node [shape=box, style=rounded]"]
+    seen: set[str] = set()
+
+    def name_of(name: str, shape: str) -> str:
+        quoted = msgspec.json.encode(name).decode()
+        if name not in seen:
+            seen.add(name)
+            fill = ', style="rounded,filled", fillcolor="#0f5223"' if name in lit else ""
+            lines.append(f"{quoted} [shape={shape}{fill}]")
+        return quoted
+
+    def draw(node: Node) -> str:
+        mine = name_of(node.name, "box")
+        if isinstance(node, Agent):
+            lines.extend(f"{mine} -> {name_of(tool, 'ellipse')}" for tool in _tool_names(node))
+            lines.extend(f"{mine} -> {draw(child)}" for child in node.sub_agents)
+        else:
+            lines.extend(f"{mine} -> {draw(child)}" for child in node.children)
+        return mine
+
+    draw(root)
+    return "\n".join([*lines, "}"])
+
+
+async def session_trace(call: Call) -> Answer:
+    """The runs of a session as spans, with the request behind each answer of a model."""
+    runner = call.runner()
+    user = call.user(call.query("user") or None)
+    session = await call.served.session(runner, user, call.path("session"))
+    return respond([*_spans(runner, session)])
+
+
+async def event_trace(call: Call) -> Answer:
+    """Where an event stands in the trace."""
+    call.runner()
+    return respond({"gcp.vertex.agent.event_id": call.path("event")})
+
+
+def _spans(runner: Runner, session: Session) -> Iterator[JsonObject]:
+    """A span for each invocation, and below it one for each answer of a model or a tool.
+
+    The page rejects the whole trace for one null or one unknown kind of part.
+    """
+    events = list(session.events)
+    by_run: dict[str, list[int]] = {}
+    for index, event in enumerate(events):
+        by_run.setdefault(event.invocation_id, []).append(index)
+    spoken = [i for i, event in enumerate(events) if _is_answer(event)]
+    traced = {*spoken[-_TRACED:]}
+    for id, indexes in by_run.items():
+        first, last = events[indexes[0]], events[indexes[-1]]
+        trace = digest(id.encode())[:32]
+        agents = [events[i].author for i in indexes if events[i].author != "user"]
+        yield _span(
+            f"invoke_agent {agents[0] if agents else runner.root.name}",
+            first.timestamp,
+            last.timestamp,
+            trace,
+            trace[:16],
+            None,
+            {
+                "gen_ai.operation.name": "invoke_agent",
+                "gen_ai.agent.name": agents[0] if agents else runner.root.name,
+                "gen_ai.conversation.id": session.id,
+                "gcp.vertex.agent.invocation_id": id,
+            },
+        )
+        for before, index in pairwise(indexes):
+            event = events[index]
+            span = digest(event.id.encode())[:16]
+            start = events[before].timestamp
+            own: JsonObject = {
+                "gcp.vertex.agent.event_id": event.id,
+                "gcp.vertex.agent.invocation_id": id,
+                "gen_ai.conversation.id": session.id,
+            }
+            if index in {*spoken}:
+                logs = [log] if index in traced and (log := _log_of(runner, session, index)) else []
+                own |= {"gen_ai.operation.name": "generate_content"}
+                own |= {"gen_ai.request.model": event.model_version or "model"}
+                name = f"generate_content {event.author}"
+                yield _span(name, start, event.timestamp, trace, span, trace[:16], own, logs)
+            for result in event.results:
+                own |= {"gen_ai.operation.name": "execute_tool"}
+                own |= {"gen_ai.tool.name": result.name or "tool"}
+                name = f"execute_tool {result.name}"
+                yield _span(name, start, event.timestamp, trace, span, trace[:16], own)
+
+
+def _is_answer(event: Event) -> bool:
+    content = event.content
+    return content is not None and content.role == "model" and event.author != "user"
+
+
+def _span(
+    name: str,
+    start: float,
+    end: float,
+    trace: str,
+    span: str,
+    parent: str | None,
+    attributes: JsonObject,
+    logs: list[JsonObject] | None = None,
+) -> JsonObject:
+    return {
+        "name": name,
+        "span_id": span,
+        "trace_id": trace,
+        "parent_span_id": parent,
+        "start_time": int(start * 1e9),
+        "end_time": int(max(start, end) * 1e9),
+        "attributes": attributes,
+        "logs": [*(logs or ())],
+    }
+
+
+def _log_of(runner: Runner, session: Session, index: int) -> JsonObject | None:
+    """The request behind an answer, compiled again, and the answer; None where it cannot be."""
+    event = session.events[index]
+    home = next((one for one in _homes(runner.root) if tree.find(one, event.author)), None)
+    if home is None:
+        return None
+    try:
+        compiled = compile_request(
+            home,
+            session=session.before(index),
+            agent=event.author,
+            config=runner.config,
+            branch=event.branch,
+        )
+        wire = compiled.lower("gemini")
+    except WeftError:
+        return None
+    system = wire.get("systemInstruction")
+    instruction = _parts(system) if isinstance(system, dict) else []
+    turns: list[Json] = []
+    for turn in _listed(wire.get("contents")):
+        turns.append({"role": str(turn.get("role", "user")), "parts": [*_parts(turn)]})
+    tools: list[Json] = []
+    for group in _listed(wire.get("tools")):
+        for tool in _listed(group.get("functionDeclarations")):
+            parameters = tool.get("parametersJsonSchema", tool.get("parameters"))
+            tools.append(
+                {
+                    "type": "function",
+                    "name": str(tool.get("name", "")),
+                    "description": str(tool.get("description", "")),
+                    "parameters": parameters if isinstance(parameters, dict) else {},
+                }
+            )
+    answer: JsonObject = msgspec.to_builtins(event.content)
+    output: JsonObject = {
+        "role": "model",
+        "parts": [*_parts(answer)],
+        "finish_reason": (event.finish_reason or "stop").lower(),
+    }
+    usage = event.usage
+    return {
+        "event_name": "gen_ai.client.inference.operation.details",
+        "body": "",
+        "attributes": {
+            "gen_ai.system_instructions": [*instruction],
+            "gen_ai.input.messages": turns,
+            "gen_ai.output.messages": [output],
+            "gen_ai.tool.definitions": tools,
+            "gen_ai.usage.input_tokens": (usage.prompt_token_count if usage else None) or 0,
+            "gen_ai.usage.output_tokens": (usage.candidates_token_count if usage else None) or 0,
+        },
+    }
+
+
+def _homes(node: Node) -> Iterator[Agent]:
+    """The agents that stand for themselves in a flow."""
+    if isinstance(node, Agent):
+        yield node
+    else:
+        for child in node.children:
+            yield from _homes(child)
+
+
+def _listed(value: Json) -> list[JsonObject]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _parts(turn: JsonObject) -> list[Json]:
+    """Parts as the page knows them: text, blob, file, call and result; thoughts are text to it."""
+    parts: list[Json] = []
+    for part in _listed(turn.get("parts")):
+        match part:
+            case {"functionCall": dict(call)}:
+                args = call.get("args")
+                parts.append(
+                    {
+                        "type": "tool_call",
+                        "id": str(call.get("id", "")),
+                        "name": str(call.get("name", "")),
+                        "arguments": args if isinstance(args, dict) else {},
+                    }
+                )
+            case {"functionResponse": dict(got)}:
+                response = got.get("response")
+                parts.append(
+                    {
+                        "type": "tool_call_response",
+                        "id": str(got.get("id", "")),
+                        "response": response if isinstance(response, dict) else {},
+                    }
+                )
+            case {"inlineData": dict(blob)}:
+                kind, data = str(blob.get("mimeType", "")), blob.get("data", "")
+                parts.append({"type": "blob", "mime_type": kind, "data": data})
+            case {"fileData": dict(file)}:
+                kind, uri = str(file.get("mimeType", "")), str(file.get("fileUri", ""))
+                parts.append({"type": "file_data", "mime_type": kind, "uri": uri})
+            case {"text": str(text)}:
+                parts.append({"type": "text", "content": text})
+            case _:
+                parts.append({"type": "text", "content": msgspec.json.encode(part).decode()})
+    return parts
+
+
+def browser_folder() -> Path | None:
+    """The folder of ADK's page: in an installed google-adk, or where the variable says."""
+    named = os.environ.get(BROWSER_VARIABLE)
+    if named:
+        return Path(named) if Path(named).is_dir() else None
+    try:
+        spec = importlib.util.find_spec("google.adk")
+    except ModuleNotFoundError:
+        return None
+    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+        folder = Path(place) / "cli" / "browser"
+        if folder.is_dir():
+            return folder
+    return None
 
 
 def page_routes() -> list[Route | Mount]:
-    """Nothing yet."""
-    return []
+    """The page, where google-adk is installed."""
+    folder = browser_folder()
+    if folder is None:
+        return []
+    return [
+        ApiRoute("/dev-ui/assets/config/runtime-config.json", _runtime_config, methods=["GET"]),
+        Mount("/dev-ui", StaticFiles(directory=folder, html=True), name="dev-ui"),
+    ]
+
+
+async def _runtime_config(request: object) -> JSONResponse:
+    return JSONResponse({"backendUrl": ""})
+
+
+_SESSIONS = "/apps/{app}/users/{user}/sessions"
+_ONE = f"{_SESSIONS}/{{session}}"
+_DEV = "/dev/apps/{app}"
+
+ENDPOINTS = (
+    Endpoint("GET", "/list-apps", list_apps, "The names of the apps.", None, tag="google-adk"),
+    Endpoint("GET", "/version", get_version, "The version.", None, tag="google-adk"),
+    Endpoint(
+        "GET",
+        "/config/telemetry",
+        get_telemetry,
+        "Telemetry of the page: none.",
+        None,
+        tag="google-adk",
+    ),
+    Endpoint("GET", _SESSIONS, list_sessions, "The sessions of a user.", None, tag="google-adk"),
+    Endpoint("POST", _SESSIONS, create_session, "Make a session.", NewAdkSession, tag="google-adk"),
+    Endpoint("GET", _ONE, get_session, "A session with its events.", None, tag="google-adk"),
+    Endpoint(
+        "POST", _ONE, create_named_session, "Make a session of this name.", None, tag="google-adk"
+    ),
+    Endpoint("PATCH", _ONE, patch_session, "Write to the state.", AdkStateDelta, tag="google-adk"),
+    Endpoint("DELETE", _ONE, delete_session, "Delete a session.", None, tag="google-adk"),
+    Endpoint("POST", "/run", run, "Run, and answer with all events.", AdkRun, tag="google-adk"),
+    Endpoint("POST", "/run_sse", run_sse, "Run, and stream the events.", AdkRun, tag="google-adk"),
+    Endpoint("GET", f"{_ONE}/artifacts", list_artifacts, "The artifacts.", None, tag="google-adk"),
+    Endpoint(
+        "GET",
+        f"{_ONE}/artifacts/{{name:path}}",
+        get_artifact,
+        "One artifact.",
+        None,
+        tag="google-adk",
+    ),
+    Endpoint(
+        "GET", f"{_DEV}/build_graph", build_graph, "The agents as a tree.", None, tag="google-adk"
+    ),
+    Endpoint(
+        "GET",
+        f"{_DEV}/build_graph_image",
+        build_graph_image,
+        "The agents drawn.",
+        None,
+        tag="google-adk",
+    ),
+    Endpoint(
+        "GET",
+        f"/dev{_ONE}/events/{{event}}/graph",
+        event_graph,
+        "An event drawn.",
+        None,
+        tag="google-adk",
+    ),
+    Endpoint("GET", f"{_DEV}/eval_sets", get_nothing, "No evaluations.", None, tag="google-adk"),
+    Endpoint("GET", f"{_DEV}/eval_results", get_nothing, "No evaluations.", None, tag="google-adk"),
+    Endpoint(
+        "GET", f"{_DEV}/metrics-info", get_metrics_info, "No evaluations.", None, tag="google-adk"
+    ),
+    Endpoint(
+        "GET",
+        f"{_DEV}/debug/trace/session/{{session}}",
+        session_trace,
+        "A trace.",
+        None,
+        tag="google-adk",
+    ),
+    Endpoint(
+        "GET",
+        f"{_DEV}/debug/trace/{{event}}",
+        event_trace,
+        "One event's trace.",
+        None,
+        tag="google-adk",
+    ),
+)

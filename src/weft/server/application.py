@@ -26,9 +26,9 @@ from weft.inspector.sources import SessionSource
 from weft.misuse import explained
 from weft.runtime import Runner
 from weft.server import adk, openai, sessions
-from weft.server.access import LOOPBACK, Authenticate, Gate, Limits, StartToken, Tokens
+from weft.server.access import LOOPBACK, Authenticate, Gatekeeper, Limits, StartToken, Tokens
 from weft.server.description import describe
-from weft.server.endpoints import Answer, Call, Endpoint, respond
+from weft.server.endpoints import Answer, ApiRoute, Call, Endpoint, respond
 from weft.server.inspect import ServedSources, inspector_routes
 from weft.server.problems import Problem
 from weft.server.served import Served
@@ -74,7 +74,7 @@ class Application:
         self._grace = grace
         self._source = source if source is not None else ServedSources(self.served)
         self._inner = Router(routes=self._routes(), default=_not_found)
-        self._gate = Gate(
+        self._gate = Gatekeeper(
             self._inner,
             authenticate=authenticate,
             hosts=hosts,
@@ -105,7 +105,7 @@ class Application:
 
     def stop_streams(self) -> None:
         """End all streams and refuse new runs: the server is about to stop."""
-        self.served.stopping.set()
+        self.served.stop_streams()
 
     def add(self, *routes: Route | Mount) -> None:
         """More routes behind the same gate, before those that are there."""
@@ -121,7 +121,7 @@ class Application:
         for row in ENDPOINTS:
             shape = openai.shape_problem if row.path.startswith("/v1/") else _shape
             endpoint = row.bind(self.served, shape)
-            route = Route(row.path, _Plain(endpoint), methods=[row.method], name=row.path)
+            route = ApiRoute(row.path, _AsgiEndpoint(endpoint), methods=[row.method], name=row.path)
             routes.append(route)
         return [*routes, *adk.page_routes(), *inspector_routes(self.served, self._source)]
 
@@ -198,7 +198,7 @@ def app(
     )
 
 
-class _Plain:
+class _AsgiEndpoint:
     """An ASGI application as an endpoint of a route: a class is called with the scope itself."""
 
     def __init__(self, inner: ASGIApp) -> None:

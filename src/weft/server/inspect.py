@@ -25,6 +25,7 @@ from weft.inspector.sources import SessionSource, StoredSessions, key_text
 from weft.runtime import Runner
 from weft.runtime.approvals import Approve, Deny
 from weft.server.access import Identity
+from weft.server.endpoints import ApiRoute
 from weft.server.problems import problem_of
 from weft.server.served import Served
 from weft.server.stream import Chunks, EventStream
@@ -108,19 +109,19 @@ class ServedSources:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._kept: dict[str, SessionSource] = {}
+        self._sources: dict[str, SessionSource] = {}
 
     def __call__(self, request: Request) -> SessionSource:
         """The sessions that the caller may see."""
         identity: Identity = request.scope["weft.identity"]
-        source = self._kept.get(identity.name)
+        source = self._sources.get(identity.name)
         if source is None:
             stores = self._served.stores
             parts = [ServedSessions(self._served, store, identity) for store in stores]
             source = parts[0] if len(parts) == 1 else SeveralStores(parts)
-            while len(self._kept) >= _USERS:
-                self._kept.pop(next(iter(self._kept)))
-            self._kept[identity.name] = source
+            while len(self._sources) >= _USERS:
+                self._sources.pop(next(iter(self._sources)))
+            self._sources[identity.name] = source
         return source
 
 
@@ -201,7 +202,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
             asked = source(request)
             inspection = await asked.inspection(_text(request, "session"))
             # Rebuilding a long session takes a while, and other requests go on meanwhile.
-            value = await asyncio.to_thread(answer, inspection, request)
+            value = await asyncio.to_thread(_answered, answer, inspection, request)
             if answer is _film and isinstance(value, dict):
                 value["can_chat"] = value["can_fork"] = isinstance(asked, Talk)
             return _json(value)
@@ -241,15 +242,21 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
 
     api = "/inspect/api"
     routes = [
-        Route("/", _page_file, methods=["GET"]),
-        Route("/inspector.js", _page_file, methods=["GET"]),
-        Route("/inspector.css", _page_file, methods=["GET"]),
-        Route("/vendor/htm-preact.js", _page_file, methods=["GET"]),
-        Route(f"{api}/sessions", sessions, methods=["GET"]),
-        Route(f"{api}/export", exported, methods=["GET"]),
-        Route(f"{api}/live", live, methods=["GET"]),
-        *(Route(f"{api}/{name}", answering(one), methods=["GET"]) for name, one in answers.items()),
-        *(Route(f"{api}/{name}", acting(one), methods=["POST"]) for name, one in actions.items()),
+        ApiRoute("/", _page_file, methods=["GET"]),
+        ApiRoute("/inspector.js", _page_file, methods=["GET"]),
+        ApiRoute("/inspector.css", _page_file, methods=["GET"]),
+        ApiRoute("/vendor/htm-preact.js", _page_file, methods=["GET"]),
+        ApiRoute(f"{api}/sessions", sessions, methods=["GET"]),
+        ApiRoute(f"{api}/export", exported, methods=["GET"]),
+        ApiRoute(f"{api}/live", live, methods=["GET"]),
+        *(
+            ApiRoute(f"{api}/{name}", answering(one), methods=["GET"])
+            for name, one in answers.items()
+        ),
+        *(
+            ApiRoute(f"{api}/{name}", acting(one), methods=["POST"])
+            for name, one in actions.items()
+        ),
     ]
     for route in routes:
         route.app = _with_problems(route.app)
@@ -273,6 +280,11 @@ def _with_problems(inner: ASGIApp) -> ASGIApp:
 
 _Answer = Callable[[Inspection, Request], Json]
 _Action = Callable[[Talk, Request], Awaitable[Json]]
+
+
+def _answered(answer: _Answer, inspection: Inspection, request: Request) -> Json:
+    with inspection.lock:
+        return answer(inspection, request)
 
 
 async def _page_file(request: Request) -> Response:

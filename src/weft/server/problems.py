@@ -104,22 +104,22 @@ def problem_of(error: BaseException) -> Problem:
                 hint='wait for it, cancel it, or send "busy": "queue" or "interrupt"',
             )
         case Conflict():
-            return _told(409, "conflict", error)
+            return _problem(409, "conflict", error)
         case ModelError():
-            return _told(502, f"model-{error.code.replace('_', '-')}", error)
+            return _problem(502, f"model-{error.code.replace('_', '-')}", error)
         case StoreError():
             _log.error("the store failed: %s", error)
             return Problem(503, "store", "the store cannot be used now")
         case SessionError() | UsageError() | DeclarationError() | CompileError() | SchemaError():
-            return _told(422, "invalid", error)
+            return _problem(422, "invalid", error)
         case WeftError():
-            return _told(500, "failed", error)
+            return _problem(500, "failed", error)
         case _:
             _log.error("a request failed", exc_info=error)
             return Problem(500, "internal", "the server failed; its log says why")
 
 
-def _told(status: int, kind: str, error: WeftError) -> Problem:
+def _problem(status: int, kind: str, error: WeftError) -> Problem:
     return Problem(status, kind, error.message, hint=error.hint, where=error.where)
 
 
@@ -131,3 +131,16 @@ def unknown_app(name: str) -> Problem:
 def unknown_session(id: str) -> Problem:
     """The problem of a session that does not exist, or is another user's: nobody learns which."""
     return Problem(404, "unknown-session", f"there is no session `{id[:100]}`")
+
+
+def require_id(id: str) -> str:
+    """The id of a new session, which must be one that an address and a terminal can show."""
+    if id in (".", "..") or "/" in id or "\\" in id or not id.strip() or not id.isprintable():
+        raise Problem(
+            422,
+            "invalid",
+            f"the id {id[:100]!r} cannot stand in an address",
+            hint="use letters, digits, `-`, `_` and `.`",
+            where="/id",
+        )
+    return id

@@ -12,12 +12,12 @@ import msgspec
 from weft.content import ContentLike
 from weft.declare import RunConfig
 from weft.errors import SessionError, UsageError, WeftError
-from weft.misuse import meant
+from weft.misuse import few, meant
 from weft.runtime import Result, Runner
 from weft.runtime.background import StartedRun
 from weft.server.access import Identity, Limits
 from weft.server.metrics import Metrics
-from weft.server.problems import Problem, unknown_app, unknown_session
+from weft.server.problems import Problem, require_id, unknown_app, unknown_session
 from weft.server.stream import Chunks, EventStream
 from weft.session import Session, SessionKey, Store
 from weft.values import Json
@@ -42,8 +42,10 @@ class Served:
             self.runners[runner.app_name] = runner
         self.limits = limits
         self.metrics = Metrics()
-        self.stopping = asyncio.Event()
+        self.is_stopping = False
+        self._open_streams: set[EventStream] = set()
         self.streams: dict[str, int] = {}
+        self._configs: dict[tuple[int, Busy, bool], tuple[RunConfig, RunConfig]] = {}
         self._recover = recover
         self._runs: set[StartedRun] = set()
         self._recovering: asyncio.Task[None] | None = None
@@ -53,9 +55,15 @@ class Served:
         if self._recovering is None and self._recover:
             self._recovering = asyncio.get_running_loop().create_task(self._recover_all())
 
+    def stop_streams(self) -> None:
+        """End all streams, and refuse new runs."""
+        self.is_stopping = True
+        for stream in [*self._open_streams]:
+            stream.stop()
+
     async def shut_down(self, grace: float) -> None:
         """Let runs end for so many seconds, and leave the others to the next process."""
-        self.stopping.set()
+        self.stop_streams()
         if self._recovering is not None:
             self._recovering.cancel()
         with suppress(TimeoutError):
@@ -78,7 +86,7 @@ class Served:
         runner = self.runners.get(app)
         if runner is None:
             problem = unknown_app(app)
-            problem.hint = meant(app, self.runners)
+            problem.hint = meant(app, self.runners) or f"served here: {few(self.runners)}"
             raise problem
         return runner
 
@@ -113,6 +121,7 @@ class Served:
         answers: Mapping[str, object] | None = None,
         retry: Sequence[str] = (),
         invocation_id: str | None = None,
+        request_id: str | None = None,
         tools: Sequence[object] = (),
         config: RunConfig | None = None,
         busy: Busy = "reject",
@@ -120,12 +129,14 @@ class Served:
         follow: bool = False,
     ) -> StartedRun:
         """Start a run; what is wrong with it is raised here, before any of it is streamed."""
-        if self.stopping.is_set():
+        if self.is_stopping:
             raise Problem(503, "stopping", "the server is stopping", headers={"retry-after": "5"})
         if self.active >= self.limits.runs:
             raise Problem(
                 429, "runs", f"{self.limits.runs} runs are under way", headers={"retry-after": "1"}
             )
+        if message is not None and session:
+            require_id(session)
         chosen = config if config is not None else runner.config
         try:
             run = await runner.start(
@@ -136,9 +147,10 @@ class Served:
                 answers=answers,
                 retry=retry,
                 invocation_id=invocation_id,
+                request_id=request_id,
                 tools=tools,
                 follow=follow,
-                config=msgspec.structs.replace(chosen, busy=busy, stream=stream),
+                config=self._configured(chosen, busy, stream=stream),
             )
         except SessionError as error:
             if error.message.startswith("there is no session"):
@@ -146,6 +158,17 @@ class Served:
             raise
         self.note(runner, run)
         return run
+
+    def _configured(self, config: RunConfig, busy: Busy, *, stream: bool) -> RunConfig:
+        """The config of a run; that of all runs is made once."""
+        key = (id(config), busy, stream)
+        known = self._configs.get(key)
+        if known is not None and known[0] is config:
+            return known[1]
+        changed = msgspec.structs.replace(config, busy=busy, stream=stream)
+        if any(config is runner.config for runner in self.runners.values()):
+            self._configs[key] = (config, changed)
+        return changed
 
     def note(self, runner: Runner, run: StartedRun) -> None:
         """Count a run that was started, and again when it is over."""
@@ -198,7 +221,9 @@ class Served:
             if not self.streams[name]:
                 del self.streams[name]
 
-        return EventStream(chunks, stopping=self.stopping, stalled=limits.stalled, closed=closed)
+        return EventStream(
+            chunks, open_streams=self._open_streams, stalled=limits.stalled, closed=closed
+        )
 
     async def _recover_all(self) -> None:
         since = time.time() - self._recover

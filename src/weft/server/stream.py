@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
 import msgspec
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from weft.errors import SessionError
 from weft.server.problems import Problem, problem_of
@@ -73,53 +73,81 @@ class EventStream:
         self,
         chunks: Chunks,
         *,
-        stopping: asyncio.Event,
+        open_streams: "set[EventStream]",
         stalled: float,
         closed: Callable[[], None],
     ) -> None:
         self._chunks = chunks
-        self._stopping = stopping
+        self._open_streams = open_streams
         self._stalled = stalled
         self._closed = closed
-        self._is_silent = True
+        self._writing: asyncio.Task[None] | None = None
+        self._last_sent = 0.0
+        self._is_sending = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Write the stream."""
         await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS]})
-        work = [
-            asyncio.ensure_future(self._write(send)),
-            asyncio.ensure_future(_disconnected(receive)),
-            asyncio.ensure_future(self._stopping.wait()),
-            asyncio.ensure_future(self._keep_alive(send)),
-        ]
+        loop = asyncio.get_running_loop()
+        writing = self._writing = loop.create_task(self._write(send))
+        listening = loop.create_task(_disconnected(receive))
+        listening.add_done_callback(lambda _: writing.cancel())
+        self._open_streams.add(self)
+        clock = loop.call_later(min(KEEP_ALIVE, self._stalled), self._tick, loop, send)
         try:
-            await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((writing,))
         finally:
-            for task in work:
-                task.cancel()
-            await asyncio.wait(work)
+            clock.cancel()
+            self._open_streams.discard(self)
+            writing.cancel()
+            listening.cancel()
             with suppress(RuntimeError):  # it was never begun, or is being closed
                 await self._chunks.aclose()
             self._closed()
         with suppress(Exception):  # the client may be gone
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-        error = work[0].exception() if not work[0].cancelled() else None
-        if error is not None and not isinstance(error, TimeoutError):
+        error = writing.exception() if not writing.cancelled() else None
+        if error is not None:
             raise error
+
+    def stop(self) -> None:
+        """End the stream: the server stops."""
+        if self._writing is not None:
+            self._writing.cancel()
 
     async def _write(self, send: Send) -> None:
         async for chunk in self._chunks:
-            self._is_silent = False
-            sending = send({"type": "http.response.body", "body": chunk, "more_body": True})
-            async with asyncio.timeout(self._stalled):
-                await sending
+            self._is_sending = True
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            self._is_sending = False
+            self._last_sent = 0.0
 
-    async def _keep_alive(self, send: Send) -> None:
-        while True:
-            await asyncio.sleep(KEEP_ALIVE)
-            if self._is_silent:
-                await send({"type": "http.response.body", "body": b": \n\n", "more_body": True})
-            self._is_silent = True
+    def _tick(self, loop: asyncio.AbstractEventLoop, send: Send) -> None:
+        """Look now and then: close what is not read, and break a long silence.
+
+        One timer for a stream is cheaper than a deadline for each event.
+        """
+        if self._writing is None or self._writing.done():
+            return
+        now = loop.time()
+        if not self._last_sent:  # something was sent since the last look
+            self._last_sent = now
+        elif self._is_sending and now - self._last_sent >= self._stalled:
+            self._writing.cancel()
+            return
+        elif not self._is_sending:
+            comment: Message = {
+                "type": "http.response.body",
+                "body": b": \n\n",
+                "more_body": True,
+            }
+            self._comment = loop.create_task(_sent(send, comment))
+        loop.call_later(min(KEEP_ALIVE, self._stalled), self._tick, loop, send)
+
+
+async def _sent(send: Send, message: Message) -> None:
+    with suppress(Exception):  # the client may be gone
+        await send(message)
 
 
 async def _disconnected(receive: Receive) -> None:

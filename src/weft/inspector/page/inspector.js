@@ -171,7 +171,7 @@ function Film({ film, ghosts, now, go }) {
           <title>${`${f.number}. ${f.agent}${f.branch ? ` on ${f.branch}` : ""}: ${number(f.tokens)} tokens, ${number(f.cached)} cached, ${cost(f.cost, f.money)}${ghost ? `\nplain history: ${number(ghost.tokens)} tokens, ${cost(ghost.cost, f.money)}` : ""}${f.broken ? `\n${f.broken}` : ""}${f.calls.length ? `\ncalls ${f.calls.map((c) => c.name).join(", ")}` : ""}${f.problem ? `\n${f.problem}` : ""}`}</title></rect>
       </g>`;
     })}</svg></div>
-    <div class="legend dim">${SOURCES.filter((s) => frames.some((f) => f.sources && f.sources[s])).map((s) => html`<span><i class="key" style=${`background: var(--${s})`}></i>${s}</span>`)}<span>hatched: cached</span><span>dashed: plain history</span><span class="red">●</span> prefix broken</div>`;
+    <div class="legend dim">${SOURCES.filter((s) => frames.some((f) => f.sources && f.sources[s])).map((s) => html`<span><i class="key" style=${`background: var(--${s})`}></i>${s}</span>`)}<span>hatched: cached</span><span>dashed: plain history</span><span><span class="red">●</span> prefix broken</span></div>`;
 }
 
 function View(props) {

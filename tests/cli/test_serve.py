@@ -1,0 +1,59 @@
+"""`weft serve`: what it refuses before it listens. What it serves is tested in tests/server."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run import AGENTS
+from tests.support.forks import run_forked
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "agents.py").write_text(AGENTS)
+    (tmp_path / "short").write_text("ann=short\n")
+    return tmp_path
+
+
+def refused(folder: Path, *arguments: str) -> str:
+    ended = run_forked(["serve", *arguments], cwd=folder, env=os.environ)
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    assert "token=" not in ended.stdout
+    return ended.stderr
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.7.7", "example.org"])
+def test_listening_elsewhere_needs_to_know_who_asks(folder: Path, host: str) -> None:
+    words = refused(folder, "agents.py:weather_bot", "--host", host)
+    assert "nothing says who may ask" in words
+    assert "--tokens" in words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--tokens", "none"), "cannot be read"),
+        (("--tokens", "short"), "too short"),
+        (("--tokens", "env:WEFT_NO_SUCH_VARIABLE"), "is not set"),
+        (("--auth", "agents:number"), "not a function"),
+        (("--auth", "agents:nobody"), "cannot be loaded"),
+        (("--tokens", "short", "--auth", "agents:make"), "two of them"),
+    ],
+)
+def test_a_wrong_way_to_authenticate(folder: Path, arguments: tuple[str, ...], words: str) -> None:
+    assert words in refused(folder, "agents.py:weather_bot", *arguments)
+
+
+def test_a_port_that_is_taken_and_a_target_that_is_not_there(folder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert "nothing can listen there" in refused(
+            folder, "agents.py:weather_bot", "--port", port
+        )
+    assert "agents" in refused(folder, "agents.py:nobody")
+    words = refused(folder, "agents.py:weather_bot", "agents.py:weather_bot", "--port", "0")
+    assert "two apps are called `weather_bot`" in words

@@ -1,0 +1,223 @@
+"""google-adk's API: its clients, and its own page in a browser."""
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.server.live import serving
+from weft import Agent, ToolContext, tool
+from weft.content import Part
+from weft.server import adk, app
+from weft.testing import ScriptedModel, call, chunks, thought, usage
+
+ROOT = Path(__file__).parents[2]
+SESSIONS = "/apps/calc/users/user/sessions"
+
+
+@tool
+async def add(a: int, b: int, ctx: ToolContext) -> dict[str, int]:
+    """Add two numbers."""
+    ctx.state["total"] = a + b
+    await ctx.save_artifact("sum.txt", Part(text=str(a + b)))
+    return {"sum": a + b}
+
+
+def calc(*script: object) -> Agent:
+    return Agent("calc", model=ScriptedModel([*script]), description="Adds.", tools=[add])  # type: ignore[list-item]
+
+
+def sum_of_two() -> Agent:
+    answer = chunks("It ", "is ", "5.")
+    return calc(
+        usage(call("add", a=2, b=3), prompt=10, output=3), usage(answer, prompt=20, output=4)
+    )
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx2.Client]:
+    application = app(sum_of_two(), store=f"sqlite:///{tmp_path}/weft.db")
+    with serving(application) as live, live.client() as client:
+        yield client
+
+
+def ask(client: httpx2.Client, session: str, *, streaming: bool) -> list[dict[str, object]]:
+    body = {
+        "appName": "calc",
+        "userId": "user",
+        "sessionId": session,
+        "newMessage": {"role": "user", "parts": [{"text": "add 2 and 3"}]},
+        "streaming": streaming,
+        "stateDelta": None,
+    }
+    got = client.post("/run_sse", json=body)
+    assert got.headers["content-type"].startswith("text/event-stream")
+    return [json.loads(block.removeprefix("data: ")) for block in got.text.split("\n\n") if block]
+
+
+def test_what_the_page_asks_for_first(client: httpx2.Client) -> None:
+    assert client.get("/list-apps?relative_path=./").json() == ["calc"]
+    assert client.get("/config/telemetry").json() == {"telemetry": False}
+    assert client.get("/version").json()["language"] == "python"
+    graph = client.get("/dev/apps/calc/build_graph").json()
+    assert graph["root_agent"]["tools"] == [{"name": "add", "type": "tool"}]
+    drawn = client.get("/dev/apps/calc/build_graph_image?dark_mode=false").json()[""]["dotSrc"]
+    assert '"calc" -> "add"' in drawn
+    assert client.get("/dev/apps/calc/eval_sets").json() == []
+    for path in ("/builder/save", "/dev/apps/calc/deploy/x", "/dev/apps/calc/builder"):
+        assert client.post(path, json={}).status_code in (404, 405)
+
+
+def test_sessions_and_a_streamed_run(client: httpx2.Client) -> None:
+    made = client.post(
+        SESSIONS, content=b"null", headers={"content-type": "application/json"}
+    ).json()
+    events = ask(client, made["id"], streaming=True)
+    ids = [event["id"] for event in events]
+    assert len(ids) == len(set(ids))
+    partial = [e["content"]["parts"][0]["text"] for e in events if e.get("partial")]  # type: ignore[index]
+    assert partial == ["It ", "is ", "5."]
+    assert events[-1]["content"]["parts"][0]["text"] == "It is 5."  # type: ignore[index]
+    assert any(e.get("actions", {}).get("stateDelta") == {"total": 5} for e in events)  # type: ignore[attr-defined]
+    session = client.get(f"{SESSIONS}/{made['id']}").json()
+    assert session["state"] == {"total": 5}
+    assert session["events"][0]["author"] == "user"
+    assert [one["id"] for one in client.get(SESSIONS).json()] == [made["id"]]
+    one = f"{SESSIONS}/{made['id']}"
+    assert client.get(f"{one}/artifacts").json() == ["sum.txt"]
+    assert client.get(f"{one}/artifacts/sum.txt").json() == {"text": "5"}
+    assert client.get(f"{one}/artifacts/sum.txt/versions").json() == [0]
+    assert client.get(f"{one}/artifacts/sum.txt/versions/0").json() == {"text": "5"}
+    changed = client.patch(one, json={"stateDelta": {"total": 6}}).json()
+    assert changed["state"] == {"total": 6}
+    event = session["events"][-1]["id"]
+    assert "digraph" in client.get(f"/dev{one}/events/{event}/graph").json()["dotSrc"]
+    assert client.delete(one).status_code == 200
+    assert client.get(one).status_code == 404
+
+
+def test_a_run_in_one_piece_in_either_spelling(client: httpx2.Client) -> None:
+    client.post(f"{SESSIONS}/s", json={"topic": "sums"})
+    body = {"app_name": "calc", "user_id": "user", "session_id": "s"}
+    message = {"role": "user", "parts": [{"text": "add 2 and 3"}]}
+    events = client.post("/run", json={**body, "new_message": message}).json()
+    assert events[-1]["content"]["parts"] == [{"text": "It is 5."}]
+    assert client.get(f"{SESSIONS}/s").json()["state"] == {"topic": "sums", "total": 5}
+    gone = {**body, "session_id": "none", "new_message": message}
+    assert client.post("/run_sse", json=gone).status_code == 404
+    assert client.post("/run_sse", json={**body, "nonsense": 1}).status_code == 422
+
+
+TEXT = {"type", "content"}
+PARTS = {
+    "text": TEXT,
+    "blob": {"type", "mime_type", "data"},
+    "file_data": {"type", "mime_type", "uri"},
+    "tool_call": {"type", "id", "name", "arguments"},
+    "tool_call_response": {"type", "id", "response"},
+}
+
+
+def test_a_trace_is_what_the_page_accepts(tmp_path: Path) -> None:
+    agent = calc([thought("Hm."), call("add", a=2, b=3)], "It is 5.")
+    with (
+        serving(app(agent, store=f"sqlite:///{tmp_path}/weft.db")) as live,
+        live.client() as client,
+    ):
+        client.post(f"{SESSIONS}/s", json={})
+        ask(client, "s", streaming=False)
+        spans = client.get("/dev/apps/calc/debug/trace/session/s").json()
+    assert [span["name"].split()[0] for span in spans] == [
+        "invoke_agent", "generate_content", "execute_tool", "generate_content",
+    ]  # fmt: skip
+    for span in spans:
+        assert isinstance(span["span_id"], str)
+        assert span["start_time"] <= span["end_time"]
+        assert all(value is not None for value in span["attributes"].values())
+        kind = span["attributes"]["gen_ai.operation.name"]
+        needed = {
+            "invoke_agent": {"gen_ai.conversation.id"},
+            "generate_content": {
+                "gcp.vertex.agent.event_id", "gcp.vertex.agent.invocation_id",
+            },
+        }.get(kind, set())  # fmt: skip
+        assert needed <= set(span["attributes"])
+        assert len(span["logs"]) == (kind == "generate_content")
+        for log in span["logs"]:
+            attributes = log["attributes"]
+            messages = attributes["gen_ai.input.messages"] + attributes["gen_ai.output.messages"]
+            for part in [p for m in messages for p in m["parts"]]:
+                assert set(part) == PARTS[part["type"]]
+            assert all(m["finish_reason"] for m in attributes["gen_ai.output.messages"])
+            assert {one["type"] for one in attributes["gen_ai.tool.definitions"]} == {"function"}
+    last = spans[-1]["logs"][0]["attributes"]
+    assert last["gen_ai.input.messages"][0]["parts"] == [{"type": "text", "content": "add 2 and 3"}]
+
+
+def adk_page() -> Path | None:
+    """The folder of the page: of google-adk here, or in the environment that its tests have."""
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    for place in (
+        adk.browser_folder(),
+        ROOT / ".venv-adk/lib" / version / "site-packages/google/adk/cli/browser",
+    ):
+        if place is not None and place.is_dir():
+            return place
+    return None
+
+
+def browser() -> str | None:
+    return (
+        os.environ.get("WEFT_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    )
+
+
+def test_the_page_of_google_adk_in_a_browser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="NOT TESTED: no playwright")
+    page_folder, chromium = adk_page(), browser()
+    if page_folder is None or chromium is None:
+        pytest.skip(
+            "NOT TESTED: the page of google-adk, which needs google-adk (make .venv-adk/.made-adk)"
+            " and a browser (apt-get install chromium)"
+        )
+    monkeypatch.setenv(adk.BROWSER_VARIABLE, str(page_folder))
+    problems: list[str] = []
+    left: list[str] = []
+    application = app(sum_of_two(), store=f"sqlite:///{tmp_path}/weft.db")
+    with serving(application) as live, playwright.sync_playwright() as running:
+        chrome = running.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        page = chrome.new_page()
+
+        def stop(route: object) -> None:
+            left.append(route.request.url)  # type: ignore[attr-defined]
+            route.abort()  # type: ignore[attr-defined]
+
+        page.route(re.compile(r"https?://(?!127\.0\.0\.1).*"), stop)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(f"{live.url}/dev-ui/?token={live.token}&app=calc")
+        assert "token" not in page.url
+        box = page.locator("textarea").first
+        box.wait_for(timeout=60_000)
+        box.fill("add 2 and 3")
+        box.press("Enter")
+        page.get_by_text("It is 5.").first.wait_for(timeout=60_000)
+        shown = page.content()
+        assert "add" in shown
+        page.wait_for_url(re.compile("session="), timeout=30_000)
+        page.reload()
+        page.get_by_text("It is 5.").first.wait_for(timeout=60_000)
+        with live.client() as client:
+            (session,) = client.get(SESSIONS).json()
+            assert client.get(f"{SESSIONS}/{session['id']}").json()["state"]["total"] == 5
+        chrome.close()
+    assert problems == []
