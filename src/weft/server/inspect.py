@@ -241,7 +241,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
         return served.event_stream(identity, _growth(asked, key, after))
 
     api = "/inspect/api"
-    routes = [
+    routes: list[Route] = [
         ApiRoute("/", _page_file, methods=["GET"]),
         ApiRoute("/inspector.js", _page_file, methods=["GET"]),
         ApiRoute("/inspector.css", _page_file, methods=["GET"]),
