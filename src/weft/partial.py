@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import re
 import typing
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple, cast, get_args, get_origin
 
 import msgspec
@@ -398,7 +398,7 @@ def _members(tp: object) -> tuple[_Member, ...] | None:
     """The fields of a record; None for any other type."""
     if not isinstance(tp, type):
         tp = get_origin(tp) if is_pydantic(get_origin(tp)) else None
-    return _record_members(cast("Hashable", tp)) if isinstance(tp, type) else None
+    return _record_members(tp) if isinstance(tp, type) else None
 
 
 @functools.lru_cache(maxsize=512)

@@ -13,7 +13,6 @@ from typing import ClassVar, NotRequired, TypedDict, cast
 import msgspec
 
 from weft.content import Content, Part, opaque_part
-from weft.declare.config import EFFORTS
 from weft.diagnostics import Severity
 from weft.dialects.base import Dialect, Spelling, Traits, system_placed
 from weft.dialects.caching import name_prefix
@@ -85,7 +84,7 @@ from weft.dialects.openai_common import (
     weigh_result,
     write_choice,
 )
-from weft.dialects.options import Option, read_options
+from weft.dialects.options import EFFORTS, Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
 from weft.dialects.track import Entry, LoweringReport, Placed, Wire
 from weft.dialects.wire import (

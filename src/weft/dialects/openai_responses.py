@@ -10,7 +10,6 @@ from typing import ClassVar
 import msgspec
 
 from weft.content import Content, Part, opaque_part
-from weft.declare.config import EFFORTS
 from weft.declare.provider_tools import CodeExecution, FileSearch, HostedTool, WebSearch
 from weft.dialects.base import Dialect, SpelledTool, Spelling, Traits, set_options, system_placed
 from weft.dialects.caching import mark_item, name_prefix
@@ -84,7 +83,7 @@ from weft.dialects.openai_common import (
     weigh_result,
     write_choice,
 )
-from weft.dialects.options import Option, read_options
+from weft.dialects.options import EFFORTS, Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
 from weft.dialects.track import Entry, LoweringReport, Placed, Track, Wire
 from weft.dialects.wire import (

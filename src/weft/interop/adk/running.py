@@ -220,11 +220,11 @@ def tool_call(
     return run
 
 
-def instruction_context(context: object, agent: object) -> object:
+def instruction_context(ours: object, agent: object) -> object:
     """The context of an instruction provider; without google-adk, Weft's own has to do."""
-    unchanged = context
-    if not isinstance(context, ReadonlyContext) or not _is_installed():
-        return unchanged
+    if not _is_installed() or not isinstance(ours, ReadonlyContext):
+        return cast("object", ours)  # type: ignore[redundant-cast, unused-ignore]
+    context = cast("ReadonlyContext[object]", ours)
     session = SimpleNamespace(
         id="", app_name="", user_id="", events=context.events, state=context.state
     )
