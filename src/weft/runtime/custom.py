@@ -469,7 +469,7 @@ class _ReadState(dict[str, Json]):
             hint="yield ctx.say(None, key=value)",
         )
 
-    update = setdefault = pop = popitem = clear = __ior__ = _refuse  # type: ignore[assignment]
+    update = setdefault = pop = popitem = clear = __ior__ = _refuse  # type: ignore[assignment, unused-ignore]
 
 
 class NodeEvents:
