@@ -15,7 +15,6 @@ from weft.inspector.sources import RecordedSessions, SessionSource, StoredSessio
 from weft.recordings.read import read_files
 from weft.stores import beside_store, open_artifacts, open_store
 
-
 _ENDINGS = (".json", ".jsonl", ".gz", ".db", ".txt")
 
 
