@@ -36,7 +36,6 @@ PROVIDER_ROOMS = (
     "_token_tables.py",
 )
 PROVIDER_EXCEPTIONS = {
-    "cli/commands.py": "the help of a command says whose clients the server answers",
     "declare/config.py": "a hint shows how an option is written for one dialect",
     "server/adk.py": "the page of google-adk reads requests in its own dialect only",
     "server/application.py": "the table of endpoints names the file that answers OpenAI's clients",

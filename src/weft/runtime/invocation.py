@@ -69,7 +69,7 @@ class Request(NamedTuple):
     config: RunConfig
     content: Content | None = None
     state: JsonObject = {}
-    answers: dict[str, object] = {}
+    answers: Mapping[str, object] = {}
     retry: frozenset[str] = frozenset()
     invocation_id: str | None = None
     request_id: str | None = None

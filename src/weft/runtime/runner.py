@@ -178,7 +178,7 @@ class Runner(Generic[AnswerT]):
         request = Request(
             self._key(user_id, session_id),
             self._configured(config),
-            answers=dict(answers or {}),
+            answers=answers or {},
             retry=frozenset(retry),
             invocation_id=invocation_id,
             deps=deps if deps is not None else self._deps,

@@ -103,10 +103,10 @@ class Tokens:
 
     def __call__(self, connection: HTTPConnection) -> Identity | None:
         """Whose token the request shows."""
-        token_sent = shown_token(connection)
-        if token_sent is None:
+        token = shown_token(connection)
+        if token is None:
             return None
-        hashed, who = _hash(token_sent), None
+        hashed, who = _hash(token), None
         for known, identity in self._users:  # all of them: time says nothing of which
             if hmac.compare_digest(hashed, known):
                 who = identity
@@ -122,8 +122,8 @@ class StartToken:
 
     def __call__(self, connection: HTTPConnection) -> Identity | None:
         """The operator, if the request shows the token."""
-        token_sent = shown_token(connection)
-        fits = token_sent is not None and hmac.compare_digest(_hash(token_sent), self._hashed)
+        token = shown_token(connection)
+        fits = token is not None and hmac.compare_digest(_hash(token), self._hashed)
         return OPERATOR if fits else None
 
 
@@ -179,7 +179,7 @@ class Limits:
                 )
 
 
-class Rates:
+class RequestRates:
     """How many requests each user may still make: a bucket that fills at a steady rate."""
 
     def __init__(self, limits: Limits) -> None:
@@ -200,7 +200,7 @@ class Rates:
         return 0.0
 
 
-class Gate:
+class Gatekeeper:
     """The application behind the checks that every request passes."""
 
     def __init__(
@@ -218,7 +218,7 @@ class Gate:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(origins)
         self._limits = limits
-        self._rates = Rates(limits)
+        self._rates = RequestRates(limits)
         self._answered = answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -319,9 +319,9 @@ class Gate:
 
     def _require_small(self, headers: Headers) -> None:
         length = headers.get("content-length", "0")
-        if not length.isdigit():
+        if not (length.isascii() and length.isdigit()):
             raise Problem(400, "content-length", "the content-length is not a number")
-        if int(length) > self._limits.body:
+        if len(length) > 18 or int(length) > self._limits.body:
             raise too_large(self._limits)
 
     async def _set_cookie(

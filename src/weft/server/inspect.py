@@ -25,6 +25,7 @@ from weft.inspector.sources import SessionSource, StoredSessions, key_text
 from weft.runtime import Runner
 from weft.runtime.approvals import Approve, Deny
 from weft.server.access import Identity
+from weft.server.endpoints import ApiRoute
 from weft.server.problems import problem_of
 from weft.server.served import Served
 from weft.server.stream import Chunks, EventStream
@@ -240,16 +241,22 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
         return served.event_stream(identity, _growth(asked, key, after))
 
     api = "/inspect/api"
-    routes = [
-        Route("/", _page_file, methods=["GET"]),
-        Route("/inspector.js", _page_file, methods=["GET"]),
-        Route("/inspector.css", _page_file, methods=["GET"]),
-        Route("/vendor/htm-preact.js", _page_file, methods=["GET"]),
-        Route(f"{api}/sessions", sessions, methods=["GET"]),
-        Route(f"{api}/export", exported, methods=["GET"]),
-        Route(f"{api}/live", live, methods=["GET"]),
-        *(Route(f"{api}/{name}", answering(one), methods=["GET"]) for name, one in answers.items()),
-        *(Route(f"{api}/{name}", acting(one), methods=["POST"]) for name, one in actions.items()),
+    routes: list[Route] = [
+        ApiRoute("/", _page_file, methods=["GET"]),
+        ApiRoute("/inspector.js", _page_file, methods=["GET"]),
+        ApiRoute("/inspector.css", _page_file, methods=["GET"]),
+        ApiRoute("/vendor/htm-preact.js", _page_file, methods=["GET"]),
+        ApiRoute(f"{api}/sessions", sessions, methods=["GET"]),
+        ApiRoute(f"{api}/export", exported, methods=["GET"]),
+        ApiRoute(f"{api}/live", live, methods=["GET"]),
+        *(
+            ApiRoute(f"{api}/{name}", answering(one), methods=["GET"])
+            for name, one in answers.items()
+        ),
+        *(
+            ApiRoute(f"{api}/{name}", acting(one), methods=["POST"])
+            for name, one in actions.items()
+        ),
     ]
     for route in routes:
         route.app = _with_problems(route.app)
