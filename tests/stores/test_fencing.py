@@ -84,7 +84,7 @@ def bot(*script: object) -> Agent:
         """Work."""
         return "done"
 
-    return Agent("bot", model=ScriptedModel([*script]), tools=[work])
+    return Agent("bot", model=ScriptedModel([*script]), tools=[work])  # type: ignore[list-item]
 
 
 async def test_the_holder_is_known(address: str, key: SessionKey) -> None:

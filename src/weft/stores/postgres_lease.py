@@ -143,7 +143,7 @@ class ServerLeases:
         try:
             if self._locked_by is not None and not self._locked_by.closed:
                 with suppress(DriverError):  # it broke, and the lock is gone with it
-                    await tables.unlock(self._locked_by, local.key, self.worker)
+                    await tables.unlock(self._locked_by, local.key)
         finally:
             await local.release()
             if not self._holders and self._watching is not None:
@@ -228,8 +228,8 @@ class News:
     async def close(self) -> None:
         """Tell what is to be told, and hear nothing more."""
         for task in (self._telling, self._listening):
-            if task is None or task.get_loop().is_closed() or task.done():
-                continue
+            if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
+                continue  # what belongs to a loop that stopped can be neither ended nor awaited
             if task is self._listening:
                 task.cancel()
             await asyncio.wait([task])

@@ -302,8 +302,18 @@ async def list_apps(connection: Connection) -> list[str]:
 
 async def delete_session(connection: Connection, key: SessionKey) -> None:
     """Delete a session with its events; what they wrote to shared scopes stays."""
+    high, low = divmod(lock_number(key) % 2**64, 2**32)
     await connection.execute(
-        "DELETE FROM weft.sessions WHERE app_name = %s AND user_id = %s AND id = %s", key
+        """WITH lease AS (
+            DELETE FROM weft.leases WHERE app_name = %(app_name)s AND user_id = %(user_id)s
+                AND id = %(id)s AND NOT EXISTS (
+                    SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
+                        AND classid = %(high)s::oid AND objid = %(low)s::oid
+                )
+        )
+        DELETE FROM weft.sessions
+        WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s""",
+        {**key._asdict(), "high": high, "low": low},
     )
 
 
@@ -405,11 +415,9 @@ async def lock(connection: Connection, key: SessionKey, worker: str) -> float | 
     return row[0] if row is not None else None
 
 
-async def unlock(connection: Connection, key: SessionKey, worker: str) -> None:
-    """Unlock the session."""
-    await connection.execute(
-        _UNLOCK, {**key._asdict(), "number": lock_number(key), "worker": worker}
-    )
+async def unlock(connection: Connection, key: SessionKey) -> None:
+    """Unlock the session; the row stays, and says nothing without the lock."""
+    await connection.execute("SELECT pg_advisory_unlock(%s)", (lock_number(key),))
 
 
 async def find_holder(connection: Connection, key: SessionKey) -> tuple[str, float | None] | None:
@@ -436,11 +444,6 @@ async def beat(connection: Connection, worker: str) -> None:
     await connection.execute(_BEAT, {"worker": worker})
 
 
-async def forget_worker(connection: Connection, worker: str) -> None:
-    """The process holds nothing any more, and says nothing from now on."""
-    await connection.execute("DELETE FROM weft.workers WHERE worker = %s", (worker,))
-
-
 def lock_number(key: SessionKey) -> int:
     """The number that stands for a session among the server's advisory locks."""
     text = "\0".join(("weft", *key)).encode()
@@ -456,15 +459,6 @@ FROM locked WHERE is_mine
 ON CONFLICT (app_name, user_id, id)
 DO UPDATE SET worker = excluded.worker, process = excluded.process, since = excluded.since
 RETURNING since
-"""
-
-_UNLOCK = """
-WITH gone AS (
-    DELETE FROM weft.leases
-    WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
-        AND worker = %(worker)s
-)
-SELECT pg_advisory_unlock(%(number)s)
 """
 
 # A bigint among the advisory locks shows as two halves. A row without its lock is of the dead.
