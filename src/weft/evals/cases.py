@@ -153,7 +153,7 @@ def read_cases(path: Path | str) -> Cases:
 
 
 def _parsed(path: Path) -> object:
-    import yaml
+    import yaml  # type: ignore[import-untyped, unused-ignore]
 
     try:
         text = path.read_text("utf-8")
@@ -183,8 +183,8 @@ def _dataset(path: Path, fields: Mapping[str, object]) -> Cases:
         place = ".".join(map(str, first["loc"]))
         raise _unreadable(path, f"{place}: {first['msg']}") from error
     except ExceptionGroup as group:
-        first = next(_leaves(group))
-        raise _unreadable(path, " ".join(str(first).split())) from group
+        leaf = next(_leaves(group))
+        raise _unreadable(path, " ".join(str(leaf).split())) from group
     except (ValueError, TypeError) as error:
         raise _unreadable(path, " ".join(str(error).split())) from error
 

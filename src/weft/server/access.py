@@ -103,10 +103,10 @@ class Tokens:
 
     def __call__(self, connection: HTTPConnection) -> Identity | None:
         """Whose token the request shows."""
-        token_sent = shown_token(connection)
-        if token_sent is None:
+        token = shown_token(connection)
+        if token is None:
             return None
-        hashed, who = _hash(token_sent), None
+        hashed, who = _hash(token), None
         for known, identity in self._users:  # all of them: time says nothing of which
             if hmac.compare_digest(hashed, known):
                 who = identity
@@ -122,8 +122,8 @@ class StartToken:
 
     def __call__(self, connection: HTTPConnection) -> Identity | None:
         """The operator, if the request shows the token."""
-        token_sent = shown_token(connection)
-        fits = token_sent is not None and hmac.compare_digest(_hash(token_sent), self._hashed)
+        token = shown_token(connection)
+        fits = token is not None and hmac.compare_digest(_hash(token), self._hashed)
         return OPERATOR if fits else None
 
 

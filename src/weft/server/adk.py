@@ -126,12 +126,12 @@ async def _created(call: Call, id: str | None, state: JsonObject | None) -> Answ
     state = call.allowed_state(state)
     if await runner.store.lengths([key]):
         raise Problem(409, "exists", f"the session `{key.id[:100]}` exists already")
-    return _as_answer(await runner.store.create(key, state=state))
+    return _respond_session(await runner.store.create(key, state=state))
 
 
 async def get_session(call: Call) -> Answer:
     """A session with its events."""
-    return _as_answer(await _session(call))
+    return _respond_session(await _session(call))
 
 
 async def _session(call: Call) -> Session:
@@ -140,7 +140,7 @@ async def _session(call: Call) -> Session:
     )
 
 
-def _as_answer(session: Session) -> Answer:
+def _respond_session(session: Session) -> Answer:
     """A session as ADK's clients read it."""
     around: JsonObject = {
         "id": session.id,
@@ -156,7 +156,7 @@ def _as_answer(session: Session) -> Answer:
 async def patch_session(call: Call) -> Answer:
     """Write to the state of a session."""
     body = await _body(call, AdkStateDelta)
-    return _as_answer(await write_state(call, call.user(call.path("user")), body.state_delta))
+    return _respond_session(await write_state(call, call.user(call.path("user")), body.state_delta))
 
 
 async def delete_session(call: Call) -> Answer:
@@ -522,13 +522,13 @@ def _parts(turn: JsonObject) -> list[Json]:
     parts: list[Json] = []
     for part in _listed(turn.get("parts")):
         match part:
-            case {"functionCall": dict(request)}:
-                args = request.get("args")
+            case {"functionCall": dict(call)}:
+                args = call.get("args")
                 parts.append(
                     {
                         "type": "tool_call",
-                        "id": str(request.get("id", "")),
-                        "name": str(request.get("name", "")),
+                        "id": str(call.get("id", "")),
+                        "name": str(call.get("name", "")),
                         "arguments": args if isinstance(args, dict) else {},
                     }
                 )

@@ -28,7 +28,13 @@ from weft.runtime import Runner
 from weft.runtime.background import StartedRun
 from weft.runtime.result import total_usage
 from weft.server.endpoints import Answer, Body, Call, Endpoint, decoded, respond
-from weft.server.openai_requests import Said, chat_history, client_tools, generation, input_items
+from weft.server.openai_requests import (
+    ClientMessage,
+    chat_history,
+    client_tools,
+    generation,
+    input_items,
+)
 from weft.server.problems import Problem
 from weft.server.stream import Chunks, stream_problem
 from weft.session import Event, SessionKey, Usage
@@ -102,7 +108,7 @@ def shape_problem(problem: Problem) -> Response:
 
 
 async def _answered(
-    call: Call, asked: "_Asked", run: StartedRun, form: "_ChatForm | _ResponseForm"
+    call: Call, asked: "_ClientRequest", run: StartedRun, form: "_ChatForm | _ResponseForm"
 ) -> Answer:
     """The answer in one piece, or as a stream."""
     pieces = _pieces(run, asked.tool_names)
@@ -185,7 +191,7 @@ async def _pieces(run: StartedRun, tools: frozenset[str]) -> AsyncGenerator[_Pie
 class _Form:
     """What both forms of an answer gather."""
 
-    def __init__(self, asked: "_Asked", run: StartedRun) -> None:
+    def __init__(self, asked: "_ClientRequest", run: StartedRun) -> None:
         self.asked = asked
         self.run = run
         self.text = ""
@@ -217,7 +223,7 @@ class _Form:
 class _ChatForm(_Form):
     """A chat completion."""
 
-    def __init__(self, asked: "_Asked", run: StartedRun, *, include_usage: bool) -> None:
+    def __init__(self, asked: "_ClientRequest", run: StartedRun, *, include_usage: bool) -> None:
         super().__init__(asked, run)
         self._include_usage = include_usage
 
@@ -300,7 +306,7 @@ def _output(usage: Usage) -> int:
 class _ResponseForm(_Form):
     """A response, and the events that it is streamed as."""
 
-    def __init__(self, asked: "_Asked", run: StartedRun) -> None:
+    def __init__(self, asked: "_ClientRequest", run: StartedRun) -> None:
         super().__init__(asked, run)
         self._number = -1
         self._output: list[Json] = []
@@ -429,13 +435,13 @@ class _ResponseForm(_Form):
 
     def _response(self, status: str, output: list[Json]) -> JsonObject:
         asked, used = self.asked, self.usage
-        prompt, written = used.prompt_token_count or 0, _output(used)
+        prompt, answer = used.prompt_token_count or 0, _output(used)
         usage: JsonObject = {
             "input_tokens": prompt,
             "input_tokens_details": {"cached_tokens": used.cached_content_token_count or 0},
-            "output_tokens": written,
+            "output_tokens": answer,
             "output_tokens_details": {"reasoning_tokens": used.thoughts_token_count or 0},
-            "total_tokens": prompt + written,
+            "total_tokens": prompt + answer,
         }
         cut: JsonObject | None = {"reason": "max_output_tokens"} if status == "incomplete" else None
         sequence = self.ended.sequence if self.ended is not None else 0
@@ -482,12 +488,12 @@ def _place_of(response_id: str) -> tuple[str, str] | None:
 
 
 @dataclass
-class _Asked:
+class _ClientRequest:
     """A request, whichever of the two it came as."""
 
     runner: Runner
     model: str
-    messages: list[Said]
+    messages: list[ClientMessage]
     stream: bool
     config: RunConfig
     tools: list[Tool]
@@ -591,13 +597,13 @@ def unknown_response(id: str) -> Problem:
     return Problem(404, "unknown-response", f"there is no response `{id[:100]}`")
 
 
-def _trailing(messages: list[Said]) -> int:
+def _trailing(messages: list[ClientMessage]) -> int:
     """Where the last message of the user begins, with what belongs to it."""
     last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
     return last + 1
 
 
-def _as_events(messages: list[Said], runner: Runner) -> list[Event]:
+def _as_events(messages: list[ClientMessage], runner: Runner) -> list[Event]:
     """A history as events of a log: what a client brings is not ours, and carries no trust."""
     root = runner.root
     author = root.name if isinstance(root, Agent) else "assistant"
@@ -613,7 +619,7 @@ def _as_events(messages: list[Said], runner: Runner) -> list[Event]:
                 author=whose,
                 content=Content(role=role, parts=one.parts),
                 invocation_id=invocation,
-                long_running_tool_ids=tuple(one_call.id or "" for one_call in calls) or None,
+                long_running_tool_ids=tuple(one.id or "" for one in calls) or None,
             )
         )
     return events
@@ -621,8 +627,8 @@ def _as_events(messages: list[Said], runner: Runner) -> list[Event]:
 
 def _read(
     call: Call, body: dict[str, Json], source: Literal["messages", "input"],
-    history: Callable[[Json], list[Said]],
-) -> _Asked:  # fmt: skip
+    history: Callable[[Json], list[ClientMessage]],
+) -> _ClientRequest:  # fmt: skip
     """The request, or a problem that names the field."""
     model = body.get("model")
     if not isinstance(model, str):
@@ -635,7 +641,7 @@ def _read(
     if instructions is not None:
         if not isinstance(instructions, str):
             raise Problem(422, "invalid", "`instructions` is not text", where="instructions")
-        messages = [Said.text("user", instructions), *messages]
+        messages = [ClientMessage.text("user", instructions), *messages]
     conversation = body.get("conversation")
     if isinstance(conversation, dict):
         conversation = conversation.get("id")
@@ -656,7 +662,7 @@ def _read(
     stream, keeps = body.get("stream") or False, body.get("store")
     metadata = body.get("metadata")
     options = {**runner.config.generate_config, **generation(body)}
-    return _Asked(
+    return _ClientRequest(
         runner=runner,
         model=model,
         messages=messages,

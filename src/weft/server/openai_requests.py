@@ -6,7 +6,7 @@ Nothing is passed over in silence. A field is read, or known to have no effect h
 import json
 import mimetypes
 import re
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 from weft.content import Blob, FileData, FunctionCall, FunctionResponse, Part
 from weft.declare.tool import Tool
@@ -16,7 +16,7 @@ from weft.values import Json, JsonObject
 Role = Literal["user", "assistant"]
 
 
-class Said(NamedTuple):
+class ClientMessage(NamedTuple):
     """One message. What a client calls system text is the user's here.
 
     The system instruction of a request is that of the served agent, whose author is not the client.
@@ -26,9 +26,9 @@ class Said(NamedTuple):
     parts: tuple[Part, ...]
 
     @staticmethod
-    def text(role: Role, text: str) -> "Said":
+    def text(role: Role, text: str) -> "ClientMessage":
         """A message of plain text."""
-        return Said(role, (Part(text=text),))
+        return ClientMessage(role, (Part(text=text),))
 
 
 _NO_EFFECT = frozenset(
@@ -143,40 +143,42 @@ def _left_to_the_client(**arguments: object) -> None:
     """Nothing: the run waits for the client's answer."""
 
 
-def chat_history(messages: Json) -> list[Said]:
+def chat_history(messages: Json) -> list[ClientMessage]:
     """The messages of a chat."""
     if not isinstance(messages, list) or not messages:
         raise Problem(422, "invalid", "`messages` is not a list of messages", where="messages")
-    history: list[Said] = []
+    history: list[ClientMessage] = []
     for at, entry in enumerate(messages):
         where = f"messages[{at}]"
         message = _object(entry, where)
         role, content = message.get("role"), message.get("content")
         if role in ("system", "developer", "user"):
-            history.append(Said("user", _parts(content, where)))
+            history.append(ClientMessage("user", _parts(content, where)))
         elif role == "assistant":
             parts = _parts(content, where) if content else ()
-            calls_listed = message.get("tool_calls") or []
-            calls = [_chat_call(one, f"{where}.tool_calls") for one in _list(calls_listed, where)]
-            history.append(Said("assistant", (*parts, *calls)))
+            tool_calls = message.get("tool_calls") or []
+            calls = [_chat_call(one, f"{where}.tool_calls") for one in _list(tool_calls, where)]
+            history.append(ClientMessage("assistant", (*parts, *calls)))
         elif role == "tool":
-            history.append(Said("user", (_result(message.get("tool_call_id"), content, where),)))
+            history.append(
+                ClientMessage("user", (_result(message.get("tool_call_id"), content, where),))
+            )
         else:
             raise Problem(422, "invalid", f"{role!r} is not a role", where=f"{where}.role")
     return history
 
 
 def _chat_call(entry: Json, where: str) -> Part:
-    calls_listed = _object(entry, where)
-    function = _object(calls_listed.get("function"), where)
-    return _call(calls_listed.get("id"), function.get("name"), function.get("arguments"), where)
+    tool_call = _object(entry, where)
+    function = _object(tool_call.get("function"), where)
+    return _call(tool_call.get("id"), function.get("name"), function.get("arguments"), where)
 
 
-def input_items(items: Json) -> list[Said]:
+def input_items(items: Json) -> list[ClientMessage]:
     """The input of a response."""
     if isinstance(items, str):
-        return [Said.text("user", items)]
-    history: list[Said] = []
+        return [ClientMessage.text("user", items)]
+    history: list[ClientMessage] = []
     for at, entry in enumerate(_list(items, "input")):
         where = f"input[{at}]"
         item = _object(entry, where)
@@ -186,12 +188,14 @@ def input_items(items: Json) -> list[Said]:
             if role not in ("system", "developer", "user", "assistant"):
                 raise Problem(422, "invalid", f"{role!r} is not a role", where=f"{where}.role")
             whose: Role = "assistant" if role == "assistant" else "user"
-            history.append(Said(whose, _parts(item.get("content"), where)))
+            history.append(ClientMessage(whose, _parts(item.get("content"), where)))
         elif kind == "function_call":
             call = _call(item.get("call_id"), item.get("name"), item.get("arguments"), where)
-            history.append(Said("assistant", (call,)))
+            history.append(ClientMessage("assistant", (call,)))
         elif kind == "function_call_output":
-            history.append(Said("user", (_result(item.get("call_id"), item.get("output"), where),)))
+            history.append(
+                ClientMessage("user", (_result(item.get("call_id"), item.get("output"), where),))
+            )
         elif kind != "reasoning":  # thoughts of ours that the client gives back: the log has them
             raise Problem(422, "invalid", f"an item of type {kind!r} cannot be read", where=where)
     if not history:
@@ -273,4 +277,4 @@ def _object(value: Json, where: str) -> JsonObject:
 def _list(value: Json, where: str) -> list[Json]:
     if not isinstance(value, list):
         raise Problem(422, "invalid", "this is not a list", where=where)
-    return cast("list[Json]", value)
+    return value

@@ -11,10 +11,11 @@ from starlette.responses import Response
 
 from weft.content import Content
 from weft.declare import Agent, tree
-from weft.errors import SessionBusy, StoreError
+from weft.errors import SessionBusy, StoreError, UsageError
 from weft.runtime import Runner
 from weft.runtime.approvals import Pending, pending_in
-from weft.runtime.background import StartedRun, is_unfinished
+from weft.runtime.background import StartedRun
+from weft.runtime.earlier import is_unfinished, require_request_id
 from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw, whole_number
 from weft.server.problems import Problem, require_id
 from weft.server.served import Busy
@@ -45,6 +46,7 @@ class NewRun(Body, frozen=True):
     answers: dict[str, msgspec.Raw] | None = None
     retry: list[str] = []
     invocation_id: str | None = None
+    request_id: str | None = None
     busy: Busy = "reject"
     stream: bool = True
 
@@ -200,6 +202,7 @@ async def start_run(call: Call) -> Answer:
         answers=_plain(body.answers),
         retry=body.retry,
         invocation_id=body.invocation_id,
+        request_id=_request_id(call, body),
         busy=body.busy,
         stream=body.stream,
         follow=call.wants_stream(),
@@ -207,11 +210,38 @@ async def start_run(call: Call) -> Answer:
     return _started(call, run)
 
 
+def _request_id(call: Call, body: NewRun) -> str | None:
+    """The client's own id of the message, in the body or the header."""
+    header = call.request.headers.get("idempotency-key")
+    id = body.request_id if body.request_id is not None else header
+    if id is None:
+        return None
+    if header not in (None, id):
+        raise Problem(
+            422,
+            "invalid",
+            "Idempotency-Key and request_id differ",
+            hint="send one of them",
+            where="/request_id",
+        )
+    try:
+        return require_request_id(id, where="/request_id")
+    except UsageError as error:
+        raise Problem(422, "invalid", error.message, hint=error.hint, where="/request_id") from None
+
+
 def _started(call: Call, run: StartedRun) -> Answer:
     if call.wants_stream():
         return call.served.run_stream(call.identity, run, frames(run.events()))
     return respond(
-        {"id": run.id, "session": run.session_id, "user": run.user_id, "after": run.after}, 202
+        {
+            "id": run.id,
+            "session": run.session_id,
+            "user": run.user_id,
+            "after": run.after,
+            "repeated": run.repeated,
+        },
+        202,
     )
 
 
