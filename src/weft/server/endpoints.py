@@ -7,7 +7,7 @@ from the same list, so that neither can say what the other does not.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 
 import msgspec
 from starlette.requests import Request
@@ -143,9 +143,9 @@ def decoded(data: bytes, kind: type[T], empty: T | None = None) -> T:
 
 def _known_fields(message: str, kind: type[object]) -> str:
     """A hint with the field that was meant, or with all that there are."""
-    if not issubclass(kind, msgspec.Struct) or "field `" not in message:
+    if not isinstance(kind, msgspec.StructMeta) or "field `" not in message:
         return ""
-    names = [field.encode_name for field in msgspec.structs.fields(kind)]
+    names = [one.encode_name for one in msgspec.structs.fields(cast("type[msgspec.Struct]", kind))]
     unknown = message.rpartition("field `")[2].rstrip("`")
     return meant(unknown, names) or f"the fields are: {', '.join(names)}"
 
