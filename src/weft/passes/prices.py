@@ -72,7 +72,12 @@ class Traffic:
         """The same of each of the newest."""
 
     def add(self, item: Item, env: Env) -> None:
-        """One item more."""
+        """One item more.
+
+        What others said is told in other words later, so it counts neither before nor after that.
+        """
+        if item.author not in ("user", env.agent):
+            return
         size = item_tokens(item, env)
         if item.author == env.agent and item.blocks and item.blocks[0].role == "model":
             self.steps += 1
