@@ -285,6 +285,8 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             "models",
             "recorded_target",
             "limit",
+            "gap",
+            "sessions_per_hour",
             "store",
             "session",
             _ONLY_APP,

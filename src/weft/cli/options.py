@@ -76,6 +76,22 @@ class CommandOptions:
         Option("--target", help="The agents that were recorded.", metavar="MODULE:OBJECT"),
     ] = None
     limit: Annotated[int | None, Option("--limit", help="Only the first so many.", min=1)] = None
+    gap: Annotated[
+        float | None,
+        Option(
+            "--gap",
+            help="Seconds between an answer and the next request, where no times are recorded.",
+            min=0,
+        ),
+    ] = None
+    sessions_per_hour: Annotated[
+        float,
+        Option(
+            "--sessions-per-hour",
+            help="How many sessions begin an hour, which read the head of a request together.",
+            min=0,
+        ),
+    ] = 0.0
 
     # what is said, in which session
     message: Annotated[

@@ -27,6 +27,7 @@ from weft.replay.page import (
     recorded_facts,
     replay_page,
     savings,
+    shares,
 )
 from weft.replay.replay import Trial, policy_from, replay, speakers, total, uses_of
 from weft.replay.steps import homes_of
@@ -82,7 +83,7 @@ def _print(trials: Sequence[Trial], facts: RecordedFacts, read: "RecordingsRead"
         print(safe(line))
     for line in lines(trials):
         print(line)
-    for line in savings(trials):
+    for line in (*shares(trials), *savings(trials)):
         print(line)
     for line in aside_lines(read.recordings):
         print(safe(line))
@@ -123,7 +124,7 @@ def replayed(
             models = [*(options.models or ())] or [_priced(recording)]
             for model in models:
                 rows = trials.setdefault(model, [[] for _ in policies])
-                tried = _one(recording, [policy for _, policy in policies], model, agents)
+                tried = _one(recording, [policy for _, policy in policies], model, agents, options)
                 for row, trial in zip(rows, tried, strict=True):
                     row.append(trial)
                 sessions.append(SessionTrials(recording.id, recording.source, tuple(tried)))
@@ -142,6 +143,7 @@ def _one(
     policies: Sequence[Policy],
     model: str | None,
     agents: dict[str, Agent] | None,
+    options: CommandOptions,
 ) -> list[Trial]:
     """What one recording gives under a model and every policy."""
     known = agents
@@ -156,7 +158,19 @@ def _one(
             )
         known = {name: agents[name] for name in spoke}
     uses = uses_of(recording.session.events, "\n".join(recording.instructions.values()))
-    return [replay(recording, policy, uses=uses, model=model, agents=known) for policy in policies]
+    trials = [
+        replay(
+            recording,
+            policy,
+            uses=uses,
+            model=model,
+            agents=known,
+            gap=options.gap,
+            sessions_per_hour=options.sessions_per_hour,
+        )
+        for policy in policies
+    ]
+    return [trial.against(trials[0]) for trial in trials]
 
 
 @dataclass

@@ -24,7 +24,7 @@ EVICTED = "evicted or not yet written: the provider did not keep it"
 SLACK = 0.1
 """How far a prediction may be off before it counts as a miss, where the provider is not exact."""
 
-_SECONDS = {"5m": 300, "30m": 1_800, "1h": 3_600, "12h": 43_200}
+SECONDS = {"5m": 300, "30m": 1_800, "1h": 3_600, "12h": 43_200}
 
 
 Tokens = Callable[[JsonObject], Sequence[int] | None]
@@ -262,7 +262,7 @@ def _expired(before: "Compilation", after: "Compilation", cache: Cache) -> str:
     if not ttl or not before.answered or not after.asked:
         return ""
     idle = after.asked - before.answered
-    return f"it was kept for {ttl}, {round(idle)} s ago" if idle > _SECONDS[ttl] else ""
+    return f"it was kept for {ttl}, {round(idle)} s ago" if idle > SECONDS[ttl] else ""
 
 
 def _too_short(total: int, cache: Cache) -> str:

@@ -362,14 +362,14 @@ def _is_needed(items: Strand[Item], env: Env, key: Hashable) -> bool:
     return env.tools.priced and declares_first(_opening(items, env), env)
 
 
-def _opening(items: Strand[Item], env: Env) -> Traffic:
-    """What stands before the agent's first word."""
+def _opening(items: Strand[Item], env: Env) -> int:
+    """The tokens before the agent's first word."""
     traffic = Traffic()
     for index in range(len(items)):
         traffic.add(items[index], env)
         if traffic.steps:
             break
-    return traffic
+    return traffic.opening
 
 
 def _has_handle(item: Item) -> bool:

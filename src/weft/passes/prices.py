@@ -10,6 +10,8 @@ the log, in shares of what a fresh token costs.
 import sys
 from typing import NamedTuple
 
+import msgspec
+
 from weft.ir import Item, ResultBlock, TextBlock
 from weft.ir.item import RECALL
 from weft.ir.show import show_block
@@ -33,14 +35,27 @@ _LATER = (3, 30)
 _GROWTH = 120
 """The fewest tokens that a step is expected to add."""
 
+SURELY = 1.25
+"""How many times the provider's minimum a request must have to be kept for sure."""
+
 _FAST = 1_000
 """Tokens that a step adds in a conversation that grows fast."""
+
+
+STUB = 64
+"""Tokens that a result takes once only its handle is left, roughly."""
+
+LEAST_SAVED = 2_000
+"""Tokens that an edit must take out to be worth a change of what was sent."""
+
+MARGIN = 3.0
+"""How many times an edit must save what it costs: nobody knows how long a session goes on."""
 
 
 class Traffic:
     """What was sent so far of a conversation, by the items as they are sent."""
 
-    __slots__ = ("hides", "opening", "steps", "tokens")
+    __slots__ = ("hides", "old", "opening", "recent", "steps", "tokens")
 
     def __init__(self, known: "Traffic | None" = None) -> None:
         self.tokens: int = known.tokens if known is not None else 0
@@ -51,16 +66,41 @@ class Traffic:
         """How many answers of the agent there are."""
         self.hides: bool = known.hides if known is not None else False
         """Whether something stands behind a handle, so that `recall` is declared."""
+        self.old = known.old if known is not None else 0
+        """The tokens that handles would save of all results but the newest."""
+        self.recent = known.recent if known is not None else ()
+        """The same of each of the newest."""
 
     def add(self, item: Item, env: Env) -> None:
         """One item more."""
         size = item_tokens(item, env)
-        self.tokens += size
         if item.author == env.agent and item.blocks and item.blocks[0].role == "model":
             self.steps += 1
+            self.hides = self.hides or self._is_edited(env)
+        self.tokens += size
+        if item.kind == "exchange":
+            *older, first, second, third = (0, 0, 0, *self.recent, _saved_by_handles(item, env))
+            self.old, self.recent = self.old + sum(older), (first, second, third)
         if not self.steps:
             self.opening += size
         self.hides = self.hides or needs_recall(item)
+
+    def _is_edited(self, env: Env) -> bool:
+        """Whether old results have become handles by now, as an edit is planned: roughly."""
+        model = env.model
+        rest = env.tools.head + self.tokens - self.old
+        saved, cost = self.old * model.read * self.steps, rest * (model.write - model.read)
+        pays = self.old >= LEAST_SAVED and saved > MARGIN * cost
+        return pays and rest >= SURELY * model.minimum
+
+
+def _saved_by_handles(item: Item, env: Env) -> int:
+    sizes = (
+        env.tokens.count(show_block(block))
+        for block in item.blocks
+        if isinstance(block, ResultBlock) and not block.synthetic and block.name != RECALL
+    )
+    return sum(size - STUB for size in sizes if size > 2 * STUB)
 
 
 def item_tokens(item: Item, env: Env) -> int:
@@ -80,16 +120,17 @@ def needs_recall(item: Item) -> bool:
     )
 
 
-def declares_first(traffic: Traffic, env: Env) -> bool:
+def declares_first(opening: int, env: Env) -> bool:
     """Whether `recall` stands among the tools from the first request on.
 
     Declared later, it makes the provider read the whole request again. So it pays to have it from
     the start where it is next to nothing beside the rest, and tools may return large values.
+    `opening` are the tokens before the agent's first word.
     """
     tools = env.tools
     if tools.recall is None or not tools.own:
         return False
-    return tools.recall_tokens <= SHARE * (tools.head + traffic.opening)
+    return tools.recall_tokens <= SHARE * (tools.head + opening)
 
 
 class Verdict(NamedTuple):
@@ -104,27 +145,32 @@ def weigh_shorter(
 ) -> Verdict:
     """Compare a result of so many tokens with a shorter form, over the requests that may follow.
 
-    `hides` says that what is left out can be read only by a handle. Nobody knows how many requests
-    follow, so the shorter form must be the cheaper one however many do. Each is longer than the one
-    before by what a step added so far; below the provider's minimum also by much more, since
-    a request that grows fast is soon kept, and a shorter one is not.
+    `hides` says that what is left out can be read only by a handle. As many requests are expected
+    to follow as were made so far, each longer than the one before by what a step added so far.
+    Nobody knows how many do. So where `recall` is declared for it, or the request is below the
+    provider's minimum, the shorter form must be the cheaper one however many follow; below the
+    minimum also if they grow fast, since such a request is soon kept, and a shorter one is not.
     """
     model, tools = env.model, env.tools
     growth = max(_GROWTH, (traffic.tokens - traffic.opening) // max(1, traffic.steps))
-    declared = traffic.hides or declares_first(traffic, env)
+    declared = traffic.hides or declares_first(traffic.opening, env)
     before = tools.head + traffic.tokens + (tools.recall_tokens if declared else 0)
     late = tools.recall_tokens if hides and not declared else 0
     cached = 0 if late else before  # one tool more: nothing is read again
     total = before + late + short
     expected = min(max(traffic.steps, _LATER[0]), _LATER[1])
     pays, costs = True, (0.0, 0.0)
-    for each in (max(growth, _FAST), growth) if total < model.minimum else (growth,):
+    # sizes are estimates: a shorter request is kept only if it is surely long enough
+    unsure = msgspec.structs.replace(model, minimum=int(model.minimum * SURELY))
+    careful = bool(late) or total < unsure.minimum
+    for each in (max(growth, _FAST), growth) if total < unsure.minimum else (growth,):
         plain_costs = _ahead(before, before + whole, each, model)
-        short_costs = _ahead(cached, total, each, model)
+        short_costs = _ahead(cached, total, each, unsure)
         for later, (plain, cost) in enumerate(zip(plain_costs, short_costs, strict=True)):
             if hides:
                 cost += MISSES * _recall(whole, total, later, model)
-            pays = pays and (cost < plain or later < _LATER[0])
+            counts = later == expected or (careful and later >= _LATER[0])
+            pays = pays and (cost < plain or not counts)
             costs = (plain, cost) if later == expected else costs
     words = (
         f"{costs[1]:,.0f} fresh tokens in short, {costs[0]:,.0f} whole, over {expected} requests"

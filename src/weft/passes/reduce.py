@@ -196,6 +196,9 @@ def referring(
     env: Env,
 ) -> ResultBlock:
     """A result in short once more, which refers only to these others, each with its number."""
+    # what was sent changes here already, and handles stand in view: prices decide no more
+    tools = msgspec.structs.replace(env.tools, priced=False)
+    env = msgspec.structs.replace(env, tools=tools)
     view = _ResultView(_Said())
     for other, home, place in before:
         _stock(_placed(other, home, env), home, place, view.lines, env)

@@ -22,6 +22,7 @@ from weft.passes.handles import (
     media_words,
     with_media_words,
 )
+from weft.passes.prices import LEAST_SAVED, MARGIN, STUB, SURELY, declares_first, needs_recall
 from weft.values import JsonObject, Strand
 
 _STEP = "mark_stale"
@@ -191,15 +192,6 @@ def _age(options: Fresh) -> str:
 KEEP = 3
 """How many of the newest results always stay as they are."""
 
-STUB = 64
-"""Tokens that a result takes once only its handle is left, roughly."""
-
-LEAST_SAVED = 2_000
-"""Tokens that an edit must take out to be worth a change of what was sent."""
-
-MARGIN = 3.0
-"""How many times an edit must save what it costs: nobody knows how long a session goes on."""
-
 FULL = 0.8
 """The share of the model's window that must be filled for an edit to be forced."""
 
@@ -217,6 +209,9 @@ def plan_edit(prompt: Prompt, env: Env) -> Prompt:
     far, in order, what an edit would have cost then, and what it saves if as many requests follow
     as were made. So the edit that was made once is found again at every later request, at the
     same place. A request that nearly fills the model's window is edited whatever it costs.
+
+    An edit never leaves less than what the provider keeps, and one that brings the first handle
+    pays for `recall` too, which is declared before everything else.
 
     What the newest results leave out as said before may then be said in an edited one only; its
     handle is in view, and the call beside it says what it was.
@@ -332,6 +327,10 @@ class _Plan:
 
     def __init__(self) -> None:
         self.read = self.cut = self.sent = self.steps = 0
+        self.opening = -1
+        """The tokens before the agent's first word; -1 as long as it has said nothing."""
+        self.hides = False
+        """Whether something stands behind a handle already."""
         self.results: list[int] = []
         """Where the newest results stand."""
         self.least, self.most = -math.inf, math.inf
@@ -340,6 +339,7 @@ class _Plan:
         """A passing copy, for items that may still change."""
         plan = _Plan()
         plan.read, plan.cut, plan.sent, plan.steps = self.read, self.cut, self.sent, self.steps
+        plan.opening, plan.hides = self.opening, self.hides
         plan.results = self.results[:]
         return plan
 
@@ -351,7 +351,9 @@ class _Plan:
         """Decide for each request that led to one of these items."""
         for index, item in enumerate(items, self.read):
             if item.author == env.agent and item.blocks[0].role == "model":
+                self.opening = sums.whole[index] if self.opening < 0 else self.opening
                 self.decide(index, sums, head, env)
+            self.hides = self.hides or (env.tools.priced and needs_recall(item))
             if item.kind == "exchange":
                 self.results = [*self.results[-KEEP:], index]
         self.read += len(items)
@@ -364,15 +366,23 @@ class _Plan:
         whole, edited = sums.whole, sums.edited
         removed = _between(whole, cut, old) - _between(edited, cut, old)
         again = _between(edited, cut, min(old, sent)) + _between(whole, old, sent)
+        stays = env.tools.head + edited[old] + _between(whole, old, asked)
+        if env.tools.priced and not self._is_declared(env):
+            again = env.tools.head + edited[old] + _between(whole, old, sent)  # one tool more
         saved, cost = (
             removed * env.model.read * self.steps,
             again * (env.model.write - env.model.read),
         )
-        if removed >= LEAST_SAVED and saved > MARGIN * cost:
+        long = not env.tools.priced or stays >= SURELY * env.model.minimum
+        if removed >= LEAST_SAVED and saved > MARGIN * cost and long:
             self.cut = old
         elif removed:
             self._fill(old, edited[cut] + _between(whole, cut, asked), head, env)
         self.sent = asked
+
+    def _is_declared(self, env: Env) -> bool:
+        """Whether `recall` stands among the tools already, so that the head stays as it is."""
+        return self.hides or self.cut > 0 or declares_first(max(0, self.opening), env)
 
     def _fill(self, old: int, tokens: int, head: int, env: Env) -> None:
         """Cut where the window is full, and note for which heads it is, or is not."""
@@ -402,6 +412,9 @@ def _cut(prompt: Prompt, env: Env) -> int:
         env.model.window,
         env.model.read,
         env.model.write,
+        env.model.minimum,
+        env.tools.priced,
+        env.tools.head,
     )
     newest = derived(items, _Kept, key)
     plan = newest.plan

@@ -450,6 +450,20 @@ def lines(trials: Sequence[Trial]) -> Iterator[str]:
     yield "rebuilt: texts sent in short that the request and its handles give back to the letter"
 
 
+def shares(trials: Sequence[Trial]) -> Iterator[str]:
+    """A line for each policy but plain history: what was in view when, and how many runs lose."""
+    for model in dict.fromkeys(trial.model for trial in trials):
+        _, *others = [trial for trial in trials if trial.model == model]
+        for trial in others:
+            name = f"{trial.model}: " if model else ""
+            yield (
+                f"{name}{trial.policy}: in view at the next step {trial.in_view_next:.1%}, later"
+                f" {trial.in_view_later:.1%}; {_percent(trial.dearer, trial.runs)} of the runs are"
+                f" dearer than plain history by more than 2%, recalls included, the worst"
+                f" {trial.worst:.2f}x"
+            )
+
+
 def savings(trials: Sequence[Trial]) -> Iterator[str]:
     """A line for each model: the cheapest policy, recalls included, against plain history."""
     for model in dict.fromkeys(trial.model for trial in trials):
@@ -481,6 +495,9 @@ def as_json(trials: Sequence[Trial]) -> list[JsonObject]:
                 "with_recalls_ratio": _ratio(trial.with_recalls, base.cost),
                 "hit_ratio": trial.hit_ratio,
                 "present_share": trial.in_view,
+                "present_next_share": trial.in_view_next,
+                "present_later_share": trial.in_view_later,
+                "dearer_share": _ratio(trial.dearer, trial.runs),
                 "kept_share": trial.kept_share,
                 "lost_share": trial.lost,
                 "rebuilt_share": trial.restorable,

@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import difflib
 import inspect
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
 import msgspec
 
 from weft.compiler.breaks import read_again
+from weft.compiler.caching import SECONDS
 from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of
@@ -24,10 +26,11 @@ from weft.content import Content, Part
 from weft.declare import Agent, C, Policy, RunConfig, Tool
 from weft.declare.template import Variable, parse
 from weft.declare.tool import NAME, RESERVED
-from weft.dialects.facts import YARDSTICK
+from weft.dialects.facts import YARDSTICK, Cache
 from weft.errors import BudgetExceeded, DeclarationError
 from weft.ir import ResultBlock, TextBlock
 from weft.ir.item import RECALL, handle_of
+from weft.passes.prices import ASKING, PAGE
 from weft.recordings import Recording
 from weft.session import Event, Session
 from weft.values import Json, JsonObject, compact
@@ -35,8 +38,9 @@ from weft.values import Json, JsonObject, compact
 if TYPE_CHECKING:
     from weft.ir import Block, Item, Prompt
 
-ASKING = 30
-"""Tokens of a call that recalls something, beside what it brings."""
+
+DEARER = 1.02
+"""From which share of plain history on a run counts as dearer."""
 
 
 class KeptEvidence:
@@ -113,9 +117,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     `used` strings were used later; `present` of them were in view in the request, `behind` more one
     handle away. Of `reduced` texts in the requests, `rebuilt` can be put together again from the
     request and its handles. `recalls` handles would have been asked for, which makes it
-    `with_recalls`. `refused` requests could not be made within the policy's budget, and count in
-    nothing else. `curve` holds the tokens of each step, summed over the runs, and `reached` how
-    many runs had it.
+    `with_recalls`. `used_next` strings were used in the step after the one that brought them, and
+    `present_next` of them were in view. `dearer` runs cost, recalls included, over 2% more than
+    plain history, and `worst` is the largest such share. `refused` requests could not be made
+    within the policy's budget, and count in nothing else. `curve` holds the tokens of each step,
+    summed over the runs, and `reached` how many runs had it.
     """
 
     policy: str
@@ -136,6 +142,10 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     reduced: int = 0
     rebuilt: int = 0
     recalls: int = 0
+    used_next: int = 0
+    present_next: int = 0
+    dearer: int = 0
+    worst: float = 1.0
     refused: int = 0
     curve: tuple[int, ...] = ()
     reached: tuple[int, ...] = ()
@@ -165,6 +175,22 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         """The share of the strings used later that were in view."""
         return self.present / self.used if self.used else 1.0
 
+    @property
+    def in_view_next(self) -> float:
+        """The share of the strings used in the next step that were in view then."""
+        return self.present_next / self.used_next if self.used_next else 1.0
+
+    @property
+    def in_view_later(self) -> float:
+        """The share of the strings used in a later step that were in view then."""
+        used = self.used - self.used_next
+        return (self.present - self.present_next) / used if used else 1.0
+
+    def against(self, plain: "Trial") -> "Trial":
+        """One run, which knows whether it is dearer than the same run as plain history."""
+        share = self.with_recalls / plain.cost if plain.cost else 1.0
+        return msgspec.structs.replace(self, dearer=int(share > DEARER), worst=share)
+
 
 class _StepCost(NamedTuple):
     """What one request takes: all its tokens, those read again, and what that costs."""
@@ -176,9 +202,13 @@ class _StepCost(NamedTuple):
 
 
 class Uses(NamedTuple):
-    """By the place of a model's event in the log: the strings it used that it was told before."""
+    """By the place of a model's event in the log: the strings it used that it was told before.
+
+    `at_once` are those of them that it had been told since its last word, and never before.
+    """
 
     by_event: dict[int, tuple[str, ...]]
+    at_once: dict[int, frozenset[str]] = {}
 
     @property
     def total(self) -> int:
@@ -193,21 +223,29 @@ def replay(
     uses: Uses,
     model: str | None = None,
     agents: Mapping[str, Agent] | None = None,
+    gap: float | None = None,
+    sessions_per_hour: float = 0.0,
 ) -> Trial:
     """Compile every request of a recording under a policy, for a model or by the yardstick.
 
     `agents` are the roots of the agents that speak in it by name; without, each is made of its
-    recorded system text alone.
+    recorded system text alone. `gap` seconds lie between an answer and the next request where the
+    recording has no times. With `sessions_per_hour` the head of the first request may have been
+    read for another session.
     """
     tally, texts, records = _Tally(policy, model), Texts(), KeptEvidence(recording.session.events)
-    requests = requests_of(recording, policy, model=model, agents=agents, refused=tally.refused)
+    requests = requests_of(
+        recording, policy, model=model, agents=agents, refused=tally.refused, gap=gap
+    )
     for index, _, compiled in requests:
         spent = _spent(compiled, by_price=model is not None)
+        if sessions_per_hour and not tally.sizes:
+            spent = _sharing_head(spent, compiled, sessions_per_hour, by_price=model is not None)
         tally.step(compiled, spent)
         used = uses.by_event.get(index, ())
         if used:
             view = View(compiled, texts, records)
-            tally.evidence(view, used, spent, compiled)
+            tally.evidence(view, used, uses.at_once.get(index, frozenset()), spent, compiled)
         tally.rebuild(rebuilt(compiled, records))
     return tally.trial()
 
@@ -235,6 +273,10 @@ def total(trials: Iterable[Trial]) -> Trial:
             reduced=first.reduced + other.reduced,
             rebuilt=first.rebuilt + other.rebuilt,
             recalls=first.recalls + other.recalls,
+            used_next=first.used_next + other.used_next,
+            present_next=first.present_next + other.present_next,
+            dearer=first.dearer + other.dearer,
+            worst=max(first.worst, other.worst),
             refused=first.refused + other.refused,
             curve=_added(first.curve, other.curve),
             reached=_added(first.reached, other.reached),
@@ -274,6 +316,7 @@ class _Tally:
         self.cached = self.broken = self.announced = 0
         self.cost = self.recalling = 0.0
         self.used = self.present = self.behind = self.reduced = self.rebuilt = 0
+        self.used_next = self.present_next = 0
         self.recalled: dict[str, str] = {}
         self.refused: list[BudgetExceeded] = []
         self.carried = 0
@@ -291,13 +334,20 @@ class _Tally:
             self.announced += any(one.code == "WEFT502" for one in compiled.diagnostics)
 
     def evidence(
-        self, view: View, used: tuple[str, ...], spent: _StepCost, compiled: Compilation
+        self,
+        view: View,
+        used: tuple[str, ...],
+        at_once: frozenset[str],
+        spent: _StepCost,
+        compiled: Compilation,
     ) -> None:
         """What the answer to a request used; what is only behind a handle is recalled, once."""
         self.used += len(used)
+        self.used_next += len(at_once)
         for string in used:
             if view.has(string):
                 self.present += 1
+                self.present_next += string in at_once
                 continue
             handle = view.handle_of(string)
             if handle is None:
@@ -306,7 +356,7 @@ class _Tally:
             if any(string in text for text in self.recalled.values()):
                 continue
             self.recalled[handle] = view.behind[handle]
-            size = compiled.scale.counter.count(view.behind[handle]) + ASKING
+            size = min(compiled.scale.counter.count(view.behind[handle]), PAGE) + ASKING
             again = spent.tokens + self.carried
             self.recalling += spent.rates.cost(Load(again, size, 0))
             self.carried += size
@@ -337,6 +387,8 @@ class _Tally:
             reduced=self.reduced,
             rebuilt=self.rebuilt,
             recalls=len(self.recalled),
+            used_next=self.used_next,
+            present_next=self.present_next,
             refused=len(self.refused),
             curve=tuple(self.sizes),
             reached=(1,) * len(self.sizes),
@@ -351,11 +403,13 @@ def requests_of(
     agents: Mapping[str, Agent] | None = None,
     refused: list[BudgetExceeded] | None = None,
     as_recorded: bool = False,
+    gap: float | None = None,
 ) -> Iterator[tuple[int, Event, Compilation]]:
     """Each event that a model made, with its place and the request that led to it.
 
     A request that does not fit its budget is added to `refused`; without, it is an error. Options
     of a recorded request are set again only if `as_recorded`: another model may refuse them.
+    Where the recording has no times, `gap` seconds lie between an answer and the next request.
     """
     known = agents if agents is not None else recorded_agents(recording, as_recorded=as_recorded)
     roots = {name: _seeing(root, policy) for name, root in known.items()}
@@ -365,6 +419,7 @@ def requests_of(
     before: dict[tuple[str, str | None], Compilation] = {}
     grown = Session(session.id, state=session.initial)
     waiting: list[Event] = []
+    timed = _has_times(session.events)
     for index, event in enumerate(_answered(recording)):
         if is_answer(event) and event.author in roots:
             grown = grown.append(*waiting)
@@ -385,9 +440,18 @@ def requests_of(
             else:
                 if asked in before:
                     compiled.follows(before[asked])
+                    if gap is not None and not timed:
+                        compiled.asked = before[asked].answered + gap
                 yield index, event, compiled
+                compiled.answered = event.timestamp if timed else compiled.asked or 1.0
                 before[asked] = compiled
         waiting.append(event)
+
+
+def _has_times(events: Sequence[Event]) -> bool:
+    """Whether the recording says when things happened: its clock moves, and tells a date."""
+    times = [event.timestamp for event in events]
+    return bool(times) and min(times) > _DATED and max(times) > min(times)
 
 
 def _answered(recording: Recording) -> Iterator[Event]:
@@ -491,11 +555,34 @@ def _spent(compiled: Compilation, *, by_price: bool) -> _StepCost:
     return _StepCost(tokens, cached, RELATIVE.cost(Load(cached, tokens - cached, 0)), RELATIVE)
 
 
+def _sharing_head(
+    spent: _StepCost, compiled: Compilation, sessions_per_hour: float, *, by_price: bool
+) -> _StepCost:
+    """A first request whose head may have been read for another session, at its expected price.
+
+    Sessions begin at random, so many an hour; the head is there if one began within the lifetime.
+    """
+    cache = compiled.plan.target.facts.cache
+    head = compiled.scale.fixed(compiled.lowered())
+    if by_price and (cache == Cache() or head < cache.minimum):
+        return spent
+    lifetime = compiled.prompt.cache if compiled.prompt.cache in cache.ttls else ""
+    seconds = SECONDS.get(lifetime or "".join(cache.ttls[:1]), SECONDS["5m"])
+    likely = 1 - math.exp(-sessions_per_hour * seconds / 3_600)
+    shared = int(head * likely)
+    rates = spent.rates
+    cost = spent.cost - shared * (rates.write - rates.read)
+    return _StepCost(spent.tokens, spent.cached + shared, cost, rates)
+
+
 def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     longest = max(len(one), len(other))
     padded = [row + (0,) * (longest - len(row)) for row in (one, other)]
     return tuple(a + b for a, b in zip(*padded, strict=True))
 
+
+_DATED = 86_400.0
+"""A clock that shows less was never set."""
 
 SHORTEST = 6
 """How many letters a string must have to be told from chance."""
@@ -543,7 +630,8 @@ def uses_of(events: Sequence[Event], instruction: str = "") -> Uses:
     task, heard = [instruction], list[str]()
     coined: set[str] = set()
     uses: dict[int, tuple[str, ...]] = {}
-    spoken = False
+    at_once: dict[int, frozenset[str]] = {}
+    spoken, older = False, 0
     for index, event in enumerate(events):
         content = event.content
         parts = (content.parts or ()) if content is not None else ()
@@ -558,7 +646,12 @@ def uses_of(events: Sequence[Event], instruction: str = "") -> Uses:
         coined.update(one for one in born if one not in used)
         if used:
             uses[index] = used
-    return Uses(uses)
+            known = heard[:older]
+            at_once[index] = frozenset(
+                one for one in used if not any(one in text for text in known)
+            )
+        older = len(heard)
+    return Uses(uses, at_once)
 
 
 class Texts:
