@@ -83,7 +83,7 @@ class PartialValue:
     def _children(
         self,
         types: Callable[[str | int], object],
-        pairs: list[tuple[str, Json]] | list[tuple[int, Json]],
+        pairs: Sequence[tuple[str | int, Json]],
         depth: int,
         in_text: bool,
         path: Path,
@@ -398,7 +398,7 @@ def _members(tp: object) -> tuple[_Member, ...] | None:
     """The fields of a record; None for any other type."""
     if not isinstance(tp, type):
         tp = get_origin(tp) if is_pydantic(get_origin(tp)) else None
-    return _record_members(cast("type[object]", tp)) if isinstance(tp, type) else None
+    return _record_members(tp) if isinstance(tp, type) else None
 
 
 @functools.lru_cache(maxsize=512)

@@ -127,6 +127,7 @@ def mistakes() -> list[tuple[str, str]]:
         (of_agent, "derive from weft.CustomAgent: class Mine"),
         (lambda: Base(sub_agent=[a]), "did you mean `sub_agents`"),
         (lambda: Annotated(frist=a), "did you mean `first`"),
+        (lambda: Annotated(), "`first`.* must be set"),
         (lambda: Base("my agent"), "it is not an identifier"),
         (lambda: Base("user"), "events of the user carry it"),
         (lambda: Base(writes="owner"), "is one string, not a list"),

@@ -33,9 +33,9 @@ def shown(compiled: Compiled) -> list[str]:
     return [str(one["content"]) for one in messages if one["role"] == "tool"]
 
 
-def reading(*texts: str, turns: bool = False) -> Session:
+def reading(*texts: str, turns: bool = False, task: str = "Go") -> Session:
     """An agent that reads one text after the other, each in a turn of its own if asked for."""
-    said: list[tuple[str, object]] = [("user", "Go")]
+    said: list[tuple[str, object]] = [("user", task)]
     for number, text in enumerate(texts):
         said.append(("bot", [call_part("read", {"n": number}, id=f"c{number}")]))
         said.append(("bot", [result_part("read", {"result": text}, id=f"c{number}")]))
@@ -164,7 +164,8 @@ def test_a_token_budget_and_the_runs_own_limit_leave_no_reference_behind() -> No
 
 
 def test_nothing_changes_while_the_source_stays() -> None:
-    session = reading(*[NUMBERED + f"\nand {n}" for n in range(8)])
+    # long enough to be kept from the first request on: below that nothing is shortened
+    session = reading(*[NUMBERED + f"\nand {n}" for n in range(8)], task="Go " * 1_100)
     before: list[str] = []
     for length in range(3, len(session.events) + 1, 2):
         sent = shown(compiled(C.auto(), session.before(length)))

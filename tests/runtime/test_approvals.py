@@ -208,3 +208,18 @@ def test_a_wrong_declaration_says_what_to_write(options: dict[str, object], word
 def test_a_reason_is_text() -> None:
     with pytest.raises(SessionError, match="not text"):
         Deny(5).decision("answers")  # type: ignore[arg-type]
+
+
+async def test_answers_of_the_wrong_form_are_named_and_the_question_stays_open() -> None:
+    paid: list[int] = []
+    runner, _ = runner_of(payer(paid))
+    call_id = call_id_of(await runner.run("Pay.", session_id="s"))
+    for wrong, words in (
+        ([True], "answers is a list"),
+        ({call_id: Approve}, r"(?s)Approve is a class.*write Approve\(\)"),
+        ({call_id: Deny}, r"(?s)Deny is a class.*write Deny\(\)"),
+    ):
+        with pytest.raises(SessionError, match=words):
+            await runner.resume(session_id="s", answers=wrong)  # type: ignore[arg-type]
+    assert [one.call_id for one in await runner.pending()] == [call_id]
+    assert paid == []

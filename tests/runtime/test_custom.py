@@ -569,3 +569,39 @@ def test_the_states_of_branches_are_those_of_the_code_on_them() -> None:
 
     result = weft.run_sync(Map("items", Element(), into="out"), "hi", state={"items": ["a", "b"]})
     assert result.state["out"] == ["saw a", "saw b"]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda state: state.__setitem__("owner", "me"),
+        lambda state: state.__delitem__("owner"),
+        lambda state: state.update(owner="me"),
+        lambda state: state.setdefault("owner", "me"),
+        lambda state: state.pop("owner"),
+    ],
+)
+async def test_writing_to_the_state_is_told_how_it_is_done(write: Callable[..., None]) -> None:
+    class Writes(CustomAgent):
+        async def run(self, ctx: RunContext) -> AsyncIterator[Event]:
+            yield ctx.say("first", owner="you")
+            write(ctx.state)
+
+    runner = Runner(Writes())
+    with pytest.raises(weft.WeftError, match=r"(?s)read, not written.*yield ctx\.say\(None"):
+        await runner.run("x", session_id="s")
+    session = await runner.session(session_id="s")
+    assert [event.error_code for event in session.events] == [None, None, "bad_event"]
+    assert session.state == {"owner": "you"}
+
+
+def test_code_that_runs_itself_for_ever_is_stopped_before_python_stops_it() -> None:
+    class Endless(CustomAgent):
+        async def run(self, ctx: RunContext) -> AsyncIterator[Event]:
+            async for event in ctx.run(self):
+                yield event
+
+    error = weft.run_sync(Endless(), "x").error
+    assert error is not None
+    assert error.error_code == "max_steps"
+    assert "does it run itself" in (error.error_message or "")

@@ -152,10 +152,61 @@ def test_what_nothing_fits_is_said() -> None:
 
 
 def test_the_tool_is_there_from_the_first_request_on_and_only_then_when_handles_can_be() -> None:
-    for policy, offered in ((COMPACT, True), (C.auto(), True), (None, False), (C.window(3), False)):
+    for policy, offered in ((COMPACT, True), (None, False), (C.window(3), False)):
         model = ScriptedModel(["hello"])
         weft.run_sync(bot(model, policy), "Hi")
         assert ("recall" in [t.name for t in model.prompts[0].tools]) is offered
+
+
+@pytest.mark.parametrize(("words", "offered"), [(1, False), (3_000, True)])
+def test_under_auto_the_tool_is_there_at_once_only_beside_a_long_request(
+    words: int, offered: bool
+) -> None:
+    model = ScriptedModel([call("read_report", station="S"), "high"])
+    weft.run_sync(bot(model, C.auto()), "word " * words)
+    first, second = ("recall" in [t.name for t in p.tools] for p in model.prompts)
+    assert (first, second) == (offered, True)
+
+
+def test_a_chat_under_auto_that_hides_nothing_is_sent_as_plain_history() -> None:
+    def look(at: int) -> str:
+        """Look."""
+        return f"nothing at {at}"
+
+    wires = []
+    for policy in (None, C.auto()):
+        model = ScriptedModel([call("look", at=1), "nothing"])
+        weft.run_sync(bot(model, policy, look), "Look")
+        wires.append(model.wires)
+    assert wires[0] == wires[1]
+
+
+def test_several_handles_come_back_at_once_and_a_field_alone() -> None:
+    def find() -> dict[str, object]:
+        """Find orders."""
+        return {"rows": [{"id": f"A-{n}", "note": "call first " * 9} for n in range(90)]}
+
+    def both(prompt: Prompt) -> object:
+        handles = re.findall(r"[0-9a-f]{12}", str(results(prompt)[0].response))
+        handles += re.findall(r"handle ([0-9a-f]{12})", str(results(prompt)[1].response))
+        return call("recall", handle=", ".join(dict.fromkeys(handles)), query="gauge_417")
+
+    def ids(prompt: Prompt) -> object:
+        return call("recall", handle=results(prompt)[0].response["handle"], field="rows[].id")
+
+    def wrong(prompt: Prompt) -> object:
+        return call("recall", handle=results(prompt)[0].response["handle"], field="cols")
+
+    script = [[call("find"), call("read_report", station="S")], both, ids, wrong, "done"]
+    model = ScriptedModel(script)
+    weft.run_sync(bot(model, C.auto(), find, read_report), "Go")
+    short, report, two, fields, none = results(model.prompts[-1])
+    assert "recall by field" in str(short.response["left_out"])
+    assert "recall by lines or query]" in str(report.response["result"])
+    assert len(two.response) == 2
+    assert "gauge_417 rose to 1251 cm" in str(two.response[handle_of({"result": REPORT})])
+    assert fields.response == {"rows": [{"id": f"A-{n}"} for n in range(90)]}
+    assert "has no field 'cols'" in str(none.response["error"])
 
 
 def test_without_handles_recall_is_an_unknown_tool() -> None:

@@ -254,3 +254,40 @@ async def test_a_thousand_streams_are_open_at_once(store: str) -> None:
         assert "weft_streams_open 1000" in (await asyncio.to_thread(client.get, "/metrics")).text
         await asyncio.to_thread(change, 2)
         await asyncio.gather(*readers)
+
+
+def test_a_message_that_comes_twice_is_one_run(store: str) -> None:
+    go = threading.Event()
+
+    @tool
+    def wait() -> str:
+        """Wait."""
+        go.wait(20)
+        return "ok"
+
+    agent = bot(call("wait"), "Done.", tools=[wait])
+    body = {"message": "hi"}
+    with serving(app(agent, store=store)) as live, live.client() as client:
+        first = client.post(f"{ONE}/runs", json=body, headers={"idempotency-key": "r1"})
+        # while it runs it is no second run, and not refused as one
+        again = client.post(f"{ONE}/runs", json={**body, "request_id": "r1"})
+        assert (first.status_code, again.status_code) == (202, 202)
+        assert (first.json()["repeated"], again.json()["repeated"]) == (False, True)
+        assert again.json() == {**first.json(), "repeated": True}
+        assert client.post(f"{ONE}/runs", json=body).json()["type"] == "urn:weft:problem:busy"
+        go.set()
+        streamed = {"accept": "text/event-stream", "idempotency-key": "r1"}
+        for _ in range(2):  # once while it ends, perhaps, and once when it has
+            with client.stream("POST", f"{ONE}/runs", json=body, headers=streamed) as got:
+                told = list(read_events(got.iter_lines()))
+            assert told[-1]["event"] == "end"
+            assert "Done." in told[-2]["data"]
+        assert texts(client).count("hi") == 1
+        assert len(events(client)) == 4
+        other = client.post(f"{ONE}/runs", json={"message": "ho", "request_id": "r1"})
+        assert (other.status_code, other.json()["type"]) == (422, "urn:weft:problem:invalid")
+        for wrong, headers in (("", {}), ("a", {"idempotency-key": "b"}), ("x" * 300, {})):
+            refused = client.post(
+                f"{ONE}/runs", json={**body, "request_id": wrong}, headers=headers
+            )
+            assert (refused.status_code, refused.json()["where"]) == (422, "/request_id")

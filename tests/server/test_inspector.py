@@ -111,6 +111,8 @@ def test_what_is_not_there_is_a_problem_document(live: Live) -> None:
             (f"request?session={urllib.parse.quote(KEY)}&step=99", 422),
             (f"request?session={urllib.parse.quote(KEY)}&step=-1", 422),
             (f"what-if?session={urllib.parse.quote(KEY)}&step=1&policy=open('x')", 422),
+            (f"force?session={urllib.parse.quote(KEY)}&step=1&events=nothing", 422),
+            (f"test?session={urllib.parse.quote(KEY)}&step=1&target=os;evil:x", 422),
             ("film", 422),
             (f"live?session={_NOBODY}", 404),
         ):
@@ -122,6 +124,28 @@ def test_what_is_not_there_is_a_problem_document(live: Live) -> None:
     with live.client("wrong") as stranger:
         assert stranger.get("/inspect/api/sessions").status_code == 401
         assert stranger.get("/").status_code == 401
+
+
+def test_what_is_said_on_the_page_is_bounded_and_json(live: Live) -> None:
+    def parts() -> Iterator[bytes]:
+        for _ in range(90):
+            yield b"x" * 100_000
+
+    with live.client() as client:
+        for content, kind, status in (
+            (parts(), "application/json", 413),
+            (b'{"text": ' + b"[" * 100_000, "application/json", 400),
+            (b"[1]", "application/json", 422),
+            (b'{"text": "hi"}', "text/plain", 415),
+        ):
+            answer = client.post(
+                "/inspect/api/say",
+                params={"session": KEY},
+                content=content,
+                headers={"content-type": kind},
+            )
+            assert answer.status_code == status
+            assert answer.headers["content-type"] == "application/problem+json"
 
 
 def test_users_see_only_their_own_sessions() -> None:

@@ -235,3 +235,66 @@ def test_tokens_are_read_from_a_file_or_a_variable(
         Tokens.read("env:WEFT_NO_SUCH_VARIABLE")
     with pytest.raises(UsageError, match="cannot be read"):
         Tokens.read(str(tmp_path / "none"))
+
+
+def test_a_wrong_field_method_or_app_is_told_what_there_is() -> None:
+    application = app(bot())
+    client = client_of(application, application.token)
+    near = client.post("/api/apps/bot/sessions", json={"stat": {}})
+    assert problem(near) == (422, "invalid")
+    assert near.json()["hint"] == "did you mean `state`?"
+    far = client.post("/api/apps/bot/sessions", json={"foo": 1})
+    assert far.json()["hint"] == "the fields are: id, user, state"
+    assert client.get("/api/apps/nope/sessions").json()["hint"] == "served here: bot"
+    for path in ("/api/apps/bot/sessions", "/", "/inspector.js", "/v1/models"):
+        refused = client.put(path)
+        assert problem(refused) == (405, "method")
+        assert "GET" in refused.headers["allow"]
+    outer = Starlette(routes=[Mount("/agents", application)])
+    assert problem(client_of(outer, application.token).put("/agents/")) == (405, "method")
+
+
+@pytest.mark.parametrize("number", ["\N{SUPERSCRIPT TWO}", "9" * 5_000, "-1", "1.5", "0x1"])
+def test_what_only_looks_like_a_number_is_refused(number: str) -> None:
+    application = app(bot("Hi."))
+    with client_of(application, application.token) as client:
+        client.post("/api/apps/bot/sessions", json={"id": "s"})
+        assert problem(client.get(f"{ONE}/events", params={"after": number})) == (422, "invalid")
+        stream = {"accept": "text/event-stream", "last-event-id": number.encode()}
+        assert problem(client.get(f"{ONE}/events", headers=stream)) == (422, "invalid")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("id", ["a/b", "..", " ", "\x1b[31m", "a\u202eb", "a\\b"])
+def test_an_id_that_no_address_can_name_is_refused_before_a_session_has_it(id: str) -> None:
+    application = app(bot("Hi."))
+    with client_of(application, application.token) as client:
+        assert problem(client.post("/api/apps/bot/sessions", json={"id": id})) == (422, "invalid")
+        new = {"session_id": id}
+        assert problem(client.post("/apps/bot/users/u/sessions", json=new))[0] == 422
+        client.post("/api/apps/bot/sessions", json={"id": "s"})
+        assert problem(client.post(f"{ONE}/fork", json={"id": id})) == (422, "invalid")
+        assert client.get("/api/apps/bot/sessions").json()["total"] == 1
+
+
+def test_a_user_cannot_write_the_state_that_all_users_share() -> None:
+    application = app(bot("Hi."), auth=Tokens({"ann": ANN, "bob": BOB}))
+    ann, bob = client_of(application, ANN), client_of(application, BOB)
+    with ann, bob:
+        shared, refused = {"app:rules": "none"}, (403, "shared-state")
+        sessions = "/api/apps/bot/sessions"
+        assert problem(ann.post(sessions, json={"state": shared})) == refused
+        assert problem(ann.post("/apps/bot/users/ann/sessions/s", json=shared)) == refused
+        ann.post(sessions, json={"id": "s", "state": {"user:name": "Ann"}})
+        run = {"message": "hi", "state": shared}
+        assert problem(ann.post(f"{ONE}/runs", json=run)) == refused
+        assert problem(ann.patch(f"{ONE}/state", json={"delta": shared})) == refused
+        adk = {"stateDelta": shared}
+        assert problem(ann.patch("/apps/bot/users/ann/sessions/s", json=adk)) == refused
+        asked = {"appName": "bot", "userId": "ann", "sessionId": "s", "stateDelta": shared}
+        asked["newMessage"] = {"role": "user", "parts": [{"text": "hi"}]}  # type: ignore[assignment]
+        assert problem(ann.post("/run", json=asked)) == refused
+        assert bob.post(sessions, json={"id": "s"}).json()["state"] == {}
+    operator = app(bot())
+    with client_of(operator, operator.token) as client:
+        created = client.post(sessions, json={"state": shared})
+        assert created.json()["state"] == shared

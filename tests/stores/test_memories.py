@@ -103,3 +103,11 @@ async def test_what_is_no_note_is_refused(text: str, message: str) -> None:
         await memory.remember("app", "", "x")
     with pytest.raises(UsageError, match="scorer is 'magic'"):
         Memory(scorer="magic")  # type: ignore[arg-type]
+
+
+async def test_a_search_refuses_what_it_cannot_do() -> None:
+    memory = Memory("memory://")
+    with pytest.raises(UsageError, match="scorer is 'meaning'"):
+        await memory.find("app", "ada", "cat", scorer="meaning")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="top_k is 0"):
+        await memory.find("app", "ada", "cat", top_k=0)

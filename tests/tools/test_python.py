@@ -264,3 +264,8 @@ def test_limits_that_cannot_be_right_are_refused(options: dict[str, object], mes
     assert os.name == "posix"
     with pytest.raises(DeclarationError, match=message):
         PythonTool(**options)  # type: ignore[arg-type]
+
+
+def test_an_unknown_limit_is_named() -> None:
+    with pytest.raises(DeclarationError, match="did you mean `seconds`"):
+        PythonTool(second=3)  # type: ignore[call-arg]

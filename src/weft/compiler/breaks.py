@@ -11,7 +11,8 @@ from weft.codes import report
 from weft.compiler.costs import Rates, rates_for
 from weft.declare.policy_parts import Auto
 from weft.diagnostics import Diagnostic, Origin, Severity
-from weft.ir import Note
+from weft.ir import Note, Prompt
+from weft.ir.item import RECALL
 from weft.passes import Step
 from weft.passes.pipeline import names_of
 
@@ -45,14 +46,27 @@ def may_rewrite(compiled: "Compilation") -> bool:
 def read_again(compiled: "Compilation") -> int:
     """The tokens of the conversation that the request before had too, behind what changed."""
     before, shared = compiled.previous, compiled.shared
-    if before is None or shared is None or shared.broken is None or not shared.system:
+    if before is None or shared is None or shared.broken is None:
         return 0
+    if not shared.system:
+        declared = may_rewrite(compiled) and declares_recall(compiled)
+        return before.tokens if declared else 0
     known = {item.key for item in before.prompt.items}
     pairs = zip(before.prompt.items, compiled.prompt.items, strict=False)
     same = next((index for index, (old, new) in enumerate(pairs) if old != new), len(known))
     return sum(
         compiled.scale.item(item) for item in compiled.prompt.items.since(same) if item.key in known
     )
+
+
+def declares_recall(compiled: "Compilation") -> bool:
+    """Whether `recall` stands among the tools for the first time, before all that was sent."""
+    before = compiled.previous
+    return before is not None and _offers(compiled.prompt) and not _offers(before.prompt)
+
+
+def _offers(prompt: Prompt) -> bool:
+    return any(tool.name == RECALL for tool in prompt.tools)
 
 
 def break_of(compiled: "Compilation") -> Break | None:
@@ -66,10 +80,17 @@ def break_of(compiled: "Compilation") -> Break | None:
             (*_names(compiled.steps), *_names(before.steps), *_label_steps(compiled, before))
         )
     )
+    if declares_recall(compiled):
+        by = ("offer_recall",)
     if not by:
         return None
     rates = rates_for(compiled.prompt.model, tokens=compiled.tokens, lifetime=compiled.prompt.cache)
     removed = max(0, _removed(compiled, compiled.steps) - _removed(compiled, before.steps))
+    if declares_recall(compiled):
+        # what became a digest in this request is why the tool is there
+        known = {item.key for item in before.prompt.items}
+        fresh = (note for note in compiled.woven.notes if note.before.key not in known)
+        removed += sum(_shrunk(compiled, note) for note in fresh)
     cost, saves = again * (rates.write - rates.read), removed * rates.read
     return Break(again, removed, cost, saves, by, rates)
 

@@ -5,6 +5,7 @@ the wording of its instruction are the same at every step. They are kept with th
 """
 
 import os
+import sys
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, Protocol, cast, runtime_checkable
@@ -17,6 +18,7 @@ from weft.compiler.costs import shares_of
 from weft.compiler.incremental import Slot
 from weft.compiler.instruction import (
     Instructions,
+    Source,
     Wording,
     transfer_targets,
     transfer_tool,
@@ -27,7 +29,7 @@ from weft.compiler.recall import policy_of, recall_tool
 from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
 from weft.declare.config import merge
 from weft.declare.functions import PassFunction, name_of
-from weft.declare.policy_parts import Label
+from weft.declare.policy_parts import Auto, Label
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.facts import Cache
@@ -201,22 +203,78 @@ def _recalls(path: tuple[Agent, ...], policy: Policy, target: Target) -> bool:
     """Whether every request offers `recall`, so that its head never changes.
 
     Where nothing returns anything there may never be a handle; then it waits for the first one.
+    Under `C.auto()` prices decide, unless a schema that is asked for without tools rules it out.
     """
     if not policy.makes_handles or not target.facts.tools:
         return False
     agent = path[-1]
+    if _is_priced(agent, policy):
+        return agent.output_schema is not None and not target.facts.schema_with_tools
     degrades = policy.limit is not None and policy.limit.overflow == "degrade"
     return degrades or bool(agent.tools or agent.output_schema or transfer_targets(path))
 
 
-def _late_recall(path: tuple[Agent, ...], output: Output | None, target: Target) -> ToolDecl | None:
+def _is_priced(agent: Agent, policy: Policy) -> bool:
+    """Whether prices decide what becomes a digest: under `C.auto()`, and nothing beside it."""
+    alone = policy.stages[0] if len(policy.stages) == 1 else None
+    return (
+        alone is not None
+        and isinstance(alone.selector, Auto)
+        and not alone.steps
+        and policy.limit is None
+        and agent.token_budget is None
+    )
+
+
+def _tool_facts(
+    plan_tools: tuple[ToolDecl, ...],
+    own: dict[str, Tool],
+    recall: ToolDecl | None,
+    wording: Wording,
+    *,
+    priced: bool,
+) -> ToolFacts:
+    """The agent's tools, and where prices decide how much stands before the conversation.
+
+    That is estimated from the declaration alone, four letters a token: it never changes.
+    """
+    if not priced or recall is None:
+        return ToolFacts(own=own, recall=recall)
+    texts = [_wording_text(one) for one in wording.sources]
+    letters = sum(map(len, texts)) + sum(map(_declared_letters, plan_tools))
+    return ToolFacts(
+        own=own,
+        recall=recall,
+        priced=True,
+        recall_tokens=-(-_declared_letters(recall) // LETTERS),
+        head=letters // LETTERS,
+    )
+
+
+def _wording_text(source: Source) -> str:
+    """A part of the instruction as it is declared; what a function will say is not known."""
+    if source.block is not None:
+        return source.block.text
+    agent = source.agent
+    text: object = agent.instruction if source.field == "instruction" else agent.global_instruction
+    return text if isinstance(text, str) else ""
+
+
+def _declared_letters(tool: ToolDecl) -> int:
+    return len(tool.name) + len(tool.description) + len(compact(tool.parameters))
+
+
+def _late_recall(
+    path: tuple[Agent, ...], output: Output | None, target: Target, *, priced: bool
+) -> ToolDecl | None:
     """`recall` for a request in which a handle stands, where that can have one more tool.
 
     A schema that a provider takes only without tools rules it out, and so does a tool of the
-    agent's own that has its name.
+    agent's own that has its name; where handles are the rule, that is refused.
     """
     agent = path[-1]
-    if not target.facts.tools or any(tool.name == RECALL for tool in agent.tools):
+    taken = not priced and any(tool.name == RECALL for tool in agent.tools)
+    if not target.facts.tools or taken:
         return None
     alone = output is not None and output.how == "native" and not target.facts.schema_with_tools
     return None if alone else recall_tool(agent)
@@ -252,7 +310,8 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
     passes = PLAIN if policy.is_conditional else passes_of(policy, agent.name, custom)
     measure = _measure(agent, target)
     own = {tool.name: tool for tool in agent.tools}
-    recall = None if recalls else _late_recall(path, output, target)
+    priced = not recalls and _is_priced(agent, policy)
+    recall = None if recalls else _late_recall(path, output, target, priced=priced)
     return Plan(
         run_policy=config.context,
         path=path,
@@ -271,7 +330,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
         facts=_model_facts(agent, target, cache),
         own=own,
         recall=recall,
-        tool_facts=ToolFacts(own=own, recall=recall),
+        tool_facts=_tool_facts(tools, own, recall, wording, priced=priced),
         config=generate,
         origins=origins,
         cache=cache,
@@ -321,6 +380,9 @@ def _examples(agent: Agent, output: Output | None, target: Target) -> tuple[Pass
 def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
     """What passes may know of the model."""
     shares = shares_of(target.facts.cache, lifetime=cache)
+    keeps = bool(cache) or not target.facts.cache.breakpoints
+    # a provider that is not asked keeps nothing, however long the request is
+    minimum = target.facts.cache.minimum if keeps else sys.maxsize
     return ModelFacts(
         name=target.model,
         dialect=target.dialect,
@@ -328,6 +390,7 @@ def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
         widest=partial(_widest, target.model),
         read=shares.read,
         write=shares.write,
+        minimum=minimum,
         picks_tools=target.facts.picks_tools,
         cleared=frozenset(agent.cleared),
     )

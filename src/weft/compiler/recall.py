@@ -1,7 +1,8 @@
 """Recall: the tool that gets back what a handle stands for, and the values that a log can give.
 
-It is offered whenever the policy in force can make handles, from the first request on, so that
-the tools at the head of the request never change in mid-session.
+It stands before everything else in a request, so a late declaration makes the provider read all
+of it again. Where the policy in force can make handles it is offered from the first request on;
+under `C.auto()` only if that is cheaper than to wait for the first handle.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,15 +63,15 @@ def recall_tool(agent: Agent) -> ToolDecl:
         )
     return ToolDecl(
         name=RECALL,
-        description="Get back what a handle stands for, some lines of it, or those that fit a"
-        " query.",
+        description="Get back what a handle stands for, or part of it.",
         parameters={
             "type": "object",
             "properties": {
                 "handle": {"type": "string"},
-                "lines": {"type": "string", "description": "as 12-40"},
+                "lines": {"type": "string"},
                 "query": {"type": "string"},
-                "page": {"type": "integer", "minimum": 1},
+                "field": {"type": "string"},
+                "page": {"type": "integer"},
             },
             "required": ["handle"],
         },

@@ -22,6 +22,9 @@ OnProviderError = Literal["log", "raise"]
 
 OnTruncated = Literal["keep", "continue", "error"]
 
+Unfinished = Literal["leave", "resume", "reject"]
+"""Leave a run that was cut off as it is, finish it first, or refuse the message."""
+
 _NUMBER = (int, float)
 
 OPTIONS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -272,6 +275,8 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
     """What a second run of one session does: wait, be refused, or stop the first."""
     queue_timeout: float | None = None
     """How many seconds it waits for the first at most; then it is refused."""
+    unfinished: Unfinished = "leave"
+    """What is done about a run that a crash cut off, when the next message comes."""
     context: Policy | None = None
     """What agents see that have no policy of their own."""
     infer: bool = True
@@ -328,6 +333,7 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
                 f"infer={self.infer!r}", where="RunConfig.infer", hint="pass True or False"
             )
         check_choice("RunConfig", "busy", self.busy, Busy)
+        check_choice("RunConfig", "unfinished", self.unfinished, Unfinished)
         seconds = cast("object", self.queue_timeout)
         if seconds is not None and (
             not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0

@@ -282,6 +282,14 @@ class CustomAgent(Composable, metaclass=_Settling):
                 where=kind.__name__,
                 hint="write async def run(self, ctx: RunContext) in the class, and yield events",
             )
+        missing = [field for field in _annotations(kind) if not hasattr(self, field)]
+        if missing:
+            raise DeclarationError(
+                f"{' and '.join(f'`{field}`' for field in missing)} must be set, and is not",
+                where=self.name or kind.__name__,
+                hint=f"pass it: {kind.__name__}({', '.join(f'{one}=...' for one in missing)}),"
+                " or set it in the class",
+            )
         if not self.name:
             self.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.__name__).lower().strip("_")
         name = self.name
@@ -345,6 +353,16 @@ def _annotated(kind: type) -> list[str]:
             if not name.startswith("_") and name != "run":
                 names[name] = None
     return list(names)
+
+
+def _annotations(kind: type) -> list[str]:
+    """The attributes that a class and those above it annotate, without what is the class's own."""
+    return [
+        name
+        for one in _classes(kind)
+        for name, spelled in vars(one).get("__annotations__", {}).items()
+        if not name.startswith("_") and "ClassVar" not in str(spelled)
+    ]
 
 
 def _own(agent: CustomAgent, field: str) -> object:

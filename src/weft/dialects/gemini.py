@@ -194,6 +194,10 @@ def _read_tool_choice(wire: JsonObject) -> Json:
     return _MODES.get(mode) if isinstance(mode, str) else None
 
 
+_SITES = ("max_uses", "allowed_domains", "blocked_domains")
+"""Options of search and pages that the provider does not take."""
+
+
 class GeminiDialect(Dialect):
     """System is a field, results ride in user turns, calls carry signatures."""
 
@@ -290,11 +294,10 @@ class GeminiDialect(Dialect):
         """Search, pages, code and files, each a tool of its own."""
         match tool:
             case WebSearch():
-                names = ("max_uses", "allowed_domains", "blocked_domains", "location")
-                return SpelledTool({"googleSearch": {}}, set_options(tool, *names))
+                dropped = set_options(tool, *_SITES, "location")
+                return SpelledTool({"googleSearch": {}}, dropped)
             case WebFetch():
-                names = ("max_uses", "allowed_domains", "blocked_domains")
-                return SpelledTool({"urlContext": {}}, set_options(tool, *names))
+                return SpelledTool({"urlContext": {}}, set_options(tool, *_SITES))
             case CodeExecution():
                 return SpelledTool({"codeExecution": {}}, set_options(tool, "files"))
             case FileSearch():

@@ -7,7 +7,7 @@ out, and reported. What stands under `extra` is the author's own word and stays 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from weft.declare.config import EFFORTS
+from weft.declare.config import EFFORTS as EFFORTS
 from weft.dialects.facts import Facts, facts_for, wire_name
 from weft.dialects.wire import at_path, put
 from weft.values import Json, JsonObject

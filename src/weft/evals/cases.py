@@ -153,7 +153,7 @@ def read_cases(path: Path | str) -> Cases:
 
 
 def _parsed(path: Path) -> object:
-    import yaml
+    import yaml  # type: ignore[import-untyped, unused-ignore]
 
     try:
         text = path.read_text("utf-8")
@@ -183,8 +183,8 @@ def _dataset(path: Path, fields: Mapping[str, object]) -> Cases:
         place = ".".join(map(str, first["loc"]))
         raise _unreadable(path, f"{place}: {first['msg']}") from error
     except ExceptionGroup as group:
-        first = next(_leaves(group))
-        raise _unreadable(path, " ".join(str(first).split())) from group
+        leaf = next(_leaves(group))
+        raise _unreadable(path, " ".join(str(leaf).split())) from group
     except (ValueError, TypeError) as error:
         raise _unreadable(path, " ".join(str(error).split())) from error
 
@@ -431,7 +431,7 @@ def _criteria(path: Path) -> _Criteria:
     rubrics = False
     for name, value in asked.items():
         fields = cast("Mapping[str, object]", value if isinstance(value, Mapping) else {})
-        threshold = fields["threshold"] if "threshold" in fields else cast("object", value)
+        threshold = fields["threshold"] if "threshold" in fields else asked[name]
         if name == "tool_trajectory_avg_score":
             order = _ORDERS.get(_field(fields, "match_type") or "EXACT", "exact")
         elif name == "response_match_score" and isinstance(threshold, int | float):

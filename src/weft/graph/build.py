@@ -138,7 +138,7 @@ class _Builder(Visitor[Member]):
         return Group(group, "team", f"team of {node.name}", head, members, labels)
 
     def visit_custom_agent(self, node: CustomAgent) -> Member:
-        notes = ("code decides what runs",) if node.children else ()
+        notes: tuple[str, ...] = ("code decides what runs",) if node.children else ()
         notes += _opaque(not node.declares_writes)
         writes = [(key, custom_writer(node).origin) for key in node.writes]
         box = _BoxContent("agent", node.name, notes, writes)

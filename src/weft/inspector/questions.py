@@ -19,6 +19,7 @@ from weft.compiler.explain import notes_of
 from weft.compiler.report import block_text
 from weft.declare import Agent, C, Node
 from weft.declare.visit import rebuild
+from weft.errors import UsageError
 from weft.graph import graph_of, to_svg
 from weft.inspector.inspection import PLAIN, Inspection, Variant
 from weft.inspector.request import RequestView
@@ -68,6 +69,13 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
     step = inspection.step(number)
     before = inspection.session.before(step.place)
     wanted = set(events)
+    unknown = sorted(wanted - {event.id for event in before.events})
+    if unknown:
+        raise UsageError(
+            f"before step {number} there is no event {unknown[0][:60]!r}",
+            where="force in",
+            hint="name events by their ids, as the view of what was left out lists them",
+        )
     tagged = [
         _tagged(event) if event.id in wanted else event for event in inspection.session.events
     ]
@@ -230,6 +238,12 @@ def as_test(inspection: Inspection, number: int, variant: Variant, *, target: st
     """A test that compiles this step again and holds its size, to be saved."""
     view = _at(inspection, number, variant)
     module, _, name = target.partition(":")
+    if not all(word.isidentifier() for word in (*(module or "m").split("."), name or "m")):
+        raise UsageError(
+            f"{target[:60]!r} names no agent of a module",
+            where="target",
+            hint="write pkg.module:agent",
+        )
     agent = view.request.prompt.agent
     policy = variant.policy_for(_agent(inspection.root, agent))
     return "\n".join(

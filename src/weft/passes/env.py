@@ -64,6 +64,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a token costs that the provider has read before, as a share of a fresh one."""
     write: float = 1.25
     """What a token costs that the provider is to keep, as a share of a fresh one."""
+    minimum: int = 0
+    """How many tokens a prefix must have for the provider to keep it."""
     picks_tools: bool = True
     """Whether it can be left to choose among tools."""
     cleared: frozenset[str] = frozenset()
@@ -115,6 +117,12 @@ class ToolFacts(msgspec.Struct, frozen=True, kw_only=True):
     own: Mapping[str, Tool] = {}
     recall: ToolDecl | None = None
     """The tool that gets back what handles stand for, where it is not offered anyway."""
+    priced: bool = False
+    """Whether prices decide when it is offered, and what becomes a digest."""
+    recall_tokens: int = 0
+    """The tokens of its declaration, roughly."""
+    head: int = 0
+    """The tokens of the other tools and of the instructions, roughly, as they are declared."""
 
 
 class ThreadFacts(msgspec.Struct, frozen=True, kw_only=True):

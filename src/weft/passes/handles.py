@@ -7,7 +7,7 @@ function of the event and of how short it is to be.
 
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Container
+from collections.abc import Container, Hashable
 from typing import NamedTuple
 
 import msgspec
@@ -18,10 +18,14 @@ from weft.ir import Block, CodeResultBlock, Item, MediaBlock, Prompt, ResultBloc
 from weft.ir.item import RECALL, handle_of
 from weft.ir.rewrite import derived
 from weft.passes.env import Env
+from weft.passes.prices import Traffic, declares_first, needs_recall
 from weft.tokens import image_size, media_tokens
 from weft.values import Json, JsonObject, Strand, compact
 
 _OWN = (RECALL, "transfer_to_agent", "set_model_response")
+
+_ASKS, _ASKS_JSON = "; recall by lines or query", "; recall by field or query"
+"""What the head of a digest says can be asked for."""
 
 LEAST_TOKENS = 64
 """The fewest tokens that a handle with its digest is given."""
@@ -30,12 +34,14 @@ LEAST_TOKENS = 64
 class HandleLimits(NamedTuple):
     """From how many tokens on a value becomes a handle, and how many it then takes at most.
 
-    `known` are names that stand in view already, so that no digest need list them.
+    `known` are names that stand in view already, so that no digest need list them. `asks` says
+    that a digest tells how its value can be asked for.
     """
 
     over: int
     to: int
     known: Container[str] = frozenset[str]()
+    asks: bool = False
 
 
 def result_limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
@@ -160,16 +166,19 @@ def _short(
     text = sole_text(response)
     if text:
         return {key: _short_text(text, handle, size, limits, env) for key in response}
-    head = env.tokens.count(compact(_headed({}, handle, size, "some of 1,000,000 items")))
+    asks = _ASKS_JSON if limits.asks else ""
+    head = env.tokens.count(compact(_headed({}, handle, size, f"some of 1,000,000 items{asks}")))
     digest_of = reduced(response, limit_tokens=max(1, limits.to - head), count=env.tokens.count)
     fields = digest_of.value if isinstance(digest_of.value, dict) else {}
-    return _headed(fields, handle, size, digest_of.left_out)
+    return _headed(fields, handle, size, digest_of.left_out, asks)
 
 
-def _headed(fields: JsonObject, handle: str, size: int, left_out: str) -> JsonObject:
+def _headed(
+    fields: JsonObject, handle: str, size: int, left_out: str, asks: str = ""
+) -> JsonObject:
     """A digest that begins with its handle, under a key that the value does not have."""
     key = "handle" if "handle" not in fields else "weft_handle"
-    return {key: handle, "left_out": f"{left_out}, {size:,} tokens", **fields}
+    return {key: handle, "left_out": f"{left_out}, {size:,} tokens{asks}", **fields}
 
 
 def _bare(response: JsonObject, handle: str, size: int) -> JsonObject:
@@ -182,15 +191,16 @@ def _bare(response: JsonObject, handle: str, size: int) -> JsonObject:
 
 def _short_text(text: str, handle: str, size: int, limits: HandleLimits, env: Env) -> str:
     """A digest below a line that says what it is of; never more than `limits.to` tokens."""
-    to = limits.to
+    to, asks = limits.to, _ASKS if limits.asks else ""
     room = to - env.tokens.count(
-        f"[handle {handle}: html, {size:,} tokens; left out: 9,999 of 9,999]\n"
+        f"[handle {handle}: html, {size:,} tokens; left out: 9,999 of 9,999{asks}]\n"
     )
     for _ in range(6):
         if room < 1:
             break
         short = reduced(text, limit_tokens=room, count=env.tokens.count, known=limits.known)
-        head = f"[handle {handle}: {short.shape}, {size:,} tokens; left out: {short.left_out}]"
+        summary = f"{short.shape}, {size:,} tokens; left out: {short.left_out}"
+        head = f"[handle {handle}: {summary}{asks}]"
         whole = f"{head}\n{short.value}"
         over = env.tokens.count(whole) - to
         if over <= 0:
@@ -310,16 +320,18 @@ def offer_recall(prompt: Prompt, env: Env) -> Prompt:
     """Add `recall` to the tools of a request in which a handle stands.
 
     An agent with tools, whose policy makes handles, has it from its first request on, so that the
-    head of the request never changes. One without tools gets it when something is hidden first,
-    and so does one whose policy only refers to what stands in view.
+    head of the request never changes. Under `C.auto()` that is so where the declaration is next to
+    nothing beside the rest of the first request; else it waits for the first handle, and so it
+    does for an agent without tools. What is said by reference needs no tool while it is in view.
 
-    Before:  tools - | call read(a) -> 90 lines | call read(a) -> "[the same as ..., handle h]"
-    After:   tools recall | call read(a) -> 90 lines | call read(a) -> "[the same as ..., handle h]"
+    Before:  tools - | call read(a) -> "[handle h ...]"
+    After:   tools recall | call read(a) -> "[handle h ...]"
     """
     tool = env.tools.recall
     if tool is None or any(one.name == tool.name for one in prompt.tools):
         return prompt
-    if _has_handles(prompt.items):
+    key = (env.tools.priced, env.agent, env.model.dialect, env.model.name)
+    if _is_needed(prompt.items, env, key) or (env.tools.priced and env.tokens.budget is not None):
         return msgspec.structs.replace(prompt, tools=(*prompt.tools, tool))
     return prompt
 
@@ -335,15 +347,29 @@ class _Handles:
         return _Handles(min(self.read, length), self.first if self.first < length else -1)
 
 
-def _has_handles(items: Strand[Item]) -> bool:
+def _is_needed(items: Strand[Item], env: Env, key: Hashable) -> bool:
+    """Whether something can be read only by its handle, or prices want the tool from the start."""
+    hides = needs_recall if env.tools.priced else _has_handle
     with items.lock:
-        handles = derived(items, _Handles)
+        handles = derived(items, _Handles, key)
         for index in range(handles.read, items.settled if handles.first < 0 else 0):
-            if _has_handle(items[index]):
+            if hides(items[index]):
                 handles.first = index
                 break
         handles.read = max(handles.read, items.settled)
-        return 0 <= handles.first < items.settled or any(map(_has_handle, items.tail))
+        if 0 <= handles.first < items.settled or any(map(hides, items.tail)):
+            return True
+    return env.tools.priced and declares_first(_opening(items, env), env)
+
+
+def _opening(items: Strand[Item], env: Env) -> Traffic:
+    """What stands before the agent's first word."""
+    traffic = Traffic()
+    for index in range(len(items)):
+        traffic.add(items[index], env)
+        if traffic.steps:
+            break
+    return traffic
 
 
 def _has_handle(item: Item) -> bool:

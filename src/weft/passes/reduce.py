@@ -32,13 +32,15 @@ from weft.passes.handles import (
     cut_block,
     media_words,
     result_limits,
+    result_tokens,
     sole_text,
     with_media_words,
 )
+from weft.passes.prices import Traffic, weigh_shorter
 from weft.passes.references import logged_text, own_results, reference_to, source_of
 from weft.values import Json, JsonObject, Strand, compact
 
-AUTO = Compact(results=360, texts=4_000, media=2_000, to=270)
+AUTO = Compact(results=700, texts=4_000, media=2_000, to=520)
 """What `C.auto()` reduces at birth; media when an edit pays."""
 
 PAYS = 1.5
@@ -67,6 +69,7 @@ class _Said:
         self.results = 0
         self.lines = Stock()
         self.names: set[str] = set()
+        self.traffic = Traffic()
 
 
 class _ResultView:
@@ -77,10 +80,15 @@ class _ResultView:
         self.names = _Both(settled.names)
         self.results = settled.results
         """How many results of the agent there are by now."""
+        self.traffic = Traffic(settled.traffic)
+        self.verdicts: list[str] = []
+        """What prices said of the results of the item in hand."""
 
     def add(self, item: Item, env: Env) -> None:
         """Remember what an item says, as it is sent."""
         self.results = _read(item, env, self.results, self.lines, self.names.fresh)
+        if env.tools.priced:
+            self.traffic.add(item, env)
 
 
 def reduce_results(prompt: Prompt, env: Env, options: Compact) -> Prompt:
@@ -90,7 +98,9 @@ def reduce_results(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     the agent, and stand there as they are, are named by their numbers in it, with its handle.
     What is then still large becomes a handle with a digest, which has room for what is new in it.
     It is decided once, when the result is new, so the bytes that are sent first are those that
-    are sent always. A tool that says `@tool(compact=False)` is left alone.
+    are sent always. Where prices decide, a result becomes a digest only if that is cheaper than
+    to send it whole, by the rules of the provider. A tool that says `@tool(compact=False)` is left
+    alone.
 
     Before:  call open(a) -> 90 lines | call edit(a) -> the same 90 lines, one of them changed
     After:   call open(a) -> 90 lines | call edit(a) -> "[as lines 1-40 of open(a) ...]", the one,
@@ -103,10 +113,14 @@ def reduce_results(prompt: Prompt, env: Env, options: Compact) -> Prompt:
         if any(new is not old for new, old in zip(blocks, item.blocks, strict=True)):
             short = msgspec.structs.replace(item, blocks=blocks)
         view.add(short, env)
-        if short is item or not any(map(_is_shorter, short.blocks, item.blocks)):
+        verdicts, view.verdicts = view.verdicts, []
+        shorter = short is not item and any(map(_is_shorter, short.blocks, item.blocks))
+        if not shorter and not verdicts:
             return short
         reason = "what is in view already is said by reference, the rest in a digest"
-        return Note("reduce_results", reason, item, short)
+        if not shorter:
+            reason = "it stays whole, which is cheaper than a digest"
+        return Note("reduce_results", "; ".join((reason, *verdicts)), item, short)
 
     fresh = prompt
     if prompt.items.settled:  # one view of several looks at all items: O(n) once a request
@@ -152,11 +166,26 @@ def _reduce_result(
         return block
     limits = result_limits(block.name, env, options)
     if limits is not None:
-        limits = limits._replace(known=view.names)
-        block = _tight(block)
-        folded = _folded(block, number, view.lines, env) if number >= 0 else block
-        block = compact_result(folded, item, env, limits)
+        limits = limits._replace(known=view.names, asks=env.tools.priced)
+        tight = _tight(block)
+        folded = _folded(tight, number, view.lines, env) if number >= 0 else tight
+        if folded is not block and not _pays(block, folded, view, env):
+            folded = block
+        short = compact_result(folded, item, env, limits)
+        block = short if short is folded or _pays(folded, short, view, env) else folded
     return _placed(block, item, env) if number >= 0 else block
+
+
+def _pays(whole: ResultBlock, short: ResultBlock, view: _ResultView, env: Env) -> bool:
+    """Whether a shorter form is the cheaper one; a digest that its tool asks for always is."""
+    own = env.tools.own.get(whole.name)
+    if not env.tools.priced or (short.handle and own is not None and own.compact is not None):
+        return True
+    before, after = result_tokens(whole.response, env), result_tokens(short.response, env)
+    verdict = weigh_shorter(before, after, view.traffic, env, hides=bool(short.handle))
+    if short.handle or not verdict.pays:
+        view.verdicts.append(verdict.words)
+    return verdict.pays
 
 
 def referring(
@@ -239,6 +268,8 @@ def _settled(env: Env) -> _Said:
         settled = derived(items, _Said)
         for item in items.since(settled.read)[: max(0, items.settled - settled.read)]:
             settled.results = _read(item, env, settled.results, settled.lines, settled.names)
+            if env.tools.priced:
+                settled.traffic.add(item, env)
         settled.read = max(settled.read, items.settled)
         return settled
 
@@ -537,6 +568,12 @@ def project_results(prompt: Prompt, env: Env, options: Project) -> Prompt:
         return Note("project_results", "only some of its fields are asked for", item, short)
 
     return rewrite_items(prompt, "project_results", change, key=options)
+
+
+def project_value(value: Json, path: str) -> Json:
+    """The field of a value that a path names, in its place; None where it has none."""
+    response: JsonObject = value if isinstance(value, dict) else {"result": value}
+    return _response(response, _tree((path,)), keep=True)
 
 
 def _tree(paths: tuple[str, ...]) -> Tree:

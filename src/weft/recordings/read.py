@@ -216,7 +216,10 @@ class _Values:
             raise SessionError("there is no message in it", where=where, hint=_FORMS)
         if own is not None and own.name == CHAT:
             answered = "tools" not in request
-            chat = {key: request[key] for key in ("messages", "tools") if key in request}
+            chat: JsonObject = {}
+            for key in ("messages", "tools"):
+                if key in request:
+                    chat[key] = request[key]
             recording = read_provider(chat, CHAT, label, where, answered=answered)
         else:
             recording = self._list(messages, label, where)
@@ -331,14 +334,13 @@ def _is_chat(messages: list[JsonObject]) -> bool:
     return all("role" in one for one in messages)
 
 
-class _Provider(NamedTuple):
+def _provider(dialect: str) -> Callable[[list[Json], str, str], Recording]:
     """Reads a list in the form of one dialect."""
 
-    dialect: str
+    def read(messages: list[Json], id: str, where: str) -> Recording:
+        return read_messages(messages, dialect, id, where)
 
-    def __call__(self, messages: list[Json], id: str, where: str) -> Recording:
-        """The recording of the messages."""
-        return read_messages(messages, self.dialect, id, where)
+    return read
 
 
 def _read_adk(events: list[Json], id: str, where: str) -> Recording:
@@ -349,18 +351,18 @@ LIST_FORMATS = (
     Format("pydantic-ai", _is_pydantic_ai, read_pydantic_ai, "ModelMessagesTypeAdapter's JSON"),
     Format("langchain", _is_langchain, read_langchain, "messages as dicts, flat, or serialized"),
     Format("adk", _is_adk, _read_adk, "google-adk's events, or its session database"),
-    Format("gemini", _is_gemini, _Provider("gemini"), "contents with parts, or a request"),
+    Format("gemini", _is_gemini, _provider("gemini"), "contents with parts, or a request"),
     Format("plain", _is_plain, read_plain, "texts with roles: a coding agent's run"),
     Format(
         "openai-responses",
         _is_responses,
-        _Provider("openai-responses"),
+        _provider("openai-responses"),
         "input items, or a request",
     ),
     Format(
-        "anthropic", _is_anthropic, _Provider("anthropic"), "messages with blocks, or a request"
+        "anthropic", _is_anthropic, _provider("anthropic"), "messages with blocks, or a request"
     ),
-    Format("openai-chat", _is_chat, _Provider("openai-chat"), "messages with roles, or a request"),
+    Format("openai-chat", _is_chat, _provider("openai-chat"), "messages with roles, or a request"),
 )
 """Forms of lists, in the order in which they are tried: what says most about itself is first."""
 

@@ -457,6 +457,8 @@ def savings(trials: Sequence[Trial]) -> Iterator[str]:
         best = min(others, key=lambda trial: trial.with_recalls, default=base)
         saved = 1 - _ratio(best.with_recalls, base.cost)
         words = f"{saved:.0%} less than" if saved > 0 else f"{-saved:.0%} more than"
+        if abs(saved) < 0.005:
+            words = "as much as"
         name = f"{named(base)}: " if model else ""
         loss = f"; {best.lost:.1%} of what was used later is lost" if best.lost > 0 else ""
         if best is not base:

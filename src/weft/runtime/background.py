@@ -3,26 +3,21 @@
 `start` returns once the run has the session and the message is in the log. From then on the run
 needs nobody: its events are stored, and whoever wants them follows the session.
 
-Top to bottom: a run that was started, how a session is followed, how a run is stopped, and which
-runs a crash left unfinished.
+Top to bottom: a run that was started, how a session is followed, and how a run is stopped.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator
 
-from weft.declare import Agent, Node
-from weft.errors import SessionBusy, SessionError
+from weft.declare import Node
+from weft.errors import SessionError
+from weft.runtime.earlier import first_of, is_unfinished
 from weft.runtime.feeds import Follower
 from weft.runtime.invocation import Invocation, Services
-from weft.runtime.place import path_of
-from weft.runtime.program import root_place
-from weft.runtime.progress import Progress, is_failure
 from weft.runtime.result import Result
-from weft.runtime.resume import last_invocation
-from weft.runtime.rewind import visible_events
 from weft.runtime.run import Running, unknown_session
-from weft.session import Event, Session, SessionKey, Store
+from weft.session import Event, SessionKey, Store
 from weft.session.event import numbered
 
 _log = logging.getLogger("weft")
@@ -47,6 +42,7 @@ class StartedRun:
         self._begun: list[Event] = []
         """What was stored before the reader joined."""
         self._is_awaited = False
+        self._is_joined = False
         self._task = asyncio.get_running_loop().create_task(_carried(running))
         self._task.add_done_callback(self._note_failure)
 
@@ -54,6 +50,11 @@ class StartedRun:
     def id(self) -> str:
         """The invocation's id."""
         return self._invocation.id
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the log had the `request_id` already: another run answers it, or has."""
+        return self._is_joined or self._invocation.is_repeated
 
     @property
     def session_id(self) -> str:
@@ -124,9 +125,18 @@ class StartedRun:
         """Stop here without a word in the log, so that `resume` goes on as after a crash."""
         self._is_awaited = True
         if not self._task.done():
-            self._invocation.is_handed_over = True
+            self._invocation.hand_over()
             self._task.cancel()
         await asyncio.wait([self._task])
+
+    def join(self, invocation_id: str, after: int) -> None:
+        """The log has the message already, and perhaps another run answers it now.
+
+        This one waits for that, and goes on with it if it is cut off.
+        """
+        self._is_joined = True
+        self._invocation.id = invocation_id
+        self.after = after
 
     async def opened(self) -> None:
         """Wait until the session is open; an error that came before is raised here."""
@@ -134,10 +144,12 @@ class StartedRun:
 
         def tell() -> None:
             request = self._invocation.request
-            is_asked = request.content is not None or bool(request.answers)
-            self.after = len(self._invocation.session.events) - is_asked
+            has_input = request.content is not None or bool(request.answers)
+            log = self._invocation.session.events
+            self.after = len(log) - has_input
+            if self._invocation.is_repeated:
+                self.after = first_of(log, self.id) or 0
             if self._follows:  # now, before the model says its first word
-                log = self._invocation.session.events
                 self._begun = numbered(log.since(self.after), self.after)
                 self._reader = self._invocation.services.feeds.join(self.key)
                 self._reader.is_behind = False
@@ -257,12 +269,7 @@ async def _runs_elsewhere(root: Node, store: Store, key: SessionKey) -> bool:
     session = await store.get(key)
     if session is None or not is_unfinished(root, session):
         return False
-    try:
-        lease = await store.lease(key, busy="reject", interrupt=lambda: None)
-    except SessionBusy:
-        return True
-    await lease.release()
-    return False
+    return await store.holder(key) is not None
 
 
 async def stop_run(services: Services, key: SessionKey) -> bool:
@@ -275,67 +282,8 @@ async def stop_run(services: Services, key: SessionKey) -> bool:
     feed = services.feeds.running(key)
     if feed is not None:
         feed.is_cancelled = True
-    else:
-        try:
-            lease = await services.store.lease(key, busy="reject", interrupt=lambda: None)
-        except SessionBusy:
-            pass
-        else:
-            await lease.release()
-            return False
+    elif await services.store.holder(key) is None:
+        return False
     lease = await services.store.lease(key, busy="interrupt", interrupt=lambda: None)
     await lease.release()
     return True
-
-
-def is_unfinished(root: Node, session: Session) -> bool:
-    """Whether the session's last run was cut off: it neither ended, nor failed, nor waits.
-
-    A run of which this cannot be told for sure counts as unfinished: to resume what is complete
-    does nothing.
-    """
-    events = visible_events(session)
-    if not events:
-        return False
-    last, id = events[-1], last_invocation(session)
-    if is_failure(last) or last.interrupted or last.actions.rewind_before_invocation_id:
-        return False
-    if session.waiting and not _is_at_work(events, id):
-        return False
-    place = root_place(root)
-    mine = [
-        event
-        for event in events
-        if event.invocation_id == id and path_of(event) == place.path and not event.isolation_scope
-    ]
-    if not isinstance(root, Agent):
-        return not any(event.actions.end_of_agent for event in mine)
-    progress = Progress.of(mine)
-    return not (progress.ended or progress.answered is not None)
-
-
-def _is_at_work(events: Sequence[Event], invocation_id: str) -> bool:
-    """Whether an agent of the invocation has something to do that waits for nobody."""
-    places: dict[tuple[str, str], list[Event]] = {}
-    for event in events:
-        if event.invocation_id == invocation_id:
-            places.setdefault((path_of(event), event.isolation_scope or ""), []).append(event)
-    return any(
-        progress.reply is not None
-        and progress.answered is None
-        and not progress.ended
-        and (not progress.open or progress.due(frozenset()))
-        for progress in map(Progress.of, places.values())
-    )
-
-
-async def unfinished_sessions(
-    root: Node, store: Store, app_name: str, *, since: float
-) -> AsyncIterator[SessionKey]:
-    """The sessions of an app that changed since a time and whose last run was cut off."""
-    for info in await store.sessions(app_name):
-        if info.last_update_time < since:
-            return
-        session = await store.get(info.key)
-        if session is not None and is_unfinished(root, session):
-            yield info.key

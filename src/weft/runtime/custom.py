@@ -8,8 +8,7 @@ code does something else than the log says, the run fails and says so.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from types import MappingProxyType
-from typing import TypeAlias, cast
+from typing import Never, TypeAlias, cast
 
 import msgspec
 
@@ -134,6 +133,10 @@ _CODES: dict[type[Exception], str] = {
 }
 
 
+_DEEPEST = 100
+"""How many nodes may stand in each other, before Python's own limit is near."""
+
+
 class CustomRun:
     """One run of a custom agent: its steps so far, and those that the log has."""
 
@@ -184,8 +187,8 @@ class CustomRun:
     def state(self) -> Mapping[str, Json]:
         """The state as the code sees it: at this point of the log, where it runs again."""
         if self._upto is None:
-            return MappingProxyType(self._invocation.state_at(self._place))
-        return MappingProxyType(self._invocation.state_before(self._upto, self._place))
+            return _ReadState(self._invocation.state_at(self._place))
+        return _ReadState(self._invocation.state_before(self._upto, self._place))
 
     def user_text(self) -> str:
         """What the user said."""
@@ -215,6 +218,12 @@ class CustomRun:
                 f"a {type(node).__name__} cannot be run",
                 where=f"{self._node.name}: ctx.run",
                 hint="pass an agent or a flow: ctx.run(self.classifier)",
+            )
+        if self._place.path.count("/") >= _DEEPEST:
+            raise StepLimit(
+                f"`{self._node.name}` runs nodes in nodes, {_DEEPEST} deep",
+                where=f"{self._node.name}: ctx.run",
+                hint="does it run itself? Go round in a loop, or let it end",
             )
         below = self._declared(node)
         step = self._next()
@@ -434,6 +443,33 @@ class CustomRun:
 
 
 _LEFT = "the agent that ran it went on without it"
+
+
+class _ReadState(dict[str, Json]):
+    """The state as the code of an agent reads it; writing goes through an event."""
+
+    def __setitem__(self, key: str, value: Json) -> None:
+        raise BadEvent(
+            f"ctx.state is read, not written: `{key}`",
+            where="ctx.state",
+            hint=f'yield ctx.say(None, {key}=...), or with words: ctx.say("text", {key}=...)',
+        )
+
+    def __delitem__(self, key: str) -> None:
+        raise BadEvent(
+            f"ctx.state is read, not written: `{key}`",
+            where="ctx.state",
+            hint=f"None deletes a key: yield ctx.say(None, {key}=None)",
+        )
+
+    def _refuse(self, *args: object, **fields: object) -> Never:
+        raise BadEvent(
+            "ctx.state is read, not written",
+            where="ctx.state",
+            hint="yield ctx.say(None, key=value)",
+        )
+
+    update = setdefault = pop = popitem = clear = __ior__ = _refuse  # type: ignore[assignment, unused-ignore]
 
 
 class NodeEvents:

@@ -180,7 +180,7 @@ class _Asking(NamedTuple):
                 want.text, top_k=cast("int", top_k), scorer=cast("MemoryScorer", scorer)
             )
         except Exception as error:  # the run goes on without; the request says so
-            _log.warning("%s: no memories", self.plan.agent.name, exc_info=True)
+            _log.info("%s: no memories", self.plan.agent.name, exc_info=True)
             effect["error"] = f"{type(error).__name__}: {error}"
         else:
             effect["outcome"] = cast("Json", msgspec.to_builtins(memories))

@@ -69,9 +69,11 @@ class Request(NamedTuple):
     config: RunConfig
     content: Content | None = None
     state: JsonObject = {}
-    answers: dict[str, object] = {}
+    answers: Mapping[str, object] = {}
     retry: frozenset[str] = frozenset()
     invocation_id: str | None = None
+    request_id: str | None = None
+    """The client's own id of the message, which is the id of its invocation: it is taken once."""
     seed: Session | None = None
     deps: object = None
     """What tools and callbacks are handed as `ctx.deps`; it is never stored."""
@@ -225,6 +227,12 @@ class Invocation:
         """Whom to tell that the session is open and has the message."""
         self.is_handed_over = False
         """Whether the run stops here so that somebody else goes on with it."""
+        self.earlier: Invocation | None = None
+        """The run that was cut off before this one and is finished first."""
+        self.is_repeated = False
+        """Whether the log had the request already."""
+        self.is_settled = False
+        """Whether nothing is left to do for a request that is repeated."""
         self.feed: Feed = services.feeds.idle
         """Those who follow the session, while the run is under way."""
         self.session: Session
@@ -275,11 +283,19 @@ class Invocation:
     def interrupt(self) -> None:
         """Stop as soon as possible: at once while a model or a tool is waited for."""
         self.asked_to_stop = True
+        if self.earlier is not None:
+            self.earlier.interrupt()
         # before it is open nothing is under way: the run looks at `asked_to_stop` then
         if self.is_open and not self.interrupted:
             self.interrupted = True
             if self.task is not None:
                 self._is_cancelled = self.task.cancel()
+
+    def hand_over(self) -> None:
+        """Leave the log as a crash would, once the run is cancelled: somebody else goes on."""
+        self.is_handed_over = True
+        if self.earlier is not None:
+            self.earlier.is_handed_over = True
 
     def take_back(self) -> bool:
         """Take back that the task was cancelled for a later run; False if it was for another."""

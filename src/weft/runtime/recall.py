@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from weft.compiler.recall import Held, is_seen, is_withheld, policy_of, standing_values, values_of
 from weft.content import FunctionCall
@@ -9,6 +10,8 @@ from weft.declare import Agent
 from weft.digest import Count, cut_text
 from weft.digest.cut import boundary_before
 from weft.ir.item import RECALL
+from weft.passes.prices import PAGE
+from weft.passes.reduce import project_value
 from weft.relevance import rank
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import known_labels
@@ -16,9 +19,6 @@ from weft.runtime.place import Place
 from weft.runtime.tool_call import Outcome
 from weft.tokens import counter_for
 from weft.values import Json, JsonObject, compact
-
-PAGE = 2_000
-"""How many tokens one call gets back."""
 
 _SHOWN = 8
 """How many handles are named where one was wrong."""
@@ -35,6 +35,8 @@ _NEAR = 0.5
 _PIECE = 1_000
 """Longer lines are taken apart."""
 
+_HANDLES = re.compile(r"\b[0-9a-f]{12}\b")
+
 _SPAN = re.compile(r"\s*(\d{1,9})\s*(?:(?:-|to|\.\.|:|,)\s*(\d{1,9}))?\s*")
 """Lines as they are asked for: one, or the first and the last."""
 
@@ -48,36 +50,80 @@ async def recalled(
 
 
 def found_among(known: Sequence[Held], call: FunctionCall) -> Outcome:
-    """What the handle stands for: all of it, page by page, some lines, or what fits the query.
+    """What a handle stands for: all of it, page by page, some lines, a field, or what fits a query.
 
-    A wrong handle gets those there are. One of another session is wrong in this one.
+    Several handles, in a list or in one text, share what one call gets. A wrong handle gets those
+    there are. One of another session is wrong in this one.
     """
     args = call.args or {}
     handle, query, page = args.get("handle"), args.get("query"), args.get("page", 1)
-    if not isinstance(handle, str):
+    names = _names(handle)
+    if not names:
         return _refused(call, f"handle is {compact(handle)}, not a text", known)
     if query is not None and not isinstance(query, str):
         return Outcome(call, {"error": f"query is {compact(query)}; pass words, or leave it out"})
+    field = args.get("field")
+    if field is not None and not isinstance(field, str):
+        return Outcome(call, {"error": f'field is {compact(field)}; pass a path, as "rows[].id"'})
     if not isinstance(page, int) or isinstance(page, bool):
         return Outcome(call, {"error": f"page is {compact(page)}; pass a whole number, from 1 on"})
     span = _span(args.get("lines"))
     if isinstance(span, str):
         return Outcome(call, {"error": span})
-    wanted = handle.strip().strip("[]").removeprefix("handle").strip(" :")
-    match = next((one for one in reversed(known) if one.handle == wanted), None)
+    wish = _Wish(span, (field or "").strip(), (query or "").strip(), page, PAGE // len(names))
+    if len(names) == 1:
+        return _answer(known, call, names[0], wish)
+    outcomes = {name: _answer(known, call, name, wish) for name in names}
+    return Outcome(
+        call,
+        {name: one.response for name, one in outcomes.items()},
+        parts=tuple(part for one in outcomes.values() for part in one.parts),
+    )
+
+
+class _Wish(NamedTuple):
+    """What is asked of a value, and how many tokens of it one call gets."""
+
+    span: tuple[int, int] | None
+    field: str
+    query: str
+    page: int
+    limit: int
+
+
+def _names(handle: Json) -> list[str]:
+    """The handles that are asked for, each once: one text, several in it, or a list of them."""
+    texts = handle if isinstance(handle, list) else [handle]
+    names: dict[str, None] = {}
+    for text in texts:
+        if not isinstance(text, str):
+            return []
+        words = _HANDLES.findall(text) or [text.strip().strip("[]").removeprefix("handle")]
+        names.update(dict.fromkeys(word.strip(" :") for word in words))
+    return list(names)
+
+
+def _answer(known: Sequence[Held], call: FunctionCall, name: str, wish: _Wish) -> Outcome:
+    """What one handle stands for, or as much of it as is asked for."""
+    match = next((one for one in reversed(known) if one.handle == name), None)
     if match is None:
-        return _refused(call, f"there is no handle {handle!r} in this session", known)
+        return _refused(call, f"there is no handle {name!r} in this session", known)
     if match.media is not None:
-        return Outcome(call, {"result": f"what {wanted} stands for"}, parts=(match.media,))
-    count = counter_for("").count
-    if span is not None:
-        return Outcome(call, _ranged(match, span, count=count))
-    if query is not None and query.strip():
-        return Outcome(call, _fitting(match.value, query, count=count))
-    whole = _whole(match.value, count=count)
-    if whole is not None and page == 1:
+        return Outcome(call, {"result": f"what {name} stands for"}, parts=(match.media,))
+    count, limit = counter_for("").count, wish.limit
+    if wish.field:
+        part = project_value(match.value, wish.field)
+        if part is None:
+            return Outcome(call, {"error": f"{name} has no field {wish.field!r}; pass a query"})
+        match = match._replace(value=part)
+    if wish.span is not None:
+        return Outcome(call, _ranged(match, wish.span, limit=limit, count=count))
+    if wish.query:
+        return Outcome(call, _fitting(match.value, wish.query, limit=limit, count=count))
+    whole = _whole(match.value, limit=limit, count=count)
+    if whole is not None and wish.page == 1:
         return Outcome(call, whole)
-    return Outcome(call, _page(match, page, count=count))
+    return Outcome(call, _page(match, wish.page, limit=limit, count=count))
 
 
 def _visible(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> list[Held]:
@@ -121,10 +167,10 @@ def _refused(call: FunctionCall, message: str, known: Sequence[Held]) -> Outcome
     return Outcome(call, {"error": f"{message}; there are: {listed}"})
 
 
-def _whole(value: Json, *, count: Count) -> JsonObject | None:
+def _whole(value: Json, *, limit: int, count: Count) -> JsonObject | None:
     """The value as it was, where it is short enough."""
     response: JsonObject = value if isinstance(value, dict) else {"result": value}
-    return response if count(compact(response)) <= PAGE else None
+    return response if count(compact(response)) <= limit else None
 
 
 def _span(lines: Json) -> tuple[int, int] | str | None:
@@ -141,27 +187,27 @@ def _span(lines: Json) -> tuple[int, int] | str | None:
     return (first, last) if 1 <= first <= last else f"there are no lines {first}-{last}"
 
 
-def _ranged(value: Held, span: tuple[int, int], *, count: Count) -> JsonObject:
+def _ranged(value: Held, span: tuple[int, int], *, limit: int, count: Count) -> JsonObject:
     """The lines of a value that are asked for, letter for letter, as many as one call gets."""
     lines = _text(value.value).split("\n")
     first, last = span[0], min(span[1], len(lines))
     if first > len(lines):
         return {"error": f"there is no line {first}; {value.handle} has {len(lines):,}"}
     end, size = first - 1, 0
-    while end < last and (end < first or size + count(lines[end]) < PAGE):
+    while end < last and (end < first or size + count(lines[end]) < limit):
         size += count(lines[end]) + 1
         end += 1
     more = f"; more: {RECALL}(handle={value.handle!r}, lines='{end + 1}-{last}')"
     head = f"[lines {first}-{end} of {len(lines):,}{more if end < last else ''}]"
     text = "\n".join(lines[first - 1 : end])
-    if size > 2 * PAGE:  # one line alone that is longer than a call gets
-        text = cut_text(text, limit=2 * PAGE, count=count, keep="bookend")
+    if size > 2 * limit:  # one line alone that is longer than a call gets
+        text = cut_text(text, limit=2 * limit, count=count, keep="bookend")
     return {"result": f"{head}\n{text}"}
 
 
-def _page(value: Held, page: int, *, count: Count) -> JsonObject:
+def _page(value: Held, page: int, *, limit: int, count: Count) -> JsonObject:
     """One page of lines, and how to ask for the next."""
-    pages = list(_pages(_lines(value.value), count=count))
+    pages = list(_pages(_lines(value.value), limit=limit, count=count))
     if not 1 <= page <= len(pages):
         return {"error": f"there is no page {page}; {value.handle} has {len(pages)}"}
     first, lines = pages[page - 1]
@@ -173,13 +219,13 @@ def _page(value: Held, page: int, *, count: Count) -> JsonObject:
     return {"result": f"{head}{more}; with query= only lines that fit]\n{text}"}
 
 
-def _pages(lines: Sequence[str], *, count: Count) -> Iterator[tuple[int, list[str]]]:
+def _pages(lines: Sequence[str], *, limit: int, count: Count) -> Iterator[tuple[int, list[str]]]:
     """The lines in pages, each with the number of its first line."""
     page: list[str] = []
     first, size = 1, 0
     for number, line in enumerate(lines, start=1):
         tokens = count(line) + 1
-        if page and size + tokens > PAGE:
+        if page and size + tokens > limit:
             yield first, page
             page, first, size = [], number, 0
         page.append(line)
@@ -187,7 +233,7 @@ def _pages(lines: Sequence[str], *, count: Count) -> Iterator[tuple[int, list[st
     yield first, page
 
 
-def _fitting(value: Json, query: str, *, count: Count) -> JsonObject:
+def _fitting(value: Json, query: str, *, limit: int, count: Count) -> JsonObject:
     """The lines or records that fit the query best, in their order, with what stands around."""
     lines = _lines(value)
     wanted = query.strip().casefold()
@@ -198,13 +244,13 @@ def _fitting(value: Json, query: str, *, count: Count) -> JsonObject:
     hits = literal or sorted(near, key=lambda index: -scores[index])
     if not hits:
         return {"result": f"nothing in it fits {query!r}; it has {len(lines):,} lines"}
-    chosen = _around(hits, lines, count=count)
+    chosen = _around(hits, lines, limit=limit, count=count)
     omitted = sum(1 for hit in hits if hit not in chosen)
     more = f"\n[{omitted:,} more lines fit; ask for something narrower]" if omitted else ""
-    return {"result": _render_lines(sorted(chosen), lines, count=count) + more}
+    return {"result": _render_lines(sorted(chosen), lines, limit=limit, count=count) + more}
 
 
-def _around(hits: Sequence[int], lines: Sequence[str], *, count: Count) -> set[int]:
+def _around(hits: Sequence[int], lines: Sequence[str], *, limit: int, count: Count) -> set[int]:
     """The hits with a few lines around each, as many as one call gets."""
     chosen: set[int] = set()
     size = 0
@@ -213,7 +259,7 @@ def _around(hits: Sequence[int], lines: Sequence[str], *, count: Count) -> set[i
             stretch = range(max(0, hit - reach), min(len(lines), hit + reach + 1))
             new = [index for index in stretch if index not in chosen]
             cost = sum(count(lines[index]) + 1 for index in new) + 8
-            if size + cost <= PAGE or not chosen:
+            if size + cost <= limit or not chosen:
                 chosen.update(new)
                 size += cost
                 break
@@ -222,7 +268,7 @@ def _around(hits: Sequence[int], lines: Sequence[str], *, count: Count) -> set[i
     return chosen
 
 
-def _render_lines(chosen: Sequence[int], lines: Sequence[str], *, count: Count) -> str:
+def _render_lines(chosen: Sequence[int], lines: Sequence[str], *, limit: int, count: Count) -> str:
     """The chosen lines, each stretch under a line that says where it stands."""
     rendered: list[str] = []
     for at, index in enumerate(chosen):
@@ -230,7 +276,7 @@ def _render_lines(chosen: Sequence[int], lines: Sequence[str], *, count: Count) 
             end = next((i for i in range(index, len(lines)) if i + 1 not in chosen), index)
             rendered.append(f"[lines {index + 1}-{end + 1} of {len(lines):,}]")
         rendered.append(lines[index])
-    return cut_text("\n".join(rendered), limit=2 * PAGE, count=count, keep="bookend")
+    return cut_text("\n".join(rendered), limit=2 * limit, count=count, keep="bookend")
 
 
 def _text(value: Json) -> str:

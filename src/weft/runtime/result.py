@@ -50,6 +50,8 @@ class Result(Generic[AnswerT]):
     """Whether an answer of the invocation was cut off at the token limit, and kept as it was."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """What is wrong with what models were asked, and that the run neared its budget."""
+    repeated: bool = False
+    """Whether the log had the `request_id` already: this is what came of it then."""
 
     def _repr_html_(self) -> str:
         from weft.notebook import framed, line

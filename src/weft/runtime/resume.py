@@ -27,6 +27,12 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
     long or a crash left open whether it ran, what it returned. The id of the call stands for
     the question that is open; the id of the confirmation itself always for that.
     """
+    if not isinstance(cast("object", answers), Mapping):
+        raise SessionError(
+            f"answers is a {type(answers).__name__}, not answers by the ids of calls",
+            where="answers",
+            hint="write answers={call_id: True}; session.waiting has the ids",
+        )
     if not answers:
         return None
     events = visible_events(session)
@@ -41,6 +47,12 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
         question = call_id if call.name == CONFIRMATION else f"{QUESTION}{call_id}"
         asks = question in callers
         decided = question in known
+        if value is Approve or value is Deny:
+            raise SessionError(
+                f"{value.__name__} is a class",
+                where=f"answers[{call_id}]",
+                hint=f"write {value.__name__}()",
+            )
         is_approval = isinstance(value, Approve | Deny)
         if is_approval:
             value = cast("Approve | Deny", value).decision(f"answers[{call_id}]")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 import msgspec
 
 from weft.compiler.view import hidden_by_rewind
+from weft.content import Content
 from weft.declare import Agent, Node, tree
 from weft.declare.agent import AnswerT
 from weft.declare.inputs import lacking
@@ -20,6 +21,7 @@ from weft.runtime.answer import is_cut, parse
 from weft.runtime.approvals import check_edited
 from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
 from weft.runtime.costs import require_prices, warning_in
+from weft.runtime.earlier import find_request, first_of, is_settled, is_unfinished
 from weft.runtime.invocation import Invocation, Request, Services
 from weft.runtime.media import keep_large
 from weft.runtime.place import (
@@ -87,6 +89,14 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
         invocation = self._invocation
         self._is_used = True
         request = invocation.request._replace(invocation_id=invocation_id)
+        return Running(invocation.root, invocation.services, request)
+
+    def queued(self) -> "Running":
+        """The same run, which waits for the one that has the session."""
+        invocation = self._invocation
+        self._is_used = True
+        config = msgspec.structs.replace(invocation.request.config, busy="queue")
+        request = invocation.request._replace(config=config)
         return Running(invocation.root, invocation.services, request)
 
     def of(self, root: Node) -> "Running":
@@ -211,22 +221,38 @@ async def _collected(
     return _result(invocation, (*passed, *complete))
 
 
-async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
-    """The events of the run: take the lease, open the session, run the root, let go."""
+async def _events(
+    invocation: Invocation, lease: Lease | None = None
+) -> AsyncGenerator[Event, None]:
+    """The events of the run: take the lease, finish what was cut off, run the root, let go.
+
+    A run that is finished for a later one has the lease of that, and leaves it alone.
+    """
     services, request = invocation.services, invocation.request
-    lease: Lease | None = None
+    shared = lease is not None
     program = services.program(invocation.root)
     require_prices(invocation.root, request.config)
     if program.deps_types:
         program.require_deps(request.deps)
     try:
-        lease = await _lease(invocation)
-        invocation.feed = services.feeds.begin(request.key)
+        if lease is None:
+            lease = await _lease(invocation)
+            invocation.feed = services.feeds.begin(request.key)
+        if request.config.unfinished != "leave" and _is_message(request.content):
+            await _finish_earlier(invocation, lease)
         await _open(invocation, program)
         invocation.is_open = True
         if invocation.opened is not None:
             invocation.opened()
         invocation.interrupted = invocation.asked_to_stop
+        if invocation.is_repeated:
+            invocation.task = None
+            for event in invocation.events():
+                if event.author != "user":
+                    yield event
+            if invocation.is_settled:
+                return
+            invocation.task = asyncio.current_task()
         if isinstance(invocation.root, Agent):
             events = run_agent(invocation, Place(), invocation.root, invocation.start)
         else:
@@ -285,9 +311,10 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
             unfinished = streams.unfinished() if streams is not None else []
             for void in unfinished:
                 invocation.feed.pass_on(void)
-            services.feeds.end(invocation.feed)
-            invocation.feed = services.feeds.idle
-            await lease.release()  # the later run need not wait until these events are taken
+            if not shared:
+                services.feeds.end(invocation.feed)
+                invocation.feed = services.feeds.idle
+                await lease.release()  # the later run need not wait until these events are taken
             for void in unfinished:
                 yield void
             if last is not None:
@@ -298,11 +325,46 @@ async def _events(invocation: Invocation) -> AsyncGenerator[Event, None]:
         if outcome.error is not None:
             raise outcome.error from None
     finally:
-        services.feeds.end(invocation.feed)
-        if lease is not None:
-            await lease.release()
+        if not shared:
+            services.feeds.end(invocation.feed)
+            if lease is not None:
+                await lease.release()
         if request.owned:
             await services.store.close()
+
+
+async def _finish_earlier(invocation: Invocation, lease: Lease) -> None:
+    """Finish the run that was cut off before this one, or refuse the message."""
+    request, services = invocation.request, invocation.services
+    session = await services.store.get(request.key)
+    if session is None or not is_unfinished(invocation.root, session):
+        return
+    id = last_invocation(session)
+    if id == request.request_id:
+        return  # the message is that of the run: it goes on with it
+    if request.config.unfinished == "reject":
+        raise SessionError(
+            f"the run `{id}` before was cut off and is not finished",
+            where=str(request.key),
+            hint='resume it, or send the message with RunConfig(unfinished="resume")',
+        )
+    earlier = invocation.earlier = Invocation(
+        invocation.root,
+        services,
+        Request(request.key, request.config, invocation_id=id, deps=request.deps),
+    )
+    earlier.feed = invocation.feed
+    earlier.asked_to_stop = invocation.asked_to_stop
+    try:
+        async for _ in _events(earlier, lease):
+            pass
+    except Exception:
+        session = await services.store.get(request.key)
+        # what failed for good is over, and the log says so
+        if session is None or is_unfinished(invocation.root, session):
+            raise
+    finally:
+        invocation.earlier = None
 
 
 def _streams() -> "Streams":
@@ -331,9 +393,12 @@ def _stopped_by(last: Event | None) -> RunOutcome:
 async def _lease(invocation: Invocation) -> Lease:
     """The right to run the session, or an error once the time to wait for it is over."""
     request, seconds = invocation.request, invocation.config.queue_timeout
-    waiting = invocation.services.store.lease(
-        request.key, busy=request.config.busy, interrupt=invocation.interrupt
-    )
+    store, busy = invocation.services.store, request.config.busy
+    if busy == "interrupt" and request.request_id is not None:
+        session = await store.get(request.key)
+        if session is not None and first_of(session.events, request.request_id) is not None:
+            busy = "queue"  # a message that comes again must not stop its own run
+    waiting = store.lease(request.key, busy=busy, interrupt=invocation.interrupt)
     if seconds is None:
         return await waiting
     scope = asyncio.timeout(seconds)
@@ -350,14 +415,19 @@ async def _lease(invocation: Invocation) -> Lease:
         ) from None
 
 
+def _is_message(content: Content | None) -> bool:
+    """Whether it is something new that the user says, and not answers to open calls."""
+    return content is not None and all(
+        part.function_response is None for part in content.parts or ()
+    )
+
+
 async def _open(invocation: Invocation, program: Program) -> None:
     """Enter the session with the user's message, or go on there with answers or with nothing."""
     request, store = invocation.request, invocation.services.store
     session = await store.get(request.key)
     content, inputs = request.content, program.inputs
-    is_new = content is not None and all(
-        part.function_response is None for part in content.parts or ()
-    )
+    is_new = _is_message(content)
     if session is None:
         if not is_new:
             raise await unknown_session(invocation.services, request.key)
@@ -366,7 +436,9 @@ async def _open(invocation: Invocation, program: Program) -> None:
             session = await _created(invocation)
         else:
             session = await unbroken(_created(invocation))
-    id = request.invocation_id or new_id() if is_new else ""
+    elif _is_repeated(invocation, session, program):
+        return
+    id = request.request_id or request.invocation_id or new_id() if is_new else ""
     if is_new and inputs:
         require_inputs(inputs, {**session.state_for(id), **request.state})
     elif inputs:
@@ -407,6 +479,21 @@ async def _open(invocation: Invocation, program: Program) -> None:
         await invocation.commit_all(*events)
     # once more, from a log that has the answers
     _go_on(invocation, invocation.session, invocation.id, program)
+
+
+def _is_repeated(invocation: Invocation, session: Session, program: Program) -> bool:
+    """Whether the log has the request already; then the run goes on with what it began."""
+    request = invocation.request
+    altered = bool(invocation.services.on_event)
+    if find_request(session, request, altered=altered) is None:
+        return False
+    id = request.request_id or ""
+    program = program.inferred(session, request.config, request.state)
+    invocation.task = asyncio.current_task()
+    _go_on(invocation, session, id, program)
+    invocation.is_repeated = True
+    invocation.is_settled = is_settled(session, id)
+    return True
 
 
 def _go_on(invocation: Invocation, session: Session, id: str, program: Program) -> None:
@@ -528,6 +615,8 @@ def _result(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
     failed = invocation.failure.event if invocation.failure is not None else None
     if failed is None and events and events[-1].interrupted:
         failed = events[-1]
+    if failed is None and invocation.is_settled and events and events[-1].error_code:
+        failed = events[-1]
     answer = next(filter(_is_answer, reversed(mine)), None) if failed is None else None
     text = answer.text if answer is not None else ""
     return Result(
@@ -541,6 +630,7 @@ def _result(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
         session.waiting,
         any(event.finish_reason and is_cut(event) for event in mine),
         (*invocation.findings.values(), *filter(None, map(warning_in, events))),
+        invocation.is_repeated,
     )
 
 

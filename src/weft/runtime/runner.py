@@ -19,9 +19,10 @@ from weft.declare.tool import to_tools
 from weft.errors import SessionBusy, UsageError
 from weft.misuse import explained, unknown_name
 from weft.runtime.approvals import Pending, pending_in_store
-from weft.runtime.background import StartedRun, stop_run, unfinished_sessions
+from weft.runtime.background import StartedRun, stop_run
 from weft.runtime.background import follow as follow_session
 from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
+from weft.runtime.earlier import find_request, require_request_id, unfinished_sessions
 from weft.runtime.feeds import Feeds
 from weft.runtime.invocation import Request, Services
 from weft.runtime.result import Result
@@ -35,6 +36,9 @@ from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
 _DEFAULT = RunConfig()
+
+_SAME_REQUEST = (0.01, 0.05, 0.2, 0.5)
+"""Seconds to wait between looks whether the run that has the session answers the same message."""
 
 _MOST_EXTENSIONS = 64
 """How many sets of tools of single runs are remembered."""
@@ -124,6 +128,7 @@ class Runner(Generic[AnswerT]):
         user_id: str = "user",
         session_id: str | None = None,
         state: Mapping[str, Json] | None = None,
+        request_id: str | None = None,
         config: RunConfig | None = None,
         deps: object = None,
     ) -> Running[AnswerT]:
@@ -133,12 +138,20 @@ class Runner(Generic[AnswerT]):
         `state` is written with the message. A message made of function responses goes to the
         agent that made the calls. `deps` is what tools and callbacks are handed as `ctx.deps`,
         by default that of the runner; it is never stored.
+
+        `request_id` is the caller's own id of the message, for one who may send it twice: what
+        the session has already is not run again, and its events and its result come again. It
+        becomes the id of the invocation.
         """
+        content = _message(message)
+        if request_id is not None:
+            _check_request(request_id, content, session_id)
         request = Request(
             self._key(user_id, session_id if session_id is not None else new_id()),
             self._configured(config),
-            content=_message(message),
+            content=content,
             state=require_object(state, where="state") if state is not None else {},
+            request_id=request_id,
             deps=deps if deps is not None else self._deps,
         )
         return Running(self.root, self._services, request)
@@ -165,7 +178,7 @@ class Runner(Generic[AnswerT]):
         request = Request(
             self._key(user_id, session_id),
             self._configured(config),
-            answers=dict(answers or {}),
+            answers=answers or {},
             retry=frozenset(retry),
             invocation_id=invocation_id,
             deps=deps if deps is not None else self._deps,
@@ -183,6 +196,7 @@ class Runner(Generic[AnswerT]):
         answers: Mapping[str, object] | None = None,
         retry: Sequence[str] = (),
         invocation_id: str | None = None,
+        request_id: str | None = None,
         tools: Sequence[object] = (),
         follow: bool = False,
         config: RunConfig | None = None,
@@ -194,7 +208,18 @@ class Runner(Generic[AnswerT]):
         `busy="reject"`), unknown, or asked for something impossible is an error here. Without a
         message it goes on as `resume` does, with `answers` and `retry`. `tools` are for this run
         only, beside those of the root agent. With `follow`, `run.events()` misses no partial event.
+        With a `request_id` that the session has, it is the run that answers it, or has answered.
         """
+        if request_id is not None and (message is None or invocation_id is not None):
+            raise UsageError(
+                "a request_id goes with a message, and is the id of its invocation"
+                if invocation_id is not None
+                else "a request_id goes with a message",
+                where="Runner.start",
+                hint="leave invocation_id out"
+                if invocation_id is not None
+                else "leave it out: an answer that comes twice is taken once anyway",
+            )
         if message is not None:
             if answers or retry:
                 raise UsageError(
@@ -207,6 +232,7 @@ class Runner(Generic[AnswerT]):
                 user_id=user_id,
                 session_id=session_id,
                 state=state,
+                request_id=request_id,
                 config=config,
                 deps=deps,
             )
@@ -230,12 +256,44 @@ class Runner(Generic[AnswerT]):
             )
         if tools:
             running = running.of(self._extended(tools))
+        request = running.invocation.request
+        if request_id is not None:
+            try:
+                place = await self._place_of(request)
+            except BaseException:
+                running.close()
+                raise
+            if place is not None:
+                return self._joined(running, place)
         started = StartedRun(running, running.invocation, follow=follow)
         self._started.add(started)
         try:
             await started.opened()
+        except SessionBusy:
+            if request_id is None or request.config.busy != "reject":
+                raise
+            # the same message may have come twice at once: the other one is being stored
+            for pause in _SAME_REQUEST:
+                await asyncio.sleep(pause)
+                place = await self._place_of(request)
+                if place is not None:
+                    return self._joined(running, place)
+            raise
         finally:
             self._started = {one for one in self._started if not one.is_done}
+        return started
+
+    async def _place_of(self, request: Request) -> int | None:
+        """Where the message of a request stands in the log, if it is there."""
+        session = await self.store.get(request.key)
+        return find_request(session, request, altered=bool(self._services.on_event))
+
+    def _joined(self, running: Running, place: int) -> StartedRun:
+        """The run of a message that the log has: it waits for the one that answers it."""
+        queued = running.queued()
+        started = StartedRun(queued, queued.invocation)
+        started.join(queued.invocation.request.request_id or "", place)
+        self._started.add(started)
         return started
 
     @explained('runner.events(session_id="s", after=0)')
@@ -496,6 +554,23 @@ def _message(message: ContentLike) -> Content:
     return content
 
 
+def _check_request(request_id: str, content: Content, session_id: str | None) -> None:
+    """Refuse a request id that could not be found again."""
+    require_request_id(request_id, where="Runner.run")
+    if session_id is None:
+        raise UsageError(
+            "a request_id needs a session to look for it in",
+            where="Runner.run",
+            hint='pass the session too: run("message", session_id="s", request_id="r1")',
+        )
+    if any(part.function_response is not None for part in content.parts or ()):
+        raise UsageError(
+            "a message of answers has no request_id",
+            where="Runner.run",
+            hint="leave it out: an answer that comes twice is taken once anyway",
+        )
+
+
 def _runnable(value: object) -> str:
     """What to pass instead of something that cannot be run."""
     if isinstance(value, str):
@@ -518,13 +593,14 @@ def stream(
     store: str | Store = "memory://",
     user_id: str = "user",
     session_id: str | None = None,
+    request_id: str | None = None,
     plugins: Sequence[object] = (),
     deps: object = None,
 ) -> Running[T]:
     """Run one invocation and give its events: partial ones as the model speaks, then whole ones."""
     config = msgspec.structs.replace(config if config is not None else RunConfig(), stream=True)
     return _running(
-        root, message, state, session, config, store, user_id, session_id, plugins, deps
+        root, message, state, session, config, store, user_id, session_id, request_id, plugins, deps
     )
 
 
@@ -539,6 +615,7 @@ def run(
     store: str | Store = "memory://",
     user_id: str = "user",
     session_id: str | None = None,
+    request_id: str | None = None,
     plugins: Sequence[object] = (),
     deps: object = None,
 ) -> Running[T]:
@@ -547,7 +624,7 @@ def run(
     `session` goes on with an earlier result's: `await run(bot, "And then?", session=r.session)`.
     """
     return _running(
-        root, message, state, session, config, store, user_id, session_id, plugins, deps
+        root, message, state, session, config, store, user_id, session_id, request_id, plugins, deps
     )
 
 
@@ -562,6 +639,7 @@ def run_sync(
     store: str | Store = "memory://",
     user_id: str = "user",
     session_id: str | None = None,
+    request_id: str | None = None,
     plugins: Sequence[object] = (),
     deps: object = None,
 ) -> Result[T]:
@@ -576,6 +654,7 @@ def run_sync(
             store=store,
             user_id=user_id,
             session_id=session_id,
+            request_id=request_id,
             plugins=plugins,
             deps=deps,
         )
@@ -613,6 +692,7 @@ def _running(
     store: str | Store,
     user_id: str,
     session_id: str | None,
+    request_id: str | None,
     plugins: Sequence[object],
     deps: object,
 ) -> Running[T]:
@@ -628,6 +708,7 @@ def _running(
         user_id=user_id,
         session_id=session_id,
         state=state,
+        request_id=request_id,
         config=config,
         deps=deps,
     )

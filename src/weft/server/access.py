@@ -319,9 +319,9 @@ class Gatekeeper:
 
     def _require_small(self, headers: Headers) -> None:
         length = headers.get("content-length", "0")
-        if not length.isdigit():
+        if not (length.isascii() and length.isdigit()):
             raise Problem(400, "content-length", "the content-length is not a number")
-        if int(length) > self._limits.body:
+        if len(length) > 18 or int(length) > self._limits.body:
             raise too_large(self._limits)
 
     async def _set_cookie(

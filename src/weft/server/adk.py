@@ -28,8 +28,18 @@ from weft.declare.tool import to_tools
 from weft.errors import WeftError
 from weft.runtime import Runner
 from weft.runtime.background import StartedRun
-from weft.server.endpoints import Answer, Body, Call, Endpoint, decoded, respond, respond_raw
-from weft.server.problems import Problem
+from weft.server.endpoints import (
+    Answer,
+    ApiRoute,
+    Body,
+    Call,
+    Endpoint,
+    decoded,
+    respond,
+    respond_raw,
+    whole_number,
+)
+from weft.server.problems import Problem, require_id
 from weft.server.sessions import write_state
 from weft.server.stream import Chunks, stream_problem
 from weft.session import Event, Session, SessionKey
@@ -112,10 +122,11 @@ async def create_named_session(call: Call) -> Answer:
 
 async def _created(call: Call, id: str | None, state: JsonObject | None) -> Answer:
     runner, user = call.runner(), call.user(call.path("user"))
-    key = SessionKey(runner.app_name, user, id or new_id())
+    key = SessionKey(runner.app_name, user, require_id(id or new_id()))
+    state = call.allowed_state(state)
     if await runner.store.lengths([key]):
         raise Problem(409, "exists", f"the session `{key.id[:100]}` exists already")
-    return _respond_session(await runner.store.create(key, state=state or {}))
+    return _respond_session(await runner.store.create(key, state=state))
 
 
 async def get_session(call: Call) -> Answer:
@@ -181,7 +192,7 @@ async def _started(call: Call, body: AdkRun, *, stream: bool) -> StartedRun:
         body.new_message,
         user=user,
         session=body.session_id,
-        state=body.state_delta or None,
+        state=call.allowed_state(body.state_delta) or None,
         invocation_id=body.invocation_id if body.new_message is None else None,
         stream=stream,
         follow=True,
@@ -235,10 +246,10 @@ async def get_artifact(call: Call) -> Answer:
         if call.path("name").endswith("/versions"):
             return respond(await store.versions(*_owner(session), name))
         version = call.number("version", 0) if call.query("version") else None
-    elif rest[1:].isdigit():
-        version = int(rest[1:])
     else:
-        raise Problem(422, "invalid", f"{rest[1:][:40]!r} is not a version")
+        version = whole_number(rest[1:])
+        if version is None:
+            raise Problem(422, "invalid", f"{rest[1:][:40]!r} is not a version")
     part = await store.load(*_owner(session), name, version)
     if part is None:
         raise Problem(404, "unknown-artifact", f"there is no artifact `{name[:100]}`")
@@ -565,7 +576,7 @@ def page_routes() -> list[Route | Mount]:
     if folder is None:
         return []
     return [
-        Route("/dev-ui/assets/config/runtime-config.json", _runtime_config, methods=["GET"]),
+        ApiRoute("/dev-ui/assets/config/runtime-config.json", _runtime_config, methods=["GET"]),
         Mount("/dev-ui", StaticFiles(directory=folder, html=True), name="dev-ui"),
     ]
 

@@ -28,7 +28,7 @@ from weft.runtime import Runner
 from weft.server import adk, openai, sessions
 from weft.server.access import LOOPBACK, Authenticate, Gatekeeper, Limits, StartToken, Tokens
 from weft.server.description import describe
-from weft.server.endpoints import Answer, Call, Endpoint, respond
+from weft.server.endpoints import Answer, ApiRoute, Call, Endpoint, respond
 from weft.server.inspect import ServedSources, inspector_routes
 from weft.server.problems import Problem
 from weft.server.served import Served
@@ -121,7 +121,7 @@ class Application:
         for row in ENDPOINTS:
             shape = openai.shape_problem if row.path.startswith("/v1/") else _shape
             endpoint = row.bind(self.served, shape)
-            route = Route(row.path, _AsgiEndpoint(endpoint), methods=[row.method], name=row.path)
+            route = ApiRoute(row.path, _AsgiEndpoint(endpoint), methods=[row.method], name=row.path)
             routes.append(route)
         return [*routes, *adk.page_routes(), *inspector_routes(self.served, self._source)]
 

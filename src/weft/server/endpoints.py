@@ -7,18 +7,21 @@ from the same list, so that neither can say what the other does not.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from weft.misuse import meant
 from weft.runtime import Runner
 from weft.server.access import Identity, too_large
 from weft.server.problems import Problem, problem_of
 from weft.server.served import Served
 from weft.server.stream import Chunks
+from weft.session.state import scope_of
 from weft.values import JsonObject
 
 T = TypeVar("T")
@@ -52,9 +55,10 @@ class Call:
         text = self.query(name)
         if not text:
             return default
-        if not text.isdigit() or int(text) > most:
+        number = whole_number(text)
+        if number is None or number > most:
             raise Problem(422, "invalid", f"{name}={text[:40]!r} is not a number from 0 to {most}")
-        return int(text)
+        return number
 
     def runner(self) -> Runner:
         """The app that the path names."""
@@ -69,6 +73,18 @@ class Call:
         if wanted not in (None, own):
             raise Problem(403, "another-user", "these are the sessions of another user")
         return own
+
+    def allowed_state(self, state: JsonObject | None) -> JsonObject:
+        """The state that a request writes. What all users share is the operator's to write."""
+        shared = [key for key in state or () if scope_of(key) == "app"]
+        if shared and self.identity.user is not None:
+            raise Problem(
+                403,
+                "shared-state",
+                f"`{shared[0][:100]}` belongs to all users of the app",
+                hint="write it without `app:`, or with `user:` for all your sessions",
+            )
+        return state or {}
 
     def wants_stream(self) -> bool:
         """Whether the client asks for server-sent events."""
@@ -119,9 +135,24 @@ def decoded(data: bytes, kind: type[T], empty: T | None = None) -> T:
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at ")
         where = place.strip("`").removeprefix("$") or "the body"
-        raise Problem(422, "invalid", message, where=where) from None
+        hint = _known_fields(message, kind) if where == "the body" else ""
+        raise Problem(422, "invalid", message, where=where, hint=hint) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "malformed", f"the body is not JSON: {error}") from None
+
+
+def _known_fields(message: str, kind: type[object]) -> str:
+    """A hint with the field that was meant, or with all that there are."""
+    if not isinstance(kind, msgspec.StructMeta) or "field `" not in message:
+        return ""
+    names = [one.encode_name for one in msgspec.structs.fields(cast("type[msgspec.Struct]", kind))]
+    unknown = message.rpartition("field `")[2].rstrip("`")
+    return meant(unknown, names) or f"the fields are: {', '.join(names)}"
+
+
+def whole_number(text: str) -> int | None:
+    """A number of a request, from 0 on; None for anything else, however long."""
+    return int(text) if len(text) < 20 and text.isascii() and text.isdigit() else None
 
 
 Handler = Callable[[Call], Awaitable[Answer]]
@@ -156,6 +187,25 @@ class Endpoint:
             await answer(scope, receive, send)
 
         return run
+
+
+class ApiRoute(Route):
+    """A route that says in a problem document which methods it has not."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request, or refuse its method."""
+        if not self.methods or scope["method"] in self.methods:
+            await self.app(scope, receive, send)
+            return
+        allowed = ", ".join(sorted(self.methods))
+        problem = Problem(
+            405,
+            "method",
+            f"{str(scope['path'])[:200]} does not take {str(scope['method'])[:20]}",
+            hint=f"it takes {allowed}; GET /openapi.json lists everything",
+            headers={"allow": allowed},
+        )
+        await problem.response()(scope, receive, send)
 
 
 def respond(value: object, status: int = 200) -> Response:

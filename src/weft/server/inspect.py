@@ -25,6 +25,7 @@ from weft.inspector.sources import SessionSource, StoredSessions, key_text
 from weft.runtime import Runner
 from weft.runtime.approvals import Approve, Deny
 from weft.server.access import Identity
+from weft.server.endpoints import ApiRoute, Call
 from weft.server.problems import problem_of
 from weft.server.served import Served
 from weft.server.stream import Chunks, EventStream
@@ -217,7 +218,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
                     where="inspector",
                     hint="serve the agent: weft serve pkg.module:agent",
                 )
-            return _json(await action(asked, request))
+            return _json(await action(asked, Call(served, request)))
 
         return endpoint
 
@@ -240,16 +241,22 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
         return served.event_stream(identity, _growth(asked, key, after))
 
     api = "/inspect/api"
-    routes = [
-        Route("/", _page_file, methods=["GET"]),
-        Route("/inspector.js", _page_file, methods=["GET"]),
-        Route("/inspector.css", _page_file, methods=["GET"]),
-        Route("/vendor/htm-preact.js", _page_file, methods=["GET"]),
-        Route(f"{api}/sessions", sessions, methods=["GET"]),
-        Route(f"{api}/export", exported, methods=["GET"]),
-        Route(f"{api}/live", live, methods=["GET"]),
-        *(Route(f"{api}/{name}", answering(one), methods=["GET"]) for name, one in answers.items()),
-        *(Route(f"{api}/{name}", acting(one), methods=["POST"]) for name, one in actions.items()),
+    routes: list[Route] = [
+        ApiRoute("/", _page_file, methods=["GET"]),
+        ApiRoute("/inspector.js", _page_file, methods=["GET"]),
+        ApiRoute("/inspector.css", _page_file, methods=["GET"]),
+        ApiRoute("/vendor/htm-preact.js", _page_file, methods=["GET"]),
+        ApiRoute(f"{api}/sessions", sessions, methods=["GET"]),
+        ApiRoute(f"{api}/export", exported, methods=["GET"]),
+        ApiRoute(f"{api}/live", live, methods=["GET"]),
+        *(
+            ApiRoute(f"{api}/{name}", answering(one), methods=["GET"])
+            for name, one in answers.items()
+        ),
+        *(
+            ApiRoute(f"{api}/{name}", acting(one), methods=["POST"])
+            for name, one in actions.items()
+        ),
     ]
     for route in routes:
         route.app = _with_problems(route.app)
@@ -272,7 +279,7 @@ def _with_problems(inner: ASGIApp) -> ASGIApp:
 
 
 _Answer = Callable[[Inspection, Request], Json]
-_Action = Callable[[Talk, Request], Awaitable[Json]]
+_Action = Callable[[Talk, Call], Awaitable[Json]]
 
 
 def _answered(answer: _Answer, inspection: Inspection, request: Request) -> Json:
@@ -342,29 +349,30 @@ def _test(inspection: Inspection, request: Request) -> Json:
     return {"text": questions.as_test(inspection, step, variant, target=target)}
 
 
-async def _say(talk: Talk, request: Request) -> Json:
-    body = await _body(request)
+async def _say(talk: Talk, call: Call) -> Json:
+    body = await call.body(JsonObject)
     text = body.get("text")
     if not isinstance(text, str) or not text.strip():
         raise UsageError("there is no message", where="say", hint='send {"text": "..."}')
-    await talk.say(_text(request, "session"), text)
+    await talk.say(_text(call.request, "session"), text)
     return {"said": True}
 
 
-async def _answer(talk: Talk, request: Request) -> Json:
-    body = await _body(request)
-    call, approve, reason = body.get("id"), body.get("approve"), body.get("reason", "")
-    if not isinstance(call, str) or not isinstance(approve, bool) or not isinstance(reason, str):
+async def _answer(talk: Talk, call: Call) -> Json:
+    body = await call.body(JsonObject)
+    id, approve, reason = body.get("id"), body.get("approve"), body.get("reason", "")
+    if not isinstance(id, str) or not isinstance(approve, bool) or not isinstance(reason, str):
         raise UsageError(
             "this answers no question",
             where="answer",
             hint='send {"id": "...", "approve": true}, or false with a "reason"',
         )
-    await talk.answer(_text(request, "session"), call, approve=approve, reason=reason)
+    await talk.answer(_text(call.request, "session"), id, approve=approve, reason=reason)
     return {"answered": True}
 
 
-async def _fork(talk: Talk, request: Request) -> Json:
+async def _fork(talk: Talk, call: Call) -> Json:
+    request = call.request
     text = request.query_params.get("text", "")
     return await talk.fork(_text(request, "session"), _count(request, "event"), text)
 
@@ -406,13 +414,6 @@ def _count(request: Request, name: str) -> int:
     if not text.isdecimal() or len(text) > 9:
         raise UsageError(f"`{name}` is no number: {text[:40]!r}", where="inspector")
     return int(text)
-
-
-async def _body(request: Request) -> JsonObject:
-    try:
-        return msgspec.json.decode(await request.body(), type=dict[str, Json])
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise UsageError(f"the body is no JSON object: {error}", where="inspector") from None
 
 
 def _json(value: Json) -> Response:

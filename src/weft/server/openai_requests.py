@@ -6,7 +6,7 @@ Nothing is passed over in silence. A field is read, or known to have no effect h
 import json
 import mimetypes
 import re
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 from weft.content import Blob, FileData, FunctionCall, FunctionResponse, Part
 from weft.declare.tool import Tool
@@ -277,4 +277,4 @@ def _object(value: Json, where: str) -> JsonObject:
 def _list(value: Json, where: str) -> list[Json]:
     if not isinstance(value, list):
         raise Problem(422, "invalid", "this is not a list", where=where)
-    return cast("list[Json]", value)
+    return value

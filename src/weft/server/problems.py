@@ -131,3 +131,16 @@ def unknown_app(name: str) -> Problem:
 def unknown_session(id: str) -> Problem:
     """The problem of a session that does not exist, or is another user's: nobody learns which."""
     return Problem(404, "unknown-session", f"there is no session `{id[:100]}`")
+
+
+def require_id(id: str) -> str:
+    """The id of a new session, which must be one that an address and a terminal can show."""
+    if id in (".", "..") or "/" in id or "\\" in id or not id.strip() or not id.isprintable():
+        raise Problem(
+            422,
+            "invalid",
+            f"the id {id[:100]!r} cannot stand in an address",
+            hint="use letters, digits, `-`, `_` and `.`",
+            where="/id",
+        )
+    return id

@@ -12,12 +12,12 @@ import msgspec
 from weft.content import ContentLike
 from weft.declare import RunConfig
 from weft.errors import SessionError, UsageError, WeftError
-from weft.misuse import meant
+from weft.misuse import few, meant
 from weft.runtime import Result, Runner
 from weft.runtime.background import StartedRun
 from weft.server.access import Identity, Limits
 from weft.server.metrics import Metrics
-from weft.server.problems import Problem, unknown_app, unknown_session
+from weft.server.problems import Problem, require_id, unknown_app, unknown_session
 from weft.server.stream import Chunks, EventStream
 from weft.session import Session, SessionKey, Store
 from weft.values import Json
@@ -86,7 +86,7 @@ class Served:
         runner = self.runners.get(app)
         if runner is None:
             problem = unknown_app(app)
-            problem.hint = meant(app, self.runners)
+            problem.hint = meant(app, self.runners) or f"served here: {few(self.runners)}"
             raise problem
         return runner
 
@@ -121,6 +121,7 @@ class Served:
         answers: Mapping[str, object] | None = None,
         retry: Sequence[str] = (),
         invocation_id: str | None = None,
+        request_id: str | None = None,
         tools: Sequence[object] = (),
         config: RunConfig | None = None,
         busy: Busy = "reject",
@@ -134,6 +135,8 @@ class Served:
             raise Problem(
                 429, "runs", f"{self.limits.runs} runs are under way", headers={"retry-after": "1"}
             )
+        if message is not None and session:
+            require_id(session)
         chosen = config if config is not None else runner.config
         try:
             run = await runner.start(
@@ -144,6 +147,7 @@ class Served:
                 answers=answers,
                 retry=retry,
                 invocation_id=invocation_id,
+                request_id=request_id,
                 tools=tools,
                 follow=follow,
                 config=self._configured(chosen, busy, stream=stream),

@@ -9,20 +9,20 @@ import base64
 import msgspec
 from starlette.responses import Response
 
-from weft.content import Content, FunctionCall
+from weft.content import Content
 from weft.declare import Agent, tree
-from weft.errors import SessionBusy, StoreError
+from weft.errors import SessionBusy, StoreError, UsageError
 from weft.runtime import Runner
-from weft.runtime.background import StartedRun, is_unfinished
-from weft.runtime.rewind import visible_events
-from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw
-from weft.server.problems import Problem
+from weft.runtime.approvals import Pending, pending_in
+from weft.runtime.background import StartedRun
+from weft.runtime.earlier import is_unfinished, require_request_id
+from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw, whole_number
+from weft.server.problems import Problem, require_id
 from weft.server.served import Busy
 from weft.server.stream import frames
 from weft.session import Actions, Event, Session, SessionInfo, SessionKey
 from weft.session.event import new_id
 from weft.session.state import without_temp
-from weft.session.waiting import CONFIRMATION, INPUT, QUESTION
 from weft.values import Json, JsonObject
 
 LARGEST_PAGE = 10_000
@@ -46,6 +46,7 @@ class NewRun(Body, frozen=True):
     answers: dict[str, msgspec.Raw] | None = None
     retry: list[str] = []
     invocation_id: str | None = None
+    request_id: str | None = None
     busy: Busy = "reject"
     stream: bool = True
 
@@ -125,9 +126,10 @@ async def create_session(call: Call) -> Answer:
     """Make a session."""
     body = await call.body(NewSession, empty=NewSession())
     runner = call.runner()
-    key = SessionKey(runner.app_name, call.user(body.user), body.id or new_id())
+    key = SessionKey(runner.app_name, call.user(body.user), require_id(body.id or new_id()))
+    state = call.allowed_state(body.state)
     try:
-        session = await runner.store.create(key, state=body.state)
+        session = await runner.store.create(key, state=state)
     except StoreError as error:
         if "exists" in error.message:
             raise Problem(409, "exists", f"the session `{key.id}` exists already") from None
@@ -196,10 +198,11 @@ async def start_run(call: Call) -> Answer:
         body.message,
         user=user,
         session=id,
-        state=body.state,
+        state=call.allowed_state(body.state) or None,
         answers=_plain(body.answers),
         retry=body.retry,
         invocation_id=body.invocation_id,
+        request_id=_request_id(call, body),
         busy=body.busy,
         stream=body.stream,
         follow=call.wants_stream(),
@@ -207,11 +210,38 @@ async def start_run(call: Call) -> Answer:
     return _started(call, run)
 
 
+def _request_id(call: Call, body: NewRun) -> str | None:
+    """The client's own id of the message, in the body or the header."""
+    header = call.request.headers.get("idempotency-key")
+    id = body.request_id if body.request_id is not None else header
+    if id is None:
+        return None
+    if header not in (None, id):
+        raise Problem(
+            422,
+            "invalid",
+            "Idempotency-Key and request_id differ",
+            hint="send one of them",
+            where="/request_id",
+        )
+    try:
+        return require_request_id(id, where="/request_id")
+    except UsageError as error:
+        raise Problem(422, "invalid", error.message, hint=error.hint, where="/request_id") from None
+
+
 def _started(call: Call, run: StartedRun) -> Answer:
     if call.wants_stream():
         return call.served.run_stream(call.identity, run, frames(run.events()))
     return respond(
-        {"id": run.id, "session": run.session_id, "user": run.user_id, "after": run.after}, 202
+        {
+            "id": run.id,
+            "session": run.session_id,
+            "user": run.user_id,
+            "after": run.after,
+            "repeated": run.repeated,
+        },
+        202,
     )
 
 
@@ -259,9 +289,10 @@ def last_event_id(call: Call) -> int:
     """Where the client was: what its browser says after a lost connection, or the address."""
     header = call.request.headers.get("last-event-id", "")
     if header:
-        if not header.isdigit():
+        number = whole_number(header)
+        if number is None:
             raise Problem(422, "invalid", f"Last-Event-ID {header[:40]!r} is not a number")
-        return int(header)
+        return number
     return call.number("after", 0)
 
 
@@ -282,6 +313,7 @@ async def write_state(call: Call, user: str, delta: JsonObject) -> Session:
     """The session with one more event, which writes to its state."""
     runner, id = call.runner(), call.path("session")
     await call.served.require_session(runner, user, id)
+    delta = call.allowed_state(delta)
     key = SessionKey(runner.app_name, user, id)
     lease = await runner.store.lease(key, busy="reject", interrupt=lambda: None)
     try:
@@ -331,33 +363,21 @@ async def get_artifact(call: Call) -> Answer:
 
 def questions_of(session: Session) -> list[Json]:
     """What a session waits for: each call with its arguments, and what kind of answer it wants."""
-    waiting = session.waiting
-    if not waiting:
-        return []
-    calls: dict[str, tuple[FunctionCall, Event]] = {}
-    confirmed: set[str] = set()
-    asked: set[str] = set()
-    for event in visible_events(session):
-        for call in event.calls:
-            if call.name == CONFIRMATION:
-                asked.add((call.id or "").removeprefix(QUESTION))
-            else:
-                calls[call.id or ""] = (call, event)
-        for result in event.results:
-            if result.name == CONFIRMATION:
-                confirmed.add((result.id or "").removeprefix(QUESTION))
-    questions: list[Json] = []
-    for id, name in waiting.items():
-        call, event = calls.get(id, (None, None))
-        args = (call.args if call is not None else None) or {}
-        gate = call is not None and call.name == INPUT
-        kind = "gate" if gate else "confirm" if id in asked - confirmed else "result"
-        question: JsonObject = {"id": id, "name": name, "kind": kind, "args": args}
-        if event is not None:
-            question |= {"agent": event.author, "asked": event.timestamp}
-            question["invocation_id"] = event.invocation_id
-        questions.append(question)
-    return questions
+    return [_as_question(question) for question in pending_in(session)]
+
+
+def _as_question(pending: Pending) -> JsonObject:
+    question: JsonObject = {
+        "id": pending.call_id,
+        "name": pending.name,
+        "kind": pending.kind,
+        "args": pending.args,
+        "question": pending.question,
+        "asked": pending.asked_at,
+    }
+    if pending.expires is not None:
+        question |= {"expires": pending.expires, "expired": pending.is_expired}
+    return question
 
 
 async def list_questions(call: Call) -> Answer:
@@ -411,7 +431,8 @@ async def fork_session(call: Call) -> Answer:
     body = await call.body(NewFork, empty=NewFork())
     runner, user, id = call.runner(), call.user(body.user), call.path("session")
     await call.served.require_session(runner, user, id)
-    session = await runner.fork(user_id=user, session_id=id, upto=body.upto, to=body.id or "")
+    to = require_id(body.id) if body.id else ""
+    session = await runner.fork(user_id=user, session_id=id, upto=body.upto, to=to)
     return respond(show_session(runner, session), 201)
 
 

@@ -56,6 +56,16 @@ class Memory:
         scorer: MemoryScorer = "bm25",
         top_k: int = 10,
     ) -> None:
+        self._check(scorer, top_k)
+        self._store = open_store(store)
+        self._sessions = sessions
+        self._scorer: MemoryScorer = scorer
+        self._top_k = top_k
+        self._read: dict[SessionKey, tuple[float, int, tuple[Recollection, ...]]] = {}
+        """The texts of sessions, while these are as long and as old as they were."""
+
+    @staticmethod
+    def _check(scorer: str, top_k: int) -> None:
         if scorer not in get_args(MemoryScorer):
             raise UsageError(
                 f"scorer is {scorer!r}", where="Memory", hint='write "bm25" or "embedding"'
@@ -64,12 +74,6 @@ class Memory:
             raise UsageError(f"top_k is {top_k!r}", where="Memory", hint="write 1 or more")
         if scorer == "embedding":
             _require_vectors()
-        self._store = open_store(store)
-        self._sessions = sessions
-        self._scorer: MemoryScorer = scorer
-        self._top_k = top_k
-        self._read: dict[SessionKey, tuple[float, int, tuple[Recollection, ...]]] = {}
-        """The texts of sessions, while these are as long and as old as they were."""
 
     async def remember(
         self, app_name: str, user_id: str, text: str, *, session: str = "", author: str = ""
@@ -125,6 +129,7 @@ class Memory:
 
         `without` is the id of a session whose texts are not looked at: the one that asks.
         """
+        self._check(scorer or self._scorer, self._top_k if top_k is None else top_k)
         known = [
             one
             for one in await self._texts(app_name, user_id)

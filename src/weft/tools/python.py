@@ -29,6 +29,7 @@ from weft.content import Part
 from weft.declare.context import ToolContext
 from weft.declare.tool import Tool, tool
 from weft.errors import DeclarationError
+from weft.misuse import declared
 from weft.values import Json, JsonObject
 
 _PROGRAM = Path(__file__).with_name("sandbox.py")
@@ -43,6 +44,7 @@ _NETWORK = "the kernel does not let the network be cut off: the code could reach
 _FILES = "the kernel does not let other folders be protected: the code could write to them"
 
 
+@declared("PythonTool(seconds=10, memory=256)")
 @dataclass(frozen=True, kw_only=True)
 class PythonTool:
     """A tool that runs Python code: `Agent("analyst", tools=[PythonTool()])`.

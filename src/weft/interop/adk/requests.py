@@ -56,18 +56,27 @@ def refusal(why: str) -> object:
 def offer_recall(request: object, known: Sequence[Held]) -> None:
     """Add the tool that gets back what a handle in the request stands for, of what is known."""
 
-    def recall(handle: str, lines: str = "", query: str = "", page: int = 1) -> dict[str, object]:
+    def recall(
+        handle: str, lines: str = "", query: str = "", field: str = "", page: int = 1
+    ) -> dict[str, object]:
         """Get back a value that was shortened.
 
         Args:
-            handle: The handle that stands in its place.
+            handle: The handle that stands in its place, or several.
             lines: Only these lines, as 12-40.
             query: Only what fits these words.
+            field: Only this field of JSON, as rows[].id.
             page: Which part of a long value.
         """
         asked = FunctionCall(
             name=RECALL,
-            args={"handle": handle, "lines": lines, "query": query or None, "page": page},
+            args={
+                "handle": handle,
+                "lines": lines,
+                "query": query or None,
+                "field": field or None,
+                "page": page,
+            },
         )
         return {**(found_among(known, asked).response or {})}
 

@@ -206,7 +206,7 @@ def tool_call(
     async def run(**arguments: object) -> object:
         ctx = arguments.pop(parameter)
         assert isinstance(ctx, ToolContext)
-        with_ctx = Borrowed(cast("ToolContext", ctx), agent)
+        with_ctx = Borrowed(cast("ToolContext[object]", ctx), agent)
         theirs = tool
         if not is_a(tool, "BaseTool"):
             theirs = _theirs("google.adk.tools", "FunctionTool")(tool)
@@ -220,10 +220,11 @@ def tool_call(
     return run
 
 
-def instruction_context(context: object, agent: object) -> object:
+def instruction_context(ours: object, agent: object) -> object:
     """The context of an instruction provider; without google-adk, Weft's own has to do."""
-    if not isinstance(context, ReadonlyContext) or not _is_installed():
-        return cast("object", context)
+    if not _is_installed() or not isinstance(ours, ReadonlyContext):
+        return cast("object", ours)  # type: ignore[redundant-cast, unused-ignore]
+    context = cast("ReadonlyContext[object]", ours)
     session = SimpleNamespace(
         id="", app_name="", user_id="", events=context.events, state=context.state
     )

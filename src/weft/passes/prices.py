@@ -1,0 +1,165 @@
+"""What a digest saves or costs, by the rules of the provider, before anybody decides for it.
+
+A digest makes every later request shorter. It may cost more than that: the tool that gets its
+value back stands before everything else, so declaring it late makes the provider read all of the
+request again; a request below the provider's minimum is not kept at all; and a model that misses
+something asks for it, which is one request more. All of it is worked out from the declaration and
+the log, in shares of what a fresh token costs.
+"""
+
+import sys
+from typing import NamedTuple
+
+from weft.ir import Item, ResultBlock, TextBlock
+from weft.ir.item import RECALL
+from weft.ir.show import show_block
+from weft.passes.env import Env, ModelFacts
+
+SHARE = 0.03
+"""How much of the first request the declaration of `recall` may be, to stand there unasked."""
+
+MISSES = 0.14
+"""How often a digest is followed by a recall: as often as in recorded runs of coding agents."""
+
+ASKING = 30
+"""Tokens of a call that recalls something, beside what it brings."""
+
+PAGE = 2_000
+"""How many tokens one recall brings at most."""
+
+_LATER = (3, 30)
+"""The fewest and the most requests that are expected to follow."""
+
+_GROWTH = 120
+"""The fewest tokens that a step is expected to add."""
+
+_FAST = 1_000
+"""Tokens that a step adds in a conversation that grows fast."""
+
+
+class Traffic:
+    """What was sent so far of a conversation, by the items as they are sent."""
+
+    __slots__ = ("hides", "opening", "steps", "tokens")
+
+    def __init__(self, known: "Traffic | None" = None) -> None:
+        self.tokens: int = known.tokens if known is not None else 0
+        """The tokens of all items."""
+        self.opening: int = known.opening if known is not None else 0
+        """The tokens of those before the agent's first word."""
+        self.steps: int = known.steps if known is not None else 0
+        """How many answers of the agent there are."""
+        self.hides: bool = known.hides if known is not None else False
+        """Whether something stands behind a handle, so that `recall` is declared."""
+
+    def add(self, item: Item, env: Env) -> None:
+        """One item more."""
+        size = item_tokens(item, env)
+        self.tokens += size
+        if item.author == env.agent and item.blocks and item.blocks[0].role == "model":
+            self.steps += 1
+        if not self.steps:
+            self.opening += size
+        self.hides = self.hides or needs_recall(item)
+
+
+def item_tokens(item: Item, env: Env) -> int:
+    """The tokens of an item, roughly."""
+    return sum(env.tokens.count(show_block(block)) for block in item.blocks)
+
+
+def needs_recall(item: Item) -> bool:
+    """Whether something of the item can be read only by its handle.
+
+    What a reference stands for is in view; where it is not any more, the block says so.
+    """
+    return any(
+        isinstance(block, ResultBlock | TextBlock)
+        and (block.handle or any(one.newer for one in block.refers))
+        for block in item.blocks
+    )
+
+
+def declares_first(traffic: Traffic, env: Env) -> bool:
+    """Whether `recall` stands among the tools from the first request on.
+
+    Declared later, it makes the provider read the whole request again. So it pays to have it from
+    the start where it is next to nothing beside the rest, and tools may return large values.
+    """
+    tools = env.tools
+    if tools.recall is None or not tools.own:
+        return False
+    return tools.recall_tokens <= SHARE * (tools.head + traffic.opening)
+
+
+class Verdict(NamedTuple):
+    """Whether a shorter form of a result is the cheaper one, and what was compared, in words."""
+
+    pays: bool
+    words: str
+
+
+def weigh_shorter(
+    whole: int, short: int, traffic: Traffic, env: Env, *, hides: bool = False
+) -> Verdict:
+    """Compare a result of so many tokens with a shorter form, over the requests that may follow.
+
+    `hides` says that what is left out can be read only by a handle. Nobody knows how many requests
+    follow, so the shorter form must be the cheaper one however many do. Each is longer than the one
+    before by what a step added so far; below the provider's minimum also by much more, since
+    a request that grows fast is soon kept, and a shorter one is not.
+    """
+    model, tools = env.model, env.tools
+    growth = max(_GROWTH, (traffic.tokens - traffic.opening) // max(1, traffic.steps))
+    declared = traffic.hides or declares_first(traffic, env)
+    before = tools.head + traffic.tokens + (tools.recall_tokens if declared else 0)
+    late = tools.recall_tokens if hides and not declared else 0
+    cached = 0 if late else before  # one tool more: nothing is read again
+    total = before + late + short
+    expected = min(max(traffic.steps, _LATER[0]), _LATER[1])
+    pays, costs = True, (0.0, 0.0)
+    for each in (max(growth, _FAST), growth) if total < model.minimum else (growth,):
+        plain_costs = _ahead(before, before + whole, each, model)
+        short_costs = _ahead(cached, total, each, model)
+        for later, (plain, cost) in enumerate(zip(plain_costs, short_costs, strict=True)):
+            if hides:
+                cost += MISSES * _recall(whole, total, later, model)
+            pays = pays and (cost < plain or later < _LATER[0])
+            costs = (plain, cost) if later == expected else costs
+    words = (
+        f"{costs[1]:,.0f} fresh tokens in short, {costs[0]:,.0f} whole, over {expected} requests"
+    )
+    if late:
+        words += f", with {RECALL} declared for it"
+    if total < model.minimum:
+        words += f"; nothing below {_minimum(model)} is kept"
+    return Verdict(pays, words)
+
+
+def _minimum(model: ModelFacts) -> str:
+    return f"{model.minimum:,} tokens" if model.minimum < sys.maxsize else "any length"
+
+
+def _recall(whole: int, total: int, later: int, model: ModelFacts) -> float:
+    """What it costs to ask for a value: one request more, and what it brings from then on."""
+    brought = min(whole, PAGE) + ASKING
+    again = model.read if total + brought >= model.minimum else 1.0
+    return _request(total, total + brought, model) + brought * again * later
+
+
+def _ahead(cached: int, total: int, growth: int, model: ModelFacts) -> list[float]:
+    """What a request of so many tokens costs with none, one, two and more behind it."""
+    costs: list[float] = []
+    cost = 0.0
+    for _ in range(_LATER[1] + 1):
+        cost += _request(cached, total, model)
+        costs.append(cost)
+        cached, total = total, total + growth
+    return costs
+
+
+def _request(cached: int, total: int, model: ModelFacts) -> float:
+    """What one request costs: a prefix below the minimum is neither kept nor read again."""
+    cached = cached if cached >= model.minimum else 0
+    price = model.write if total >= model.minimum else 1.0
+    return cached * model.read + (total - cached) * price

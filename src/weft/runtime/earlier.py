@@ -1,0 +1,151 @@
+"""Earlier runs of a session: the one that a message repeats, and the one that a crash cut off.
+
+A client that gets no answer sends its message again, and a worker that was stopped wakes up and
+goes on where it was. So a message may carry an id of the client's. It becomes the id of the
+invocation, and whoever has the lease looks into the log for it before anything is stored.
+
+Top to bottom: repeated requests, then runs that were cut off.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import cast
+
+from weft.content import Content
+from weft.declare import Agent, Node
+from weft.errors import SessionError, UsageError
+from weft.runtime.invocation import Request
+from weft.runtime.place import path_of
+from weft.runtime.program import root_place
+from weft.runtime.progress import Progress, is_failure
+from weft.runtime.resume import last_invocation
+from weft.runtime.rewind import hidden_events, visible_events
+from weft.session import Event, Session, SessionKey, Store
+from weft.session.unread import skim_of
+from weft.values import Strand
+
+LONGEST_ID = 200
+"""Characters of a request id."""
+
+
+def require_request_id(request_id: str | None, *, where: str) -> str | None:
+    """The id, or an error if it cannot stand for a message."""
+    id = cast("object", request_id)
+    if id is None:
+        return None
+    if not isinstance(id, str) or not id or not id.isprintable() or len(id) > LONGEST_ID:
+        brief = repr(id) if not isinstance(id, str) or len(id) <= LONGEST_ID else f"{id[:40]!r}..."
+        raise UsageError(
+            f"request_id={brief}",
+            where=where,
+            hint=f"pass a text of 1 to {LONGEST_ID} characters that this message alone has",
+        )
+    return id
+
+
+def first_of(log: Strand[Event], invocation_id: str) -> int | None:
+    """Where the first event of an invocation stands; None where the log has none."""
+    skim = skim_of(log)
+    # the beginning of a long log is not decoded only to find that the id is not in it
+    start = skim.length if skim is not None and invocation_id not in skim.invocations else 0
+    for position, event in enumerate(log.since(start), start):
+        if event.invocation_id == invocation_id:
+            return position
+    return None
+
+
+def find_request(session: Session | None, request: Request, *, altered: bool) -> int | None:
+    """Where the message of the request stands, if the log has it already.
+
+    An id that came with another message is an error, and so is one that was rewound: to answer
+    with something else, or to run again what was taken back, would be worse. `altered` says that
+    messages are stored otherwise than they came, so that they cannot be compared.
+    """
+    id = request.request_id
+    if session is None or id is None:
+        return None
+    first = first_of(session.events, id)
+    if first is None:
+        return None
+    if first in hidden_events(session.events):
+        raise SessionError(
+            f"the request `{id}` was rewound",
+            where=f"session {session.id}",
+            hint="send the message with a new request_id to run it again",
+        )
+    content = session.events[first].content
+    if not altered and not _has_data(request.content) and content != request.content:
+        raise SessionError(
+            f"the request `{id}` came with another message before",
+            where=f"session {session.id}",
+            hint="give every message a request_id of its own, and repeat a message unchanged",
+        )
+    return first
+
+
+def _has_data(content: Content | None) -> bool:
+    """Whether the message has bytes in it, which may be stored as an artifact."""
+    return any(part.inline_data for part in (content.parts if content is not None else None) or ())
+
+
+def is_settled(session: Session, invocation_id: str) -> bool:
+    """Whether a run that is asked for again must not go on.
+
+    Somebody stopped it; or it failed, and the conversation went on without it.
+    """
+    events = visible_events(session)
+    last = next(event for event in reversed(events) if event.invocation_id == invocation_id)
+    later = events[-1].invocation_id != invocation_id
+    return bool(last.interrupted) or (later and is_failure(last))
+
+
+def is_unfinished(root: Node, session: Session) -> bool:
+    """Whether the session's last run was cut off: it neither ended, nor failed, nor waits.
+
+    A run of which this cannot be told for sure counts as unfinished: to resume what is complete
+    does nothing.
+    """
+    events = visible_events(session)
+    if not events:
+        return False
+    last, id = events[-1], last_invocation(session)
+    if is_failure(last) or last.interrupted or last.actions.rewind_before_invocation_id:
+        return False
+    if session.waiting and not _is_at_work(events, id):
+        return False
+    place = root_place(root)
+    mine = [
+        event
+        for event in events
+        if event.invocation_id == id and path_of(event) == place.path and not event.isolation_scope
+    ]
+    if not isinstance(root, Agent):
+        return not any(event.actions.end_of_agent for event in mine)
+    progress = Progress.of(mine)
+    return not (progress.ended or progress.answered is not None)
+
+
+def _is_at_work(events: Sequence[Event], invocation_id: str) -> bool:
+    """Whether an agent of the invocation has something to do that waits for nobody."""
+    places: dict[tuple[str, str], list[Event]] = {}
+    for event in events:
+        if event.invocation_id == invocation_id:
+            places.setdefault((path_of(event), event.isolation_scope or ""), []).append(event)
+    return any(
+        progress.reply is not None
+        and progress.answered is None
+        and not progress.ended
+        and (not progress.open or progress.due(frozenset()))
+        for progress in map(Progress.of, places.values())
+    )
+
+
+async def unfinished_sessions(
+    root: Node, store: Store, app_name: str, *, since: float
+) -> AsyncIterator[SessionKey]:
+    """The sessions of an app that changed since a time and whose last run was cut off."""
+    for info in await store.sessions(app_name):
+        if info.last_update_time < since:
+            return
+        session = await store.get(info.key)
+        if session is not None and is_unfinished(root, session):
+            yield info.key
