@@ -13,6 +13,7 @@
     ├── SessionError          a session or an event that cannot be read
     ├── StoreError            a store that cannot be opened, read or written
     │   ├── Conflict          a write from a session value that the store has moved past
+    │   │   └── LeaseLost     a write of a run that another one has taken the session from
     │   └── SessionBusy       another run has the session, under busy="reject"
     ├── RunError              an invocation that ended with an error event
     ├── ModelError            a model that gave no answer, with a code that says why
@@ -92,6 +93,10 @@ class StoreError(WeftError):
 
 class Conflict(StoreError):
     """A write from a session value that the store has moved past."""
+
+
+class LeaseLost(Conflict):
+    """A write of a run that another one has taken the session from, because it seemed dead."""
 
 
 class SessionBusy(StoreError):

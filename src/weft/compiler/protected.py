@@ -54,17 +54,17 @@ def require_protected(
     Raises:
         ProtectionError: says where it stands and of which kind it is, not what it is.
     """
-    from weft.detect import wanted
+    from weft.detect.redaction import wanted
 
     for step in policy.protections:
         if not isinstance(step, Redact):
             continue
         what = wanted(step.kinds, step.patterns, step.fields)
-        for pointer, piece in _unseen(prompt, wire, what, lowered):
-            for place, text in _strings(piece, pointer):
-                kind = _kind_left(text, what)
-                if kind and not _is_exempt(text, prompt):
-                    raise _refused(kind, place, prompt.agent)
+        pieces = _unseen(prompt, wire, what, lowered)
+        texts = (one for pointer, piece in pieces for one in _strings(piece, pointer))
+        for place, text, kind in _values_left(texts, what):
+            if not _is_exempt(text, prompt):
+                raise _refused(kind, place, prompt.agent)
         if what.fields:
             _require_no_fields(prompt, what)
 
@@ -143,22 +143,27 @@ def _strings(value: Json, pointer: str) -> Iterator[tuple[str, str]]:
             yield from _strings(each, f"{pointer}/{index}")
 
 
-def _kind_left(text: str, what: "Wanted") -> str:
-    """The kind of a value that is still in a text; empty where there is none."""
+def _values_left(
+    texts: Iterable[tuple[str, str]], what: "Wanted"
+) -> Iterator[tuple[str, str, str]]:
+    """The places and texts in which a value is still, and its kind."""
+    # once a request: an import in a function takes longer than looking at a text seen before
     from weft.detect.patterns import PatternTimeout
     from weft.detect.redaction import found_in
 
-    try:
-        hits = found_in(text, what)
-        if not hits:
-            return ""
-        alone = {each.value for piece in _pieces(text) for each in found_in(piece, what)}
-    except PatternTimeout:
-        return "a pattern that did not finish"
-    for each in hits:
-        if any(one in each.value or each.value in one for one in alone):
-            return each.kind
-    return ""
+    for place, text in texts:
+        try:
+            hits = found_in(text, what)
+            if not hits:
+                continue
+            alone = {each.value for piece in _pieces(text) for each in found_in(piece, what)}
+        except PatternTimeout:
+            yield place, text, "a pattern that did not finish"
+            continue
+        for each in hits:
+            if any(one in each.value or each.value in one for one in alone):
+                yield place, text, each.kind
+                break
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -233,9 +238,8 @@ def _is_gone(text: str) -> bool:
 
 
 def _named(value: Json, path: tuple[str, ...], what: "Wanted") -> str:
-    gone = isinstance(value, str) and _is_gone(value)
     is_field = bool(path) and any(path[-len(field) :] == field for field in what.fields)
-    if is_field and value is not None and not gone:
+    if is_field and value is not None and not (isinstance(value, str) and _is_gone(value)):
         return ".".join(path)
     if isinstance(value, dict):
         names = (_named(each, (*path, name), what) for name, each in value.items())

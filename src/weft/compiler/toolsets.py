@@ -103,17 +103,15 @@ def _equipped(node: Node, name: str, tools: tuple[Tool, ...]) -> Node:
 
 def with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agent:
     """The root in which the agent that is asked has the tools that the log says it was offered."""
-    if not isinstance(cast("object", root), Agent) or not isinstance(
-        cast("object", agent), str | None
-    ):
-        return root  # whoever makes the plan says what is wrong
+    if not isinstance(cast("object", root), Agent):
+        return root  # whoever makes the plan says what is wrong, also with the name
     has_sources = root.memo.of(_HasSources)
     if has_sources is None:
         members = (node for node, _ in tree.walk(root) if isinstance(node, Agent))
         has_sources = root.memo.keep(_HasSources(any(one.tool_sources for one in members)))
     if not has_sources.anywhere:
         return root
-    path = tree.find(root, agent) if agent is not None else (root,)
+    path = tree.find(root, agent) if isinstance(agent, str) else (root,)
     asked = path[-1] if path else None
     if not isinstance(asked, Agent) or not asked.tool_sources:
         return root

@@ -431,7 +431,7 @@ def _criteria(path: Path) -> _Criteria:
     rubrics = False
     for name, value in asked.items():
         fields = cast("Mapping[str, object]", value if isinstance(value, Mapping) else {})
-        threshold = fields["threshold"] if "threshold" in fields else cast("object", value)
+        threshold = fields["threshold"] if "threshold" in fields else asked[name]
         if name == "tool_trajectory_avg_score":
             order = _ORDERS.get(_field(fields, "match_type") or "EXACT", "exact")
         elif name == "response_match_score" and isinstance(threshold, int | float):

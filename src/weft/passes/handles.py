@@ -199,8 +199,8 @@ def _short_text(text: str, handle: str, size: int, limits: HandleLimits, env: En
         if room < 1:
             break
         short = reduced(text, limit_tokens=room, count=env.tokens.count, known=limits.known)
-        said = f"{short.shape}, {size:,} tokens; left out: {short.left_out}"
-        head = f"[handle {handle}: {said}{asks}]"
+        summary = f"{short.shape}, {size:,} tokens; left out: {short.left_out}"
+        head = f"[handle {handle}: {summary}{asks}]"
         whole = f"{head}\n{short.value}"
         over = env.tokens.count(whole) - to
         if over <= 0:

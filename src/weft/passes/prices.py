@@ -43,13 +43,13 @@ class Traffic:
     __slots__ = ("hides", "opening", "steps", "tokens")
 
     def __init__(self, known: "Traffic | None" = None) -> None:
-        self.tokens = known.tokens if known is not None else 0
+        self.tokens: int = known.tokens if known is not None else 0
         """The tokens of all items."""
-        self.opening = known.opening if known is not None else 0
+        self.opening: int = known.opening if known is not None else 0
         """The tokens of those before the agent's first word."""
-        self.steps = known.steps if known is not None else 0
+        self.steps: int = known.steps if known is not None else 0
         """How many answers of the agent there are."""
-        self.hides = known.hides if known is not None else False
+        self.hides: bool = known.hides if known is not None else False
         """Whether something stands behind a handle, so that `recall` is declared."""
 
     def add(self, item: Item, env: Env) -> None:
@@ -161,5 +161,5 @@ def _ahead(cached: int, total: int, growth: int, model: ModelFacts) -> list[floa
 def _request(cached: int, total: int, model: ModelFacts) -> float:
     """What one request costs: a prefix below the minimum is neither kept nor read again."""
     cached = cached if cached >= model.minimum else 0
-    kept = model.write if total >= model.minimum else 1.0
-    return cached * model.read + (total - cached) * kept
+    price = model.write if total >= model.minimum else 1.0
+    return cached * model.read + (total - cached) * price

@@ -1,7 +1,7 @@
 """The table of verbs: which passes each word of a policy means, and the one order they run in."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import NamedTuple, cast
 
@@ -78,6 +78,7 @@ ORDER = (
 FIRST_ON_REQUEST = ORDER.index("past")
 
 
+@cache
 def _load(chapter: str, name: str) -> Callable[..., object]:
     """A pass by its chapter and its name."""
     return cast("Callable[..., object]", vars(import_module(f"weft.passes.{chapter}"))[name])

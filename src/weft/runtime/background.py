@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Generator
 
 from weft.declare import Node
-from weft.errors import SessionBusy, SessionError
+from weft.errors import SessionError
 from weft.runtime.earlier import first_of, is_unfinished
 from weft.runtime.feeds import Follower
 from weft.runtime.invocation import Invocation, Services
@@ -269,12 +269,7 @@ async def _runs_elsewhere(root: Node, store: Store, key: SessionKey) -> bool:
     session = await store.get(key)
     if session is None or not is_unfinished(root, session):
         return False
-    try:
-        lease = await store.lease(key, busy="reject", interrupt=lambda: None)
-    except SessionBusy:
-        return True
-    await lease.release()
-    return False
+    return await store.holder(key) is not None
 
 
 async def stop_run(services: Services, key: SessionKey) -> bool:
@@ -287,14 +282,8 @@ async def stop_run(services: Services, key: SessionKey) -> bool:
     feed = services.feeds.running(key)
     if feed is not None:
         feed.is_cancelled = True
-    else:
-        try:
-            lease = await services.store.lease(key, busy="reject", interrupt=lambda: None)
-        except SessionBusy:
-            pass
-        else:
-            await lease.release()
-            return False
+    elif await services.store.holder(key) is None:
+        return False
     lease = await services.store.lease(key, busy="interrupt", interrupt=lambda: None)
     await lease.release()
     return True

@@ -127,7 +127,11 @@ class Feeds:
                     feed.length = length or 0
                     for reader in feed.readers:
                         reader.lose(is_gone=length is None)
-            await asyncio.sleep(LOOK_EVERY)
+            if any(feed.readers and not feed.runs for feed in self._feeds.values()):
+                keys = [feed.key for feed in self._feeds.values() if feed.readers]
+                await self._store.changed(keys, seconds=LOOK_EVERY)
+            else:
+                await asyncio.sleep(LOOK_EVERY)
 
 
 class Feed:

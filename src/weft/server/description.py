@@ -55,7 +55,9 @@ def _operation(row: Endpoint, body: object) -> JsonObject:
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in names
     ] + [{"name": name, "in": "query", "schema": {"type": "string"}} for name in row.queries]
-    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    problem: JsonObject = {
+        "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+    }
     answer: JsonObject = {"description": row.about}
     if row.status != 204:
         answer["content"] = {row.answers: {}}

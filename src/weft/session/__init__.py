@@ -7,6 +7,7 @@ from weft.session.state import Scope, apply_delta, scope_of
 from weft.session.store import (
     ArtifactStore,
     Busy,
+    Holder,
     Lease,
     SessionInfo,
     SessionKey,
@@ -20,6 +21,7 @@ __all__ = [
     "Busy",
     "Compaction",
     "Event",
+    "Holder",
     "Lease",
     "MemoryStore",
     "Scope",

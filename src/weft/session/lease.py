@@ -4,13 +4,16 @@ Holder and waiter may live in different event loops and threads. Stores that sev
 share take this lease first, and then one that the other processes respect.
 """
 
+import os
+import socket
+import time
 from collections import deque
 from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING, get_args
 
 from weft.errors import SessionBusy, UsageError
-from weft.session.store import Busy, SessionKey
+from weft.session.store import Busy, Holder, SessionKey
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
@@ -25,7 +28,17 @@ class LocalLease:
     `asked` says that somebody wants it to stop.
     """
 
-    __slots__ = ("_interrupt", "_leases", "_loop", "_settled", "_turn", "asked", "done", "key")
+    __slots__ = (
+        "_interrupt",
+        "_leases",
+        "_loop",
+        "_settled",
+        "_turn",
+        "asked",
+        "done",
+        "key",
+        "since",
+    )
 
     def __init__(
         self,
@@ -41,6 +54,8 @@ class LocalLease:
         self._interrupt = interrupt
         self._settled = False
         self.asked = False
+        self.since: float | None = None
+        """When it began to hold."""
         self._turn: Future[None] | None = None
 
     async def release(self) -> None:
@@ -50,6 +65,7 @@ class LocalLease:
     def settle(self) -> None:
         """Begin to hold: from here on the holder can be interrupted."""
         self._settled = True
+        self.since = time.time()
         if self.asked:
             self._tell()
 
@@ -145,6 +161,14 @@ class Leases:
         await lease.wait()
         return lease
 
+    def holder(self, key: SessionKey) -> Holder | None:
+        """Who has the session in this process."""
+        with self._lock:
+            line = self._lines.get(key)
+            if not line or line[0].abandoned:
+                return None
+            return Holder(this_process(), line[0].since)
+
     def free(self, lease: LocalLease) -> None:
         """Take the lease out of its line; if it was the holder's, wake the next."""
         with self._lock:
@@ -162,6 +186,11 @@ class Leases:
                 line.popleft().done = True
             if not line:
                 del self._lines[lease.key]
+
+
+def this_process() -> str:
+    """The name of this process among the holders of leases."""
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def busy_error(key: SessionKey) -> SessionBusy:

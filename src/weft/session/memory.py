@@ -14,7 +14,7 @@ from weft.session.event import Event, numbered
 from weft.session.lease import Leases
 from weft.session.log import Session, stored
 from weft.session.state import apply_delta, scope_of
-from weft.session.store import Busy, Lease, SessionInfo, SessionKey, Transaction
+from weft.session.store import Busy, Holder, Lease, SessionInfo, SessionKey, Transaction
 from weft.values import Json, JsonObject, Strand, has_lone_surrogate, require_json, require_object
 
 
@@ -190,6 +190,16 @@ class MemoryStore:
         lease = await self._leases.acquire(key, busy=busy, interrupt=interrupt)
         lease.settle()
         return lease
+
+    async def holder(self, key: SessionKey) -> Holder | None:
+        """Who has the session now, in this process."""
+        return self._leases.holder(key)
+
+    async def changed(self, keys: Sequence[SessionKey], *, seconds: float) -> None:
+        """Wait: nobody else writes to this memory, and its runs tell their readers themselves."""
+        import asyncio  # slow to load, and compiling needs none
+
+        await asyncio.sleep(seconds)
 
     @asynccontextmanager
     async def transaction(self, session: Session) -> AsyncGenerator[Transaction, None]:

@@ -36,6 +36,13 @@ class SessionInfo(NamedTuple):
     last_update_time: float
 
 
+class Holder(NamedTuple):
+    """Who has a session: the name of a worker, and since when, as far as that is known."""
+
+    worker: str
+    since: float | None = None
+
+
 class Lease(Protocol):
     """The right to run one session; `release` may be called more than once."""
 
@@ -119,6 +126,17 @@ class Store(Protocol):
 
         `interrupt` is called, in the holder's event loop, when a later run asks for the session
         with `busy="interrupt"`; the holder then stops and releases.
+        """
+        ...
+
+    async def holder(self, key: SessionKey) -> Holder | None:
+        """Who has the session now, in whichever process; None where nobody has."""
+        ...
+
+    async def changed(self, keys: Sequence[SessionKey], *, seconds: float) -> None:
+        """Wait until one of the sessions may have grown in another process, or the time is up.
+
+        A store that is not told of that waits for all of the time.
         """
         ...
 

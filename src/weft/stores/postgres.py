@@ -2,12 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
-from weft.errors import StoreError, UsageError
-from weft.session import Busy, Event, Lease, Session, SessionInfo, SessionKey, Transaction
-from weft.session.lease import Leases, LocalLease
+from weft.errors import Conflict, StoreError, UsageError
+from weft.session import Busy, Event, Holder, Lease, Session, SessionInfo, SessionKey, Transaction
 from weft.session.memory import (
     Growth,
     StoredSession,
@@ -24,12 +23,11 @@ from weft.session.memory import (
 )
 from weft.stores import postgres_tables as tables
 from weft.stores.cache import SessionCache, require_recent
-from weft.stores.leases import WATCH_EVERY, Holders, inside, outwait, require_outside
+from weft.stores.leases import inside, require_outside
+from weft.stores.postgres_lease import News, ServerLeases
+from weft.stores.postgres_server import ConnectionPool, new_worker, read_address
 from weft.stores.postgres_tables import (
-    MIGRATIONS,
     Connection,
-    DriverError,
-    Migration,
     Stale,
     explaining,
     place,
@@ -40,16 +38,28 @@ from weft.values import Json, require_object
 class PostgresStore:
     """Sessions in the database at `url`, whose tables are made if they do not exist.
 
-    The store connects with its first use, with up to `connections` at once and one more for the
-    leases. It belongs to the event loop that uses it; when that has ended, another may.
+    The store connects with its first use, with up to `connections` at once, one more for the
+    leases and, while a session of another process is followed, one to listen. It belongs to the
+    event loop that uses it; when that has ended, another may. This store takes a session that it
+    waits for from a process that has been silent for `lease_timeout` seconds. Both stand in the
+    address, unless they are passed: `?weft_connections=4&weft_lease_timeout=60`.
     """
 
-    def __init__(self, url: str, *, connections: int = 8) -> None:
-        self.url = url
-        self._place = place(url)
-        self._connections = connections
+    def __init__(
+        self, url: str, *, connections: int | None = None, lease_timeout: float | None = None
+    ) -> None:
+        self._address = read_address(url)
+        if connections is not None:
+            self._address = self._address._replace(connections=connections)
+        if lease_timeout is not None:
+            self._address = self._address._replace(lease_timeout=lease_timeout)
+        self.url = self._address.url
+        self.worker = new_worker()
+        """The name of this store object among the holders of leases."""
+        self._place = place(self.url)
         self._server: ConnectionPool | None = None
-        self._leases = ServerLeases()
+        self._leases = ServerLeases(self.worker, self._address.lease_timeout)
+        self._news = News()
         self._cache = SessionCache(in_use=self._leases.holds)
 
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
@@ -97,6 +107,17 @@ class PostgresStore:
 
     async def append(self, session: Session, *events: Event) -> Session:
         """The session with the events stored: atomically, durably, each id once."""
+        try:
+            return await self._append(session, events)
+        except Conflict:
+            raise
+        except StoreError:
+            key = key_of(session)
+            if self._leases.fence(key) is not None:  # whoever took the session cut us off
+                await self._leases.require(await self._current(), key)
+            raise
+
+    async def _append(self, session: Session, events: Sequence[Event]) -> Session:
         key = key_of(session)
         async with self._connection(writing=True) as connection:
             stored = self._cache.get(key)
@@ -110,16 +131,29 @@ class PostgresStore:
             if not growth.added:
                 return session
             try:
-                after, asked = await _insert(connection, stored, growth)
+                after, asked = await self._inserted(connection, stored, growth)
             except Stale:
                 stored, now = await self.read_newest(connection, key)
                 if has_all(stored.events, events):
                     return now
                 raise conflict(session, stored.events) from None
         self._cache.put(after)
+        self._news.tell(await self._current(), key)
         if asked is not None:
             self._leases.stop([(key, asked)])
         return growth.session
+
+    async def _inserted(
+        self, connection: Connection, stored: StoredSession, growth: Growth
+    ) -> tuple[StoredSession, float | None]:
+        """Insert the events of a run that still has its lease; without one, if they fit."""
+        fence = self._leases.fence(stored.key)
+        try:
+            return await _insert(connection, stored, growth, fence)
+        except Stale:
+            if fence is None or not await self._leases.require(await self._current(), stored.key):
+                raise
+            return await _insert(connection, stored, growth, fence)
 
     async def events(
         self, key: SessionKey, *, after: int = 0, limit: int | None = None
@@ -160,6 +194,17 @@ class PostgresStore:
                 await self._current(), key, busy=busy, interrupt=interrupt
             )
 
+    async def holder(self, key: SessionKey) -> Holder | None:
+        """Who has the session now: a store object of some process, and since when."""
+        require_key(key)
+        async with self._connection() as connection:
+            holder = await tables.find_holder(connection, key)
+        return Holder(*holder) if holder is not None else None
+
+    async def changed(self, keys: Sequence[SessionKey], *, seconds: float) -> None:
+        """Wait until one of the sessions may have grown: the server says so at once."""
+        await self._news.wait(await self._current(), keys, seconds)
+
     @asynccontextmanager
     async def transaction(self, session: Session) -> AsyncGenerator[Transaction, None]:
         """A transaction of the database.
@@ -184,6 +229,7 @@ class PostgresStore:
                 await scope.__aexit__(None, None, None)
         if transaction.stored is not None:
             self._cache.put(transaction.stored)
+            self._news.tell(server, transaction.stored.key)
 
     async def close(self) -> None:
         """Close all connections; the next use connects again."""
@@ -191,7 +237,9 @@ class PostgresStore:
         server, self._server = self._server, None
         self._cache = SessionCache(in_use=self._leases.holds)
         self._leases.forget()
+        news, self._news = self._news, News()
         if server is not None:
+            await news.close()
             await server.close()
 
     async def read_newest(
@@ -224,8 +272,16 @@ class PostgresStore:
             await self.close()
             server = None
         if server is None:
-            server = self._server = ConnectionPool(self.url, self._connections)
+            server = self._server = ConnectionPool(self._address, self.worker)
         return server
+
+    def fence(self, key: SessionKey) -> str | None:
+        """Who must have the lease for a write to count."""
+        return self._leases.fence(key)
+
+    async def require_lease(self, key: SessionKey) -> None:
+        """Refuse a write of a run that has lost its lease."""
+        await self._leases.require(await self._current(), key)
 
     def _require_outside(self) -> None:
         require_outside(self, where=self._place)
@@ -264,198 +320,20 @@ class _PostgresTransaction:
             growth = grow(self._session, events)
             if growth.added:
                 try:
-                    stored, _ = await tables.insert_events(self._connection, stored, growth)
+                    fence = self._store.fence(stored.key)
+                    stored, _ = await tables.insert_events(self._connection, stored, growth, fence)
                 except Stale:
+                    await self._store.require_lease(stored.key)
                     raise conflict(self._session, stored.events) from None
         self.stored, self._session = stored, growth.session
         return self._session
 
 
 async def _insert(
-    connection: Connection, stored: StoredSession, growth: Growth
+    connection: Connection, stored: StoredSession, growth: Growth, fence: str | None
 ) -> tuple[StoredSession, float | None]:
     """Insert the events; a single statement needs no transaction around it."""
     if len(growth.added) == 1 and not growth.app and not growth.user:
-        return await tables.insert_events(connection, stored, growth)
+        return await tables.insert_events(connection, stored, growth, fence)
     async with connection.transaction():
-        return await tables.insert_events(connection, stored, growth)
-
-
-class ConnectionPool:
-    """The connections of one event loop: some to work with, and one that holds the leases.
-
-    A connection that broke takes the idle ones with it: they broke as well. The next use
-    connects again.
-    """
-
-    def __init__(self, url: str, size: int, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-        self.loop = asyncio.get_running_loop()
-        self._url = url
-        self._migrations = migrations
-        self._room = asyncio.Semaphore(size)
-        self._idle: list[Connection] = []
-        self._leasing: Connection | None = None
-        self._lock = asyncio.Lock()
-        self._migrated = False
-
-    @asynccontextmanager
-    async def connection(self) -> AsyncGenerator[Connection, None]:
-        """A connection for one piece of work; it commits each statement, or use `transaction`."""
-        async with self._room:
-            connection = self._idle.pop() if self._idle else await self.connect()
-            try:
-                yield connection
-            except Exception:
-                if connection.closed:
-                    await self._close_idle()
-                else:
-                    self._idle.append(connection)
-                raise
-            except BaseException:
-                await connection.close()
-                raise
-            self._idle.append(connection)
-
-    async def leasing(self) -> Connection:
-        """The connection whose locks are the leases of this process."""
-        async with self._lock:
-            if self._leasing is None or self._leasing.closed:
-                self._leasing = await self.connect()
-            return self._leasing
-
-    async def connect(self) -> Connection:
-        """A new connection, to tables that are there and up to date."""
-        async with explaining(self._url):
-            connection = await tables.connect(self._url)
-            try:
-                if not self._migrated:
-                    await tables.migrate(connection, self._migrations, where=place(self._url))
-            except BaseException:
-                await connection.close()
-                raise
-        self._migrated = True
-        return connection
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._close_idle()
-        if self._leasing is not None:
-            await self._leasing.close()
-            self._leasing = None
-
-    async def _close_idle(self) -> None:
-        while self._idle:
-            await self._idle.pop().close()
-
-
-class ServerLeases:
-    """The leases that a store holds, and the task that watches for those who want them."""
-
-    def __init__(self) -> None:
-        self._line = Leases()
-        self._holders = Holders()
-        self._locked_by: Connection | None = None
-        self._watching: asyncio.Task[None] | None = None
-
-    async def lease(
-        self,
-        server: "ConnectionPool",
-        key: SessionKey,
-        *,
-        busy: Busy,
-        interrupt: Callable[[], None],
-    ) -> Lease:
-        """The right to run the session, across all processes that use the database."""
-        local = await self._line.acquire(key, busy=busy, interrupt=interrupt)
-        lease = _ServerLease(lambda: self._unlock(local))
-
-        async def take() -> bool:
-            connection = await self._leasing(server)
-            since = await tables.lock(connection, key)
-            if since is not None:
-                self._holders.add(local, since)
-            return since is not None
-
-        async def ask() -> None:
-            async with server.connection() as connection:
-                await tables.insert_request(connection, key)
-
-        async def withdraw() -> None:
-            async with server.connection() as connection:
-                await tables.delete_request(connection, key)
-
-        try:
-            await outwait(
-                key, busy, take=take, wanted=lambda: local.asked, ask=ask, withdraw=withdraw
-            )
-        except BaseException:
-            await lease.release()
-            raise
-        local.settle()
-        if self._watching is None or self._watching.done():
-            self._watching = asyncio.create_task(self._watch(server))
-        return lease
-
-    def holds(self, key: SessionKey) -> bool:
-        """Whether this store holds that lease."""
-        return key in self._holders
-
-    def stop(self, asked: Sequence[tuple[SessionKey, float]]) -> None:
-        """Interrupt the holders whom somebody has asked to stop since they hold."""
-        self._holders.stop(asked)
-
-    def forget(self) -> None:
-        """Hold nothing any more: the connection is about to close."""
-        self._holders.clear()
-        self._locked_by = None
-        if self._watching is not None and not self._watching.get_loop().is_closed():
-            self._watching.cancel()
-        self._watching = None
-
-    async def _unlock(self, local: LocalLease) -> None:
-        self._holders.remove(local.key)
-        try:
-            if self._locked_by is not None and not self._locked_by.closed:
-                with suppress(DriverError):  # it broke, and the lock is gone with it
-                    await tables.unlock(self._locked_by, local.key)
-        finally:
-            await local.release()
-            if not self._holders and self._watching is not None:
-                self._watching.cancel()
-                self._watching = None
-
-    async def _watch(self, server: ConnectionPool) -> None:
-        while True:
-            await asyncio.sleep(WATCH_EVERY)
-            with suppress(StoreError, DriverError):  # the next look may do better
-                self.stop(await tables.list_requests(await self._leasing(server)))
-
-    async def _leasing(self, server: ConnectionPool) -> Connection:
-        """The connection that holds the locks; a new one takes again what the old one held.
-
-        Where somebody was faster, the holder has lost its lease and is told to stop.
-        """
-        connection = await server.leasing()
-        if connection is not self._locked_by:
-            self._locked_by = connection
-            for lease in self._holders.all():
-                since = await tables.lock(connection, lease.key)
-                if since is None:
-                    lease.ask_to_stop()
-                else:
-                    self._holders.add(lease, since)
-        return connection
-
-
-class _ServerLease:
-    """A lease that is given back once, to the server and to the next in line."""
-
-    def __init__(self, unlock: Callable[[], Coroutine[object, object, None]]) -> None:
-        self._unlock = unlock
-        self._released = False
-
-    async def release(self) -> None:
-        """Let the next run have the session, even if the caller is cancelled meanwhile."""
-        if not self._released:
-            self._released = True
-            await asyncio.shield(asyncio.create_task(self._unlock()))
+        return await tables.insert_events(connection, stored, growth, fence)

@@ -47,9 +47,20 @@ Connection = psycopg.AsyncConnection[tuple[object, ...]]
 DriverError = psycopg.Error
 
 
-async def connect(url: str) -> Connection:
-    """A new connection, which commits each statement by itself."""
-    connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
+_KEEPALIVES = {
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+"""A server that is gone without a word is noticed within about ten seconds."""
+
+
+async def connect(url: str, *, worker: str = "") -> Connection:
+    """A new connection, which commits each statement by itself; the address may say otherwise."""
+    named = {"application_name": f"weft {worker}"} if worker else {}
+    options = {**_KEEPALIVES, **named, **conninfo_to_dict(url), "autocommit": True}
+    connection = await psycopg.AsyncConnection.connect(**options)  # type: ignore[arg-type]
     return cast("Connection", connection)
 
 
@@ -174,13 +185,13 @@ async def insert_session(
 
 
 async def insert_events(
-    connection: Connection, stored: StoredSession, growth: Growth
+    connection: Connection, stored: StoredSession, growth: Growth, worker: str | None
 ) -> tuple[StoredSession, float | None]:
     """Insert the events behind those of the session, and what they write to the shared scopes.
 
     Gives the session after that, and when somebody asked its holder to stop. Raises Stale where
-    the events do not fit. One event that shares nothing is one statement; all else needs a
-    transaction.
+    the events do not fit, or where `worker` has not got the lease any more. One event that shares
+    nothing is one statement; all else needs a transaction.
     """
     asked: float | None = None
     size = stored.size
@@ -197,6 +208,7 @@ async def insert_events(
                     "timestamp": event.timestamp,
                     "event": data.decode(),
                     "checksum": checksum,
+                    "worker": worker,
                 },
             )
         except (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation):
@@ -290,8 +302,18 @@ async def list_apps(connection: Connection) -> list[str]:
 
 async def delete_session(connection: Connection, key: SessionKey) -> None:
     """Delete a session with its events; what they wrote to shared scopes stays."""
+    high, low = divmod(lock_number(key) % 2**64, 2**32)
     await connection.execute(
-        "DELETE FROM weft.sessions WHERE app_name = %s AND user_id = %s AND id = %s", key
+        """WITH lease AS (
+            DELETE FROM weft.leases WHERE app_name = %(app_name)s AND user_id = %(user_id)s
+                AND id = %(id)s AND NOT EXISTS (
+                    SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
+                        AND classid = %(high)s::oid AND objid = %(low)s::oid
+                )
+        )
+        DELETE FROM weft.sessions
+        WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s""",
+        {**key._asdict(), "high": high, "low": low},
     )
 
 
@@ -352,13 +374,18 @@ _USER_STATE = """
 SELECT key, value, checksum FROM weft.user_state WHERE app_name = %s AND user_id = %s
 """
 
-# Nothing is inserted unless the session has exactly the events before this one.
+# Nothing is inserted unless the session has exactly the events before this one, and the writer
+# still has the lease it began with. FOR SHARE: who takes the lease over waits for this write.
 _APPEND = """
 INSERT INTO weft.events (session, seq, timestamp, event, checksum)
 SELECT number, %(seq)s, %(timestamp)s, %(event)s, %(checksum)s FROM weft.sessions
 WHERE number = %(number)s AND %(seq)s = (
     SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = %(number)s
-)
+) AND (%(worker)s::text IS NULL OR EXISTS (
+    SELECT 1 FROM weft.leases
+    WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
+        AND worker = %(worker)s FOR SHARE
+))
 RETURNING (
     SELECT asked FROM weft.interrupts
     WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
@@ -379,26 +406,92 @@ def _name(item: tuple[str, object]) -> str:
     return item[0]
 
 
-async def lock(connection: Connection, key: SessionKey) -> float | None:
+async def lock(connection: Connection, key: SessionKey, worker: str) -> float | None:
     """Lock the session for this connection; the server's time, or None if another has it."""
     cursor = await connection.execute(
-        """SELECT CASE WHEN pg_try_advisory_lock(%s)
-        THEN extract(epoch FROM clock_timestamp())::float8 END""",
-        (_lock_of(key),),
+        _LOCK, {**key._asdict(), "number": lock_number(key), "worker": worker}
     )
-    row = cast("tuple[float | None]", await cursor.fetchone())
-    return row[0]
+    row = cast("tuple[float] | None", await cursor.fetchone())
+    return row[0] if row is not None else None
 
 
 async def unlock(connection: Connection, key: SessionKey) -> None:
-    """Unlock the session."""
-    await connection.execute("SELECT pg_advisory_unlock(%s)", (_lock_of(key),))
+    """Unlock the session; the row stays, and says nothing without the lock."""
+    await connection.execute("SELECT pg_advisory_unlock(%s)", (lock_number(key),))
 
 
-def _lock_of(key: SessionKey) -> int:
+async def find_holder(connection: Connection, key: SessionKey) -> tuple[str, float | None] | None:
+    """Who has the session, and since when by the server's clock; None where nobody has."""
+    high, low = divmod(lock_number(key) % 2**64, 2**32)
+    cursor = await connection.execute(_HOLDER, {**key._asdict(), "high": high, "low": low})
+    row = cast("tuple[str | None, float | None] | None", await cursor.fetchone())
+    return (row[0] or "", row[1]) if row is not None else None
+
+
+async def end_stale(
+    connection: Connection, key: SessionKey, worker: str, seconds: float
+) -> str | None:
+    """Cut off the holder of a session that has been silent for so long; who it was, or None."""
+    high, low = divmod(lock_number(key) % 2**64, 2**32)
+    names = {**key._asdict(), "high": high, "low": low, "worker": worker, "seconds": seconds}
+    cursor = await connection.execute(_END_STALE, names)
+    row = cast("tuple[str, bool] | None", await cursor.fetchone())
+    return row[0] if row is not None else None
+
+
+async def beat(connection: Connection, worker: str) -> None:
+    """Say that the process lives, and forget those that have been silent for a day."""
+    await connection.execute(_BEAT, {"worker": worker})
+
+
+def lock_number(key: SessionKey) -> int:
     """The number that stands for a session among the server's advisory locks."""
     text = "\0".join(("weft", *key)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
+
+
+_LOCK = """
+WITH locked AS MATERIALIZED (SELECT pg_try_advisory_lock(%(number)s) AS is_mine)
+INSERT INTO weft.leases (app_name, user_id, id, worker, process, since)
+SELECT %(app_name)s, %(user_id)s, %(id)s, %(worker)s, pg_backend_pid(),
+       extract(epoch FROM clock_timestamp())::float8
+FROM locked WHERE is_mine
+ON CONFLICT (app_name, user_id, id)
+DO UPDATE SET worker = excluded.worker, process = excluded.process, since = excluded.since
+RETURNING since
+"""
+
+# A bigint among the advisory locks shows as two halves. A row without its lock is of the dead.
+_HOLDER = """
+SELECT leases.worker, leases.since FROM pg_locks
+LEFT JOIN weft.leases ON process = pid
+    AND app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
+WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND classid = %(high)s::oid
+    AND objid = %(low)s::oid
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
+# All its connections: one of them may be in the middle of a transaction.
+_END_STALE = """
+SELECT leases.worker, pg_terminate_backend(activity.pid)
+FROM weft.leases LEFT JOIN weft.workers ON workers.worker = leases.worker
+JOIN pg_locks AS locks ON locks.pid = process AND locktype = 'advisory' AND granted
+    AND objsubid = 1 AND classid = %(high)s::oid AND objid = %(low)s::oid
+JOIN pg_stat_activity AS activity
+    ON activity.pid = process OR activity.application_name = left('weft ' || leases.worker, 63)
+WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
+    AND leases.worker <> %(worker)s
+    AND greatest(since, coalesce(beat, 0))
+        < extract(epoch FROM clock_timestamp())::float8 - %(seconds)s
+"""
+
+_BEAT = """
+WITH silent AS (
+    DELETE FROM weft.workers WHERE beat < extract(epoch FROM clock_timestamp())::float8 - 86400
+)
+INSERT INTO weft.workers VALUES (%(worker)s, extract(epoch FROM clock_timestamp())::float8)
+ON CONFLICT (worker) DO UPDATE SET beat = excluded.beat
+"""
 
 
 async def insert_request(connection: Connection, key: SessionKey) -> None:
@@ -477,6 +570,22 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
     # The state of a long session is read from the few events that wrote to it.
     (f"CREATE INDEX deltas ON weft.events (session, seq) WHERE {HAS_DELTA}",),
+    # Unlogged: they cost no flush, and after a crash of the server nobody holds a lease.
+    (
+        """CREATE UNLOGGED TABLE weft.leases (
+            app_name text NOT NULL,
+            user_id text NOT NULL,
+            id text NOT NULL,
+            worker text NOT NULL,
+            process integer NOT NULL,
+            since double precision NOT NULL,
+            PRIMARY KEY (app_name, user_id, id)
+        )""",
+        """CREATE UNLOGGED TABLE weft.workers (
+            worker text PRIMARY KEY,
+            beat double precision NOT NULL
+        )""",
+    ),
 )
 
 

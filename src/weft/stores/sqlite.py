@@ -4,6 +4,7 @@ One thread writes and one reads, so the event loop never waits for the disk. `ap
 when the event is on the disk.
 """
 
+import asyncio
 import os
 import sqlite3
 import time
@@ -14,7 +15,7 @@ from threading import Lock
 from typing import NamedTuple, TypeVar
 
 from weft.errors import UsageError
-from weft.session import Busy, Event, Lease, Session, SessionInfo, SessionKey, Transaction
+from weft.session import Busy, Event, Holder, Lease, Session, SessionInfo, SessionKey, Transaction
 from weft.session.memory import (
     StoredSession,
     conflict,
@@ -236,6 +237,18 @@ class SqliteStore:
         lease.settle()
         opened.reader.wake()
         return lease
+
+    async def holder(self, key: SessionKey) -> Holder | None:
+        """Who has the session now; of another process only that there is one."""
+        require_key(key)
+        leases = self._opened().leases
+        if leases.holds(key):
+            return leases.line.holder(key)
+        return Holder("another process") if leases.is_taken(key) else None
+
+    async def changed(self, keys: Sequence[SessionKey], *, seconds: float) -> None:
+        """Wait: a file tells nobody that it grew."""
+        await asyncio.sleep(seconds)
 
     @asynccontextmanager
     async def transaction(self, session: Session) -> AsyncGenerator[Transaction, None]:

@@ -59,6 +59,10 @@ class FileLocks:
             ) from None
         return True
 
+    def is_taken(self, place: int) -> bool:
+        """Whether another process has locked the byte."""
+        return _is_locked(self._descriptor, place)
+
     def free(self, place: int) -> None:
         """Unlock the byte, if it is locked."""
         with suppress(OSError):
@@ -103,6 +107,10 @@ class FileLeases:
     def holds(self, key: SessionKey) -> bool:
         """Whether this process holds that lease."""
         return key in self._holders
+
+    def is_taken(self, key: SessionKey) -> bool:
+        """Whether another process has the lock."""
+        return key not in self._holders and self._opened().is_taken(place_of(key))
 
     def stop(self, asked: Sequence[tuple[SessionKey, float]]) -> None:
         """Interrupt the holders whom somebody has asked to stop since they hold."""
@@ -193,11 +201,22 @@ if sys.platform == "win32":
         os.lseek(descriptor, place % 2**31, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
 
+    def _is_locked(descriptor: int, place: int) -> bool:
+        try:
+            _lock(descriptor, place, wait=False)
+        except OSError:
+            return True
+        _unlock(descriptor, place)
+        return False
+
 else:
     import fcntl
 
     _OFD = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
     """Whether locks belong to the open file, and not to the process."""
+
+    _FLOCK = "hhqqi0q"
+    """The fields of `struct flock`."""
 
     def _lock(descriptor: int, place: int, *, wait: bool) -> None:
         if _OFD:
@@ -212,7 +231,19 @@ else:
         else:
             fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, place, os.SEEK_SET)
 
+    def _is_locked(descriptor: int, place: int) -> bool:
+        if _OFD:  # asked without taking it
+            wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+            answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted)
+            return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+        try:
+            _lock(descriptor, place, wait=False)
+        except OSError:
+            return True
+        _unlock(descriptor, place)
+        return False
+
     def _set(descriptor: int, kind: int, place: int, *, wait: bool) -> None:
-        """Set a lock of the open file on one byte; the fields are those of `struct flock`."""
+        """Set a lock of the open file on one byte."""
         command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
-        fcntl.fcntl(descriptor, command, struct.pack("hhqqi0q", kind, os.SEEK_SET, place, 1, 0))
+        fcntl.fcntl(descriptor, command, struct.pack(_FLOCK, kind, os.SEEK_SET, place, 1, 0))

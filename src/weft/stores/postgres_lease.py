@@ -1,0 +1,261 @@
+"""Leases on the sessions of a PostgreSQL database, and news of them, across all its processes.
+
+A lease is an advisory lock of one connection: it dies with the process. Beside it stands a row
+that says who has it. Every write of the holder asks for that row, so one who was stopped, and
+wakes up when another has taken over, writes nothing more.
+
+Top to bottom: the leases of a store, one lease, and what sessions other processes changed.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+
+from weft.errors import LeaseLost, StoreError
+from weft.session import Busy, Lease, SessionKey
+from weft.session.lease import Leases, LocalLease
+from weft.stores import postgres_tables as tables
+from weft.stores.leases import WATCH_EVERY, Holders, outwait
+from weft.stores.postgres_server import ConnectionPool
+from weft.stores.postgres_tables import Connection, DriverError
+
+_log = logging.getLogger("weft")
+
+_STALE_EVERY = 1.0
+"""Seconds between two looks whether the holder of a session that is waited for is silent."""
+
+_BEAT_EVERY = 0.9
+"""Seconds after which a process says again that it lives; others decide how long they wait."""
+
+_TELL_AFTER = 0.02
+"""Seconds in which what sessions grew is collected and told at once."""
+
+_CHANNEL = "weft_sessions"
+
+
+class ServerLeases:
+    """The leases that a store holds, and the task that watches for those who want them."""
+
+    def __init__(self, worker: str, timeout: float | None) -> None:
+        self.worker = worker
+        self._timeout = timeout
+        self._line = Leases()
+        self._holders = Holders()
+        self._locked_by: Connection | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._beat = 0.0
+
+    async def lease(
+        self, server: ConnectionPool, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]
+    ) -> Lease:
+        """The right to run the session, across all processes that use the database."""
+        local = await self._line.acquire(key, busy=busy, interrupt=interrupt)
+        lease = _ServerLease(lambda: self._unlock(local))
+        looked = 0.0
+
+        async def take() -> bool:
+            nonlocal looked
+            connection = await self._leasing(server)
+            since = await tables.lock(connection, key, self.worker)
+            if since is None and self._timeout and time.monotonic() - looked >= _STALE_EVERY:
+                looked = time.monotonic()
+                silent = await tables.end_stale(connection, key, self.worker, self._timeout)
+                if silent is not None:
+                    _log.warning(
+                        "%s is taken from %s, silent for %g seconds", key, silent, self._timeout
+                    )
+                    await asyncio.sleep(0.05)  # until the server has ended its connections
+                    since = await tables.lock(connection, key, self.worker)
+            if since is not None:
+                self._holders.add(local, since)
+            return since is not None
+
+        async def ask() -> None:
+            async with server.connection() as connection:
+                await tables.insert_request(connection, key)
+
+        async def withdraw() -> None:
+            async with server.connection() as connection:
+                await tables.delete_request(connection, key)
+
+        try:
+            await outwait(
+                key, busy, take=take, wanted=lambda: local.asked, ask=ask, withdraw=withdraw
+            )
+        except BaseException:
+            await lease.release()
+            raise
+        local.settle()
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch(server))
+        return lease
+
+    def holds(self, key: SessionKey) -> bool:
+        """Whether this store holds that lease."""
+        return key in self._holders
+
+    def fence(self, key: SessionKey) -> str | None:
+        """Who must have the lease for a write to count; None where it was written without one."""
+        return self.worker if key in self._holders else None
+
+    async def require(self, server: ConnectionPool, key: SessionKey) -> bool:
+        """After a write that did not count: whether the lease, lost by the server, is ours again.
+
+        Where another process has it, that is an error: the run must end.
+        """
+        if key not in self._holders:
+            return False
+        async with server.connection() as connection:
+            holder = await tables.find_holder(connection, key)
+        if holder is not None and holder[0] == self.worker:
+            return False
+        with suppress(DriverError):  # a connection that broke is noticed when it is used
+            await (await server.leasing()).execute("SELECT 1")
+        await self._leasing(server)
+        async with server.connection() as connection:
+            holder = await tables.find_holder(connection, key)
+        if holder is not None and holder[0] == self.worker:
+            return True
+        raise LeaseLost(
+            f"{holder[0] or 'another process' if holder is not None else 'another process'} has"
+            " taken the session, because this one was silent for too long",
+            where=str(key),
+            hint="the run is over here, and goes on there; weft_lease_timeout= in the address of"
+            " the store says how long a process may be silent",
+        )
+
+    def stop(self, asked: Sequence[tuple[SessionKey, float]]) -> None:
+        """Interrupt the holders whom somebody has asked to stop since they hold."""
+        self._holders.stop(asked)
+
+    def forget(self) -> None:
+        """Hold nothing any more: the connection is about to close."""
+        self._holders.clear()
+        self._locked_by = None
+        if self._watching is not None and not self._watching.get_loop().is_closed():
+            self._watching.cancel()
+        self._watching = None
+
+    async def _unlock(self, local: LocalLease) -> None:
+        self._holders.remove(local.key)
+        try:
+            if self._locked_by is not None and not self._locked_by.closed:
+                with suppress(DriverError):  # it broke, and the lock is gone with it
+                    await tables.unlock(self._locked_by, local.key)
+        finally:
+            await local.release()
+            if not self._holders and self._watching is not None:
+                self._watching.cancel()
+                self._watching = None
+
+    async def _watch(self, server: ConnectionPool) -> None:
+        while True:
+            with suppress(StoreError, DriverError):  # the next look may do better
+                connection = await self._leasing(server)
+                if time.monotonic() - self._beat > _BEAT_EVERY:
+                    await tables.beat(connection, self.worker)
+                    self._beat = time.monotonic()
+                self.stop(await tables.list_requests(connection))
+            await asyncio.sleep(WATCH_EVERY)
+
+    async def _leasing(self, server: ConnectionPool) -> Connection:
+        """The connection that holds the locks; a new one takes again what the old one held.
+
+        Where somebody was faster, the holder has lost its lease and is told to stop.
+        """
+        connection = await server.leasing()
+        if connection is not self._locked_by:
+            self._locked_by = connection
+            for lease in self._holders.all():
+                since = await tables.lock(connection, lease.key, self.worker)
+                if since is None:
+                    lease.ask_to_stop()
+                else:
+                    self._holders.add(lease, since)
+        return connection
+
+
+class _ServerLease:
+    """A lease that is given back once, to the server and to the next in line."""
+
+    def __init__(self, unlock: Callable[[], Coroutine[object, object, None]]) -> None:
+        self._unlock = unlock
+        self._released = False
+
+    async def release(self) -> None:
+        """Let the next run have the session, even if the caller is cancelled meanwhile."""
+        if not self._released:
+            self._released = True
+            await asyncio.shield(asyncio.create_task(self._unlock()))
+
+
+class News:
+    """Which sessions grew: told to other processes, and heard from them.
+
+    Not in the transaction that grows them, which would make writers wait for each other, and not
+    for every event: what grew within a moment is told at once.
+    """
+
+    def __init__(self) -> None:
+        self._grown: set[SessionKey] = set()
+        self._telling: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._changed: set[int] = set()
+        self._heard = asyncio.Event()
+
+    def tell(self, server: ConnectionPool, key: SessionKey) -> None:
+        """Have the other processes know that a session grew."""
+        self._grown.add(key)
+        if self._telling is None or self._telling.done():
+            self._telling = server.loop.create_task(self._tell(server))
+
+    async def wait(
+        self, server: ConnectionPool, keys: Iterable[SessionKey], seconds: float
+    ) -> None:
+        """Wait until one of the sessions grew, or so many seconds have passed."""
+        if self._listening is None or self._listening.done():
+            self._listening = server.loop.create_task(self._listen(server))
+        numbers = {*map(tables.lock_number, keys)}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._changed.isdisjoint(numbers):
+                    self._heard.clear()
+                    await self._heard.wait()
+        self._changed.clear()
+
+    async def close(self) -> None:
+        """Tell what is to be told, and hear nothing more."""
+        for task in (self._telling, self._listening):
+            if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
+                continue  # what belongs to a loop that stopped can be neither ended nor awaited
+            if task is self._listening:
+                task.cancel()
+            await asyncio.wait([task])
+        self._telling = self._listening = None
+
+    async def _tell(self, server: ConnectionPool) -> None:
+        while self._grown:
+            await asyncio.sleep(_TELL_AFTER)
+            grown, self._grown = self._grown, set()
+            with suppress(StoreError, DriverError):  # who follows looks now and then as well
+                async with server.connection() as connection:
+                    await connection.execute(
+                        "SELECT pg_notify(%s, number) FROM unnest(%s::text[]) AS number",
+                        (_CHANNEL, [str(tables.lock_number(key)) for key in grown]),
+                    )
+
+    async def _listen(self, server: ConnectionPool) -> None:
+        try:
+            connection = await server.connect(leasing=True)
+        except (StoreError, DriverError):  # the next wait tries again
+            return
+        try:
+            with suppress(DriverError):
+                await connection.execute(f"LISTEN {_CHANNEL}".encode())
+                async for notice in connection.notifies():
+                    self._changed.add(int(notice.payload))
+                    self._heard.set()
+        finally:
+            await connection.close()
