@@ -114,6 +114,7 @@ def test_without_a_baseline_a_failing_case_is_a_finding(folder: Path) -> None:
         (("desk:desk", "none.yaml"), "No such file"),
         (("desk:desk", "cases.yaml", "--baseline", "none.json"), "No such file"),
         (("desk:desk", "empty.yaml"), "a case expects nothing: a"),
+        (("desk:desk", "cases.yaml", "--save", "none/base.json"), "there is no folder none"),
     ],
 )
 def test_a_wrong_use_says_what_to_type(folder: Path, words: tuple[str, ...], message: str) -> None:

@@ -57,3 +57,11 @@ def test_a_port_that_is_taken_and_a_target_that_is_not_there(folder: Path) -> No
     assert "agents" in refused(folder, "agents.py:nobody")
     words = refused(folder, "agents.py:weather_bot", "agents.py:weather_bot", "--port", "0")
     assert "two apps are called `weather_bot`" in words
+
+
+def test_a_store_in_a_folder_that_is_not_there_is_refused_before_anything_is_served(
+    folder: Path,
+) -> None:
+    words = refused(folder, "agents.py:weather_bot", "--store", "sqlite:///none/weft.db")
+    assert "there is no folder none" in words
+    assert "mkdir -p none" in words

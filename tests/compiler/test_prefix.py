@@ -3,8 +3,9 @@
 import pytest
 
 import weft
-from weft import Agent, Content, Event, Part, Session
+from weft import Actions, Agent, C, Content, Event, Part, Session
 from weft.content import call_part, result_part
+from weft.declare import Policy
 
 MODELS = ("gemini-2.5-flash", "claude-sonnet-4-5", "gpt-5", "openrouter/some-model")
 
@@ -60,3 +61,30 @@ def test_a_head_that_changes_is_counted_again() -> None:
     assert after.tokens - before.tokens > 40
     other = weft.compile(short.uses(turn_back), session=session, message="and now?")
     assert other.tokens > before.tokens
+
+
+@pytest.mark.parametrize("policy", [C.default(), C.default().fence()], ids=["plain", "fenced"])
+def test_a_change_that_is_said_last_moves_and_breaks_nothing(policy: Policy) -> None:
+    said = [
+        ("user", "user", Part(text="How is it there? " * 400), {}),
+        ("bot", "model", call_part("get_weather", {"city": "Århus"}, id="c0"), {}),
+        ("helper", "model", Part(text="go on"), {"intent": "a long way to go, " * 60}),
+        ("bot", "model", Part(text="ok"), {}),
+    ]
+    events = [
+        Event(
+            author=author, invocation_id=f"i{at // 2}", id=f"e{at}", timestamp=float(at),
+            content=Content(role=role, parts=(part,)), actions=Actions(state_delta=delta),
+        )
+        for at, (author, role, part, delta) in enumerate(said)
+    ]  # fmt: skip
+    agent = Agent(
+        "bot", model="gpt-5", tools=[get_weather], instruction="The intent is {intent?}."
+    ).sees(policy)
+    before, after = (
+        weft.compile(agent, session=Session("s", events=events[:length])) for length in (3, 4)
+    )
+    assert "These instructions have changed" in str(before.wire["input"][-1])
+    assert "These instructions have changed" in str(after.wire["input"][-1])
+    assert len(after.wire["input"]) > len(before.wire["input"])
+    assert after.prefix_break is None

@@ -1,12 +1,15 @@
 """One more step costs what it added: what is kept is right, and nothing looks at all items."""
 
 import ast
+import builtins
 import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -16,7 +19,9 @@ from weft import Agent, C, Content, Event, Part, Session, TokenBudget
 from weft.compiler import Compilation
 from weft.compiler import compile_request as compile
 from weft.content import call_part, result_part
+from weft.declare import Policy
 from weft.errors import WeftError
+from weft.values import Json
 
 PASSES = Path(__file__).parents[2] / "src" / "weft" / "passes"
 
@@ -228,3 +233,48 @@ def test_a_request_before_does_not_take_the_place_of_the_newest() -> None:
     assert looked.previous is not None
     looked.previous.wire  # noqa: B018
     assert calls(lambda: compile(agent, session=newest).wire) < 2 * plain
+
+
+@pytest.mark.parametrize(
+    "policy", [C.default().redact("email"), C.default().redact(fields=["pin"])]
+)
+def test_a_step_imports_nothing_for_each_text(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent("bot", model="gpt-4o", tools=[look]).sees(policy)
+
+    def imports_of(texts: int) -> int:
+        session = Session("s", events=group(0, turns=True))
+        compile(agent, session=session).wire  # noqa: B018
+        grown = group(1, turns=True)
+        rows: Json = [{"city": f"city {texts} {number}"} for number in range(texts)]
+        result = Content(role="user", parts=(result_part("look", {"rows": rows}, id="c1"),))
+        grown[2] = msgspec.structs.replace(grown[2], content=result)
+        parts = tuple(Part(text=f"word {texts} {number}") for number in range(texts))
+        grown[0] = msgspec.structs.replace(grown[0], content=Content(role="user", parts=parts))
+        count = 0
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            count += 1
+            return real(*args, **kwargs)
+
+        real = builtins.__import__
+        with monkeypatch.context() as patch:
+            patch.setattr(builtins, "__import__", counted)
+            compile(agent, session=session.append(*grown)).wire  # noqa: B018
+        return count
+
+    imports_of(2)  # what is loaded late is loaded now
+    assert imports_of(40) == imports_of(4)
+
+
+def test_a_late_pass_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent("bot", model="gpt-4o", tools=[look]).sees(C.default().redact("email"))
+    compile(agent, session=Session("s", events=group(0, turns=True))).wire  # noqa: B018
+
+    def never(name: str) -> object:
+        raise AssertionError(name)
+
+    monkeypatch.setattr("weft.passes.verbs.import_module", never)
+    compile(agent, session=Session("t", events=group(1, turns=True))).wire  # noqa: B018

@@ -15,7 +15,7 @@ from weft.errors import LeaseLost, SessionBusy, UsageError
 from weft.session import Event, Holder, SessionKey
 from weft.stores import open_store
 from weft.stores.postgres import PostgresStore
-from weft.stores.postgres_server import Address, read_address
+from weft.stores.postgres_server import DatabaseAddress, read_address
 from weft.testing import ScriptedModel
 
 WORKER = """
@@ -224,11 +224,11 @@ async def test_a_lost_connection_is_no_lost_lease(postgres_url: str, key: Sessio
 
 def test_the_address_says_how_the_server_is_used() -> None:
     plain = "postgresql://ada@host/db?sslmode=require"
-    assert read_address(plain) == Address(plain)
+    assert read_address(plain) == DatabaseAddress(plain)
     lease = "postgresql%3A%2F%2Fdirect%2Fdb"
     assert read_address(
         f"{plain}&weft_connections=3&weft_lease_timeout=2.5&weft_lease_url={lease}"
-    ) == Address(plain, 3, 2.5, "postgresql://direct/db")
+    ) == DatabaseAddress(plain, 3, 2.5, "postgresql://direct/db")
     assert read_address(f"{plain}&weft_lease_timeout=none").lease_timeout is None
     for option in (
         "weft_connections=0",

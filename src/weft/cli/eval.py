@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
+from weft.cli.inputs import require_folder
 from weft.cli.load import load_node
 from weft.cli.options import CommandOptions
 from weft.cli.render import is_terminal, print_json
@@ -32,6 +33,8 @@ def eval_command(options: CommandOptions) -> int:
         raise UsageError(
             "which cases?", where="eval", hint=f"weft eval {options.target} cases.yaml"
         )
+    if options.save is not None:
+        require_folder(options.save, "--save")
     before = read_outcomes(options.baseline) if options.baseline is not None else None
     with warnings.catch_warnings(record=True) as remarks:
         warnings.simplefilter("always", UserWarning)

@@ -257,6 +257,16 @@ def require_existing(address: str) -> None:
         )
 
 
+def require_folder(file: Path, where: str) -> None:
+    """Refuse a file whose folder is not there, before any work is done for it."""
+    if not file.absolute().parent.is_dir():
+        raise UsageError(
+            f"there is no folder {file.parent}",
+            where=where,
+            hint=f"make it: mkdir -p {file.parent}",
+        )
+
+
 def without_password(address: str) -> str:
     """The address without the password it may have."""
     parts = urlsplit(address)

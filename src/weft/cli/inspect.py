@@ -3,7 +3,7 @@
 import glob
 from pathlib import Path
 
-from weft.cli.inputs import require_existing, without_password
+from weft.cli.inputs import require_existing, require_folder, without_password
 from weft.cli.load import app_of, load_node
 from weft.cli.options import CommandOptions
 from weft.cli.serve import run_application
@@ -21,6 +21,7 @@ _ENDINGS = (".json", ".jsonl", ".gz", ".db", ".txt")
 def inspect_command(options: CommandOptions) -> int:
     """Show the inspector, or with --html write one session as a page."""
     if options.html is not None:
+        require_folder(options.html, "--html")
         return _write(options)
     try:
         from weft.server.access import LOOPBACK, Limits

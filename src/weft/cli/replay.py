@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from weft.cli.imports import aside_lines, merged_aside
-from weft.cli.inputs import find_session, listed, opened
+from weft.cli.inputs import find_session, listed, opened, require_folder
 from weft.cli.load import load_node
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json
@@ -40,6 +40,8 @@ def replay_command(options: CommandOptions) -> int:
     1 if some files could not be read and the others were replayed.
     """
     files, html = options.files or [], options.html
+    if html is not None:
+        require_folder(html, "--html")
     if bool(files) == (options.store is not None):
         raise UsageError(
             "FILES and --store name two sources" if files else "what is to be replayed?",

@@ -5,12 +5,13 @@ import logging
 import os
 import socket
 import sys
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from weft.cli.inputs import without_password
+from weft.cli.inputs import require_folder, without_password
 from weft.cli.load import app_of, load_node
 from weft.cli.options import CommandOptions
 from weft.declare import RunConfig
@@ -72,6 +73,8 @@ def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") 
     config = RunConfig(model=options.model)
     if options.max_llm_calls is not None:
         config = msgspec.structs.replace(config, max_llm_calls=options.max_llm_calls)
+    if options.address.startswith("sqlite:///"):
+        require_folder(Path(options.address.removeprefix("sqlite:///")), "--store")
     store = open_store(options.address)
     runners: list[Runner] = []
     for target in options.targets:

@@ -8,7 +8,7 @@ code does something else than the log says, the run fails and says so.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from typing import Never, TypeAlias, cast
+from typing import TYPE_CHECKING, Never, TypeAlias, cast
 
 import msgspec
 
@@ -469,7 +469,8 @@ class _ReadState(dict[str, Json]):
             hint="yield ctx.say(None, key=value)",
         )
 
-    update = setdefault = pop = popitem = clear = __ior__ = _refuse  # type: ignore[assignment, unused-ignore]
+    if not TYPE_CHECKING:  # to a type checker the state is a Mapping, which has none of these
+        update = setdefault = pop = popitem = clear = __ior__ = _refuse
 
 
 class NodeEvents:

@@ -5,7 +5,6 @@ share take this lease first, and then one that the other processes respect.
 """
 
 import os
-import socket
 import time
 from collections import deque
 from collections.abc import Callable
@@ -190,6 +189,8 @@ class Leases:
 
 def this_process() -> str:
     """The name of this process among the holders of leases."""
+    import socket  # slow to load, and compiling needs none
+
     return f"{socket.gethostname()}:{os.getpid()}"
 
 

@@ -29,7 +29,7 @@ _LEAST_TIMEOUT = 2.0
 _OPTIONS = ("weft_connections", "weft_lease_timeout", "weft_lease_url")
 
 
-class Address(NamedTuple):
+class DatabaseAddress(NamedTuple):
     """Where the server is, and how Weft uses it."""
 
     url: str
@@ -40,15 +40,15 @@ class Address(NamedTuple):
     """Another way to the same database, for locks and notifications: past a pooler."""
 
 
-def read_address(url: str) -> Address:
+def read_address(url: str) -> DatabaseAddress:
     """The address with Weft's own options taken out of it."""
     parts = urlsplit(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
     if not any(name.startswith("weft") for name, _ in options):
-        return Address(url)
+        return DatabaseAddress(url)
     own = {name: value for name, value in options if name.startswith("weft")}
     rest = urlencode([one for one in options if one[0] not in own], quote_via=quote)
-    address = Address(urlunsplit(parts._replace(query=rest)))
+    address = DatabaseAddress(urlunsplit(parts._replace(query=rest)))
     for name, value in own.items():
         match name:
             case "weft_connections" if value.isdecimal() and int(value) > 0:
@@ -101,7 +101,7 @@ class ConnectionPool:
     """
 
     def __init__(
-        self, address: Address, worker: str, migrations: Sequence[Migration] = MIGRATIONS
+        self, address: DatabaseAddress, worker: str, migrations: Sequence[Migration] = MIGRATIONS
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.worker = worker
