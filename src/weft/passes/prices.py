@@ -21,7 +21,7 @@ SHARE = 0.03
 """How much of the first request the declaration of `recall` may be, to stand there unasked."""
 
 MISSES = 0.14
-"""How often a digest is followed by a recall: as often as in recorded runs of coding agents."""
+"""How often a digest is expected to be followed by a recall: an estimate, nobody counted it."""
 
 ASKING = 30
 """Tokens of a call that recalls something, beside what it brings."""
