@@ -20,6 +20,7 @@ from weft.diagnostics import Origin
 from weft.errors import DeclarationError
 from weft.ir import ToolDecl
 from weft.ir.item import RECALL, handle_of
+from weft.media import SCHEME, data_at
 from weft.session import Event
 from weft.values import Json, JsonObject, Strand
 
@@ -172,9 +173,12 @@ def _values(event: Event) -> Iterator[Held]:
 
 
 def _media(part: Part, branch: str, tool: str, labels: tuple[str, ...]) -> Iterator[Held]:
-    blob = part.inline_data
-    if blob is not None and blob.data:
-        data = blob.data.replace("-", "+").replace("_", "/")  # as blocks have it
+    blob, file = part.inline_data, part.file_data
+    data = blob.data if blob is not None else None
+    if blob is None and file is not None and (file.file_uri or "").startswith(SCHEME):
+        data = data_at(file.file_uri or "")  # a large file is kept beside the log
+    if data:
+        data = data.replace("-", "+").replace("_", "/")  # as blocks have it
         yield Held(handle_of(data), None, branch, tool=tool, media=part, labels=labels)
 
 

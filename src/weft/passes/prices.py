@@ -66,9 +66,9 @@ class Traffic:
         """How many answers of the agent there are."""
         self.hides: bool = known.hides if known is not None else False
         """Whether something stands behind a handle, so that `recall` is declared."""
-        self.old = known.old if known is not None else 0
+        self.old: int = known.old if known is not None else 0
         """The tokens that handles would save of all results but the newest."""
-        self.recent = known.recent if known is not None else ()
+        self.recent: tuple[int, ...] = known.recent if known is not None else ()
         """The same of each of the newest."""
 
     def add(self, item: Item, env: Env) -> None:
