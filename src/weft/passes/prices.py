@@ -84,8 +84,9 @@ class Traffic:
             self.hides = self.hides or self._is_edited(env)
         self.tokens += size
         if item.kind == "exchange":
-            *older, first, second, third = (0, 0, 0, *self.recent, _saved_by_handles(item, env))
-            self.old, self.recent = self.old + sum(older), (first, second, third)
+            newest = [0, 0, 0, *self.recent, _saved_by_handles(item, env)]
+            self.old += sum(newest[:-3])
+            self.recent = tuple(newest[-3:])
         if not self.steps:
             self.opening += size
         self.hides = self.hides or needs_recall(item)
