@@ -199,7 +199,7 @@ def _read(options: CommandOptions) -> RecordingsRead:
         try:
             read.recordings += islice(read_file(path, format=options.recorded_format), room)
         except SessionError as error:
-            if len(files) == 1:
+            if len(files) == 1 and not read.recordings:
                 raise
             read.failed.append(error)
     if not read.recordings:
