@@ -8,12 +8,15 @@ two paths that meet are joined.
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import zip_longest
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
 from weft.checker.schemas import unite
 from weft.checker.scope import Compared
-from weft.declare import Node, Parallel
+from weft.declare import Agent, Node, Parallel
+from weft.declare.compose import Composable
+from weft.declare.nodes import every_agent, walk_nodes
 from weft.declare.route import Route
 from weft.diagnostics import Origin
 from weft.values import JsonObject
@@ -490,6 +493,26 @@ class WalkRecord:
     heard: set[str] = field(default_factory=set[str])
     """The agents whose words some other agent sees."""
     _all: Chart[Fact] = field(default_factory=Chart[Fact])
+
+    @cached_property
+    def agents(self) -> tuple[Agent, ...]:
+        """Every agent of the flow, of their trees, and those that are called as tools."""
+        return every_agent(self.root)
+
+    @cached_property
+    def nodes(self) -> list[tuple[Node, Node | None]]:
+        """Every node of the flow with its parent."""
+        return walk_nodes(self.root)
+
+    @cached_property
+    def roots(self) -> tuple[Agent, ...]:
+        """The agents that stand at the top of a tree: in the flow itself, and in what is called."""
+        called = [tool.agent for agent in self.agents for tool in agent.tools]
+        nodes = [node for node, _ in self.nodes]
+        for flow in called:
+            if isinstance(flow, Composable):
+                nodes += [node for node, _ in walk_nodes(flow)]
+        return tuple({id(node): node for node in nodes if isinstance(node, Agent)}.values())
 
     def read(self, key: str, world: World) -> None:
         """Note that a key is read, so that its writers do not count as unread."""

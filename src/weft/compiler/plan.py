@@ -25,8 +25,8 @@ from weft.compiler.instruction import (
     wording_of,
 )
 from weft.compiler.protected import guarded, labels_of, united
-from weft.compiler.recall import policy_of, recall_tool
-from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
+from weft.compiler.recall import DEFAULT, policy_of, recall_tool
+from weft.declare import Agent, Node, Policy, RunConfig, TokenBudget, Tool, tree
 from weft.declare.config import merge
 from weft.declare.functions import PassFunction, name_of
 from weft.declare.policy_parts import Auto, Label
@@ -130,6 +130,8 @@ class Plan:
     custom: tuple[Pass, ...]
     """The passes of the agent, of its tools and of the run."""
     run_passes: tuple[PassFunction, ...]
+    budget: TokenBudget | None
+    """The agent's own."""
     shared: SharedParts = field(default_factory=SharedParts)
 
 
@@ -194,7 +196,7 @@ def _unbound(agent: Agent) -> str:
 
 def output_for(path: tuple[Agent, ...]) -> Output | None:
     """How the agent's output schema is asked for, by what its model can do."""
-    chosen = _written(path, RunConfig())
+    chosen = _written(path, DEFAULT)
     target = _target(chosen if chosen is not None else _default(), path[-1])
     return _output(path, target, recalls=_recalls(path, policy_of(path[-1]), target))
 
@@ -341,6 +343,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
         diagnostics=(*_declared(agent, target, root=len(path) == 1), *problems),
         custom=custom,
         run_passes=tuple(config.passes),
+        budget=agent.token_budget,
     )
 
 

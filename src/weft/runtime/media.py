@@ -16,7 +16,7 @@ from weft.content import Blob, FileData, Part
 from weft.media import SCHEME, extension_of, loaded_media
 from weft.runtime.invocation import Invocation
 from weft.session import Event
-from weft.session.unread import skim_of
+from weft.session.unread import folded
 from weft.values import digest
 
 LARGEST_INLINE = 262_144
@@ -60,10 +60,7 @@ async def load_media(invocation: Invocation) -> None:
     One that is gone, or is not what its name says, stays an address: compiling reports it.
     """
     log = invocation.session.events
-    skim = skim_of(log) if log.memo.get(MediaReferences) is None else None
-    if skim is not None:  # a long log that is plain talk has none, and is not read for this
-        log.memo[MediaReferences] = skim.length, MediaReferences()
-    references = log.derive(MediaReferences)
+    references = folded(log, MediaReferences, lambda _: MediaReferences())  # plain talk has none
     if log.tail:
         references = references.after(log.tail)
     for uri in references.uris:

@@ -617,8 +617,11 @@ def _result(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
         failed = events[-1]
     if failed is None and invocation.is_settled and events and events[-1].error_code:
         failed = events[-1]
-    answer = next(filter(_is_answer, reversed(mine)), None) if failed is None else None
-    text = answer.text if answer is not None else ""
+    answer, text = None, ""
+    for event in reversed(mine) if failed is None else ():
+        if _is_for_user(event) and event.is_final_response() and (text := event.text):
+            answer = event
+            break
     return Result(
         text,
         _value(invocation, answer, text),
@@ -634,11 +637,11 @@ def _result(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
     )
 
 
-def _is_answer(event: Event) -> bool:
-    """Whether the event is what the run says to the user."""
+def _is_for_user(event: Event) -> bool:
+    """Whether the event may be what the run says to the user."""
     if event.author == "user" or event.audience == "internal" or event.error_code:
         return False
-    return not event.isolation_scope and event.is_final_response() and bool(event.text)
+    return not event.isolation_scope
 
 
 def _value(invocation: Invocation, answer: Event | None, text: str) -> object:
