@@ -1,6 +1,5 @@
 """`weft check`: what is wrong with a flow, before anything runs."""
 
-import difflib
 import importlib.util
 import re
 import subprocess
@@ -33,6 +32,7 @@ from weft.declare import Node
 from weft.declare.flow import is_node
 from weft.diagnostics import Diagnostic
 from weft.errors import UsageError
+from weft.misuse import close
 
 
 def check_command(options: CommandOptions) -> int:
@@ -210,7 +210,7 @@ def typed_keys(written: Iterable[str]) -> dict[str, object]:
         if key in keys:
             raise UsageError(f"`{key}` is given twice", where="--input", hint="give it once")
         if equals and name not in TYPES:
-            near = difflib.get_close_matches(name, TYPES, n=1, cutoff=0.5)
+            near = close(name, TYPES, cutoff=0.5)
             raise UsageError(
                 f"`{name}` is no type that can be named here",
                 where=f"--input {key}",
