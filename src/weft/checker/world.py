@@ -15,7 +15,6 @@ from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, overl
 from weft.checker.schemas import unite
 from weft.checker.scope import Compared
 from weft.declare import Agent, Node, Parallel
-from weft.declare.compose import Composable
 from weft.declare.nodes import every_agent, walk_nodes
 from weft.declare.route import Route
 from weft.diagnostics import Origin
@@ -503,16 +502,6 @@ class WalkRecord:
     def nodes(self) -> list[tuple[Node, Node | None]]:
         """Every node of the flow with its parent."""
         return walk_nodes(self.root)
-
-    @cached_property
-    def roots(self) -> tuple[Agent, ...]:
-        """The agents that stand at the top of a tree: in the flow itself, and in what is called."""
-        called = [tool.agent for agent in self.agents for tool in agent.tools]
-        nodes = [node for node, _ in self.nodes]
-        for flow in called:
-            if isinstance(flow, Composable):
-                nodes += [node for node, _ in walk_nodes(flow)]
-        return tuple({id(node): node for node in nodes if isinstance(node, Agent)}.values())
 
     def read(self, key: str, world: World) -> None:
         """Note that a key is read, so that its writers do not count as unread."""

@@ -12,7 +12,7 @@ from weft.compiler.prefix import Prefix, PrefixBreak, Shared, SourceMap, compare
 from weft.declare import RunConfig
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import Lowered, Track, dialect_named
-from weft.dialects.track import track_of
+from weft.dialects.track import new_hash, track_of
 from weft.errors import BudgetExceeded
 from weft.ir import Item, Prompt, Stability, TextBlock
 from weft.passes import Step
@@ -282,7 +282,7 @@ class Compilation:
         lowered = self.lowered()
         turns = lowered.entries
         track = self._track(self.dialect)
-        done, hasher = 0, Track().hasher
+        done, hasher = 0, new_hash()
         with track.lock:
             if track.of is self.prompt.items.memo and track.items == self.prompt.items.settled:
                 done, hasher = track.settled_hash()

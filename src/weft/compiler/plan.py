@@ -6,7 +6,6 @@ the wording of its instruction are the same at every step. They are kept with th
 
 import os
 import sys
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, Protocol, cast, runtime_checkable
 
@@ -87,8 +86,7 @@ class SharedParts:
         """By dialect, and whether it was strict: everything but the turns."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """What is known of an agent's requests before there is a session.
 
     `run_policy` is the policy of the run. `measure` says by what things are found large: the
@@ -132,7 +130,7 @@ class Plan:
     run_passes: tuple[PassFunction, ...]
     budget: TokenBudget | None
     """The agent's own."""
-    shared: SharedParts = field(default_factory=SharedParts)
+    shared: SharedParts = msgspec.field(default_factory=SharedParts)
 
 
 def plan_for(

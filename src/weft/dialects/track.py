@@ -1,11 +1,10 @@
 """What was lowered, kept from one request to the next."""
 
-import hashlib
 from collections.abc import Sequence
 from operator import is_
 from sys import getrefcount
 from threading import RLock
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -16,6 +15,9 @@ from weft.errors import LoweringError
 from weft.ir import Block, Item, Prompt, TextBlock
 from weft.session.strand import Memo, Strand, derived
 from weft.values import Json, JsonObject, canonical
+
+if TYPE_CHECKING:
+    import hashlib
 
 Wire: TypeAlias = JsonObject
 
@@ -155,7 +157,7 @@ class Track:
         self.letters = 0
         self._read = 0
         self.hashed = 0
-        self.hasher = hashlib.blake2b(digest_size=16)
+        self._hasher: hashlib.blake2b | None = None
         self._entries: Strand[Entry] | None = None
         self._handed: list[_Handed] = []
         self.begins: list[int] = []
@@ -257,10 +259,19 @@ class Track:
 
     def settled_hash(self) -> "tuple[int, hashlib.blake2b]":
         """How many turns are final, and a hash over them, continued each time."""
+        if self._hasher is None:
+            self._hasher = new_hash()
         for wire in self.wires[self.hashed :]:
-            self.hasher.update(canonical(wire))
+            self._hasher.update(canonical(wire))
         self.hashed = len(self.wires)
-        return self.hashed, self.hasher.copy()
+        return self.hashed, self._hasher.copy()
+
+
+def new_hash() -> "hashlib.blake2b":
+    """The hash over a request, before its first turn."""
+    import hashlib  # few requests are hashed
+
+    return hashlib.blake2b(digest_size=16)
 
 
 def track_of(items: Strand[Item], dialect: str, model: str, *, strict: bool = False) -> Track:

@@ -28,7 +28,6 @@ from weft.errors import UsageError
 from weft.ir.item import handle_of
 from weft.media import LoadedMedia
 from weft.models import Model
-from weft.models.registry import model_for
 from weft.runtime.bindings import AgentBindings, settled
 from weft.runtime.callbacks import wrong_answer
 from weft.runtime.costs import Spending
@@ -756,6 +755,8 @@ def chosen_model(services: Services, agent: Agent, chosen: object) -> Model:
         return _checked_model(agent, chosen)
     model = services.models.get(chosen)
     if model is None:
+        from weft.models.registry import model_for  # a model object needs no provider's address
+
         model = services.models[chosen] = model_for(chosen, where=f"{agent.name}.model")
     return model
 

@@ -16,7 +16,6 @@ from weft.declare import Agent, Node, tree
 from weft.declare.agent import AnswerT
 from weft.declare.inputs import lacking
 from weft.errors import CallError, SchemaError, SessionBusy, SessionError, UnknownName, UsageError
-from weft.partial import NOTHING, PartialValue
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.approvals import check_edited
 from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
@@ -126,6 +125,8 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
         raises it, and one that waits for an answer ends without a whole value. Await the run
         afterwards for its result.
         """
+        from weft.partial import NOTHING, PartialValue  # for those who follow a value
+
         growing: dict[str, PartialValue] = {}
         newest: object = NOTHING
         async for event in self:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from weft import schema
+from weft.checker.rules.tools import roots_of
 from weft.checker.world import WalkRecord
 from weft.codes import report
 from weft.declare import Agent, RunConfig, agents_of, template
@@ -24,7 +25,7 @@ EARLY = 0.25
 def too_long(record: WalkRecord) -> Iterator[Diagnostic]:
     """Texts and tools that alone take more than their agent's budget or its model allows."""
     tops: dict[str, Agent] = {}
-    for root in record.roots:
+    for root in roots_of(record):
         for agent in agents_of(root):
             tops.setdefault(agent.name, root)
     for agent in _agents(record):
