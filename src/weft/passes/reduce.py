@@ -22,7 +22,7 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.ir.item import RECALL, handle_of
-from weft.ir.rewrite import PassFold, derived, map_blocks, rewrite_items
+from weft.ir.rewrite import PassFold, map_blocks, rewrite_items
 from weft.passes.env import MOST_LETTERS, Env, TokenFacts, is_short
 from weft.passes.handles import (
     HandleLimits,
@@ -38,7 +38,7 @@ from weft.passes.handles import (
 )
 from weft.passes.prices import Traffic, weigh_shorter
 from weft.passes.references import logged_text, own_results, reference_to, source_of
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 from weft.values import Json, JsonObject, compact
 
 AUTO = Compact(results=700, texts=4_000, media=2_000, to=520)
