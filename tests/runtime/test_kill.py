@@ -27,10 +27,10 @@ from tests.runtime.kill_worker import BUILT_IN, Job, artifacts_of, key_of
 from tests.runtime.logs import by_place, check_log
 from weft import Event, Session
 from weft.runtime.place import path_of
+from weft.session.strand import Strand
 from weft.session.waiting import CONFIRMATION
 from weft.stores import open_artifacts, open_store
 from weft.stores.memories import Memory
-from weft.values import Strand
 
 KILLS = int(os.environ.get("WEFT_KILLS", "12"))
 KILLED = -signal.SIGKILL
