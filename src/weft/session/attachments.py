@@ -15,8 +15,9 @@ from weft.media import SCHEME, LoadedMedia, extension_of, loaded_media
 from weft.session.event import Event
 from weft.session.log import Session
 from weft.session.store import ArtifactStore
+from weft.session.strand import Strand
 from weft.session.unread import skim_of
-from weft.values import Strand, digest
+from weft.values import digest
 
 Load = Callable[[str], Awaitable[Part | None]]
 """The newest version of an artifact by its name."""
