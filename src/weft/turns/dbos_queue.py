@@ -17,7 +17,6 @@ Top to bottom: the queue, one worker's part in it, the way to the database, the 
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -142,7 +141,7 @@ class DbosTurns:
             await part.watch()
         finally:
             # whatever happens, DBOS must not go on in its threads
-            await asyncio.shield(asyncio.to_thread(part.destroy))
+            await asyncio.shield(part.leave())
 
     async def recover(self, living: Living) -> int:
         """Hand on every turn whose owner does not live."""
@@ -275,7 +274,7 @@ class _DbosWorker:
         self._stop = stop
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Semaphore(slots)
-        """DBOS counts all slots of a queue alike, so there may be more turns than we have room for."""
+        """All workers of a queue count as many slots, so there may be more turns than room."""
         self._running: dict[str, int] = {}
         self._engine: sqlalchemy.Engine | None = None
 
@@ -291,6 +290,7 @@ class _DbosWorker:
             )
         try:
             self._engine = _engine(url, self._worker)
+            logging.getLogger("dbos").addFilter(_is_news)
             DBOS(
                 config={
                     "name": "weft",
@@ -324,6 +324,15 @@ class _DbosWorker:
         except BaseException:
             self.destroy()
             raise
+
+    async def leave(self) -> None:
+        """Take no more turns, wait for those that run, and give back what was taken meanwhile."""
+        await asyncio.to_thread(self.destroy)
+        try:
+            async with self._database.connection() as connection:
+                await _execute(connection, _GIVE_BACK_ALL, {"worker": self._worker})
+        except StoreError as error:  # whoever recovers the turns of this worker does it
+            _log.warning("turns that were just taken are not given back: %s", error.message)
 
     def destroy(self) -> None:
         """Take no more turns, wait for those that run, and end DBOS."""
@@ -441,6 +450,11 @@ _ONE_DBOS = threading.Lock()
 """DBOS is one object in a process."""
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of DBOS's log says more than that a turn failed, which is said elsewhere."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], TurnFailed)
+
+
 async def _elsewhere(work: "Awaitable[None]", loop: asyncio.AbstractEventLoop) -> None:
     """Wait in one event loop for what runs in another."""
 
@@ -484,14 +498,14 @@ def _engine(url: str, worker: str) -> "sqlalchemy.Engine":
     """Connections for DBOS that are called as ours are, so that a dead worker's are cut off."""
     import psycopg
     import sqlalchemy
+    from psycopg.conninfo import make_conninfo
 
     from weft.stores.postgres_tables import KEEPALIVES
 
+    address = make_conninfo(url, **KEEPALIVES, application_name=f"weft {worker}")
     return sqlalchemy.create_engine(
         "postgresql+psycopg://",
-        creator=lambda: psycopg.connect(
-            url, **KEEPALIVES, application_name=f"weft {worker}", connect_timeout=10
-        ),
+        creator=lambda: psycopg.connect(address),
         pool_size=_CONNECTIONS,
         max_overflow=0,
         pool_pre_ping=True,
@@ -607,6 +621,11 @@ _MINE = "workflow_uuid = %(id)s AND status = 'PENDING' AND executor_id = %(worke
 
 _GIVE_BACK = f"""
 UPDATE {_STATUS} SET status = 'ENQUEUED', {_FREE} WHERE {_MINE} RETURNING workflow_uuid
+"""
+
+_GIVE_BACK_ALL = f"""
+UPDATE {_STATUS} SET status = 'ENQUEUED', {_FREE}
+WHERE name = '{_WORKFLOW}' AND status = 'PENDING' AND executor_id = %(worker)s
 """
 
 _STOPPED = f"""
