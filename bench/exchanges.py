@@ -32,7 +32,8 @@ from weft.ir import Item, ModelResponse, Prompt
 from weft.models.check_request import check_request
 from weft.recordings.requests import read_request
 from weft.session import Event
-from weft.values import Json, JsonObject, Strand
+from weft.session.strand import Strand
+from weft.values import Json, JsonObject
 
 SAME, TOLD = 0.97, 0.80
 CUTS = 12

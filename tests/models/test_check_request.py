@@ -31,8 +31,8 @@ from weft.dialects import DIALECTS
 from weft.errors import BudgetExceeded, IllegalRequest, InvalidPrompt
 from weft.models.check_request import RequestChecker
 from weft.session.event import Compaction
+from weft.session.strand import Strand
 from weft.testing import ScriptedModel
-from weft.values import Strand
 
 every_dialect = pytest.mark.parametrize("dialect", EVERY)
 MERGING = ("gemini", "anthropic")

@@ -27,9 +27,9 @@ from tests.runtime.kill_worker import Job, key_of
 from tests.runtime.logs import by_place, check_log
 from weft import Event, Session
 from weft.runtime.place import path_of
+from weft.session.strand import Strand
 from weft.session.waiting import CONFIRMATION
 from weft.stores import open_store
-from weft.values import Strand
 
 KILLS = int(os.environ.get("WEFT_KILLS", "12"))
 KILLED = -signal.SIGKILL

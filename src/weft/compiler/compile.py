@@ -53,8 +53,9 @@ from weft.passes.env import (
 )
 from weft.session import Event, Session
 from weft.session.state import seen_from
+from weft.session.strand import Strand
 from weft.session.unread import skim_of
-from weft.values import Json, JsonObject, Strand, require_object
+from weft.values import Json, JsonObject, require_object
 
 if TYPE_CHECKING:
     from weft.passes.labels import Labelled
@@ -421,7 +422,7 @@ def _unchanged(
     volatile: frozenset[str],
 ) -> Instructions | None:
     """The instructions of the request before, if nothing that they read has changed."""
-    known = log.memo.of(_Resolved, plan.key)
+    known = log.memo.of((_Resolved, plan.key))
     if known is None or known.wording is not plan.wording:
         return plan.shared.instructions
     if known.volatile is not volatile and known.volatile != volatile:
@@ -445,7 +446,7 @@ def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
     instructions = resolve_instructions(wording, scope)
     if instructions.provided:
         key = (plan.agent.name, len(events))
-        if events.memo.of(_Provided, *key) is None:
+        if events.memo.of((_Provided, *key)) is None:
             events.memo.keep(_Provided(instructions.provided), *key)
         return instructions
     read = wording.read(scope.state, scope.artifacts)
@@ -518,7 +519,7 @@ def _previous(call: _Call, asked: Agent) -> Compilation | None:
 
 def _provided(session: Session, asked: str, length: int) -> dict[str, str]:
     """What providers said when this process compiled the log at that length."""
-    provided = session.events.memo.of(_Provided, asked, length)
+    provided = session.events.memo.of((_Provided, asked, length))
     return dict(provided.texts) if provided is not None else {}
 
 

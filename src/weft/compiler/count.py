@@ -16,7 +16,7 @@ from weft.dialects.track import Head, track_of
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.ir.rewrite import derived
 from weft.passes import SizePart, Sizes
-from weft.values import Strand
+from weft.session.strand import Strand
 
 
 class Bound(NamedTuple):

@@ -38,8 +38,9 @@ from weft.passes.select import gone_turns
 from weft.session import Event
 from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS
 from weft.session.state import Forks, forks_after, written_by
+from weft.session.strand import Strand
 from weft.session.unread import Skim, skim_of
-from weft.values import Json, Strand, canonical
+from weft.values import Json, canonical
 
 
 class LogFacts(msgspec.Struct, frozen=True):

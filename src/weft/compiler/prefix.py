@@ -20,7 +20,8 @@ from weft.dialects.legality import Finding, TurnRules
 from weft.dialects.track import Head
 from weft.errors import LoweringError, UsageError
 from weft.ir import Block, Prompt, Span, TextBlock
-from weft.values import Json, Strand, compact
+from weft.session.strand import Strand
+from weft.values import Json, compact
 
 
 class Prefix(NamedTuple):
@@ -419,7 +420,7 @@ def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None
 def _of_head(lowered: Lowered, model: str) -> _HeadFindings:
     """What is wrong with everything but the conversation, read once for each head."""
     head = lowered.head
-    findings = head.memo.of(_HeadFindings, lowered.dialect, model)
+    findings = head.memo.of((_HeadFindings, lowered.dialect, model))
     if findings is None:
         dialect, name = dialect_named(lowered.dialect), model_name(head.wire, model)
         wrong = _wrong_with_head(lowered, model, name)
@@ -452,7 +453,7 @@ def _of_turns(lowered: Lowered, name: str) -> tuple[Diagnostic, ...]:
     dialect = dialect_named(lowered.dialect)
     entries, first = lowered.entries, len(lowered.lead)
     key = (lowered.dialect, name, first)
-    settled = entries.memo.of(_Settled, *key)
+    settled = entries.memo.of((_Settled, *key))
     if settled is None:
         settled = entries.memo.keep(_Settled(dialect.turn_rules(name)), *key)
     with settled.lock:  # to the end: a fork looks at what is settled, which must not grow meanwhile

@@ -22,7 +22,8 @@ from weft.ir import ToolDecl
 from weft.ir.item import RECALL, handle_of
 from weft.media import SCHEME, data_at
 from weft.session import Event
-from weft.values import Json, JsonObject, Strand
+from weft.session.strand import Strand
+from weft.values import Json, JsonObject
 
 _DEFAULT = RunConfig()
 

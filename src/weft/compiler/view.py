@@ -35,8 +35,9 @@ from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
 from weft.session.provenance import NOTHING
 from weft.session.state import written_by
+from weft.session.strand import Strand
 from weft.session.waiting import is_undone
-from weft.values import JsonObject, Strand, compact, has_lone_surrogate, scrub, spells
+from weft.values import JsonObject, compact, has_lone_surrogate, scrub, spells
 
 _SUMMED = "a summary stands for it"
 

@@ -46,7 +46,8 @@ from weft.declare.tool import Tool, ToolSource, to_source
 from weft.declare.words import C
 from weft.errors import DeclarationError
 from weft.misuse import declared, explained
-from weft.values import Json, JsonObject, Memo
+from weft.session.strand import Memo
+from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack

@@ -15,7 +15,8 @@ from weft.dialects.schema_subset import Loss
 from weft.errors import LoweringError
 from weft.ir import Block, Item, Prompt, TextBlock
 from weft.ir.rewrite import derived
-from weft.values import Json, JsonObject, Memo, Strand, canonical
+from weft.session.strand import Memo, Strand
+from weft.values import Json, JsonObject, canonical
 
 Wire: TypeAlias = JsonObject
 

@@ -17,7 +17,8 @@ import msgspec
 from weft.ir.block import Block, CodeBlock, CodeResultBlock, ResultBlock, TextBlock, ThoughtBlock
 from weft.ir.item import Item, Note
 from weft.ir.prompt import Prompt
-from weft.values import Fork, Json, JsonObject, Strand
+from weft.session.strand import Fork, Strand
+from weft.values import Json, JsonObject
 
 State = TypeVar("State")
 Any_ = TypeVar("Any_")

@@ -19,7 +19,8 @@ from weft.dialects.legality import REQUEST, Finding, Findings, TurnRules
 from weft.errors import IllegalRequest
 from weft.ir import Feature, Item, Prompt, verify
 from weft.ir.show import show_block
-from weft.values import Json, JsonObject, Strand, compact
+from weft.session.strand import Strand
+from weft.values import Json, JsonObject, compact
 
 
 def check_request(dialect: str, wire: JsonObject, model: str = "") -> tuple[Diagnostic, ...]:

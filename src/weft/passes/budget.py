@@ -38,7 +38,8 @@ from weft.passes.shorten import (
     units_of,
 )
 from weft.passes.summaries import Summed, allowance_for, blocks_of, done_without, fitted, summary_of
-from weft.values import Strand, compact
+from weft.session.strand import Strand
+from weft.values import compact
 
 
 def fit_budget(prompt: Prompt, env: Env) -> Prompt:

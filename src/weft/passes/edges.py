@@ -6,7 +6,7 @@ from weft.diagnostics import Origin
 from weft.ir import Feature, Item, Note, OpaqueBlock, Prompt, TextBlock
 from weft.ir.rewrite import derived
 from weft.passes.env import Env, opening_of
-from weft.values import Strand
+from weft.session.strand import Strand
 
 
 def open_turn(prompt: Prompt, env: Env) -> Prompt:

@@ -13,7 +13,8 @@ from weft.diagnostics import Origin
 from weft.ir import Item, Prompt, TextBlock, ToolDecl
 from weft.ir.rewrite import derived
 from weft.session import Event, Session
-from weft.values import Json, JsonObject, Strand, compact
+from weft.session.strand import Strand
+from weft.values import Json, JsonObject, compact
 
 
 class Sizes(NamedTuple):

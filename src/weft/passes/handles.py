@@ -19,8 +19,9 @@ from weft.ir.item import RECALL, handle_of
 from weft.ir.rewrite import derived
 from weft.passes.env import Env
 from weft.passes.prices import Traffic, declares_first, needs_recall
+from weft.session.strand import Strand
 from weft.tokens import image_size, media_tokens
-from weft.values import Json, JsonObject, Strand, compact
+from weft.values import Json, JsonObject, compact
 
 _OWN = (RECALL, "transfer_to_agent", "set_model_response")
 

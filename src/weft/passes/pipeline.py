@@ -17,7 +17,7 @@ from weft.ir.prompt import PassNotes
 from weft.ir.rewrite import derived
 from weft.ir.show import show_block
 from weft.passes.env import Env
-from weft.values import Strand
+from weft.session.strand import Strand
 
 Pass: TypeAlias = Callable[[Prompt, Env], Prompt]
 

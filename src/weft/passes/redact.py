@@ -31,7 +31,8 @@ from weft.ir.block import Span
 from weft.ir.rewrite import PassFold, Rewritten, derived, fold_items
 from weft.passes.env import Env
 from weft.session import Event
-from weft.values import Json, JsonObject, Strand
+from weft.session.strand import Strand
+from weft.values import Json, JsonObject
 
 _PROSE = frozenset(
     {"description", "title", "default", "example", "examples", "enum", "const", "$comment"}

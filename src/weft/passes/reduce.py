@@ -38,7 +38,8 @@ from weft.passes.handles import (
 )
 from weft.passes.prices import Traffic, weigh_shorter
 from weft.passes.references import logged_text, own_results, reference_to, source_of
-from weft.values import Json, JsonObject, Strand, compact
+from weft.session.strand import Strand
+from weft.values import Json, JsonObject, compact
 
 AUTO = Compact(results=700, texts=4_000, media=2_000, to=520)
 """What `C.auto()` reduces at birth; media when an edit pays."""

@@ -23,7 +23,8 @@ from weft.passes.handles import (
     with_media_words,
 )
 from weft.passes.prices import LEAST_SAVED, MARGIN, STUB, SURELY, declares_first, needs_recall
-from weft.values import JsonObject, Strand
+from weft.session.strand import Strand
+from weft.values import JsonObject
 
 _STEP = "mark_stale"
 

@@ -59,7 +59,8 @@ from weft.session import (
 from weft.session.event import EMPTY_ACTIONS
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import hold
-from weft.values import Json, JsonObject, Strand
+from weft.session.strand import Strand
+from weft.values import Json, JsonObject
 
 
 class Request(NamedTuple):

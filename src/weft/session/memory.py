@@ -15,7 +15,8 @@ from weft.session.lease import Leases
 from weft.session.log import Session, stored
 from weft.session.state import apply_delta, scope_of
 from weft.session.store import Busy, Holder, Lease, SessionInfo, SessionKey, Transaction
-from weft.values import Json, JsonObject, Strand, has_lone_surrogate, require_json, require_object
+from weft.session.strand import Strand
+from weft.values import Json, JsonObject, has_lone_surrogate, require_json, require_object
 
 
 class StoredSession(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from weft.session.event import Event
-from weft.values import Strand
+from weft.session.strand import Strand
 
 
 class Skim(NamedTuple):

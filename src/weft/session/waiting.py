@@ -10,8 +10,8 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from weft.session.event import Event
+from weft.session.strand import Strand
 from weft.session.unread import skim_of
-from weft.values import Strand
 
 CONFIRMATION = "adk_request_confirmation"
 """The name of the question to the user whether a call may run; ADK's clients know it."""

@@ -14,6 +14,7 @@ from weft.errors import StoreError, UsageError
 from weft.session import Event, Session, SessionInfo, SessionKey
 from weft.session.event import numbered
 from weft.session.memory import Growth, StoredSession, exists_already
+from weft.session.strand import Strand
 from weft.stores.cache import SLICE, RecentEvents, SessionCache, catch_up, read_readable
 from weft.stores.rows import (
     HAS_DELTA,
@@ -25,7 +26,7 @@ from weft.stores.rows import (
     read_row,
     warn_unreadable,
 )
-from weft.values import JsonObject, Strand
+from weft.values import JsonObject
 
 try:
     import psycopg

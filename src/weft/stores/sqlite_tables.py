@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 from weft.session import Event, SessionInfo, SessionKey
 from weft.session.event import numbered
 from weft.session.memory import Growth, StoredSession, exists_already
+from weft.session.strand import Strand
 from weft.stores.cache import SLICE, RecentEvents, SessionCache, catch_up, read_readable
 from weft.stores.rows import (
     HAS_DELTA,
@@ -23,7 +24,7 @@ from weft.stores.rows import (
     encode_value,
     read_row,
 )
-from weft.values import JsonObject, Strand
+from weft.values import JsonObject
 
 ROOM = 2**32
 """How many places a session has in the table of events."""
