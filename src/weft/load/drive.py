@@ -1,8 +1,10 @@
-"""Ways to have a turn run: a Runner in this process, or servers over HTTP.
+"""Ways to have a turn run: a Runner in this process, servers over HTTP, or a queue.
 
 A driver sends one turn and returns when it is answered. It also reads the stored logs, from which
 a run is judged. Whatever breaks on the way, a driver sends the same request again: its id makes
 that safe, and a run shows whether it is.
+
+Top to bottom: what a driver is, then one after the other.
 """
 
 import asyncio
@@ -15,18 +17,23 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from weft.content import to_content
 from weft.declare import RunConfig
 from weft.errors import StoreError, UsageError
 from weft.load.plan import PlannedTurn
 from weft.runtime import Runner
 from weft.session import Event, SessionKey, Store
 from weft.session.event import read_event
+from weft.turns import Turn, Turns
 
 if TYPE_CHECKING:
     import httpx2
 
 _PAUSE = 0.1
 """Seconds before a request that failed is sent again."""
+
+_LOOK_EVERY = 0.2
+"""Seconds between two looks for answers of queued turns; the log has the time of an answer."""
 
 _ATTEMPTS = 50
 """How often a log is asked for at most."""
@@ -39,14 +46,18 @@ class Driver(Protocol):
     """A way to have turns run."""
 
     keeps_order: bool
-    """Whether turns of one session may be sent at once, and are run in the order of sending."""
+    """Whether the next turn of a session may begin before the last one is answered."""
     retries: int
     """How often a turn was sent again."""
     failures: dict[str, str]
     """What was raised in place of an answer, by request id."""
 
-    async def send(self, turn: PlannedTurn) -> float:
-        """Send a turn, and return when it is answered: at which time."""
+    async def begin(self, turn: PlannedTurn) -> None:
+        """Do what must be done before the next turn of the session begins."""
+        ...
+
+    async def finish(self, turn: PlannedTurn) -> float:
+        """Return when the turn is answered: at which time."""
         ...
 
     async def log(self, key: SessionKey) -> list[Event]:
@@ -69,7 +80,10 @@ class RunnerDriver:
         self.retries = 0
         self.failures: dict[str, str] = {}
 
-    async def send(self, turn: PlannedTurn) -> float:
+    async def begin(self, turn: PlannedTurn) -> None:
+        """Nothing: a run puts its message into the log itself."""
+
+    async def finish(self, turn: PlannedTurn) -> float:
         """Run the turn; a store that is away for a while is asked again."""
         while True:
             try:
@@ -177,7 +191,10 @@ class HttpDriver:
             )
         return [str(app["name"]) for app in msgspec.json.decode(answer.content)]
 
-    async def send(self, turn: PlannedTurn) -> float:
+    async def begin(self, turn: PlannedTurn) -> None:
+        """Nothing: the request that brings the message waits for the answer too."""
+
+    async def finish(self, turn: PlannedTurn) -> float:
         """Send the turn and read its events until the answer; send it again where it breaks off."""
         first = True
         while True:
@@ -282,3 +299,73 @@ async def _is_answered(response: "httpx2.Response", turn: PlannedTurn) -> bool:
             if event.invocation_id == turn.request_id and event.author != "user":
                 answered = event.is_final_response()
     return answered
+
+
+class QueueDriver:
+    """Turns into a queue, from which workers take them; answers are looked for in the logs."""
+
+    keeps_order = True
+
+    def __init__(self, turns: Turns, store: Store) -> None:
+        self._turns = turns
+        self._store = store
+        self._waiting: dict[SessionKey, dict[str, asyncio.Future[float]]] = {}
+        self._seen: dict[SessionKey, int] = {}
+        self._watching: asyncio.Task[None] | None = None
+        self.retries = 0
+        self.failures: dict[str, str] = {}
+
+    async def open(self) -> None:
+        """Make the tables before workers start, which would all want to make them."""
+        await self._turns.open()
+
+    async def begin(self, turn: PlannedTurn) -> None:
+        """Put the turn, until the queue has it."""
+        queued = Turn(key=turn.key, request_id=turn.request_id, message=to_content(turn.message))
+        while True:
+            try:
+                await self._turns.put(queued)
+                return
+            except StoreError:
+                self.retries += 1
+                await asyncio.sleep(_PAUSE)
+
+    async def finish(self, turn: PlannedTurn) -> float:
+        """Wait for the answer; its time is the one that the log has."""
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
+        answered = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(turn.key, {})[turn.request_id] = answered
+        return await answered
+
+    async def _watch(self) -> None:
+        """Look now and then which sessions have grown, and read what is new in them."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            keys = [key for key, waiting in self._waiting.items() if waiting]
+            with suppress(StoreError):
+                lengths = await self._store.lengths(keys) if keys else {}
+                for key, length in lengths.items():
+                    if length > self._seen.get(key, 0):
+                        await self._read(key)
+
+    async def _read(self, key: SessionKey) -> None:
+        waiting = self._waiting[key]
+        for event in await self._store.events(key, after=self._seen.get(key, 0)) or ():
+            self._seen[key] = event.sequence or 0
+            is_end = event.author != "user" and event.is_final_response() and event.text
+            if (is_end or event.error_code) and event.invocation_id in waiting:
+                answered = waiting.pop(event.invocation_id)
+                if not answered.done():
+                    answered.set_result(event.timestamp)
+
+    async def log(self, key: SessionKey) -> list[Event]:
+        """The events that are stored of a session."""
+        return await read_log(self._store, key)
+
+    async def close(self) -> None:
+        """Close the queue and the store."""
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._turns.close()
+        await self._store.close()

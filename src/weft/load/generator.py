@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 from weft.errors import StoreError, UsageError, WeftError
 from weft.load import program
-from weft.load.drive import Driver, HttpDriver, RunnerDriver, ServerAddress
+from weft.load.drive import Driver, HttpDriver, QueueDriver, RunnerDriver, ServerAddress
 from weft.load.plan import APP, LoadPlan, PlannedTurn
 from weft.load.report import LoadReport, TurnTimes, cpu_seconds
 from weft.load.site import Site
@@ -22,6 +22,7 @@ from weft.misuse import few
 from weft.runtime import Runner
 from weft.session import SessionKey
 from weft.stores import open_store
+from weft.turns import open_turns
 
 Watch = Callable[[int, int], None]
 """Called with the number of answers so far, and of faults."""
@@ -54,22 +55,22 @@ async def _driver(
     if plan.is_address:
         server = ServerAddress.read(plan.target or "")
         driver = HttpDriver(lambda: [server], plan.app or APP, silence=plan.patience)
+    elif runner is not None:
+        driver = RunnerDriver(runner)
     else:
-        if plan.is_scripted:
-            store = open_store(site.store)
-            await program.make_table(site.store, store)
-        else:
-            store = None
-        if plan.workers:
-            await site.start_workers()
+        store = open_store(site.store)
+        await program.make_table(site.store, store)
+        if plan.workers and plan.engine == "serve":
             driver = HttpDriver(
                 lambda: site.servers, APP, silence=plan.silence, seed=plan.seed, store=store
             )
+        elif plan.workers:
+            driver = QueueDriver(open_turns(store, plan.engine), store)
+            await driver.open()
         else:
-            if runner is None:
-                agent = program.make_agent(latency=plan.latency, journal=str(site.journal))
-                runner = Runner(agent, store=store or site.store)
-            driver = RunnerDriver(runner)
+            agent = program.make_agent(latency=plan.latency, journal=str(site.journal))
+            driver = RunnerDriver(Runner(agent, store=store))
+        await site.start_workers()
     try:
         yield driver
     finally:
@@ -141,21 +142,21 @@ class _Load:
         try:
             for turn in turns:
                 await asyncio.sleep(max(0.0, self._begun + turn.due - time.time()))
-                sending = self._send(turn)
+                self._sent[turn.request_id] = time.time()
+                await self._driver.begin(turn)
+                finishing = asyncio.create_task(self._finish(turn))
                 if self._driver.keeps_order:
-                    under_way.append(asyncio.ensure_future(sending))
-                    await asyncio.sleep(0)  # it is in the queue before the next one
+                    under_way.append(finishing)
                 else:
-                    await sending
+                    await finishing
             if under_way:
                 await asyncio.gather(*under_way)
         finally:
             for task in under_way:
                 task.cancel()
 
-    async def _send(self, turn: PlannedTurn) -> None:
-        self._sent[turn.request_id] = time.time()
-        self._answered[turn.request_id] = await self._driver.send(turn)
+    async def _finish(self, turn: PlannedTurn) -> None:
+        self._answered[turn.request_id] = await self._driver.finish(turn)
         self._last = time.monotonic()
         self._progress.set()
 

@@ -278,7 +278,10 @@ class WorkerProcess:
 
 def worker_command(plan: LoadPlan, store: str) -> list[str]:
     """The command of a worker, without `weft`."""
-    return ["serve", TARGET, "--store", store, "--port", "0"]
+    if plan.engine == "serve":
+        return ["serve", TARGET, "--store", store, "--port", "0"]
+    slots = str(plan.slots)
+    return ["worker", TARGET, "--store", store, "--engine", plan.engine, "--slots", slots]
 
 
 class OwnedDatabase:
