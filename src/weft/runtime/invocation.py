@@ -79,6 +79,8 @@ class Request(NamedTuple):
     """What tools and callbacks are handed as `ctx.deps`; it is never stored."""
     owned: bool = False
     """Whether the store was opened for this run, and is closed when it ends."""
+    create: bool = True
+    """Whether a message to a session that does not exist makes it."""
 
 
 class Services(NamedTuple):
