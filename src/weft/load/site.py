@@ -104,7 +104,10 @@ class Site:
 
     async def start_workers(self) -> None:
         """Start all workers, and return when they are ready."""
-        await asyncio.gather(*(self._start() for _ in range(self._plan.workers)))
+        starts = [self._start() for _ in range(self._plan.workers)]
+        for error in await asyncio.gather(*starts, return_exceptions=True):
+            if error is not None:
+                raise error
         self._supervising = asyncio.create_task(self._supervise())
 
     async def hurt(self, kind: str) -> None:
@@ -264,7 +267,7 @@ class WorkerProcess:
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.kill()
-        await self._process.communicate()
+        await self._process.wait()
 
     def _not_started(self) -> WeftError:
         errors = self._errors.read_text("utf-8", "replace") if self._errors is not None else ""
