@@ -11,6 +11,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from weft.codes import report
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
@@ -38,6 +39,7 @@ from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Policy, RunConfig, TokenBudget
 from weft.declare.hints import RUN_WORDS
 from weft.declare.inputs import lacking
+from weft.declare.policy_parts import Budget
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError, MissingVariable
@@ -253,9 +255,9 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
             inserted=delivered.inserted,
             changes=delivered.changes,
         )
-    # a plain request never asks where its turn begins
-    whole = passes.plain and policy.view == "default" and policy.limit is None
     budget = _budget(plan.budget, call.within)
+    # a plain request never asks where its turn begins
+    whole = passes.plain and policy.view == "default" and policy.limit is None and budget is None
     env = Env(
         agent=plan.agent.name,
         policy=policy,
@@ -392,11 +394,11 @@ def _lacking(plan: Plan, state: JsonObject, *, strict: bool) -> tuple[Diagnostic
     return tuple(report("WEFT117", origin, lack.problem, lack.hint) for lack in lacks)
 
 
-def _budget(own: TokenBudget | None, within: int | None) -> TokenBudget | None:
+def _budget(own: Budget | None, within: int | None) -> Budget | None:
     """The tighter of the agent's own budget and the one it is given now."""
-    if within is None or (own is not None and own.token_budget <= within):
+    if within is None or (own is not None and own.tokens <= within):
         return own
-    return TokenBudget(within, keep_recent=own.keep_recent if own is not None else 1)
+    return replace(own if own is not None else TokenBudget(within).limit, tokens=within)
 
 
 class _Resolved(msgspec.Struct, frozen=True):
