@@ -24,13 +24,13 @@ from weft.ir import (
     Want,
 )
 from weft.ir.item import fingerprint
-from weft.ir.rewrite import derived
 from weft.passes.env import Env, first_from
 from weft.passes.summaries import NOT_ASKED, done_without, name_of_model
 from weft.relevance import Index, words
 from weft.relevance.index import SearchScope
 from weft.relevance.rank import Hits, find_hits
-from weft.values import Json, JsonObject, Strand, compact
+from weft.session.strand import Strand, derived
+from weft.values import Json, JsonObject, compact
 
 _LEAST, _MOST = 0.05, 1024
 """Where no number of items was asked for: what an item must have of the best one's score, and how
