@@ -17,7 +17,7 @@ from weft.diagnostics import Diagnostic, Origin
 from weft.errors import BudgetExceeded
 from weft.ir import Block, CallBlock, Item, Note, Prompt, ThoughtBlock
 from weft.ir.item import RECALL
-from weft.ir.rewrite import derived, keep_since
+from weft.ir.rewrite import keep_since
 from weft.passes.env import Env, SizePart, Sizes, first_from, opening_of
 from weft.passes.history import attribute_foreign
 from weft.passes.references import notes_on_repointed, repointed
@@ -38,7 +38,8 @@ from weft.passes.shorten import (
     units_of,
 )
 from weft.passes.summaries import Summed, allowance_for, blocks_of, done_without, fitted, summary_of
-from weft.values import Strand, compact
+from weft.session.strand import Strand, derived
+from weft.values import compact
 
 
 def fit_budget(prompt: Prompt, env: Env) -> Prompt:

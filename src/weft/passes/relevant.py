@@ -24,13 +24,13 @@ from weft.ir import (
     Want,
 )
 from weft.ir.item import fingerprint
-from weft.ir.rewrite import derived
 from weft.passes.env import Env, first_from
 from weft.passes.summaries import NOT_ASKED, done_without, name_of_model
 from weft.relevance import Index, Scorer, search, words
 from weft.relevance.corpus import Corpus, best_hits
 from weft.relevance.rank import Hits, found_by
-from weft.values import Json, JsonObject, Strand, compact
+from weft.session.strand import Strand, derived
+from weft.values import Json, JsonObject, compact
 
 _LEAST = 0.1
 """What an item must have of the best one's score, where no number of items was asked for."""

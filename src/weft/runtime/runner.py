@@ -29,6 +29,7 @@ from weft.runtime.result import Result
 from weft.runtime.rewind import rewind_event
 from weft.runtime.run import Running, unknown_session
 from weft.session import ArtifactStore, Event, Session, SessionKey, Store
+from weft.session.attachments import attach
 from weft.session.event import new_id
 from weft.session.memory import require_place
 from weft.session.state import scope_of, without_shared
@@ -386,12 +387,12 @@ class Runner(Generic[AnswerT]):
 
     @explained('runner.session(session_id="s")')
     async def session(self, *, user_id: str = "user", session_id: str) -> Session:
-        """The session as it is stored."""
+        """The session as it is stored; its large files are at hand for `compile`."""
         key = self._key(user_id, session_id)
         session = await self.store.get(key)
         if session is None:
             raise await unknown_session(self._services, key)
-        return session
+        return await attach(session, self.artifacts)
 
     async def close(self) -> None:
         """Close the store; runs that were started and are not over stop as if the process had.

@@ -124,7 +124,13 @@ class Event(Value, frozen=True):
     @property
     def text(self) -> str:
         """What was said, without thoughts."""
-        return self.content.text if self.content is not None else ""
+        content = self.content
+        if content is None:
+            return ""
+        parts = content.parts
+        if parts and len(parts) == 1 and not parts[0].thought:  # as nearly every event
+            return parts[0].text or ""
+        return content.text
 
     @property
     def calls(self) -> list[FunctionCall]:
