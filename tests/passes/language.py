@@ -55,7 +55,8 @@ from weft.passes.env import (
 )
 from weft.passes.examples import insert_examples, spell_examples
 from weft.passes.history import pair_results
-from weft.values import JsonObject, Strand, compact
+from weft.session.strand import Strand
+from weft.values import JsonObject, compact
 
 _LINE = re.compile(
     r"(?P<more>\+ )?(?P<role>system|user|model|hidden)(?:\((?P<author>[^)]*)\))?"

@@ -32,6 +32,7 @@ from weft.compiler.inputs import ReadonlyContext, decided, effects_of, start_of,
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
+from weft.compiler.recall import DEFAULT
 from weft.compiler.toolsets import with_offered
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Policy, RunConfig, TokenBudget
@@ -53,15 +54,14 @@ from weft.passes.env import (
 )
 from weft.session import Event, Session
 from weft.session.state import seen_from
+from weft.session.strand import Strand
 from weft.session.unread import skim_of
-from weft.values import Json, JsonObject, Strand, require_object
+from weft.values import Json, JsonObject, require_object
 
 if TYPE_CHECKING:
     from weft.passes.labels import Labelled
 
 __all__ = ["SET_RESPONSE", "ModelLike", "compile", "compile_request", "output_for"]
-
-_DEFAULT = RunConfig()
 
 
 def compile_request(
@@ -102,7 +102,7 @@ def compile_request(
     call = _Call(
         root,
         session if session is not None else Session(),
-        config if config is not None else _DEFAULT,
+        config if config is not None else DEFAULT,
         state,
         agent,
         branch or "",
@@ -255,7 +255,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
         )
     # a plain request never asks where its turn begins
     whole = passes.plain and policy.view == "default" and policy.limit is None
-    budget = _budget(plan.agent, call.within)
+    budget = _budget(plan.budget, call.within)
     env = Env(
         agent=plan.agent.name,
         policy=policy,
@@ -392,9 +392,8 @@ def _lacking(plan: Plan, state: JsonObject, *, strict: bool) -> tuple[Diagnostic
     return tuple(report("WEFT117", origin, lack.problem, lack.hint) for lack in lacks)
 
 
-def _budget(agent: Agent, within: int | None) -> TokenBudget | None:
+def _budget(own: TokenBudget | None, within: int | None) -> TokenBudget | None:
     """The tighter of the agent's own budget and the one it is given now."""
-    own = agent.token_budget
     if within is None or (own is not None and own.token_budget <= within):
         return own
     return TokenBudget(within, keep_recent=own.keep_recent if own is not None else 1)
@@ -421,7 +420,7 @@ def _unchanged(
     volatile: frozenset[str],
 ) -> Instructions | None:
     """The instructions of the request before, if nothing that they read has changed."""
-    known = log.memo.of(_Resolved, plan.key)
+    known = log.memo.of((_Resolved, plan.key))
     if known is None or known.wording is not plan.wording:
         return plan.shared.instructions
     if known.volatile is not volatile and known.volatile != volatile:
@@ -444,8 +443,8 @@ def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
     wording = plan.wording
     instructions = resolve_instructions(wording, scope)
     if instructions.provided:
-        key = (plan.agent.name, len(events))
-        if events.memo.of(_Provided, *key) is None:
+        key = (plan.agent.name, events.length)
+        if events.memo.of((_Provided, *key)) is None:
             events.memo.keep(_Provided(instructions.provided), *key)
         return instructions
     read = wording.read(scope.state, scope.artifacts)
@@ -456,7 +455,7 @@ def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
             if not texts and not wording.asks:
                 plan.shared.instructions = instructions
         resolved = _Resolved(wording, read, texts, scope.volatile, instructions)
-        events.memo.keep(resolved, plan.key)
+        events.memo[_Resolved, plan.key] = resolved
     return instructions
 
 
@@ -518,7 +517,7 @@ def _previous(call: _Call, asked: Agent) -> Compilation | None:
 
 def _provided(session: Session, asked: str, length: int) -> dict[str, str]:
     """What providers said when this process compiled the log at that length."""
-    provided = session.events.memo.of(_Provided, asked, length)
+    provided = session.events.memo.of((_Provided, asked, length))
     return dict(provided.texts) if provided is not None else {}
 
 
@@ -560,7 +559,7 @@ def _with_message(events: Strand[Event], message: ContentLike) -> Strand[Event]:
     posted = Event(
         author="user",
         content=require_posted(to_content(message), where="message"),
-        invocation_id=f"message@{len(events)}",
+        invocation_id=f"message@{events.length}",
         id="message",
         timestamp=0.0,
     )

@@ -11,9 +11,9 @@ import msgspec
 from weft.declare import Policy, TokenBudget, Tool
 from weft.diagnostics import Origin
 from weft.ir import Item, Prompt, TextBlock, ToolDecl
-from weft.ir.rewrite import derived
 from weft.session import Event, Session
-from weft.values import Json, JsonObject, Strand, compact
+from weft.session.strand import Strand, derived
+from weft.values import Json, JsonObject, compact
 
 
 class Sizes(NamedTuple):

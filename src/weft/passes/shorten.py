@@ -16,7 +16,6 @@ from weft.diagnostics import Origin
 from weft.digest import cut_text, reduced
 from weft.ir import Block, Item, MediaBlock, Reference, ResultBlock, TextBlock
 from weft.ir.item import handle_of
-from weft.ir.rewrite import derived
 from weft.passes.env import Env
 from weft.passes.fences import ClosingFence, fenced, opened
 from weft.passes.handles import (
@@ -29,6 +28,7 @@ from weft.passes.handles import (
     sole_text,
     with_media_words,
 )
+from weft.session.strand import derived
 from weft.values import JsonObject, compact
 
 COMPACTED = HandleLimits(over=240, to=160)

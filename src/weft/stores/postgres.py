@@ -183,6 +183,11 @@ class PostgresStore:
         async with self._connection() as connection:
             return await tables.list_sessions(connection, app_name, user_id)
 
+    async def waiting(self, app_name: str, user_id: str | None = None) -> list[SessionKey]:
+        """The sessions of an app, or of one user of it, in which calls may wait."""
+        async with self._connection() as connection:
+            return await tables.list_waiting(connection, app_name, user_id)
+
     async def apps(self) -> list[str]:
         """The names of the apps that have sessions, sorted."""
         async with self._connection() as connection:

@@ -70,11 +70,9 @@ def _server_turns(store: Store, engine: str) -> Turns:
 
             return ProcrastinateTurns(store.address, store.worker)
         case _:
-            raise UsageError(
-                f"the engine `{engine}` is not there yet",
-                where="open_turns",
-                hint='use engine="inbox"',
-            )
+            from weft.turns.dbos_queue import DbosTurns
+
+            return DbosTurns(store.address, store.worker)
 
 
 async def put_message(
