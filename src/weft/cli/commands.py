@@ -150,6 +150,38 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         Recordings may be of any format that Weft reads. Nothing is run and nothing is sent.
         """,
     ),
+    Command(
+        "load",
+        "load_generator:load_command",
+        (
+            "load_target",
+            "sessions",
+            "turns",
+            "rate",
+            "latency",
+            Take("message", "What is said to your agent; the scripted one needs none."),
+            Take("store", "postgresql://... or sqlite:///FILE; left out, one of its own."),
+            Take("app", "Which app of the server."),
+            "load_engine",
+            "load_workers",
+            "load_slots",
+            "chaos",
+            "faults",
+            "stop_seconds",
+            "silence",
+            "patience",
+            "seed",
+            "plot",
+            Take("model", "Ask another model than your agent names."),
+            Take("as_json", "The figures as JSON."),
+        ),
+        """Load a server, workers or an agent, with faults; 1 if anything is lost or doubled.
+
+        Without TARGET it is a scripted agent, in this process or in --workers that it starts, on
+        a database of its own. What is stored is read afterwards and judged: messages, answers and
+        effects that are lost or doubled, and sessions out of order.
+        """,
+    ),
     CommandGroup(
         "sessions",
         (

@@ -79,6 +79,8 @@ class Request(NamedTuple):
     """What tools and callbacks are handed as `ctx.deps`; it is never stored."""
     owned: bool = False
     """Whether the store was opened for this run, and is closed when it ends."""
+    create: bool = True
+    """Whether a message to a session that does not exist makes it."""
 
 
 class Services(NamedTuple):
@@ -272,6 +274,8 @@ class Invocation:
         self._progress: dict[Place, Progress] = {}
         self._lock = asyncio.Lock()
         self._artifacts: dict[str, str] | None = None
+        self._versions: set[tuple[str, int]] | None = None
+        """The versions of artifacts that belong to something: to events, or to this run."""
         first, hidden = session.events.length, dict[int, str]()
         if resumed:
             first, hidden = 0, hidden_events(session.events)
@@ -567,9 +571,26 @@ class Invocation:
         return heir[2]
 
     async def save_artifact(self, name: str, part: Part) -> int:
-        """Keep a new version of an artifact."""
+        """Keep a new version of an artifact; one that a crash cut off from its event is used."""
         self._artifacts = None
-        return await self.services.artifacts.save(*self._owner, name, part)
+        if not self.resumed:
+            return await self.services.artifacts.save(*self._owner, name, part)
+        if self._versions is None:
+            deltas = (event.actions.artifact_delta for event in self.session.events)
+            self._versions = {pair for delta in deltas for pair in delta.items()}
+        version = await self._orphan(name, part)
+        if version is None:
+            version = await self.services.artifacts.save(*self._owner, name, part)
+        self._versions.add((name, version))
+        return version
+
+    async def _orphan(self, name: str, part: Part) -> int | None:
+        """The newest version, if it is the same and no event has it: its call was cut off."""
+        artifacts = self.services.artifacts
+        newest = max(await artifacts.versions(*self._owner, name), default=None)
+        if newest is None or (name, newest) in (self._versions or ()):
+            return None
+        return newest if await artifacts.load(*self._owner, name, newest) == part else None
 
     async def load_artifact(self, name: str, version: int | None) -> Part | None:
         """A version of an artifact, the newest by default."""

@@ -15,6 +15,7 @@ from weft.content import Content
 from weft.declare import Agent, Node, tree
 from weft.declare.agent import AnswerT
 from weft.declare.inputs import lacking
+from weft.diagnostics import Diagnostic
 from weft.errors import CallError, SchemaError, SessionBusy, SessionError, UnknownName, UsageError
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.approvals import check_edited
@@ -430,7 +431,7 @@ async def _open(invocation: Invocation, program: Program) -> None:
     content, inputs = request.content, program.inputs
     is_new = _is_message(content)
     if session is None:
-        if not is_new:
+        if not is_new or not request.create:
             raise await unknown_session(invocation.services, request.key)
         _require_plain(inputs, request)
         if isinstance(store, MemoryStore):  # it never waits, so nothing can cut it short
@@ -633,9 +634,15 @@ def _result(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
         failed,
         session.waiting,
         any(event.finish_reason and is_cut(event) for event in mine),
-        (*invocation.findings.values(), *filter(None, map(warning_in, events))),
+        (*invocation.findings.values(), *_warnings(events)),
         invocation.is_repeated,
     )
+
+
+def _warnings(events: tuple[Event, ...]) -> list[Diagnostic]:
+    """That the run neared its budget, where events say so."""
+    noted = [warning_in(event) for event in events if event.custom_metadata is not None]
+    return [warning for warning in noted if warning is not None]
 
 
 def _is_for_user(event: Event) -> bool:

@@ -16,6 +16,7 @@ from weft.session.log import Session, stored
 from weft.session.state import apply_delta, scope_of
 from weft.session.store import Busy, Holder, Lease, SessionInfo, SessionKey, Transaction
 from weft.session.strand import Strand
+from weft.session.waiting import waiting_in
 from weft.values import Json, JsonObject, has_lone_surrogate, require_json, require_object
 
 
@@ -175,6 +176,18 @@ class MemoryStore:
         return [
             SessionInfo(record.key, len(record.events), record.last_update_time)
             for record in listed
+        ]
+
+    async def waiting(self, app_name: str, user_id: str | None = None) -> list[SessionKey]:
+        """The sessions of an app, or of one user of it, in which calls wait."""
+        with self._lock:
+            listed = [*self._records.values()]
+        return [
+            record.key
+            for record in listed
+            if record.key.app_name == app_name
+            and user_id in (None, record.key.user_id)
+            and waiting_in(record.events)
         ]
 
     async def apps(self) -> list[str]:
