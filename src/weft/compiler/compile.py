@@ -170,7 +170,7 @@ class _View(msgspec.Struct, frozen=True):
     passes: Passes
     env: Env
     scale: Scale | None
-    """Counts tokens, where something asks for that."""
+    """Counts tokens; None in a plain request, where nothing asks for that."""
     labelled: "Labelled | None"
     woven: Woven
 
@@ -247,17 +247,18 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
         policy = policy.resolved(inputs.state, decided)
         passes = passes_of(policy, plan.agent.name, plan.custom)
     carried, captured = _carried(call, inputs, delivered, policy)
+    budget = _budget(plan.budget, call.within)
+    # Decided once: no pass of a plain request counts tokens, or asks where its turn begins.
+    plain = passes.plain and policy.limit is None and budget is None
     instruction = NO_INSTRUCTION
-    if carried or delivered.changes or not passes.plain or policy.limit is not None:
+    if carried or delivered.changes or not plain:
         instruction = InstructionFacts(
             carried=carried,
             captured=captured,
             inserted=delivered.inserted,
             changes=delivered.changes,
         )
-    budget = _budget(plan.budget, call.within)
-    # a plain request never asks where its turn begins
-    whole = passes.plain and policy.view == "default" and policy.limit is None and budget is None
+    whole = plain and policy.view == "default"
     env = Env(
         agent=plan.agent.name,
         policy=policy,
@@ -271,7 +272,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
         instruction=instruction,
     )
     scale = None
-    if budget is not None or policy.limit is not None or not passes.plain:
+    if not plain:
         scale = Scale(plan.target.dialect, plan.target.model)
         counter = scale.counter
         env = msgspec.structs.replace(
@@ -365,7 +366,7 @@ def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _Vi
         tokens = msgspec.structs.replace(env.tokens, measure=measure)
         env = msgspec.structs.replace(env, tokens=tokens)
     steps: list[Step] = []
-    if not view.passes.plain or policy.limit is not None or not is_ready(prompt, env):
+    if view.scale is not None or not is_ready(prompt, env):
         prompt, steps = run(prompt, env, view.passes.request)
         if call.config.strict:
             require_valid(prompt)
