@@ -213,6 +213,7 @@ class HttpDriver:
         """Send the turn once; 0 where it is answered, else the seconds to wait."""
         body = {
             "message": turn.message,
+            "create": True,
             "user": turn.key.user_id,
             "request_id": turn.request_id,
             "busy": "queue",
