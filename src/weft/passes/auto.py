@@ -26,7 +26,7 @@ from weft.ir import (
     TextBlock,
 )
 from weft.ir.item import RECALL
-from weft.ir.rewrite import PassFold, derived, rewrite_items
+from weft.ir.rewrite import PassFold, rewrite_items
 from weft.passes.env import Env
 from weft.passes.handles import (
     HandleLimits,
@@ -38,7 +38,8 @@ from weft.passes.handles import (
 )
 from weft.passes.prices import Traffic, weigh_seen, weigh_shorter
 from weft.passes.references import logged_text, own_results, reference_to, source_of
-from weft.values import Json, JsonObject, Strand, compact
+from weft.session.strand import Strand, derived
+from weft.values import Json, JsonObject, compact
 
 AUTO = Compact(results=250, texts=4_000, media=2_000, to=400)
 """What `C.auto()` reduces at birth; media when an edit pays."""

@@ -17,11 +17,11 @@ from weft.digest import cut_text, reduced
 from weft.digest.asked import Asked
 from weft.ir import Block, CodeResultBlock, Item, MediaBlock, Prompt, ResultBlock, TextBlock
 from weft.ir.item import RECALL, handle_of
-from weft.ir.rewrite import derived
 from weft.passes.env import Env
 from weft.passes.prices import Traffic, declares_first, needs_recall
+from weft.session.strand import Strand, derived
 from weft.tokens import image_size, media_tokens
-from weft.values import Json, JsonObject, Strand, compact
+from weft.values import Json, JsonObject, compact
 
 _OWN = (RECALL, "transfer_to_agent", "set_model_response")
 

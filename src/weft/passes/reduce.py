@@ -19,7 +19,7 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.ir.item import RECALL, handle_of
-from weft.ir.rewrite import derived, map_blocks, rewrite_items
+from weft.ir.rewrite import map_blocks, rewrite_items
 from weft.passes.env import MOST_LETTERS, Env, TokenFacts, is_short
 from weft.passes.handles import (
     HandleLimits,
@@ -31,6 +31,7 @@ from weft.passes.handles import (
     result_limits,
     with_media_words,
 )
+from weft.session.strand import derived
 from weft.values import Json, JsonObject, compact
 
 BOUNDED_TO = 16_000

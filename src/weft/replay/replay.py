@@ -8,7 +8,6 @@ would have had to ask for, because what it used was only behind a handle.
 
 import ast
 import dataclasses
-import difflib
 import inspect
 import math
 import re
@@ -31,6 +30,7 @@ from weft.digest.records import untabled
 from weft.errors import BudgetExceeded, DeclarationError
 from weft.ir import ResultBlock, TextBlock
 from weft.ir.item import RECALL, handle_of
+from weft.misuse import close
 from weft.passes.prices import ASKING, PAGE
 from weft.recordings import Recording
 from weft.replay.uses import EditedLines, Uses, spelled
@@ -800,7 +800,7 @@ def _apply_call(node: ast.Call, function: ast.Attribute, text: str) -> object:
     verb = cast("object", getattr(value, word, None))
     if not inspect.ismethod(verb) and not inspect.isfunction(verb):
         known = [name for name in dir(value) if not name.startswith("_")]
-        near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+        near = close(word, known, cutoff=0.5)
         raise DeclarationError(
             f"there is no `{word}` in `{ast.unparse(node)}`",
             where="policy",
