@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
 import msgspec
 
 from weft.compiler.breaks import read_again
-from weft.compiler.caching import SECONDS
 from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of
@@ -26,7 +25,7 @@ from weft.declare import Agent, C, Policy, RunConfig, Tool
 from weft.declare.functions import PassFunction
 from weft.declare.template import Variable, parse
 from weft.declare.tool import NAME, RESERVED
-from weft.dialects.facts import YARDSTICK, Cache
+from weft.dialects.facts import SECONDS, YARDSTICK, Cache
 from weft.digest.records import untabled
 from weft.errors import BudgetExceeded, DeclarationError
 from weft.ir import ResultBlock, TextBlock
