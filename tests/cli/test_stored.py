@@ -1,6 +1,7 @@
 """What was sent in a stored session is shown again, by agent and by step."""
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 from typing import cast
@@ -8,7 +9,7 @@ from typing import cast
 import pytest
 
 from tests.cli.run import refusal, weft
-from weft import Agent, Flow, Runner
+from weft import Agent, Flow, Part, Runner, compile
 from weft.cli.load import load_node
 from weft.testing import ScriptedModel
 
@@ -90,6 +91,37 @@ def test_an_agent_of_a_flow_is_compiled_by_name(bots: Path) -> None:
     )
     assert done.stdout.startswith("booker -> scripted (gemini)")
     assert "Intent: x" in done.stdout
+
+
+def test_large_files_of_a_stored_session_are_in_its_requests(tmp_path: Path) -> None:
+    (tmp_path / "bots.py").write_text(
+        "from weft import Agent\nfrom weft.testing import ScriptedModel\n"
+        'eye = Agent("eye", model=ScriptedModel(["A photo.", "Yes."], dialect="anthropic"))\n'
+    )
+    photo = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 1200
+    encoded = base64.b64encode(photo).decode()
+    root = load_node(f"{tmp_path}/bots.py:eye")
+
+    async def go() -> list[Wire]:
+        async with Runner(root, store=f"sqlite:///{tmp_path}/weft.db") as runner:
+            await runner.run(["Look", Part.from_bytes(photo)], session_id="s")
+            await runner.run("Is it nice?", session_id="s")
+            session = await runner.session(session_id="s")
+        assert encoded in json.dumps(compile(root, session=session, message="And?").wire)
+        return cast("list[Wire]", _model(root).wires)
+
+    sent = asyncio.run(go())
+    for number, wire in enumerate(sent, 1):
+        rebuilt = compiled(tmp_path, "eye", "--step", str(number))
+        assert json.dumps(rebuilt) == json.dumps(wire)
+    assert encoded in json.dumps(compiled(tmp_path, "eye", "-m", "And?"))
+    stored = ("--store", STORE, "--session", "s")
+    report = weft(tmp_path, "explain", "bots:eye", *stored, "--step", "2")
+    assert report.returncode == 0, report.stderr
+    assert "WEFT703" not in report.stdout + report.stderr
+    replayed = weft(tmp_path, "replay", *stored, "--model", "claude-sonnet-5", "--json")
+    assert replayed.returncode == 0, replayed.stderr
+    assert json.loads(replayed.stdout)["rows"][0]["tokens"] > 1000
 
 
 def test_an_agent_behind_a_tool_is_compiled_by_name(bots: Path) -> None:

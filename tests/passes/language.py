@@ -55,7 +55,8 @@ from weft.passes.env import (
 )
 from weft.passes.examples import insert_examples, spell_examples
 from weft.passes.history import pair_results
-from weft.values import JsonObject, Strand, compact
+from weft.session.strand import Strand
+from weft.values import JsonObject, compact
 
 _LINE = re.compile(
     r"(?P<more>\+ )?(?P<role>system|user|model|hidden)(?:\((?P<author>[^)]*)\))?"
@@ -202,7 +203,7 @@ def parse_env(text: str) -> Env:
     changes = msgspec.convert(values.pop("changes", []), list[str])
     told = Origin("field", "instruction", "bot")
     assert isinstance(size, int)
-    limit = msgspec.convert(budget, TokenBudget) if budget is not None else None
+    limit = msgspec.convert(budget, TokenBudget).limit if budget is not None else None
     changed = tuple(TextBlock(role="system", origin=told, text=text) for text in changes)
     return Env(
         agent=str(values.pop("agent", "bot")),

@@ -4,6 +4,7 @@ import json
 import pickle
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import cast
 
@@ -319,14 +320,167 @@ def test_an_unknown_format_has_a_nearest_name() -> None:
     assert "claude-code" in FORMATS
 
 
-def test_a_torn_line_is_named_with_its_file_and_line(tmp_path: Path) -> None:
+def test_a_torn_last_line_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     for name in ("claude-code.jsonl", "codex.jsonl"):
         text = (SAMPLES / name).read_text()
-        torn = tmp_path / name
-        torn.write_text(text[: len(text) - 40])
-        with pytest.raises(SessionError, match="this is not JSON") as caught:
-            list(read_file(torn))
-        assert caught.value.where == f"{name}:{len(text.splitlines())}"
+        whole, torn = sample(name)[0], tmp_path / name
+        torn.write_text(text + text.splitlines()[-1][:-40])
+        read = next(read_file(torn))
+        assert read.session.events == whole.session.events
+        (last,) = [one for one in read.aside if one.what == "last line"]
+        assert "it is torn" in last.why
+        assert last.places == (f"{name}:{len(text.splitlines()) + 1}",)
+
+
+def test_a_torn_line_within_a_conversation_is_an_error_with_its_place(tmp_path: Path) -> None:
+    lines = (SAMPLES / "claude-code.jsonl").read_text().splitlines()
+    torn = tmp_path / "t.jsonl"
+    torn.write_text("\n".join([*lines[:2], lines[2][:-40], *lines[3:]]))
+    with pytest.raises(SessionError, match="this is not JSON") as caught:
+        list(read_file(torn))
+    assert caught.value.where == "t.jsonl:3"
+
+
+def test_a_broken_line_between_recordings_does_not_lose_the_others() -> None:
+    chat = json.dumps({"messages": [{"role": "user", "content": "Hi"}]})
+    read: list[str] = []
+    recordings = read_recordings("\n".join([chat, '{"mess', chat]).encode(), name="f.jsonl")
+    with pytest.raises(SessionError) as caught:
+        read.extend(one.source for one in recordings)
+    assert read == ["f.jsonl:1", "f.jsonl:3"]
+    assert caught.value.where == "f.jsonl:2"
+
+
+STREAMS = cast("dict[str, list[JsonObject]]", json.loads((SAMPLES / "streams.json").read_text()))
+"""The chunks of one streamed answer by dialect."""
+
+
+@pytest.mark.parametrize("dialect", STREAMS)
+def test_a_streamed_answer_is_put_together_in_whatever_form_it_was_recorded(
+    dialect: str,
+) -> None:
+    chunks = STREAMS[dialect]
+    request = json.loads((SAMPLES / f"{dialect}.json").read_text())
+    text = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
+    forms: list[tuple[str, Json]] = [
+        ("response", cast("Json", chunks)),
+        ("response", text),
+        ("response", text.replace("\n", "\r\n")),
+        ("response", [line for line in text.splitlines() if line]),
+        ("response", [{"event": str(one.get("type", "")), "data": one} for one in chunks]),
+        ("response", {"status": 200, "headers": {}, "body": text}),
+        ("response", {"status_code": 200, "body": {"string": text + "data: [DONE]\n\n"}}),
+        ("stream", text),
+        ("chunks", cast("Json", chunks)),
+    ]
+    for field, form in forms:
+        recording = from_messages({"dialect": dialect, "request": request, field: form})
+        last = recording.session.events[-1]
+        assert last.author == AGENT
+        assert [part.text for part in (last.content or weft.Content()).parts or ()] == ["It rains."]
+        assert not [one for one in recording.aside if one.what == "answer"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (STREAMS["anthropic"][:3], "the stream was cut off before its end"),
+        ("no stream at all", "it is neither JSON nor a stream of events: no stream at all"),
+        ([1, 2], "a chunk of its stream is no object: 1"),
+        (7, "a int is no answer"),
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}, "busy"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_named(answer: Json, why: str) -> None:
+    request = json.loads((SAMPLES / "anthropic.json").read_text())
+    recording = from_messages({"request": request, "response": answer, "score": 0.5})
+    named = {one.what: one for one in recording.aside}
+    assert why in named["answer"].why
+    assert named["answer"].places == ("messages: response",)
+    assert "`score` beside the request" in named
+    assert recording.asks == AGENT
+
+
+def test_the_model_of_a_recorded_call_may_stand_in_its_address() -> None:
+    request = json.loads((SAMPLES / "gemini.json").read_text())
+    path = "/v1beta/models/gemini-2.5-flash:streamGenerateContent"
+    assert from_messages({"request": request, "path": path}).asked_model == GEMINI
+
+
+def test_media_whose_base64_is_broken_are_named_and_not_sent() -> None:
+    broken, sound = "!!not base64!!", "iVBORw0KGgo="
+    image = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": sound},
+    }
+    bad = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": broken}}
+    anthropic = [
+        {"role": "user", "content": [{"type": "text", "text": "See"}, image, bad]},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "t", "name": "look", "input": {}}],
+        },
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t", "content": [bad]}],
+        },
+    ]
+    recording = from_messages(anthropic)
+    assert [(one.what, one.places) for one in recording.aside] == [
+        ("media (image/png)", ("messages: messages[0]",)),
+        ("media (image/png) of a result", ("messages: messages[2]",)),
+    ]
+    assert broken not in json.dumps(sent(recording, "anthropic/claude-sonnet-4-5"))
+    assert sound in json.dumps(sent(recording, "anthropic/claude-sonnet-4-5"))
+    parts = [{"text": "See"}, {"inlineData": {"mimeType": "image/png", "data": broken}}]
+    adk = from_messages([{"author": "user", "content": {"role": "user", "parts": parts}}])
+    assert [one.places for one in adk.aside] == [("messages: events[0]",)]
+
+
+def test_halves_of_characters_and_numbers_that_are_none_are_mended_by_name() -> None:
+    text = b'[{"role": "user", "content": "a \\ud83d b", "score": NaN}]'
+    (recording,) = read_recordings(text, name="x.json")
+    assert {(one.what, one.places) for one in recording.aside} == {
+        ("half a character", ("x.json:1[0].content",)),
+        ("number NaN", ("x.json:1",)),
+    }
+    said = (recording.session.events[0].content or weft.Content()).parts or ()
+    assert [part.text for part in said] == ["a \ufffd b"]
+    (wide,) = read_recordings('[{"role": "user", "content": "ø"}]'.encode("utf-16"), name="x")
+    assert wide.session.events
+    with pytest.raises(SessionError, match="this is not UTF-8"):
+        list(read_recordings(b'[{"role": "user", "content": "\xff"}]', name="x"))
+
+
+def test_a_broken_session_of_a_database_does_not_lose_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "adk.db"
+    path.write_bytes((SAMPLES / "adk.db").read_bytes())
+    with closing(sqlite3.connect(path)) as database:
+        columns = [row[1] for row in database.execute("PRAGMA table_info(sessions)")]
+        ids = ", ".join("'torn'" if name == "id" else name for name in columns)
+        database.execute(f"INSERT INTO sessions SELECT {ids} FROM sessions LIMIT 1")
+        columns = [row[1] for row in database.execute("PRAGMA table_info(events)")]
+        ids = ", ".join(
+            {"id": "'e'", "session_id": "'torn'", "event_data": "'{'"}.get(name, name)
+            for name in columns
+        )
+        database.execute(f"INSERT INTO events SELECT {ids} FROM events LIMIT 1")
+        database.commit()
+    read: list[str] = []
+    with pytest.raises(SessionError, match="this is not JSON") as caught:
+        read.extend(one.id for one in read_file(path))
+    assert read == [one.id for one in sample("adk.db")]
+    assert "session torn, event 0" in caught.value.where
+
+
+def test_fields_that_no_event_has_are_named() -> None:
+    for messages in (
+        [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}], "rating": 5}],
+        [{"role": "user", "parts": [{"text": "a"}], "rating": 5}],
+        [{"type": "human", "data": {"content": "a", "rating": 5}}],
+        [{"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "a"}], "rating": 5}],
+    ):  # fmt: skip
+        assert "`rating` of a message" in [one.what for one in from_messages(messages).aside]
 
 
 def test_nothing_of_a_framework_is_lost_without_a_word() -> None:

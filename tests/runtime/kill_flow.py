@@ -36,6 +36,7 @@ from weft.content import call_part
 from weft.declare import Node
 from weft.errors import RunError
 from weft.ir import Prompt
+from weft.tools import PythonTool, load_memory, remember
 from weft.values import Json, JsonObject, compact
 
 Call: TypeAlias = tuple[str, JsonObject]
@@ -144,6 +145,17 @@ PLANS: dict[str, list[Turn]] = {
     "other": [[SEND], [LOOK, LOOK], "otherwise"],
     "flaky": [[LOOK], RuntimeError("505")],
     "closer": [[COUNT], "the end"],
+    # tools that come with Weft
+    "keeper": [
+        [("remember", {"fact": "?"}), LOOK, ("remember", {"fact": "The user likes tea."})],
+        [("load_memory", {"query": "tea"}), LOOK],
+        "kept",
+    ],
+    "coder": [
+        [("run_python", {"code": "open('out.txt', 'w').write('42')\nprint(6 * 7)"}), LOOK],
+        [LOOK],
+        "coded",
+    ],
     # one tool each
     "solo": [[("effect", {"what": "?"})], "done"],
     "batch": [[LOOK, ("effect", {"what": "?"}), LOOK], "done"],
@@ -177,8 +189,8 @@ def tools(note: Journal) -> dict[str, Tool]:
         note("ended", call=ctx.call_id)
         return now
 
-    @tool(sequential=True)
-    def remember(what: str, ctx: ToolContext) -> str:
+    @tool(name="remember", sequential=True)
+    def keep_in_state(what: str, ctx: ToolContext) -> str:
         """Remember something for the user and the app."""
         note("began", call=ctx.call_id)
         ctx.state[f"user:{what}"] = "remembered"
@@ -198,7 +210,8 @@ def tools(note: Journal) -> dict[str, Tool]:
         note("ended", call=ctx.call_id)
         return score
 
-    found = [*map(tool, (look, fail, grade)), slow, count, remember, booking(note), sending(note)]
+    plain = [*map(tool, (look, fail, grade)), slow, count, keep_in_state]
+    found = [*plain, booking(note), sending(note)]
     return {each.name: each for each in found}
 
 
@@ -376,6 +389,13 @@ def effect(kind: str, note: Journal, agent: str) -> Node:
 
         made = plain
     return Agent(agent, model=model, tools=[tools(note)["look"], made])
+
+
+def built_in(agent: str, note: Journal) -> Node:
+    """An agent with tools of Weft's own: it remembers facts, or runs code that writes a file."""
+    own: list[object] = [remember, load_memory] if agent == "keeper" else [PythonTool()]
+    model = PlannedModel(PLANS, note)
+    return Agent(agent, model=model, tools=[tools(note)["look"], *own])
 
 
 def inside(kind: str, note: Journal) -> Node:

@@ -21,15 +21,17 @@ import weft.runtime.runner
 import weft.stores.postgres
 import weft.stores.sqlite  # noqa: F401
 from tests.runtime.journal import Journal
-from tests.runtime.kill_flow import effect, flow, inside
+from tests.runtime.kill_flow import built_in, effect, flow, inside
 from weft import Approve, Event, Runner
 from weft.declare import Node
 from weft.session import Session, SessionKey, Transaction
+from weft.stores.memories import Memory
 from weft.stores.postgres import PostgresStore
 from weft.stores.sqlite import SqliteStore
 
 APP = "killed"
 LONGEST = 600.0
+BUILT_IN = ("keeper", "coder")
 
 
 class Job(msgspec.Struct):
@@ -51,6 +53,8 @@ def root_of(scenario: str, note: Journal) -> Node:
     """What a scenario runs: "flow", "solo unsafe", "batch probe", "inside unsafe"."""
     if scenario == "flow":
         return flow(note)
+    if scenario in BUILT_IN:
+        return built_in(scenario, note)
     where, kind = scenario.split()
     return inside(kind, note) if where == "inside" else effect(kind, note, where)
 
@@ -117,18 +121,36 @@ class NotedPostgres(_Noted, PostgresStore):
     """The PostgreSQL store, noted."""
 
 
+def artifacts_of(journal: str) -> Path:
+    """Where a session's artifacts are kept: they outlive the process too."""
+    return Path(f"{journal}-artifacts")
+
+
+def noted(address: str, note: Journal) -> NotedSqlite | NotedPostgres:
+    """The store at an address, which writes lines."""
+    store = (
+        NotedSqlite(address.removeprefix("sqlite:///"))
+        if address.startswith("sqlite")
+        else NotedPostgres(address)
+    )
+    store.note = note
+    return store
+
+
 async def work(job: Job) -> None:
     """Run the scenario from its beginning, or from where the last attempt was killed."""
     note = Journal(
         Path(job.journal), attempt=job.attempt, kill_after=job.kill_after, delay=job.delay
     )
-    store = (
-        NotedSqlite(job.address.removeprefix("sqlite:///"))
-        if job.address.startswith("sqlite")
-        else NotedPostgres(job.address)
+    store = noted(job.address, note)
+    memory = Memory(noted(job.address, note)) if job.scenario in BUILT_IN else None
+    runner = Runner(
+        root_of(job.scenario, note),
+        app_name=APP,
+        store=store,
+        memory=memory,
+        artifacts=artifacts_of(job.journal),
     )
-    store.note = note
-    runner = Runner(root_of(job.scenario, note), app_name=APP, store=store)
     key = key_of(job.session)
     held = await store.get(key)
     if held is None or not len(held.events):
@@ -150,6 +172,8 @@ async def work(job: Job) -> None:
             note("acknowledged", **_about((event,)), author=event.author, error=event.error_code)
         result = await running
     note("done", text=result.text, error=result.error and result.error.error_code)
+    if memory is not None:
+        await memory.close()
     await runner.close()
 
 

@@ -23,13 +23,14 @@ import msgspec
 import pytest
 
 from tests.runtime.journal import Line, read
-from tests.runtime.kill_worker import Job, key_of
+from tests.runtime.kill_worker import BUILT_IN, Job, artifacts_of, key_of
 from tests.runtime.logs import by_place, check_log
 from weft import Event, Session
 from weft.runtime.place import path_of
+from weft.session.strand import Strand
 from weft.session.waiting import CONFIRMATION
-from weft.stores import open_store
-from weft.values import Strand
+from weft.stores import open_artifacts, open_store
+from weft.stores.memories import Memory
 
 KILLS = int(os.environ.get("WEFT_KILLS", "12"))
 KILLED = -signal.SIGKILL
@@ -167,6 +168,29 @@ class Trial:
     def marked(self, call: str) -> str:
         """The call as the table knows it, which sessions share."""
         return f"{self.session} {call}"
+
+    @property
+    def notes(self) -> list[tuple[str, ...]]:
+        """What is in the memory of the session's user: the texts of each entry."""
+
+        async def get() -> list[tuple[str, ...]]:
+            memory = Memory(self._address)
+            entries = await memory.entries(*key_of(self.session)[:2])
+            await memory.close()
+            return [entry.texts for entry in entries]
+
+        return asyncio.run(get())
+
+    @property
+    def artifacts(self) -> dict[str, list[int]]:
+        """The versions of the session's artifacts."""
+
+        async def get() -> dict[str, list[int]]:
+            stored, owner = open_artifacts(artifacts_of(str(self._journal))), key_of(self.session)
+            names = await stored.names(*owner)
+            return {name: await stored.versions(*owner, name) for name in names}
+
+        return asyncio.run(get())
 
     @property
     def events(self) -> Strand[Event]:
@@ -332,6 +356,35 @@ def test_a_call_is_approved_once_and_made_once_with_the_arguments_approved(
         answers = [one for e in trial.events for one in e.results if one.name == CONFIRMATION]
         assert (len(questions), len(answers)) == (1, 1)
         assert trial.log.waiting == {}
+
+
+@pytest.mark.parametrize("scenario", BUILT_IN)
+def test_what_was_remembered_and_what_code_wrote_is_there_once(
+    worker: Worker, address: str, tmp_path: Path, scenario: str
+) -> None:
+    if scenario == "coder" and not address.startswith("sqlite") and not THOROUGH:
+        return  # its files lie beside no server
+    calm = Trial(worker, address, tmp_path, scenario)
+    assert calm.attempt() == 0
+    reference, length = calm.log, len(calm.lines)
+    check_log(reference)
+    lines = [line.what for line in calm.lines]
+    called = lines.index("began")  # the tools are called at once, and code takes a while
+    appending = (n + 1 for n, what in enumerate(lines) if what == "appending")
+    chosen = {1, called, called + 1, *appending}
+    moments = range(1, length) if THOROUGH else sorted(chosen)
+    for moment in moments:
+        trial = Trial(worker, address, tmp_path, scenario)
+        delay = 0.03 if moment == called + 1 else 0.0
+        if trial.attempt(kill_after=moment, delay=delay) == KILLED:
+            assert trial.attempt() == 0
+        assert trial.about("done", "text")[-1] == calm.about("done", "text")[-1]
+        assert not again(trial.lines, "asked", "keys")
+        assert by_place(trial.log) == by_place(reference)
+        if scenario == "keeper":
+            assert [len(texts) for texts in trial.notes] == [1, 1]
+        else:
+            assert trial.artifacts == {"out.txt": [0]}
 
 
 @pytest.mark.parametrize("where", PLACES)

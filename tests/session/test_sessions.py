@@ -31,7 +31,8 @@ from weft.content import (
 )
 from weft.errors import SessionError
 from weft.session import apply_delta, read_session, scope_of
-from weft.values import MAX_DEPTH, Json, JsonObject, Strand
+from weft.session.strand import Strand
+from weft.values import MAX_DEPTH, Json, JsonObject
 
 BOT = Agent("bot", model="gemini-flash-latest", instruction="Intent: {intent?}.")
 DIALECTS = ("gemini", "anthropic", "openai-chat", "openai-responses")

@@ -4,6 +4,7 @@ import asyncio
 import math
 import random
 from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 import msgspec
@@ -12,10 +13,12 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.support.build import says, user
 from tests.support.strategies import logs
-from weft import Actions, Content, Event, Part, Session
+from weft import Actions, Agent, Content, Event, Part, Runner, Session, tool
 from weft.content import call_part, result_part
 from weft.errors import Conflict, SessionError, StoreError
-from weft.session import SessionKey, Store
+from weft.session import MemoryStore, SessionKey, Store
+from weft.session.store import WaitingList
+from weft.testing import ScriptedModel, call
 from weft.values import Json, JsonObject
 
 Again = Callable[[], Store]
@@ -573,3 +576,60 @@ def test_a_store_outlives_its_event_loop(address: str, key: SessionKey) -> None:
 
     assert [asyncio.run(turn(f"{n}")) for n in range(3)] == [1, 2, 3]
     asyncio.run(store.close())
+
+
+async def test_only_sessions_in_which_calls_wait_are_listed_as_waiting(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    paid: list[int] = []
+
+    @tool(confirm=lambda args, ctx: args["amount"] > 5)
+    def pay(amount: int) -> str:
+        paid.append(amount)
+        return f"paid; the calls were {', '.join(ids)}"
+
+    ids: list[str] = []
+    script = [call("pay", amount=1), "ok", *[call("pay", amount=9)] * 4, "done", "later", "done"]
+    agent = Agent("till", model=ScriptedModel(script), tools=[pay])
+    runner = Runner(agent, app_name=key.app_name, store=store)
+    waiting: dict[str, str] = {}
+    for name in ("plain", "answered", "open", "talked", "rewound"):
+        result = await runner.run("Pay.", user_id=key.user_id, session_id=name)
+        waiting[name] = next(iter(result.waiting), "")
+        ids.append(waiting[name])
+    place = {"user_id": key.user_id}
+    await runner.resume(**place, session_id="answered", answers={waiting["answered"]: True})
+    await runner.run("Something else.", **place, session_id="talked")
+    first = (await runner.session(**place, session_id="rewound")).events[0].invocation_id
+    await runner.resume(**place, session_id="rewound", answers={waiting["rewound"]: True})
+    await runner.rewind(**place, session_id="rewound", invocation_id=first)
+    other = again()
+    assert isinstance(other, WaitingList)
+    listed = {found.id for found in await other.waiting(key.app_name)}
+    assert listed - {"rewound"} == {"open", "talked"}  # what a rewind left, the whole log tells
+    assert await other.waiting(key.app_name, "somebody else") == []
+    assert await other.waiting("another app") == []
+    assert {one.session_id for one in await runner.pending()} == {"open", "talked"}
+    assert paid == [1, 9, 9]
+
+
+async def test_who_lists_what_waits_reads_no_session_that_does_not(key: SessionKey) -> None:
+    class Counting(MemoryStore):
+        reads: list[str] = []
+
+        async def get(self, key: SessionKey, **options: Any) -> Session | None:
+            self.reads.append(key.id)
+            return await super().get(key, **options)
+
+    @tool(confirm=True)
+    def pay(amount: int) -> str:
+        return "paid"
+
+    store = Counting()
+    model = ScriptedModel([*["Hi"] * 20, call("pay", amount=9)])
+    runner = Runner(Agent("till", model=model, tools=[pay]), store=store)
+    for number in range(21):
+        await runner.run("Hi", session_id=str(number))
+    store.reads.clear()
+    assert [one.session_id for one in await runner.pending()] == ["20"]
+    assert store.reads == ["20"]

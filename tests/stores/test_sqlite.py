@@ -20,10 +20,10 @@ from weft import Actions
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Session, SessionKey, Transaction
 from weft.session.memory import StoredSession
+from weft.session.strand import Strand
 from weft.stores.cache import OVERHEAD, SessionCache
 from weft.stores.sqlite import SqliteStore
 from weft.stores.sqlite_file import MIGRATIONS, Migration, open_file
-from weft.values import Strand
 
 KEY = SessionKey("app", "ada", "s")
 

@@ -31,6 +31,8 @@ from weft.replay.page import (
 )
 from weft.replay.replay import Trial, policy_from, replay, speakers, total, uses_of
 from weft.replay.steps import homes_of
+from weft.session.attachments import attach
+from weft.stores import beside_store, open_artifacts
 from weft.values import JsonObject
 
 
@@ -199,7 +201,7 @@ def _read(options: CommandOptions) -> RecordingsRead:
         try:
             read.recordings += islice(read_file(path, format=options.recorded_format), room)
         except SessionError as error:
-            if len(files) == 1:
+            if len(files) == 1 and not read.recordings:
                 raise
             read.failed.append(error)
     if not read.recordings:
@@ -214,9 +216,14 @@ async def _stored(options: CommandOptions, address: str) -> list[Recording]:
             session = await find_session(
                 store, options.session, app=options.app, user=options.only_user
             )
+            await attach(session, open_artifacts(beside_store(store)))
             return [recording_of(session)]
         infos = await listed(store, app=options.app, user=options.only_user)
         sessions = [await store.get(info.key) for info in infos[: options.limit]]
+        artifacts = open_artifacts(beside_store(store))
+        for one in sessions:
+            if one is not None:
+                await attach(one, artifacts)
     return [recording_of(session) for session in sessions if session is not None]
 
 

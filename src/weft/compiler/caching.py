@@ -14,7 +14,8 @@ from weft.dialects import dialect_named
 from weft.dialects.caching import MARK
 from weft.dialects.facts import Cache
 from weft.session import Event, Usage
-from weft.values import JsonObject, Strand
+from weft.session.strand import Strand
+from weft.values import JsonObject
 
 if TYPE_CHECKING:
     from weft.compiler.compiled import Compilation
@@ -289,7 +290,7 @@ def watch(
     `known` is how much of it all a model that runs here will know again, `tokens` how it reads.
     """
     key = (compiled.prompt.agent, branch, scope)
-    before = log.memo.of(type(compiled), *key)
+    before = log.memo.of((type(compiled), *key))
     spent = _Spent(before.usage, before.known) if before is not None else None
     spent = spent or _last_spent(compiled, log, branch, scope)
     miss: Miss | None = None

@@ -19,7 +19,8 @@ from weft.diagnostics import Origin
 from weft.ir import Span, Stability, TextBlock
 from weft.session import Event, Session, scope_of
 from weft.session.state import seen_from
-from weft.values import Json, Strand
+from weft.session.strand import Strand
+from weft.values import Json
 
 CHANGED = "These instructions have changed. From now on:"
 ENDED = "These instructions no longer hold:"
@@ -98,7 +99,7 @@ def first_instructions(
     index = _first_answer(log, agent, branch, least)
     if index is None:
         return None
-    known = log.memo.of(_First, agent, branch, least)
+    known = log.memo.of((_First, agent, branch, least))
     if known is not None and known.wording is wording:
         return known.instructions
     recorded = recorded_by(log[index])
@@ -166,7 +167,7 @@ class _Looked(NamedTuple):
 def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> int | None:
     """Where in the log the agent first answers a request so long; remembered, as events stay."""
     key = (agent, branch, least)
-    looked = log.memo.of(_Looked, *key) or _Looked(0)
+    looked = log.memo.of((_Looked, *key)) or _Looked(0)
     if looked.answer is not None:
         return looked.answer if looked.answer < len(log) else None
     for index in range(looked.upto, len(log)):

@@ -12,10 +12,10 @@ import msgspec
 
 from weft.declare import Agent, Node, Tool, tree
 from weft.declare.provider_tools import HostedTool
-from weft.ir.rewrite import derived
 from weft.session import Event
 from weft.session.provenance import OfferedTools
-from weft.values import JsonObject, Strand, canonical
+from weft.session.strand import Strand, derived
+from weft.values import JsonObject, canonical
 
 
 def declared_by(tools: Iterable[Tool]) -> list[JsonObject]:
@@ -82,7 +82,7 @@ def equip(root: Agent, agent: str, tools: tuple[Tool, ...], *, source: str = "ru
 
     The last one from each source is kept with the root: toolsets mostly answer the same.
     """
-    last = root.memo.of(_Equipped, agent, source)
+    last = root.memo.of((_Equipped, agent, source))
     if last is not None and last.tools == tools:
         return last.root
     equipped = cast("Agent", _equipped(root, agent, tools))

@@ -35,8 +35,9 @@ from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
 from weft.session.provenance import NOTHING
 from weft.session.state import written_by
+from weft.session.strand import Strand
 from weft.session.waiting import is_undone
-from weft.values import JsonObject, Strand, compact, has_lone_surrogate, scrub, spells
+from weft.values import JsonObject, compact, has_lone_surrogate, scrub, spells
 
 _SUMMED = "a summary stands for it"
 
@@ -173,7 +174,8 @@ def _built(
                     mixed = mixed or kind == "calls"
                     kind = "results"
         wrote: tuple[str, ...] = ()
-        if (actions.state_delta or notes.writes) and author != "user":
+        writes = actions.state_delta or (notes is not NOTHING and notes.writes)
+        if writes and author != "user":
             wrote = wrote_keys(event)
             if wrote:
                 features |= Feature.WROTE

@@ -13,6 +13,7 @@ from weft.inspector.inspection import Inspection
 from weft.recordings import Recording, recording_of
 from weft.replay.steps import homes_of, model_events, texts_at
 from weft.session import ArtifactStore, Session, SessionInfo, SessionKey, Store
+from weft.session.attachments import attach
 from weft.session.waiting import waiting_in
 from weft.values import Json, JsonObject, compact
 
@@ -112,6 +113,8 @@ class StoredSessions:
         if session is None:
             self._open.pop(place, None)
             raise _no_session(place.id)
+        if self._artifacts is not None:
+            await attach(session, self._artifacts)
         known = self._open.get(place)
         if known is None:
             known = await self._inspect(session)

@@ -10,7 +10,8 @@ from weft.declare.provider_tools import HostedTool
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir.block import Block, TextBlock
 from weft.ir.item import Item, Note, Want
-from weft.values import JsonObject, Strand
+from weft.session.strand import Strand
+from weft.values import JsonObject
 
 
 class Feature:

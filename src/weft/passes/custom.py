@@ -26,7 +26,8 @@ from weft.ir import (
 )
 from weft.ir.rewrite import rewrite_items
 from weft.passes.env import Env
-from weft.values import JsonObject, Strand
+from weft.session.strand import Strand
+from weft.values import JsonObject
 
 
 def add_system(

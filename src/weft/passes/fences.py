@@ -23,7 +23,8 @@ from weft.ir.rewrite import PassFold, fold_items
 from weft.late import late_pattern
 from weft.passes.env import Env
 from weft.session import Event
-from weft.values import Json, JsonObject, Strand, compact
+from weft.session.strand import Strand
+from weft.values import Json, JsonObject, compact
 
 _STEP = "fence_untrusted"
 

@@ -23,7 +23,8 @@ from weft.ir import (
 )
 from weft.ir.rewrite import rewrite_items
 from weft.passes.env import Env
-from weft.values import Strand, compact
+from weft.session.strand import Strand
+from weft.values import compact
 
 REPLACED = "a later result replaced its placeholder"
 

@@ -29,7 +29,8 @@ from weft.passes.env import Env
 from weft.passes.references import Copies, Hit, mark_of, values_in
 from weft.session import Event
 from weft.session.state import written_by
-from weft.values import Json, JsonObject, Strand
+from weft.session.strand import Strand
+from weft.values import Json, JsonObject
 
 _STEP = "withhold_labelled"
 
@@ -359,7 +360,7 @@ def labelled_in(
     for name, text in artifacts.items():
         if name in named:
             _take(values, text, named[name], common=True)
-    known = log.memo.of(Labelled, labels)
+    known = log.memo.of((Labelled, labels))
     if (
         known is not None
         and known.copies.values == values
@@ -378,7 +379,7 @@ def _read(
     log: Strand[Event],
 ) -> _Read:
     """What the log says, from where it was read the last time."""
-    known = log.memo.of(_Read, labels)
+    known = log.memo.of((_Read, labels))
     if known is None or known.upto > log.settled:
         known = _Read(0, {}, {}, {})
     if known.upto == len(log):

@@ -124,7 +124,7 @@ def _extracted(
     entries: Sequence[ExtractEntry], env: Env, fields: str, questions: Sequence[str]
 ) -> str:
     """An extract, made once and kept with the log."""
-    known = env.log.memo.of(_Extract, fields, env.model.name)
+    known = env.log.memo.of((_Extract, fields, env.model.name))
     if known is not None:
         return known.text
     least, most = _EXTRACT
@@ -196,7 +196,7 @@ class _Narrated(NamedTuple):
 
 def entry_of(item: Item, env: Env) -> ExtractEntry | None:
     """What was said and done in an item, in words; kept with the log, for it does not change."""
-    known = env.log.memo.of(_Narrated, env.model.name, item.key)
+    known = env.log.memo.of((_Narrated, env.model.name, item.key))
     if known is not None and known.item is item:
         return known.entry
     texts = [text for block in item.blocks if (text := _narrated(block, env))]
@@ -405,7 +405,7 @@ def _with_summaries(prompt: Prompt, env: Env, blocks: list[_Block], due: list[Su
 def _saves(text: str, items: tuple[Item, ...], env: Env) -> bool:
     """Whether an extract is shorter than what it was taken from; counted once a log."""
     key = (env.model.name, items[0].key, len(items), text)
-    known = env.log.memo.of(_Saving, *key)
+    known = env.log.memo.of((_Saving, *key))
     if known is None:
         whole = "\n".join(map(str, entries_of(items, env)))
         tokens = env.tokens.count(whole) - env.tokens.count(HEADING + text)

@@ -13,8 +13,17 @@ from typing import cast
 import msgspec
 
 from weft.errors import SessionError
-from weft.recordings.recording import Aside, Recording, recording_of, seconds
-from weft.session import Session
+from weft.recordings.recording import (
+    Aside,
+    Asides,
+    Recording,
+    raise_first,
+    read_json,
+    readable_media,
+    recording_of,
+    seconds,
+)
+from weft.session import Event, Session
 from weft.values import Json, JsonObject
 
 SQLITE = b"SQLite format 3\x00"
@@ -39,7 +48,31 @@ def read_events(
     """A list of events in ADK's JSON, camelCase or snake_case."""
     around: JsonObject = {"id": id, **(fields or {}), "events": events}
     session = Session.from_json(msgspec.json.encode(around), name=where)
-    return recording_of(session)._replace(format="adk", source=where)
+    asides = Asides()
+    read: list[Event] = []
+    for index, event in enumerate(session.events):
+        content = event.content
+        if content is not None and content.parts:
+
+            def report(what: str, why: str, place: str = f"{where}: events[{index}]") -> None:
+                asides.add(what, why, place)
+
+            parts = [readable_media(part, report) for part in content.parts]
+            if any(one is not part for one, part in zip(parts, content.parts, strict=True)):
+                whole = tuple(part for part in parts if part is not None)
+                content = msgspec.structs.replace(content, parts=whole)
+                event = msgspec.structs.replace(event, content=content)
+        read.append(event)
+    if asides.listed():
+        session = Session(
+            session.id,
+            app_name=session.app_name,
+            user_id=session.user_id,
+            state=session.initial,
+            events=read,
+            last_update_time=session.last_update_time,
+        )
+    return recording_of(session)._replace(format="adk", source=where, aside=asides.listed())
 
 
 def read_database(path: Path) -> Iterator[Recording]:
@@ -61,6 +94,7 @@ class _Database:
     def __init__(self, database: sqlite3.Connection, name: str) -> None:
         self.database = database
         self.name = name
+        self.mended = Asides()
 
     def recordings(self) -> Iterator[Recording]:
         """Its sessions, in the order they were made."""
@@ -83,9 +117,17 @@ class _Database:
         rows = self.database.execute("SELECT * FROM sessions ORDER BY create_time, id").fetchall()
         if not rows:
             raise SessionError("there is no session in it", where=self.name)
+        broken: list[SessionError] = []
         for row in rows:
             session = dict(cast("Mapping[str, object]", row))
-            yield self._recording(session, apps, users, whole=whole, pickled=pickled)
+            self.mended = Asides()
+            try:
+                recording = self._recording(session, apps, users, whole=whole, pickled=pickled)
+            except SessionError as error:
+                broken.append(error)
+                continue
+            yield recording._replace(aside=(*recording.aside, *self.mended.listed()))
+        raise_first(broken)
 
     def _recording(
         self,
@@ -129,7 +171,7 @@ class _Database:
             len(lost),
             tuple(lost[:3]),
         )
-        return recording._replace(aside=(aside,))
+        return recording._replace(aside=(*recording.aside, aside))
 
     def _event(self, row: Mapping[str, object], where: str, *, whole: bool) -> JsonObject:
         """One event as JSON: the stored JSON, or put together from its columns."""
@@ -148,7 +190,7 @@ class _Database:
                 event[name] = self._json(row[name], f"{where}: {name}")
         waits = row.get("long_running_tool_ids_json")
         if isinstance(waits, str) and waits:
-            event["long_running_tool_ids"] = msgspec.json.decode(waits)
+            event["long_running_tool_ids"] = read_json(waits, where, self.mended.add)
         if stamp is not None:
             event["timestamp"] = stamp
         return event
@@ -156,13 +198,12 @@ class _Database:
     def _json(self, text: object, where: str) -> JsonObject:
         if text is None or text == "":
             return {}
-        try:
-            value = cast("object", msgspec.json.decode(cast("str | bytes", text)))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise SessionError(f"this is not JSON: {error}", where=where) from None
+        if not isinstance(text, str | bytes):
+            raise SessionError(f"a {type(text).__name__} stands there", where=where, hint=_HINT)
+        value = read_json(text, where, self.mended.add)
         if not isinstance(value, dict):
             raise SessionError(f"a {type(value).__name__} stands there", where=where, hint=_HINT)
-        return cast("JsonObject", value)
+        return value
 
     def _states(self, table: str, keys: tuple[str, ...]) -> dict[tuple[str, ...], JsonObject]:
         """State that sessions share, by whom."""

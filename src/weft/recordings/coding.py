@@ -166,6 +166,7 @@ class _ClaudeCode:
     def _user(self, line: TranscriptLine) -> None:
         value, time = line.value, seconds(line.value.get("timestamp"))
         transcript = self.transcript
+        transcript.place = line.where
         if "toolUseResult" in value:
             transcript.put_aside(
                 "`toolUseResult`", "a copy for display; the result itself is read", line.where
@@ -184,6 +185,7 @@ class _ClaudeCode:
         if not lines:
             return
         last = lines[-1]
+        self.transcript.place = last.where
         message = object_in(last.value.get("message"))
         if last.value.get("isApiErrorMessage") or text_at(message, "model") == "<synthetic>":
             for line in lines:
@@ -334,15 +336,19 @@ class _Codex:
         kind = text_at(item, "type") or "message"
         role = text_at(item, "role")
         transcript = self.transcript
+        transcript.place = where
         if kind in _CALLS:
             self.time = self.time or time
             self.parts.append(self._call(item, kind, where))
         elif kind in _OUTPUTS:
             self._flush()
             call_id = text_at(item, "call_id")
-            transcript.results(
-                [result_part(transcript.name_of(call_id), _output(item), id=call_id)], time=time
-            )
+            if isinstance(item.get("output"), list):  # it shows media too
+                plain: JsonObject = {**item, "type": "function_call_output"}
+                transcript.results(self._parts(plain, where), time=time)
+            else:
+                result = result_part(transcript.name_of(call_id), _output(item), id=call_id)
+                transcript.results([result], time=time)
         elif kind == "message" and role in ("developer", "system"):
             texts = _texts(item.get("content"))
             if not transcript.events and not self.parts:
@@ -438,6 +444,4 @@ def _output(item: JsonObject) -> JsonObject:
     output = item.get("output")
     if isinstance(output, dict) and isinstance(output.get("content"), str):
         return {"result": output["content"]}
-    if isinstance(output, list):
-        return {"result": "".join(_texts(output))}
     return {"result": output if isinstance(output, str) else compact(output)}

@@ -40,6 +40,14 @@ _DIALECTS = {"anthropic": "anthropic", "openai": "openai-chat", "google_genai": 
 """Whose signatures and opaque parts a library's provider name means."""
 
 
+_LANGCHAIN_FIELDS = (
+    "content", "type", "id", "example", "role", "response_metadata", "usage_metadata",
+    "tool_calls", "invalid_tool_calls", "tool_call_chunks", "chunk_position",
+    "tool_call_id", "status", "artifact",
+)  # fmt: skip
+"""Fields of messages that are read, or that only tell the library about itself."""
+
+
 def read_langchain(messages: list[Json], id: str, where: str) -> Recording:
     """LangChain's messages as dicts, flat dicts or serialized constructors."""
     transcript = Transcript(where, format="langchain")
@@ -74,7 +82,14 @@ def _langchain_fields(message: Json, where: str) -> tuple[str, JsonObject]:
 
 
 def _take_langchain(transcript: Transcript, kind: str, fields: JsonObject, where: str) -> None:
+    transcript.place = where
     content = fields.get("content")
+    known = {
+        "ai": (*_LANGCHAIN_FIELDS, "additional_kwargs"),
+        "tool": (*_LANGCHAIN_FIELDS, "name"),
+        "function": (*_LANGCHAIN_FIELDS, "name"),
+    }.get(kind, _LANGCHAIN_FIELDS)
+    transcript.put_fields_aside(fields, known, "message", where)
     if kind == "chat":
         kind = {"user": "human", "assistant": "ai", "system": "system"}.get(
             text_at(fields, "role"), kind
@@ -160,7 +175,25 @@ def _take_answer(transcript: Transcript, fields: JsonObject, where: str) -> None
             usage.get("input_tokens"), usage.get("output_tokens"), details.get("cache_read")
         ),
         cache_write=written if isinstance(written, int) else None,
+        finish_reason=_finish(metadata.get("finish_reason") or metadata.get("stop_reason")),
     )
+
+
+_FINISHES = {
+    "length": "MAX_TOKENS",
+    "end_turn": "STOP",
+    "tool_use": "STOP",
+    "tool_call": "STOP",
+    "tool_calls": "STOP",
+    "content_filter": "SAFETY",
+}
+
+
+def _finish(reason: Json) -> str | None:
+    """Why an answer ended, in the words of events."""
+    if not isinstance(reason, str) or not reason:
+        return None
+    return _FINISHES.get(reason.lower(), reason.upper())
 
 
 def _blocks(transcript: Transcript, content: Json, where: str) -> list[Part]:
@@ -241,6 +274,19 @@ _SYSTEMS = {
 """The dialect that a provider's name means: whose signatures are whose."""
 
 
+_PYDANTIC_FIELDS = (
+    "kind", "parts", "instructions", "timestamp", "run_id", "conversation_id", "state",
+    "usage", "model_name", "provider_name", "provider_url", "provider_response_id",
+    "provider_details", "finish_reason",
+)  # fmt: skip
+
+_PYDANTIC_PART_FIELDS = (
+    "part_kind", "content", "timestamp", "tool_name", "tool_call_id", "outcome", "args", "id",
+    "signature", "provider_name", "provider_details", "dynamic_ref", "tool_kind", "retry_message",
+)  # fmt: skip
+"""Fields that are read, or that only tell the library about itself."""
+
+
 def read_pydantic_ai(messages: list[Json], id: str, where: str) -> Recording:
     """What `ModelMessagesTypeAdapter` writes: requests and responses with their parts."""
     transcript = Transcript(where, format="pydantic-ai")
@@ -253,6 +299,11 @@ def read_pydantic_ai(messages: list[Json], id: str, where: str) -> Recording:
                 where=place,
                 hint='messages are {"kind": "request", "parts": [...]}, as their adapter writes',
             )
+        transcript.place = place
+        transcript.put_fields_aside(message, _PYDANTIC_FIELDS, "message", place)
+        for at, part in enumerate(objects_in(message.get("parts"))):
+            known = _PYDANTIC_PART_FIELDS
+            transcript.put_fields_aside(part, known, "part", f"{place}.parts[{at}]")
         if message["kind"] == "request":
             instructions = text_at(message, "instructions") or instructions
             _take_pydantic_request(transcript, message, place)
@@ -388,7 +439,7 @@ def _take_pydantic_response(transcript: Transcript, message: JsonObject, where: 
             usage.get("input_tokens"), usage.get("output_tokens"), usage.get("cache_read_tokens")
         ),
         cache_write=written if isinstance(written, int) and written else None,
-        finish_reason=str(finish).upper() if isinstance(finish, str) else None,
+        finish_reason=_finish(finish),
     )
     if details:
         transcript.put_aside("`provider_details`", "only its library reads it", where)

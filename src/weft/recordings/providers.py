@@ -12,9 +12,10 @@ from typing import cast
 import msgspec
 
 from weft.content import Part, call_part, result_part, text_part
-from weft.dialects import CHAT, dialect_named, lift
-from weft.dialects.wire import ReadTurn
-from weft.errors import ModelError, SessionError, UsageError
+from weft.dialects import CHAT, dialect_named
+from weft.dialects.wire import ReadTurn, object_in
+from weft.errors import SessionError, UsageError
+from weft.recordings.answers import take_answer
 from weft.recordings.recording import COMMAND, Recording, Transcript, tools_of, with_fields
 from weft.recordings.requests import RequestReader, read_request
 from weft.values import Json, JsonObject
@@ -29,6 +30,9 @@ LISTS: Mapping[str, str] = {
     "gemini": "contents",
 }
 """Where the messages of a request stand, by dialect."""
+
+_FIELDS = {"anthropic": ("role", "content"), "gemini": ("role", "parts")}
+"""The fields of a message in dialects that read no other."""
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
@@ -46,13 +50,17 @@ def read_provider(
     *,
     answered: bool = False,
     response: Json = None,
+    model: str = "",
 ) -> Recording:
-    """A request that a provider took, and its answer if that was recorded too."""
+    """A request that a provider took, and its answer if that was recorded too.
+
+    `model` is the one it was sent to, where the request does not say.
+    """
     if dialect == CHAT:
         request = _sound_chat(request, where)
     target = dialect_named(dialect)
-    model = request.get("model")
-    name = model if isinstance(model, str) else ""
+    named = request.get("model")
+    name = named if isinstance(named, str) else model
     try:
         spelled = target.spell(request)
         reading = target.read(spelled)
@@ -68,6 +76,11 @@ def read_provider(
     reader = _Turns(transcript, RequestReader(target, name))
     for index, turn in enumerate(reading.turns):
         reader.take(turn, f"{where}: {target.traits.turns}[{index}]")
+    if dialect in _FIELDS:
+        listed = request.get(LISTS[dialect])
+        for index, message in enumerate(listed if isinstance(listed, list) else ()):
+            place = f"{where}: {LISTS[dialect]}[{index}]"
+            transcript.put_fields_aside(object_in(message), _FIELDS[dialect], "message", place)
     if reading.output is not None:
         transcript.output = reading.output.schema
     transcript.tools = tools_of(reading.tools)
@@ -76,8 +89,8 @@ def read_provider(
             transcript.put_aside(f"tool `{tool.name}`", "the provider runs it itself", where)
         for name in reader.reader.tool(tool).kept or {}:
             transcript.put_aside(f"`{name}` of a tool", "an agent's tool has no such field", where)
-    if isinstance(response, dict):
-        answered = _take_response(transcript, dialect, response, f"{where}: response") or answered
+    if response is not None:
+        answered = take_answer(transcript, dialect, response, f"{where}: response") or answered
     return transcript.recording(id, answered=answered)
 
 
@@ -91,6 +104,7 @@ class _Turns:
     def take(self, turn: ReadTurn, where: str) -> None:
         """What one side said together. A user's words and results are events of their own."""
         transcript, reader = self.transcript, self.reader
+        transcript.place = where
         parts: list[Part] = []
         for at, one in enumerate(turn.parts):
             beside = reader.beside(one, turn.role)
@@ -124,25 +138,6 @@ class _Turns:
                 transcript.results(results)
             if words:
                 transcript.user(words)
-
-
-def _take_response(transcript: Transcript, dialect: str, body: JsonObject, where: str) -> bool:
-    """The answer that was recorded with a request; whether there is one."""
-    try:
-        answer = lift(dialect, body)
-    except ModelError as error:
-        transcript.put_aside("answer", f"it cannot be read: {error.message}", where)
-        return False
-    if answer.error_code or answer.content is None:
-        transcript.put_aside("answer", f"it is an error: {answer.error_code or 'empty'}", where)
-        return False
-    transcript.answer(
-        answer.content.parts or (),
-        model=answer.model_version or transcript.model,
-        usage=answer.usage,
-        finish_reason=answer.finish_reason,
-    )
-    return True
 
 
 def _sound_chat(request: JsonObject, where: str) -> JsonObject:

@@ -5,10 +5,11 @@ transcript. It may be packed with gzip, or be google-adk's session database. An 
 and the line, or the index in it.
 """
 
-import difflib
 import glob
 import gzip
+import json
 import logging
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ import msgspec
 
 from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
 from weft.errors import SessionError, UsageError
+from weft.misuse import close
 from weft.recordings.adk import SQLITE, read_database, read_events
 from weft.recordings.coding import (
     TranscriptLine,
@@ -28,11 +30,20 @@ from weft.recordings.coding import (
 )
 from weft.recordings.frameworks import read_langchain, read_pydantic_ai
 from weft.recordings.providers import LISTS, read_messages, read_plain, read_provider
-from weft.recordings.recording import AGENT, Aside, Recording, recording_of, tools_of
+from weft.recordings.recording import (
+    AGENT,
+    FORMS,
+    Aside,
+    Asides,
+    Recording,
+    mended,
+    raise_first,
+    read_json,
+    recording_of,
+    tools_of,
+)
 from weft.session import Session
-from weft.values import Json, JsonObject
-
-_FORMS = 'a recording is a session with "events", or {"messages": [...]} with roles, or a request'
+from weft.values import Json, JsonObject, has_lone_surrogate
 
 _log = logging.getLogger("weft")
 
@@ -106,19 +117,69 @@ def read_recordings(data: bytes, *, name: str, format: str | None = None) -> Ite
             where=name,
             hint="unpack it, and name the file",
         )
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # what some shells write
+        data = data.decode("utf-16", "replace").encode()
     data = data.removeprefix(b"\xef\xbb\xbf")
     lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
     if not lines:
-        raise SessionError("there is no recording in it", where=name, hint=_FORMS)
-    if len(lines) > 1 and not _is_whole(lines[0][1]):
-        value = _parsed(data, name)
-        yield from _Values(name, format).read(value, Path(name).stem, f"{name}")
+        raise SessionError("there is no recording in it", where=name, hint=FORMS)
+    if len(lines) == 1 or _is_whole(lines[0][1]):
+        yield from _read_lines(lines, name, format)
         return
-    rows = [
-        TranscriptLine(f"{name}:{number}", _parsed(line, f"{name}:{number}"))
-        for number, line in lines
-    ]
-    yield from _Values(name, format).rows(rows)
+    asides = Asides()
+    try:
+        value = read_json(data, name, asides.add)
+    except SessionError:
+        if lines[0][1].strip()[:2] in (b"{", b"[") or lines[0][1].lstrip().startswith(b"["):
+            raise
+        yield from _read_lines(lines, name, format)  # its first line is broken
+        return
+    yield from _with(_Values(name, format).read(value, Path(name).stem, name), asides)
+
+
+def _read_lines(
+    lines: Sequence[tuple[int, bytes]], name: str, format: str | None
+) -> Iterator[Recording]:
+    """The recordings in lines of JSON.
+
+    The last line may be torn, since its writer may have been killed: it is set aside. Any other
+    broken line is an error, raised at once where all lines are one conversation, and after the
+    others were read where each line is one of its own.
+    """
+    rows: list[TranscriptLine] = []
+    mended: dict[str, Asides] = {}
+    broken: list[SessionError] = []
+    for number, line in lines:
+        where = f"{name}:{number}"
+        asides = mended[where] = Asides()
+        try:
+            rows.append(
+                TranscriptLine(where, cast("JsonObject", read_json(line, where, asides.add)))
+            )
+        except SessionError as error:
+            broken.append(error)
+    torn: SessionError | None = None
+    begins = lines[-1][1].lstrip().startswith((b"{", b"["))
+    if rows and broken and begins and broken[-1].where == f"{name}:{lines[-1][0]}":
+        torn = broken.pop()
+    if not rows:
+        raise broken[0]
+    yield from _Values(name, format).rows(rows, mended, torn, broken)
+
+
+def _torn_line(error: SessionError | None) -> Asides:
+    asides = Asides()
+    if error is not None:
+        asides.add("last line", f"it is torn: {error.message}", error.where)
+    return asides
+
+
+def _with(recordings: Iterable[Recording], asides: Asides) -> Iterator[Recording]:
+    """The recordings, the first of them with what else was set aside."""
+    listed = asides.listed()
+    for recording in recordings:
+        yield recording._replace(aside=(*recording.aside, *listed)) if listed else recording
+        listed = ()
 
 
 class _Values:
@@ -129,25 +190,50 @@ class _Values:
         self.format = format
         self.stem = Path(name).name.partition(".")[0] or name
 
-    def rows(self, rows: Sequence[TranscriptLine]) -> Iterator[Recording]:
-        """Lines of a file: each a recording, or all of them one."""
-        values = cast("list[Json]", [row.value for row in rows])
-        objects = [value for value in values if isinstance(value, dict)]
-        if len(objects) == len(values) and not any(map(_is_document, objects)):
-            wanted = self.format
-            if wanted == "claude-code" or (wanted is None and any(map(is_claude_code, objects))):
-                yield from read_claude_code(rows, self.stem, self.name)
-                return
-            if wanted == "codex" or (wanted is None and any(map(is_codex, objects[:3]))):
-                yield read_codex(rows, self.stem, self.name)
-                return
-            if _format_of(objects, wanted) is not None:
-                yield self._list(values, self.stem, self.name)
-                return
+    def rows(
+        self,
+        rows: Sequence[TranscriptLine],
+        mended: Mapping[str, Asides],
+        torn: SessionError | None,
+        broken: Sequence[SessionError],
+    ) -> Iterator[Recording]:
+        """Lines of a file: each a recording, or all of them one.
+
+        `mended` is what was set aside on each line, `torn` the end of the file, `broken` the lines
+        that are missing from `rows`.
+        """
+        whole = self._conversation(rows)
+        if whole is not None:
+            raise_first(broken)
+            yield from _with(whole, Asides.of(*mended.values(), _torn_line(torn)))
+            return
         for number, row in enumerate(rows, 1):
             single = len(rows) == 1
             label = self.stem if single else f"{self.stem}-{number}"
-            yield from self.read(cast("Json", row.value), label, row.where, single=single)
+            recordings = self.read(cast("Json", row.value), label, row.where, single=single)
+            last = _torn_line(torn if number == len(rows) else None)
+            try:
+                yield from _with(recordings, Asides.of(mended[row.where], last))
+            except SessionError as error:
+                broken = [*broken, error]
+                if number == len(rows) and torn is not None:
+                    broken.append(torn)
+        raise_first(broken)
+
+    def _conversation(self, rows: Sequence[TranscriptLine]) -> Iterable[Recording] | None:
+        """The recordings of lines that are messages, events or a transcript; None if not so."""
+        values = cast("list[Json]", [row.value for row in rows])
+        objects = [value for value in values if isinstance(value, dict)]
+        if len(objects) < len(values) or any(map(_is_document, objects)):
+            return None
+        wanted = self.format
+        if wanted == "claude-code" or (wanted is None and any(map(is_claude_code, objects))):
+            return read_claude_code(rows, self.stem, self.name)
+        if wanted == "codex" or (wanted is None and any(map(is_codex, objects[:3]))):
+            return [read_codex(rows, self.stem, self.name)]
+        if _format_of(objects, wanted) is not None:
+            return [self._list(values, self.stem, self.name)]
+        return None
 
     def read(self, value: Json, id: str, where: str, *, single: bool = True) -> Iterator[Recording]:
         """A value of a file: a recording, a list of messages, or a list of recordings."""
@@ -155,9 +241,9 @@ class _Values:
             yield from self._object(value, id, where)
             return
         if not isinstance(value, list):
-            raise SessionError("this is no recording", where=where, hint=_FORMS)
+            raise SessionError("this is no recording", where=where, hint=FORMS)
         if not value:
-            raise SessionError("there is no recording in it", where=where, hint=_FORMS)
+            raise SessionError("there is no recording in it", where=where, hint=FORMS)
         objects = [one for one in value if isinstance(one, dict)]
         documents = any(map(_is_document, objects)) or all(isinstance(one, list) for one in value)
         if documents:
@@ -181,7 +267,7 @@ class _Values:
             bad = next((at for at, one in enumerate(messages) if not isinstance(one, dict)), None)
             if bad is not None:
                 raise SessionError(
-                    "a message is an object", where=f"{where}: messages[{bad}]", hint=_FORMS
+                    "a message is an object", where=f"{where}: messages[{bad}]", hint=FORMS
                 )
             raise _unknown(objects, where)
         return chosen.read(messages, id, where)
@@ -192,28 +278,30 @@ class _Values:
             yield _session(raw, where)
             return
         label = str(raw.get("id") or raw.get("custom_id") or id)
-        inner = next(
-            (raw[key] for key in ("request", "body") if isinstance(raw.get(key), dict)), None
-        )
-        request = inner if isinstance(inner, dict) else raw
+        inner = _request_in(raw)
+        request = raw if inner is None else inner
         named = raw.get("dialect")
         dialect = named if isinstance(named, str) and named in DIALECTS else dialect_of(request)
         if self.format in LISTS:
             dialect = self.format or ""
         messages = request.get("messages")
-        response = raw.get("response") if inner is not None else None
+        response = None if inner is None else _answer_in(raw)
         listed = (
             [one for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
         )
         own = _format_of(listed, self.format)
         foreign = own is not None and own.name not in LISTS
         if dialect and not foreign and (dialect != CHAT or "model" in request):
-            yield read_provider(request, dialect, label, where, response=response)
+            recording = read_provider(
+                request, dialect, label, where, response=response, model=_model_in(raw)
+            )
+            beside = () if inner is None else _fields_beside(raw, _ENVELOPE, "request", where)
+            yield recording._replace(aside=(*recording.aside, *beside))
             return
         if not isinstance(messages, list):
             raise _unknown([raw], where)
         if not messages:
-            raise SessionError("there is no message in it", where=where, hint=_FORMS)
+            raise SessionError("there is no message in it", where=where, hint=FORMS)
         if own is not None and own.name == CHAT:
             answered = "tools" not in request
             chat: JsonObject = {}
@@ -227,12 +315,49 @@ class _Values:
             if isinstance(tools, list) and tools:
                 declared = dialect_named(CHAT).read({"tools": tools, "messages": []}).tools
                 recording = recording._replace(tools=tools_of(declared))
-        beside = [name for name in request if name not in ("id", "messages", "tools", "model")]
-        fields = (
-            Aside(f"`{name}` beside the messages", "it is no part of the conversation", 1, (where,))
-            for name in beside
-        )
+        fields = [*_fields_beside(request, ("id", "messages", "tools", "model"), "messages", where)]
+        if inner is not None:
+            fields += _fields_beside(raw, _ENVELOPE, "request", where)
         yield recording._replace(aside=(*recording.aside, *fields))
+
+
+_ENVELOPE = ("id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks")
+"""What recorders write around a request, and is read."""
+
+
+def _request_in(raw: JsonObject) -> JsonObject | None:
+    """The request below what a recorder wrote around it: an object, or its JSON text."""
+    for key in ("request", "body"):
+        inner = raw.get(key)
+        if isinstance(inner, str) and inner.lstrip().startswith("{"):
+            try:
+                inner = cast("Json", msgspec.json.decode(inner))
+            except (ValueError, RecursionError):
+                continue
+        if isinstance(inner, dict):
+            return _request_in(inner) or inner if "body" in inner else inner
+    return None
+
+
+def _answer_in(raw: JsonObject) -> Json:
+    """The answer beside a request; a stream where there is no whole answer."""
+    return next((raw[key] for key in ("response", "stream", "chunks") if raw.get(key)), None)
+
+
+def _model_in(raw: JsonObject) -> str:
+    """The model that an address names, for providers whose requests do not."""
+    for key in ("path", "url", "uri"):
+        match = re.search(r"models/([^:/?]+):", str(raw.get(key) or ""))
+        if match:
+            return match[1]
+    return ""
+
+
+def _fields_beside(raw: JsonObject, known: Sequence[str], what: str, where: str) -> Iterator[Aside]:
+    for name, value in raw.items():
+        if name not in known and value not in (None, "", [], {}):
+            yield Aside(f"`{name}` beside the {what}", "it is no part of the conversation", 1,
+                        (where,))  # fmt: skip
 
 
 def _session(raw: JsonObject, where: str) -> Recording:
@@ -394,7 +519,7 @@ def require_format(format: str | None) -> None:
     """Refuse a format that there is not."""
     if format is None or format in FORMATS:
         return
-    near = difflib.get_close_matches(str(format), FORMATS, n=1, cutoff=0.4)
+    near = close(str(format), FORMATS, cutoff=0.4)
     known = ", ".join(sorted(FORMATS))
     raise UsageError(
         f"{format!r} is no format of recordings",
@@ -421,7 +546,7 @@ def _unknown(messages: Sequence[JsonObject], where: str) -> SessionError:
     return SessionError(
         f"this is no recording{f': an object with {keys}' if keys else ''}",
         where=where,
-        hint=f"{_FORMS}; formats: {', '.join(sorted(FORMATS))}",
+        hint=f"{FORMS}; formats: {', '.join(sorted(FORMATS))}",
     )
 
 
@@ -444,11 +569,12 @@ def from_messages(
     require_format(format)
     name = "messages"
     if isinstance(messages, str | bytes):
-        data = messages.encode() if isinstance(messages, str) else messages
+        data = messages if isinstance(messages, bytes) else _escaped(messages).encode()
         recordings = list(read_recordings(data, name=name, format=format))
     else:
-        value = _plain_json(messages, name)
-        recordings = list(_Values(name, format).read(value, id, name))
+        asides = Asides()
+        value = mended(_plain_json(messages, name), name, asides.add)
+        recordings = list(_with(_Values(name, format).read(value, id, name), asides))
     if len(recordings) != 1:
         raise SessionError(
             f"there are {len(recordings)} recordings in it, and a session is one",
@@ -459,6 +585,13 @@ def from_messages(
     for one in recording.aside:
         _log.warning("%s: set aside: %s", name, one)
     return recording.spoken_by(agent)
+
+
+def _escaped(text: str) -> str:
+    """JSON text with its lone surrogates written as escapes, which the reader mends and names."""
+    if not has_lone_surrogate(text):
+        return text
+    return "".join(f"\\u{ord(one):04x}" if "\ud800" <= one <= "\udfff" else one for one in text)
 
 
 def session_from(messages: object, *, format: str | None, id: str, agent: str) -> Session:
@@ -495,22 +628,12 @@ def _plain_json(value: object, where: str) -> Json:
 
 
 def _is_whole(line: bytes) -> bool:
-    """Whether the first line is a value of its own, or tries to be one."""
+    """Whether a line is a value of its own."""
     try:
         return isinstance(msgspec.json.decode(line), dict | list)
     except (ValueError, RecursionError):
-        return line.strip() not in (b"{", b"[") and not line.lstrip().startswith(b"[")
-
-
-def _parsed(data: bytes, where: str) -> JsonObject:
+        pass
     try:
-        return cast("JsonObject", msgspec.json.decode(data))
-    except (ValueError, RecursionError) as error:
-        if b"\\ud" in data or b"\\uD" in data:  # half an emoji, which only the slow reader takes
-            import json
-
-            try:
-                return cast("JsonObject", json.loads(data))
-            except (ValueError, RecursionError):
-                pass
-        raise SessionError(f"this is not JSON: {error}", where=where, hint=_FORMS) from None
+        return isinstance(json.loads(line), dict | list)
+    except (ValueError, RecursionError):
+        return False

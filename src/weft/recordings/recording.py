@@ -4,10 +4,12 @@ Readers of formats fill a `Transcript`, turn by turn. What they cannot turn into
 with its place and the reason, so that nothing is dropped in silence.
 """
 
-from collections.abc import Iterable, Mapping
+import base64
+import json
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -21,7 +23,7 @@ from weft.ir.item import RECALL
 from weft.session import Actions, Compaction, Event, Session, Usage
 from weft.session.event import NO_ACTIONS
 from weft.session.provenance import Provenance
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, is_encodable, scrub, scrubbed
 
 AGENT = "agent"
 """Who speaks for the model in a recording that names nobody."""
@@ -35,6 +37,8 @@ IMPORTED = "imported"
 MOST_PLACES = 3
 """How many places are listed for one thing that was set aside."""
 
+HALF_CHARACTER = ("half a character", "no provider takes a lone surrogate; it is read as U+FFFD")
+"""What is put aside, and why, where a text has a surrogate without its pair."""
 
 _SPOKEN = {"claude-code": "anthropic", "codex": "openai-responses"}
 """The dialects of programs that speak only one."""
@@ -172,12 +176,18 @@ class Transcript:
         self.model = ""
         self.config: JsonObject = {}
         self.output: JsonObject | None = None
+        self.place = where
+        """Where the message stands that is being read."""
         self._turn = 0
-        self._aside: dict[tuple[str, str], list[str]] = {}
+        self._aside = Asides()
         self._names: dict[str, str] = {}
 
     def user(self, parts: Iterable[Part], *, time: float | None = None) -> None:
         """The user says something, which begins a turn."""
+        offered = list(parts)
+        parts = self._readable(offered)
+        if offered and not parts:  # it was nothing but media that cannot be read
+            return
         self._turn += 1
         self._add("user", "user", parts, time=time)
 
@@ -191,9 +201,11 @@ class Transcript:
         cache_write: int | None = None,
         finish_reason: str | None = None,
         error: str | None = None,
+        place: str = "",
     ) -> None:
         """The model answers."""
-        parts = list(parts)
+        self.place = place or self.place
+        parts = self._readable(parts)
         for part in parts:
             if part.function_call is not None and part.function_call.id:
                 self._names[part.function_call.id] = part.function_call.name or ""
@@ -215,7 +227,7 @@ class Transcript:
 
     def results(self, parts: Iterable[Part], *, time: float | None = None) -> None:
         """Tools return; results of calls that the model made together are one event."""
-        parts = [self._with_name(part) for part in parts]
+        parts = [self._with_name(part) for part in self._readable(parts)]
         last = self.events[-1] if self.events else None
         if last is not None and last.author == AGENT and last.results and last.content is not None:
             content = Content(parts=(*(last.content.parts or ()), *parts), role="user")
@@ -228,7 +240,7 @@ class Transcript:
         if not self.events:
             self.user(parts, time=time)
             return
-        content = Content(parts=tuple(parts), role="user")
+        content = Content(parts=tuple(self._readable(parts)), role="user")
         first, last = self.events[0].timestamp, self.events[-1].timestamp
         compaction = Compaction(
             start_timestamp=first, end_timestamp=last, compacted_content=content
@@ -238,7 +250,15 @@ class Transcript:
 
     def put_aside(self, what: str, why: str, place: str) -> None:
         """Note something that is not in the session."""
-        self._aside.setdefault((what, why), []).append(place)
+        self._aside.add(what, why, place)
+
+    def put_fields_aside(
+        self, fields: JsonObject, known: Container[str], of: str, place: str
+    ) -> None:
+        """Note the fields of something that its reader does not know; empty ones say nothing."""
+        for name, value in fields.items():
+            if name not in known and value not in (None, False, "", [], {}):
+                self.put_aside(f"`{name}` of a {of}", "no event has such a field", place)
 
     def name_of(self, call_id: str | None) -> str:
         """The name of the tool that was called under this id."""
@@ -275,10 +295,16 @@ class Transcript:
     @property
     def aside(self) -> tuple[Aside, ...]:
         """What was set aside so far."""
-        return tuple(
-            Aside(what, why, len(places), tuple(places[:MOST_PLACES]))
-            for (what, why), places in self._aside.items()
-        )
+        return self._aside.listed()
+
+    def _readable(self, parts: Iterable[Part]) -> list[Part]:
+        """The parts without media whose data is no base64; those are set aside."""
+        return [
+            one for part in parts if (one := readable_media(part, self._unreadable)) is not None
+        ]
+
+    def _unreadable(self, what: str, why: str) -> None:
+        self.put_aside(what, why, self.place)
 
     def _with_name(self, part: Part) -> Part:
         """A result with the name of its call, where it has none itself."""
@@ -320,6 +346,93 @@ class Transcript:
         )
 
 
+Report = Callable[[str, str, str], None]
+"""Takes what is set aside, why, and its place."""
+
+FORMS = 'a recording is a session with "events", or {"messages": [...]} with roles, or a request'
+
+
+def read_json(data: bytes | str, where: str, report: Report) -> Json:
+    """The value that a text is; an error says why it is none.
+
+    Writers in Python and JavaScript leave halves of characters and numbers such as NaN, which JSON
+    does not have. They are mended, and reported.
+    """
+    try:
+        return cast("Json", msgspec.json.decode(data))
+    except UnicodeDecodeError as error:
+        raise SessionError(
+            f"this is not UTF-8: {error.reason} at byte {error.start}",
+            where=where,
+            hint="save the file as UTF-8",
+        ) from None
+    except (ValueError, RecursionError) as error:
+        problem = error
+    odd: list[str] = []
+    try:
+        value = cast("Json", json.loads(data, parse_constant=odd.append))
+    except (ValueError, RecursionError):
+        raise SessionError(f"this is not JSON: {problem}", where=where, hint=FORMS) from None
+    for number in odd:
+        report(f"number {number}", "JSON has no such number; it is read as null", where)
+    return mended(value, where, report)
+
+
+def mended(value: Json, where: str, report: Report) -> Json:
+    """The value without lone surrogates."""
+    if is_encodable(value):
+        return value
+    report(*HALF_CHARACTER, f"{where}{_unencodable_place(value)}")
+    return scrubbed(value)
+
+
+def _unencodable_place(value: Json) -> str:
+    """The way to the first text in a value that cannot be encoded."""
+    if isinstance(value, list):
+        below = next((at for at, one in enumerate(value) if not is_encodable(one)), None)
+        return "" if below is None else f"[{below}]{_unencodable_place(value[below])}"
+    if isinstance(value, dict):
+        key = next((key for key, one in value.items() if not is_encodable(one)), None)
+        return "" if key is None else f".{scrub(key)}{_unencodable_place(value[key])}"
+    return ""
+
+
+class Asides:
+    """Collects what is set aside, by kind, with the places of each."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str], list[str]] = {}
+
+    @classmethod
+    def of(cls, *several: "Asides") -> "Asides":
+        """All of them in one."""
+        whole = cls()
+        for one in several:
+            for key, places in one._places.items():
+                whole._places.setdefault(key, []).extend(places)
+        return whole
+
+    def add(self, what: str, why: str, place: str) -> None:
+        """Note one thing."""
+        self._places.setdefault((what, why), []).append(place)
+
+    def listed(self) -> tuple[Aside, ...]:
+        """All of it so far."""
+        return tuple(
+            Aside(what, why, len(places), tuple(places[:MOST_PLACES]))
+            for (what, why), places in self._places.items()
+        )
+
+
+def raise_first(errors: Sequence[SessionError]) -> None:
+    """Raise the first of the errors that were met while the rest was read, if there is one."""
+    if not errors:
+        return
+    first, more = errors[0], len(errors) - 1
+    also = f"; {more} more could not be read, the next is {errors[1].where}" if more else ""
+    raise SessionError(f"{first.message}{also}", where=first.where, hint=first.hint)
+
+
 def tools_of(declared: Iterable[ReadTool]) -> tuple[Tool, ...]:
     """Declarations as tools that can be declared again; names of Weft's own are left out."""
     by_name: dict[str, Tool] = {}
@@ -338,6 +451,44 @@ def with_fields(part: Part, provider: str, fields: JsonObject) -> Part:
         return part
     notes = PartProvenance(provider=provider, fields={**(part.provenance.fields or {}), **fields})
     return msgspec.structs.replace(part, part_metadata=notes.onto(part.part_metadata))
+
+
+def readable_media(part: Part, report: Callable[[str, str], None]) -> Part | None:
+    """The part, a result without its unreadable media, or None for media that are unreadable.
+
+    Providers refuse a whole request for one file whose base64 is broken.
+    """
+    blob, result = part.inline_data, part.function_response
+    if blob is not None and (why := _broken_base64(blob.data)):
+        report(f"media ({blob.mime_type or 'unknown type'})", why)
+        return None
+    if result is None or not result.parts:
+        return part
+    readable: list[JsonObject] = []
+    for one in result.parts:
+        inline = one.get("inlineData") or one.get("inline_data")
+        fields = inline if isinstance(inline, dict) else {}
+        if fields and (why := _broken_base64(fields.get("data"))):
+            kind = fields.get("mimeType") or fields.get("mime_type") or "unknown type"
+            report(f"media ({kind}) of a result", why)
+        else:
+            readable.append(one)
+    if len(readable) == len(result.parts):
+        return part
+    whole = msgspec.structs.replace(result, parts=readable or None)
+    return msgspec.structs.replace(part, function_response=whole)
+
+
+def _broken_base64(data: Json) -> str:
+    """Why these data cannot be decoded; empty where they can."""
+    if not isinstance(data, str) or not data:
+        return "it has no data"
+    plain = "".join(data.split()).replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    except ValueError as error:
+        return f"its data is no base64: {str(error).lower()}"
+    return ""
 
 
 def seconds(moment: Json) -> float | None:

@@ -19,7 +19,8 @@ from weft.ir import Block, Feature, Item, Output, Prompt, Role, TextBlock, ToolD
 from weft.ir.item import ItemKind
 from weft.session import Event
 from weft.session.provenance import Provenance
-from weft.values import JsonObject, Strand
+from weft.session.strand import Strand
+from weft.values import JsonObject
 
 _AGENT = "request"
 

@@ -19,6 +19,7 @@ from weft.declare.visit import inherit
 from weft.dialects import wire_name
 from weft.errors import BudgetExceeded, UsageError
 from weft.session import ArtifactStore, Event, Session
+from weft.session.attachments import attach
 from weft.session.waiting import CONFIRMATION, INPUT
 
 
@@ -228,8 +229,9 @@ async def texts_at(artifacts: ArtifactStore, session: Session, index: int) -> di
     """The text of each artifact that had one before the event at `index`.
 
     The log says which version that was. One the log does not know was saved in another session
-    of the user: of it, the newest.
+    of the user: of it, the newest. Large files that the log refers to are at hand from here on.
     """
+    await attach(session, artifacts)
     owner = (session.app_name, session.user_id, session.id)
     then: dict[str, int] = {}
     later: set[str] = set()

@@ -21,6 +21,7 @@ from weft.runtime.bindings import BoundTool
 from weft.runtime.progress import expiry_in, unwrapped
 from weft.runtime.rewind import visible_events
 from weft.session import Event, Session, SessionKey, Store
+from weft.session.store import WaitingList
 from weft.session.waiting import CONFIRMATION, INPUT, QUESTION
 from weft.values import Json, JsonObject, compact, require_object
 
@@ -102,9 +103,13 @@ class Pending:
 
 async def pending_in_store(store: Store, app_name: str, user_id: str | None) -> list[Pending]:
     """The open questions of all sessions of an app, or of one user of it, the oldest first."""
+    if isinstance(store, WaitingList):
+        keys = await store.waiting(app_name, user_id)
+    else:
+        keys = [info.key for info in await store.sessions(app_name, user_id)]
     questions: list[Pending] = []
-    for info in await store.sessions(app_name, user_id):
-        session = await store.get(info.key)
+    for key in keys:
+        session = await store.get(key)
         if session is not None and session.waiting:
             questions += pending_in(session)
     return sorted(questions, key=lambda one: one.asked_at)

@@ -20,8 +20,8 @@ from weft.runtime.progress import Progress, is_failure
 from weft.runtime.resume import last_invocation
 from weft.runtime.rewind import hidden_events, visible_events
 from weft.session import Event, Session, SessionKey, Store
+from weft.session.strand import Strand
 from weft.session.unread import skim_of
-from weft.values import Strand
 
 LONGEST_ID = 200
 """Characters of a request id."""

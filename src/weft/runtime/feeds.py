@@ -14,7 +14,7 @@ from contextlib import suppress
 from weft.errors import StoreError
 from weft.session import Event, SessionKey, Store
 from weft.session.event import numbered
-from weft.values import Strand
+from weft.session.strand import Strand
 
 BACKLOG = 1_000
 """How many events a reader may be behind before it has to read them from the store."""

@@ -28,7 +28,6 @@ from weft.errors import UsageError
 from weft.ir.item import handle_of
 from weft.media import LoadedMedia
 from weft.models import Model
-from weft.models.registry import model_for
 from weft.runtime.bindings import AgentBindings, settled
 from weft.runtime.callbacks import wrong_answer
 from weft.runtime.costs import Spending
@@ -59,7 +58,8 @@ from weft.session import (
 from weft.session.event import EMPTY_ACTIONS
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import hold
-from weft.values import Json, JsonObject, Strand
+from weft.session.strand import Strand
+from weft.values import Json, JsonObject
 
 
 class Request(NamedTuple):
@@ -79,6 +79,8 @@ class Request(NamedTuple):
     """What tools and callbacks are handed as `ctx.deps`; it is never stored."""
     owned: bool = False
     """Whether the store was opened for this run, and is closed when it ends."""
+    create: bool = True
+    """Whether a message to a session that does not exist makes it."""
 
 
 class Services(NamedTuple):
@@ -274,7 +276,9 @@ class Invocation:
         self._progress: dict[Place, Progress] = {}
         self._lock = asyncio.Lock()
         self._artifacts: dict[str, str] | None = None
-        first, hidden = len(session.events), dict[int, str]()
+        self._versions: set[tuple[str, int]] | None = None
+        """The versions of artifacts that belong to something: to events, or to this run."""
+        first, hidden = session.events.length, dict[int, str]()
         if resumed:
             first, hidden = 0, hidden_events(session.events)
         self._first = first
@@ -383,7 +387,7 @@ class Invocation:
         if self.services.on_event:
             stored = [await self._seen(event) for event in stored]
         await self._lock.acquire()
-        length = len(self.session.events)
+        length = self.session.events.length
         try:
             self.session = await self.services.store.append(self.session, *stored)
             self.feed.grow(self.session.events, length)
@@ -422,7 +426,7 @@ class Invocation:
 
     async def _append_again(self, events: list[Event]) -> None:
         """Store events of which the store may have been told before: they are stored once."""
-        length = len(self.session.events)
+        length = self.session.events.length
         self.session = await self.services.store.append(self.session, *events)
         self.feed.grow(self.session.events, length)
 
@@ -443,7 +447,7 @@ class Invocation:
         self, scope: AbstractAsyncContextManager[Transaction], keeping: _Keeping
     ) -> None:
         await scope.__aexit__(None, None, None)
-        length = len(self.session.events)
+        length = self.session.events.length
         self.session = keeping.session
         self.feed.grow(self.session.events, length)
         self._note(keeping.stored)
@@ -582,9 +586,26 @@ class Invocation:
         return heir[2]
 
     async def save_artifact(self, name: str, part: Part) -> int:
-        """Keep a new version of an artifact."""
+        """Keep a new version of an artifact; one that a crash cut off from its event is used."""
         self._artifacts = None
-        return await self.services.artifacts.save(*self._owner, name, part)
+        if not self.resumed:
+            return await self.services.artifacts.save(*self._owner, name, part)
+        if self._versions is None:
+            deltas = (event.actions.artifact_delta for event in self.session.events)
+            self._versions = {pair for delta in deltas for pair in delta.items()}
+        version = await self._orphan(name, part)
+        if version is None:
+            version = await self.services.artifacts.save(*self._owner, name, part)
+        self._versions.add((name, version))
+        return version
+
+    async def _orphan(self, name: str, part: Part) -> int | None:
+        """The newest version, if it is the same and no event has it: its call was cut off."""
+        artifacts = self.services.artifacts
+        newest = max(await artifacts.versions(*self._owner, name), default=None)
+        if newest is None or (name, newest) in (self._versions or ()):
+            return None
+        return newest if await artifacts.load(*self._owner, name, newest) == part else None
 
     async def load_artifact(self, name: str, version: int | None) -> Part | None:
         """A version of an artifact, the newest by default."""
@@ -770,6 +791,8 @@ def chosen_model(services: Services, agent: Agent, chosen: object) -> Model:
         return _checked_model(agent, chosen)
     model = services.models.get(chosen)
     if model is None:
+        from weft.models.registry import model_for  # a model object needs no provider's address
+
         model = services.models[chosen] = model_for(chosen, where=f"{agent.name}.model")
     return model
 

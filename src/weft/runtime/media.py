@@ -5,19 +5,15 @@ address, `artifact:media-DIGEST.png`, and the bytes behind it can only be those 
 same log gives the same request, wherever it is compiled.
 """
 
-import base64
-import binascii
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
 
-from weft.content import Blob, FileData, Part
-from weft.media import SCHEME, extension_of, loaded_media
+from weft.content import FileData, Part
+from weft.media import SCHEME, loaded_media
 from weft.runtime.invocation import Invocation
-from weft.session import Event
-from weft.session.unread import skim_of
-from weft.values import digest
+from weft.session.attachments import artifact_name, load_attachments
 
 LARGEST_INLINE = 262_144
 """How many characters of base64 one file may put into the log; more is kept as an artifact."""
@@ -39,12 +35,12 @@ async def keep_large(invocation: Invocation, parts: Iterable[Part]) -> KeptParts
         if blob is None or len(blob.data or "") <= LARGEST_INLINE:
             smaller.append(part)
             continue
-        name = _name_of(blob)
+        name = artifact_name(blob)
         if name is None:  # no base64: the provider says so
             smaller.append(part)
             continue
         known = await invocation.load_artifact(name, None)
-        if known is None or _name_of(known.inline_data) != name:
+        if known is None or artifact_name(known.inline_data) != name:
             named_blob = msgspec.structs.replace(blob, display_name=name)
             artifacts[name] = await invocation.save_artifact(name, Part(inline_data=named_blob))
         uri = f"{SCHEME}{name}"
@@ -55,57 +51,9 @@ async def keep_large(invocation: Invocation, parts: Iterable[Part]) -> KeptParts
 
 
 async def load_media(invocation: Invocation) -> None:
-    """Have the files at hand that the session's events refer to.
+    """Have the files at hand that the session's events refer to."""
 
-    One that is gone, or is not what its name says, stays an address: compiling reports it.
-    """
-    log = invocation.session.events
-    skim = skim_of(log) if log.memo.get(MediaReferences) is None else None
-    if skim is not None:  # a long log that is plain talk has none, and is not read for this
-        log.memo[MediaReferences] = skim.length, MediaReferences()
-    references = log.derive(MediaReferences)
-    if log.tail:
-        references = references.after(log.tail)
-    for uri in references.uris:
-        if uri in invocation.media:
-            continue
-        name = uri.removeprefix(SCHEME)
-        part = await invocation.load_artifact(name, None)
-        blob = part.inline_data if part is not None else None
-        if blob is not None and _name_of(blob) == name:
-            invocation.media[uri] = loaded_media(uri, blob.data or "")
+    async def load(name: str) -> Part | None:
+        return await invocation.load_artifact(name, None)
 
-
-class MediaReferences(NamedTuple):
-    """The addresses of artifacts in the events of a log, each once."""
-
-    uris: tuple[str, ...] = ()
-
-    def after(self, events: Sequence[Event]) -> "MediaReferences":
-        """The addresses once these events follow."""
-        more = [uri for event in events for uri in _addresses(event)]
-        return MediaReferences(tuple(dict.fromkeys((*self.uris, *more)))) if more else self
-
-
-def _addresses(event: Event) -> Iterable[str]:
-    content = event.content
-    for part in (content.parts or ()) if content is not None else ():
-        file, result = part.file_data, part.function_response
-        if file is not None and (file.file_uri or "").startswith(SCHEME):
-            yield file.file_uri or ""
-        for raw in (result.parts or ()) if result is not None else ():
-            data = raw.get("fileData")
-            uri = data.get("fileUri") if isinstance(data, dict) else None
-            if isinstance(uri, str) and uri.startswith(SCHEME):
-                yield uri
-
-
-def _name_of(blob: Blob | None) -> str | None:
-    """The name of the artifact with these bytes; None where they are no base64."""
-    if blob is None or not blob.data:
-        return None
-    try:
-        data = base64.b64decode(blob.data.replace("-", "+").replace("_", "/"), validate=True)
-    except binascii.Error:
-        return None
-    return f"media-{digest(data)}.{extension_of(blob.mime_type or '')}"
+    await load_attachments(invocation.session.events, load, invocation.media)

@@ -35,8 +35,9 @@ from weft.runtime.place import Place
 from weft.session import Event, Session
 from weft.session.event import new_id
 from weft.session.provenance import NOTHING, Provenance
+from weft.session.strand import Strand
 from weft.session.unread import skim_of
-from weft.values import JsonObject, Strand
+from weft.values import JsonObject
 
 _USUAL_ID = 40
 """The usual length of a call's id. A longer one may carry a signature of the provider."""

@@ -4,7 +4,8 @@ from weft.compiler.view import hidden_by_rewind, hidden_by_undoing
 from weft.errors import SessionError
 from weft.session import Actions, ArtifactStore, Event, Session, scope_of
 from weft.session.event import new_id
-from weft.values import JsonObject, Strand
+from weft.session.strand import Strand
+from weft.values import JsonObject
 
 
 async def rewind_event(session: Session, invocation_id: str, artifacts: ArtifactStore) -> Event:

@@ -7,7 +7,6 @@ the log says was done before a crash is not done again.
 import asyncio
 import contextvars
 import dataclasses
-import difflib
 import functools
 import logging
 import time
@@ -25,6 +24,7 @@ from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow, Tool
 from weft.declare.context import ToolContext
 from weft.errors import SchemaError, SessionError, StoreError
+from weft.misuse import close
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.approvals import edited_arguments, reason_in
 from weft.runtime.bindings import AgentBindings, BoundTool, settled
@@ -475,7 +475,7 @@ def _schema(bound: BoundTool) -> JsonObject:
 
 def unknown_tool(name: str, known: list[str]) -> str:
     """The error for a model that called a tool it was not offered."""
-    near = difflib.get_close_matches(name, known, n=1)
+    near = close(name, known, cutoff=0.6)
     listed = ", ".join(known) or "none"
     guess = f" did you mean {near[0]}?" if near else ""
     return f"there is no tool {name!r};{guess} available: {listed}"

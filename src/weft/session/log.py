@@ -21,8 +21,9 @@ from weft.misuse import explained
 from weft.session.event import Actions, Event, event_from, respelled
 from weft.session.provenance import without_trust
 from weft.session.state import apply_delta, without_temp
+from weft.session.strand import Strand
 from weft.session.waiting import waiting_in
-from weft.values import Json, JsonObject, Strand, require_object
+from weft.values import Json, JsonObject, require_object
 
 _WORDS = {
     **dict.fromkeys(("messages", "history", "contents"), "events"),

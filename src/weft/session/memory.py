@@ -15,7 +15,9 @@ from weft.session.lease import Leases
 from weft.session.log import Session, stored
 from weft.session.state import apply_delta, scope_of
 from weft.session.store import Busy, Holder, Lease, SessionInfo, SessionKey, Transaction
-from weft.values import Json, JsonObject, Strand, has_lone_surrogate, require_json, require_object
+from weft.session.strand import Strand
+from weft.session.waiting import waiting_in
+from weft.values import Json, JsonObject, has_lone_surrogate, require_json, require_object
 
 
 class StoredSession(NamedTuple):
@@ -94,7 +96,8 @@ class MemoryStore:
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         """A new session; one that exists is refused with a Conflict."""
         require_key(key)
-        own, app, user = scoped([require_object(state or {}, where="session.state")])
+        initial = require_object(state, where="session.state") if state else {}
+        own, app, user = scoped([initial])
         with self._lock:
             if key in self._records:
                 raise exists_already(key)
@@ -173,6 +176,18 @@ class MemoryStore:
         return [
             SessionInfo(record.key, len(record.events), record.last_update_time)
             for record in listed
+        ]
+
+    async def waiting(self, app_name: str, user_id: str | None = None) -> list[SessionKey]:
+        """The sessions of an app, or of one user of it, in which calls wait."""
+        with self._lock:
+            listed = [*self._records.values()]
+        return [
+            record.key
+            for record in listed
+            if record.key.app_name == app_name
+            and user_id in (None, record.key.user_id)
+            and waiting_in(record.events)
         ]
 
     async def apps(self) -> list[str]:
@@ -429,7 +444,7 @@ def unknown(key: SessionKey) -> StoreError:
 def _require_name(text: str, what: str, *, where: str) -> None:
     if not isinstance(cast("object", text), str):
         wrong = f"{what} is a {type(text).__name__}, not text"
-    elif "\0" in text or has_lone_surrogate(text):
+    elif "\0" in text or (not text.isascii() and has_lone_surrogate(text)):
         wrong = f"{what} {text!a} holds a character that cannot be stored"
     elif len(text) > LONGEST_NAME or len(text.encode()) > LONGEST_NAME:
         wrong = f"{what} is longer than {LONGEST_NAME} bytes"

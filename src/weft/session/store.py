@@ -6,7 +6,7 @@ events with their deltas, all or nothing, and refuses a session value that is no
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from weft.content import Part
 from weft.session.event import Event
@@ -146,6 +146,15 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Close files and connections; the store can be opened again."""
+        ...
+
+
+@runtime_checkable
+class WaitingList(Protocol):
+    """A store that knows in which sessions calls wait, without reading all of them."""
+
+    async def waiting(self, app_name: str, user_id: str | None = None) -> list[SessionKey]:
+        """The sessions of an app, or of one user of it, in which calls may wait."""
         ...
 
 

@@ -17,9 +17,10 @@ from weft.session.event import read_event
 from weft.session.log import Positions, positions_of
 from weft.session.memory import StoredSession, grow, scoped
 from weft.session.state import apply_delta
+from weft.session.strand import Strand
 from weft.stores.rows import EventRow, RawRow, read_row
 from weft.stores.skim import LEAST, UnreadEvents, skimmed
-from weft.values import JsonObject, Strand
+from weft.values import JsonObject
 
 BYTES = 64_000_000
 """Bytes of JSON whose sessions are cached. In memory they take about five times as much."""

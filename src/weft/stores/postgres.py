@@ -23,10 +23,14 @@ from weft.session.memory import (
 )
 from weft.stores import postgres_tables as tables
 from weft.stores.cache import SessionCache, require_recent
-from weft.stores.leases import inside, require_outside
+from weft.stores.leases import inside, new_worker, require_outside
 from weft.stores.postgres_batch import Batches, Look, NewEvent, append_events
 from weft.stores.postgres_lease import News, ServerLeases
-from weft.stores.postgres_server import ConnectionPool, new_worker, read_address
+from weft.stores.postgres_server import (
+    ConnectionPool,
+    DatabaseAddress,
+    read_address,
+)
 from weft.stores.postgres_tables import (
     Connection,
     Stale,
@@ -64,6 +68,11 @@ class PostgresStore:
         self._news = News()
         self._cache = SessionCache(in_use=self._leases.holds)
         self._appends = Batches(self._appended, at_once=_AT_ONCE, stops=True)
+
+    @property
+    def address(self) -> DatabaseAddress:
+        """Where the database is, and how Weft uses it."""
+        return self._address
 
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         """A new session; one that exists is refused with a Conflict."""
@@ -218,6 +227,11 @@ class PostgresStore:
         """The sessions of an app, or of one user of it, the latest first."""
         async with self._connection() as connection:
             return await tables.list_sessions(connection, app_name, user_id)
+
+    async def waiting(self, app_name: str, user_id: str | None = None) -> list[SessionKey]:
+        """The sessions of an app, or of one user of it, in which calls may wait."""
+        async with self._connection() as connection:
+            return await tables.list_waiting(connection, app_name, user_id)
 
     async def apps(self) -> list[str]:
         """The names of the apps that have sessions, sorted."""

@@ -8,14 +8,19 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from itertools import groupby
+from operator import itemgetter
 from typing import cast
 
 from weft.errors import StoreError, UsageError
 from weft.session import Event, Session, SessionInfo, SessionKey
 from weft.session.event import numbered
 from weft.session.memory import Growth, StoredSession, exists_already
+from weft.session.strand import Strand
 from weft.stores.cache import SLICE, RecentEvents, SessionCache, catch_up, read_readable
 from weft.stores.rows import (
+    ANSWERS,
+    ASKS,
     HAS_DELTA,
     EventRow,
     StateReader,
@@ -23,9 +28,10 @@ from weft.stores.rows import (
     encode_event,
     encode_value,
     read_row,
+    still_waits,
     warn_unreadable,
 )
-from weft.values import JsonObject, Strand
+from weft.values import JsonObject
 
 try:
     import psycopg
@@ -47,7 +53,7 @@ Connection = psycopg.AsyncConnection[tuple[object, ...]]
 DriverError = psycopg.Error
 
 
-_KEEPALIVES = {
+KEEPALIVES = {
     "keepalives_idle": "5",
     "keepalives_interval": "2",
     "keepalives_count": "3",
@@ -59,7 +65,7 @@ _KEEPALIVES = {
 async def connect(url: str, *, worker: str = "") -> Connection:
     """A new connection, which commits each statement by itself; the address may say otherwise."""
     named = {"application_name": f"weft {worker}"} if worker else {}
-    options = {**_KEEPALIVES, **named, **conninfo_to_dict(url), "autocommit": True}
+    options = {**KEEPALIVES, **named, **conninfo_to_dict(url), "autocommit": True}
     connection = await psycopg.AsyncConnection.connect(**options)  # type: ignore[arg-type]
     return cast("Connection", connection)
 
@@ -294,6 +300,19 @@ async def list_sessions(
     ]
 
 
+async def list_waiting(
+    connection: Connection, app_name: str, user_id: str | None
+) -> list[SessionKey]:
+    """The sessions in which calls may wait. Those that never asked anything are not read."""
+    cursor = await connection.execute(_WAITING, {"app_name": app_name, "user_id": user_id})
+    rows = cast("list[tuple[str, str, str]]", await cursor.fetchall())
+    return [
+        SessionKey(app_name, user, id)
+        for (user, id), events in groupby(rows, key=itemgetter(0, 1))
+        if still_waits(event.encode() for _, _, event in events)
+    ]
+
+
 async def list_apps(connection: Connection) -> list[str]:
     """The names of the apps that have sessions, sorted."""
     cursor = await connection.execute("SELECT DISTINCT app_name FROM weft.sessions")
@@ -400,6 +419,18 @@ FROM weft.sessions LEFT JOIN LATERAL (
 ) AS newest ON true
 WHERE app_name = %(app_name)s AND (%(user_id)s::text IS NULL OR user_id = %(user_id)s)
 ORDER BY updated DESC, number DESC
+"""
+
+_WAITING = f"""
+WITH asked AS (
+    SELECT user_id, id, number, min(seq) AS first
+    FROM weft.sessions JOIN weft.events ON session = number
+    WHERE app_name = %(app_name)s AND (%(user_id)s::text IS NULL OR user_id = %(user_id)s)
+        AND {ASKS.replace("%", "%%")}
+    GROUP BY number
+)
+SELECT user_id, id, event FROM asked JOIN weft.events ON session = number AND seq >= first
+WHERE {ANSWERS.replace("%", "%%")} ORDER BY number, seq
 """
 
 

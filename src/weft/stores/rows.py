@@ -15,10 +15,17 @@ from weft.content import encode
 from weft.errors import SessionError, StoreError
 from weft.session import Event, SessionKey
 from weft.session.event import read_event
+from weft.session.waiting import QUESTION
 from weft.values import Json, JsonObject
 
 HAS_DELTA = """event LIKE '%"stateDelta"%'"""
 """The SQL condition for events that write state; an index of each database is made with it."""
+
+ASKS = """event LIKE '%"pending":[%'"""
+"""The SQL condition for events that say that calls wait; most sessions have none."""
+
+ANSWERS = f"""({ASKS} OR event LIKE '%"functionResponse"%' OR event LIKE '%"rewindBefore%')"""
+"""The SQL condition for events that ask, answer, or go back to before an answer."""
 
 LARGE = 1_000_000
 """Events with more bytes are not decoded again before they are stored: that takes a while."""
@@ -142,3 +149,61 @@ class StateReader:
 
     def _damaged(self, what: str, why: str) -> StoreError:
         return StoreError(f"{what} is damaged: {why}", where=str(self.key), hint=_REST)
+
+
+def still_waits(rows: Iterable[bytes]) -> bool:
+    """Whether calls may still wait after these events of a session, which ask and answer.
+
+    Only ids are looked at. What a rewind leaves open only the whole log tells, so it may wait.
+    """
+    waiting: set[str] = set()
+    for row in rows:
+        try:
+            event = _questions.decode(row)
+        except ValueError:
+            return True  # whoever reads the session says what is wrong with it
+        if event.actions is not None and event.actions.rewind_before_invocation_id:
+            return True
+        for part in event.content.parts or () if event.content is not None else ():
+            if part.function_response is not None:
+                waiting.discard((part.function_response.id or "").removeprefix(QUESTION))
+        if event.custom_metadata is not None:
+            waiting.update(event.custom_metadata.weft.pending)
+    return bool(waiting)
+
+
+class _RowField(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """A part of an event's JSON, as far as it asks or answers."""
+
+
+class _AnswerRow(_RowField, frozen=True, gc=False):
+    id: str | None = None
+
+
+class _AnsweringPart(_RowField, frozen=True, gc=False):
+    function_response: _AnswerRow | None = None
+
+
+class _AnsweringContent(_RowField, frozen=True, gc=False):
+    parts: list[_AnsweringPart] | None = None
+
+
+class _AskingRow(_RowField, frozen=True, gc=False):
+    pending: list[str] = []
+
+
+class _AskingMetadata(_RowField, frozen=True, gc=False):
+    weft: _AskingRow = _AskingRow()
+
+
+class _Rewind(_RowField, frozen=True, gc=False):
+    rewind_before_invocation_id: str | None = None
+
+
+class _QuestionEvent(_RowField, frozen=True, gc=False):
+    content: _AnsweringContent | None = None
+    custom_metadata: _AskingMetadata | None = None
+    actions: _Rewind | None = None
+
+
+_questions = msgspec.json.Decoder(_QuestionEvent)

@@ -232,6 +232,15 @@ class SqliteStore:
 
         return await self._read(work, whole=False)
 
+    async def waiting(self, app_name: str, user_id: str | None = None) -> list[SessionKey]:
+        """The sessions of an app, or of one user of it, in which calls may wait."""
+
+        def work(connection: sqlite3.Connection) -> Callable[[], list[SessionKey]]:
+            keys = tables.list_waiting(connection, app_name, user_id)
+            return lambda: keys
+
+        return await self._read(work, whole=False)
+
     async def apps(self) -> list[str]:
         """The names of the apps that have sessions, sorted."""
 
@@ -361,7 +370,9 @@ class SqliteStore:
                     process,
                     leases,
                     whole,
-                    Worker(f"weft writes {self._path}", connect_writer, Writer(flusher, watch)),
+                    Worker(
+                        f"weft writes {self._path}", connect_writer, Writer(flusher.flush, watch)
+                    ),
                     Worker(f"weft reads {self._path}", connect, read, watch=watch),
                     flusher,
                     _Glances(self._path, whole),

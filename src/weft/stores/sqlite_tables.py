@@ -6,14 +6,18 @@ begins and ends.
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import NamedTuple, cast
 
 from weft.session import Event, SessionInfo, SessionKey
 from weft.session.event import numbered
 from weft.session.memory import Growth, StoredSession, exists_already
+from weft.session.strand import Strand
 from weft.stores.cache import SLICE, RecentEvents, SessionCache, catch_up, read_readable
 from weft.stores.rows import (
+    ANSWERS,
+    ASKS,
     HAS_DELTA,
     EventRow,
     RawRow,
@@ -22,8 +26,9 @@ from weft.stores.rows import (
     encode_event,
     encode_value,
     read_row,
+    still_waits,
 )
-from weft.values import JsonObject, Strand
+from weft.values import JsonObject
 
 ROOM = 2**32
 """How many places a session has in the table of events."""
@@ -370,6 +375,29 @@ def list_sessions(
             updated,
         )
         for user, id, number, place, updated in rows
+    ]
+
+
+def list_waiting(
+    connection: sqlite3.Connection, app_name: str, user_id: str | None
+) -> list[SessionKey]:
+    """The sessions in which calls may wait. Those that never asked anything are not read."""
+    cursor = connection.execute(
+        f"""WITH asked AS (
+            SELECT user_id, id, number, min(place) AS first FROM sessions JOIN events
+            ON place >= number * 4294967296 AND place < (number + 1) * 4294967296
+            WHERE app_name = ? AND (? IS NULL OR user_id = ?) AND {ASKS} GROUP BY number
+        )
+        SELECT user_id, id, CAST(event AS BLOB) FROM asked JOIN events
+        ON place >= first AND place < (number + 1) * 4294967296 WHERE {ANSWERS}
+        ORDER BY number, place""",
+        (app_name, user_id, user_id),
+    )
+    rows = cast("Iterator[tuple[str, str, bytes]]", cursor)
+    return [
+        SessionKey(app_name, user, id)
+        for (user, id), events in groupby(rows, key=itemgetter(0, 1))
+        if still_waits(event for _, _, event in events)
     ]
 
 

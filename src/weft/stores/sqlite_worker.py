@@ -173,10 +173,18 @@ def read(connection: sqlite3.Connection, batch: Sequence[Task]) -> None:
 
 
 class Writer:
-    """Serves a writer: what is queued is committed together, a held transaction by itself."""
+    """Serves a writer: what is queued is committed together, a held transaction by itself.
 
-    def __init__(self, flusher: "Flusher", watch: Watch) -> None:
-        self._flusher = flusher
+    `flush` settles jobs once their commit is on the disk; a connection that flushes by itself
+    needs none.
+    """
+
+    def __init__(
+        self,
+        flush: Callable[[Sequence[Task]], None] | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self._flush = flush or _settle
         self._watch = watch
         self._looked = 0.0
 
@@ -219,7 +227,7 @@ class Writer:
             return
         if additions:
             self._look(connection)
-        self._flusher.flush(jobs)
+        self._flush(jobs)
 
     def _alone(self, connection: sqlite3.Connection, job: Task) -> None:
         try:
@@ -230,20 +238,21 @@ class Writer:
             _roll_back(connection)
             job.failed(error)
         else:
-            self._flusher.flush([job])
+            self._flush([job])
 
     def _look(self, connection: sqlite3.Connection) -> None:
         """Look whether somebody wants a run that writes to stop, but not at every write."""
-        if time.monotonic() - self._looked > _LOOK_EVERY and self._watch.wanted():
-            self._looked = time.monotonic()
+        watch, now = self._watch, time.monotonic()
+        if watch is not None and now - self._looked > _LOOK_EVERY and watch.wanted():
+            self._looked = now
             with suppress(StoreError, sqlite3.Error):  # the reader looks as well
-                self._watch.look(connection)
+                watch.look(connection)
 
     def _held(self, connection: sqlite3.Connection, hold: "Hold") -> None:
         """A transaction that ends by itself, and has its commit flushed."""
         try:
             connection.execute("BEGIN IMMEDIATE")
-            hold.flush = self._flusher.flush
+            hold.flush = self._flush
             hold.work(connection)
         except Exception as error:
             _roll_back(connection)

@@ -1,0 +1,260 @@
+"""A strand: the sequence that logs and requests are made of, and what is derived from it.
+
+A log only grows, so what was read from its beginning stays true. A strand grows at its tip
+without a copy, and keeps with it whatever was derived from its items.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from threading import RLock
+from typing import (
+    TYPE_CHECKING,
+    Generic,
+    NamedTuple,
+    Never,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    overload,
+    runtime_checkable,
+)
+
+Item = TypeVar("Item")
+ItemRead = TypeVar("ItemRead", contravariant=True)
+T = TypeVar("T")
+Slot = TypeVar("Slot")
+Folded = TypeVar("Folded", bound="Fold[Never]")
+
+
+class Memo(dict[object, object]):
+    """What was derived from a thing and is kept with it: one value of each type and key.
+
+    The type is the slot, so that whoever reads it knows what comes back.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def of(self, kind: "type[T] | tuple[type[T], *tuple[object, ...]]", /) -> T | None:
+            """The value of this type, or of a type and key; None where nobody kept one."""
+            ...
+
+    else:
+        of = dict.get  # every step asks a dozen times: no frame of its own
+
+    def keep(self, value: T, *key: object) -> T:
+        """Keep a value under its type and the key, instead of the one before."""
+        self[(type(value), *key) if key else type(value)] = value
+        return value
+
+    def ensure(self, kind: type[T], *key: object) -> T:
+        """The value of this type and key; the first who asks makes an empty one."""
+        slot = (kind, *key) if key else kind
+        value = self.get(slot)
+        return cast("T", self.setdefault(slot, kind()) if value is None else value)
+
+
+class Fold(Protocol[ItemRead]):
+    """What the first items of a strand add up to. A fold is a value: `after` changes nothing."""
+
+    def after(self, items: Sequence[ItemRead], /) -> Self:
+        """The same once these items follow."""
+        ...
+
+
+class Fork(NamedTuple):
+    """Where a strand was forked: the memo and lock of the other, and how many items they share."""
+
+    memo: dict[object, object]
+    lock: RLock
+    length: int
+
+
+class Strand(Sequence[Item], Generic[Item]):
+    """An immutable sequence that grows at its tip in constant time.
+
+    Snapshots share one backing list and know their own length, so appending to the newest
+    copies nothing, and appending to an older one copies once. A short `tail` may follow that
+    is this snapshot's own. All snapshots of one backing list share `memo`: what was derived from
+    a prefix is derived once (`derive`). They share `lock` too, for an index that grows in place.
+    """
+
+    __slots__ = ("_backing", "length", "lock", "memo", "settled", "tail", "tip")
+
+    def __init__(self, items: Iterable[Item] = ()) -> None:
+        backing = self._backing = list(items)
+        self.tail: tuple[Item, ...] = ()
+        """What only this snapshot has."""
+        self.settled = self.length = len(backing)
+        """How many items it shares, and how many it has."""
+        self.tip: Item | None = backing[-1] if backing else None
+        """The last item, or None where there is none."""
+        self.memo = Memo()
+        self.lock = RLock()
+
+    @staticmethod
+    def over(backing: Sequence[T]) -> "Strand[T]":
+        """A strand over something that is read and extended like a list, as it is."""
+        strand: Strand[T] = Strand()
+        strand._backing = cast("list[T]", backing)
+        strand.settled = strand.length = len(backing)
+        strand.tip = backing[-1] if strand.length else None
+        return strand
+
+    def extend(self, items: Sequence[Item]) -> "Strand[Item]":
+        """A strand with the items added; this one stays as it is."""
+        if not items:
+            return self
+        with self.lock:
+            return self.grown(items)
+
+    def grown(self, items: Sequence[Item]) -> "Strand[Item]":
+        """As `extend`, for whoever holds the lock, or is the only one to extend this strand."""
+        backing = self._backing
+        if self.tail or len(backing) != self.settled:
+            return Strand([*self, *items])
+        backing.extend(items)
+        view = object.__new__(self.__class__)  # as `_view`: this is done at every step
+        view._backing = backing
+        view.tail = ()
+        view.settled = view.length = len(backing)
+        view.tip = items[-1] if items else self.tip
+        view.memo = self.memo
+        view.lock = self.lock
+        return view
+
+    def with_tail(self, items: Sequence[Item]) -> "Strand[Item]":
+        """A snapshot followed by items that the next one will not have."""
+        return self._view(self.settled, (*self.tail, *items)) if items else self
+
+    def fork(self, length: int) -> "Strand[Item]":
+        """A strand of its own that begins with the first settled items of this one.
+
+        It copies pointers. Whoever derived something from these items may take it over: `memo`
+        says under `Fork` where they came from.
+        """
+        branch = Strand(self._backing[:length])
+        branch.memo[Fork] = Fork(self.memo, self.lock, length)
+        self.memo.pop(Fork, None)  # a chain of forks would keep every older strand alive
+        return branch
+
+    def first(self, length: int) -> "Strand[Item]":
+        """The strand's first items, sharing everything derived so far."""
+        length = max(length, 0)
+        if length > self.settled:
+            return self._view(self.settled, self.tail[: length - self.settled])
+        return self._view(length, ())
+
+    def since(self, start: int) -> list[Item]:
+        """The items from `start` on, as a new list."""
+        if start >= self.settled:
+            return list(self.tail[start - self.settled :])
+        items = self._backing[start : self.settled]
+        if self.tail:
+            items += self.tail
+        return items
+
+    def derive(self, kind: type[Folded]) -> Folded:
+        """What the settled items add up to; only those are read that were not read before.
+
+        `kind()` stands for no items at all. The tail is not in it: `derive(T).after(strand.tail)`.
+        What an older snapshot than was read last adds up to is kept beside it.
+        """
+        last = cast("tuple[int, Fold[Item]] | None", self.memo.get(kind))
+        settled = self.settled
+        if last is not None and last[0] == settled:  # nothing new: the common case in a tool loop
+            return cast("Folded", last[1])
+        read, fold = last or (0, cast("Fold[Item]", kind()))
+        slot: object = kind
+        if read > settled:
+            slot = (kind, "older")
+            read, fold = cast("tuple[int, Fold[Item]]", self.memo.get(slot, (0, kind())))
+            if read > settled:
+                read, fold = 0, cast("Fold[Item]", kind())
+        if read < settled:
+            fold = fold.after(self._backing[read:settled])
+            self.memo[slot] = settled, fold
+        return cast("Folded", fold)
+
+    def shares(self, other: "Strand[Item]") -> bool:
+        """Whether both are snapshots of one sequence, so that one begins the other."""
+        return self._backing is other._backing
+
+    def between(self, start: int, end: int) -> list[Item]:
+        """The items from `start` up to `end`, as a new list."""
+        if end <= self.settled:
+            return self._backing[start:end]
+        return self.since(start)[: end - start]
+
+    def _view(self, settled: int, tail: tuple[Item, ...]) -> "Strand[Item]":
+        view = object.__new__(self.__class__)
+        view._backing = self._backing
+        view.tail = tail
+        view.settled = settled
+        view.length = settled + len(tail)
+        view.tip = tail[-1] if tail else self._backing[settled - 1] if settled else None
+        view.memo = self.memo
+        view.lock = self.lock
+        return view
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Strand, (self.since(0),)
+
+    def __len__(self) -> int:
+        return self.length
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
+        if isinstance(index, slice):
+            return self.since(0)[index]
+        settled = self.settled
+        at = index if index >= 0 else index + self.length
+        if 0 <= at < settled:
+            return self._backing[at]
+        if at < 0:
+            raise IndexError(index)
+        return self.tail[at - settled]
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self.since(0))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (Strand, list, tuple)):
+            return self.since(0) == list(cast("Sequence[object]", other))
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Strand({self.since(0)!r})"
+
+
+@runtime_checkable
+class Forkable(Protocol):
+    """Something derived from a strand that a fork of the strand can take over in part."""
+
+    def fork(self, length: int) -> object:
+        """What it says of the first `length` items alone; None where that cannot be told."""
+        ...
+
+
+def derived(strand: Strand[Item], kind: type[Slot], key: Hashable = None) -> Slot:
+    """What is kept of one kind with a strand, for a key; new ones are made by `kind()`.
+
+    The strand's snapshots share it. A fork takes over what holds for the items it shares.
+    """
+    slot = (kind, key)
+    known = strand.memo.get(slot)
+    if known is None:
+        fork = strand.memo.get(Fork)
+        if isinstance(fork, Fork):
+            parent = fork.memo.get(slot)
+            if isinstance(parent, Forkable):
+                with fork.lock:
+                    known = parent.fork(fork.length)
+        known = strand.memo.setdefault(slot, kind() if known is None else known)
+    return cast("Slot", known)

@@ -1,0 +1,19 @@
+"""Turns in a queue: put by one process, run by a worker of any other.
+
+`open_turns(store)` opens the queue of a store. Other queues than the inbox are extras.
+"""
+
+from weft.turns.opening import ENGINES, open_turns
+from weft.turns.running import TurnRunner
+from weft.turns.turn import Outcome, Turn, TurnInfo, Turns, TurnStatus
+
+__all__ = [
+    "ENGINES",
+    "Outcome",
+    "Turn",
+    "TurnInfo",
+    "TurnRunner",
+    "TurnStatus",
+    "Turns",
+    "open_turns",
+]

@@ -1,0 +1,333 @@
+"""The inbox: a queue of turns in the tables of the store itself, with nothing to install.
+
+It is the reference for other queues, the one for a laptop with SQLite, and good enough for many
+with PostgreSQL. A row is a turn. A worker takes the first turn of a session by writing its own
+name to the row, and the next one of that session is not taken before the first has ended.
+
+Top to bottom: the queue, what one worker sees of it, the statements, the rows.
+"""
+
+import time
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, cast
+
+from weft.session import SessionKey
+from weft.turns.databases import Cell, QueueDatabase, Spelling
+from weft.turns.taking import TakenTurn, take_turns
+from weft.turns.turn import (
+    MOST_KILLS,
+    Living,
+    Outcome,
+    RunTurn,
+    StopSignal,
+    Turn,
+    TurnInfo,
+    TurnStatus,
+    UnreadableTurn,
+    decode_turn,
+    encode_turn,
+)
+
+_PLACE_EVERY = 0.25
+"""Seconds between two looks for delayed turns that are due."""
+
+
+class InboxTurns:
+    """Turns in the tables of a store."""
+
+    engine = "inbox"
+
+    def __init__(self, database: QueueDatabase) -> None:
+        self._database = database
+        self._statements = Statements(database.sql)
+        self._placed = 0.0
+        """When delayed turns were last looked for."""
+
+    async def open(self) -> None:
+        """Make the tables, or refuse those of a newer version."""
+        await self._database.open()
+
+    async def put(
+        self, turn: Turn, *, delay: float = 0.0, priority: int = 0, connection: object = None
+    ) -> bool:
+        """Put a turn behind the others of its session; False where it is known already."""
+        values = {
+            **turn.key._asdict(),
+            "request_id": turn.request_id,
+            "turn": encode_turn(turn),
+            "priority": priority,
+            "delay": max(delay, 0.0),
+        }
+        rows = await self._database.run(self._statements.put, values, connection=connection)
+        return bool(rows)
+
+    async def work(
+        self, run: RunTurn, *, apps: Sequence[str], worker: str, slots: int, stop: StopSignal
+    ) -> None:
+        """Take turns of these apps and run up to `slots` at once, until `stop` is set."""
+        await take_turns(self.source(apps=apps, worker=worker), run, slots=slots, stop=stop)
+
+    def source(self, *, apps: Sequence[str], worker: str) -> "InboxSource":
+        """The queue as one worker sees it."""
+        return InboxSource(self, apps, worker)
+
+    async def take(self, *, apps: Sequence[str], worker: str, most: int) -> list["TurnRow"]:
+        """Up to so many turns, which are this worker's from now on."""
+        if time.monotonic() - self._placed >= _PLACE_EVERY:
+            self._placed = time.monotonic()
+            while await self._database.run(self._statements.place_due, {}):
+                pass
+        rows = await self._database.run(
+            self._statements.take, {"apps": list(apps), "worker": worker, "most": most}
+        )
+        # an UPDATE gives its rows in any order
+        return sorted(map(TurnRow.read, rows), key=lambda row: (-row.priority, row.place or 0))
+
+    async def drop_adrift(self, worker: str, running: Collection[str]) -> int:
+        """Give back what a worker owns beside those that it runs."""
+        values = {"worker": worker, "running": [int(id) for id in running]}
+        return len(await self._database.run(self._statements.drop_adrift, values))
+
+    async def settle(self, id: str, worker: str, outcome: Outcome) -> bool:
+        """Write down what came of a turn; False where it is another worker's by now."""
+        statement = {
+            "again": self._statements.again,
+            "released": self._statements.release,
+        }.get(outcome.kind, self._statements.end)
+        values: dict[str, Cell] = {"number": int(id), "worker": worker}
+        if statement is self._statements.end:
+            values |= {"status": outcome.kind, "reason": outcome.reason}
+        else:
+            values |= {"after": outcome.after}
+        if statement is self._statements.again:
+            values |= {"reason": outcome.reason}
+        return bool(await self._database.run(statement, values))
+
+    async def news(self) -> None:
+        """Wait until a turn may have been put."""
+        await self._database.news(self._database.pause)
+
+    async def recover(self, living: Living) -> int:
+        """Hand on every turn whose owner does not live."""
+        rows = await self._database.run(self._statements.owners, {})
+        if not rows:
+            return 0
+        alive = await living()
+        dead = sorted({str(owner) for (owner,) in rows} - alive)
+        handed_on = 0
+        for owner in dead:
+            values = {"worker": owner, "most": MOST_KILLS, "reason": poison_reason(MOST_KILLS)}
+            handed_on += len(await self._database.run(self._statements.hand_on, values))
+        return handed_on
+
+    async def find(self, key: SessionKey, request_id: str) -> TurnInfo | None:
+        """The turn of a request, or None."""
+        values = {**key._asdict(), "request_id": request_id}
+        rows = await self._database.run(self._statements.find, values)
+        return TurnRow.read(rows[0]).info() if rows else None
+
+    async def list(
+        self,
+        *,
+        app_name: str | None = None,
+        status: TurnStatus | None = None,
+        id: str | None = None,
+        limit: int = 100,
+    ) -> "list[TurnInfo]":
+        """Turns in the order they were put."""
+        if id is not None and not id.isdecimal():
+            return []
+        values = {
+            "app_name": app_name or "",
+            "status": status or "",
+            "number": int(id) if id is not None else 0,
+            "limit": limit,
+        }
+        rows = await self._database.run(self._statements.list, values)
+        return [TurnRow.read(row).info() for row in rows]
+
+    async def retry(self, id: str) -> bool:
+        """Put a turn that failed or was cancelled behind the others of its session again."""
+        if not id.isdecimal():
+            return False
+        return bool(await self._database.run(self._statements.retry, {"number": int(id)}))
+
+    async def cancel(self, id: str) -> bool:
+        """Take a waiting turn out of the queue."""
+        if not id.isdecimal():
+            return False
+        return bool(await self._database.run(self._statements.cancel, {"number": int(id)}))
+
+    async def counts(self) -> dict[tuple[str, TurnStatus], int]:
+        """How many turns there are, by the name of their app and by status."""
+        rows = cast(
+            "list[tuple[str, TurnStatus, int]]",
+            await self._database.run(self._statements.counts, {}),
+        )
+        return {(app, status): count for app, status, count in rows}
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._database.close()
+
+
+def poison_reason(kills: int) -> str:
+    """Why a turn that kills its workers is not taken any more."""
+    return f"{kills} workers died while they ran it"
+
+
+class InboxSource:
+    """The inbox as one worker sees it."""
+
+    def __init__(self, inbox: InboxTurns, apps: Sequence[str], worker: str) -> None:
+        self._inbox = inbox
+        self._apps = apps
+        self._worker = worker
+
+    async def take(self, most: int) -> list[TakenTurn]:
+        """Up to so many turns."""
+        rows = await self._inbox.take(apps=self._apps, worker=self._worker, most=most)
+        return [row.taken() for row in rows]
+
+    async def drop_adrift(self, running: Collection[str]) -> int:
+        """Give back what this worker owns beside those that it runs."""
+        return await self._inbox.drop_adrift(self._worker, running)
+
+    async def settle(self, id: str, outcome: Outcome) -> bool:
+        """Write down what came of a turn."""
+        return await self._inbox.settle(id, self._worker, outcome)
+
+    async def news(self) -> None:
+        """Wait until a turn may have been put."""
+        await self._inbox.news()
+
+
+_COLUMNS = (
+    "number, turn, status, priority, attempts, kills, worker, reason, put_at, ended_at, due, place"
+)
+
+
+class Statements:
+    """The statements of the inbox, as one database spells them."""
+
+    def __init__(self, sql: Spelling) -> None:
+        table, now = f"{sql.schema}turns", sql.now
+        open_turn = "status IN ('waiting', 'running')"
+        same = "app_name = :app_name AND user_id = :user_id AND session = :id"
+        self.put = f"""
+            INSERT INTO {table} (app_name, user_id, session, request_id, turn, status, priority,
+                                 put_at, due, place)
+            VALUES (:app_name, :user_id, :id, :request_id, :turn, 'waiting', :priority, {now},
+                    CASE WHEN :delay > 0 THEN {now} + :delay END,
+                    CASE WHEN :delay > 0 THEN NULL ELSE {sql.next_place} END)
+            ON CONFLICT (app_name, user_id, session, request_id) DO NOTHING
+            RETURNING number{sql.told}"""
+        # A delayed turn has no place in its session until it is due: others pass it.
+        self.place_due = f"""
+            UPDATE {table} SET place = {sql.next_place}, due = NULL
+            WHERE number = (
+                SELECT number FROM {table}
+                WHERE place IS NULL AND status = 'waiting' AND due <= {now}
+                ORDER BY due, number LIMIT 1 {sql.skip_locked})
+            RETURNING number"""
+        self.take = f"""
+            UPDATE {table} SET status = 'running', worker = :worker, due = NULL
+            WHERE number IN (
+                SELECT number FROM {table} AS head
+                WHERE status = 'waiting' AND place IS NOT NULL
+                    AND (due IS NULL OR due <= {now})
+                    AND {sql.is_in.format("app_name", ":apps")}
+                    AND NOT EXISTS (
+                        SELECT 1 FROM {table} AS earlier
+                        WHERE earlier.app_name = head.app_name AND earlier.user_id = head.user_id
+                            AND earlier.session = head.session AND earlier.{open_turn}
+                            AND earlier.place < head.place)
+                ORDER BY priority DESC, place LIMIT :most {sql.skip_locked})
+            RETURNING {_COLUMNS}"""
+        mine = "number = :number AND worker = :worker AND status = 'running'"
+        self.end = f"""
+            UPDATE {table} SET status = :status, reason = :reason, ended_at = {now}
+            WHERE {mine} RETURNING number"""
+        self.again = f"""
+            UPDATE {table} SET status = 'waiting', attempts = attempts + 1, reason = :reason,
+                due = {now} + :after
+            WHERE {mine} RETURNING number"""
+        self.release = f"""
+            UPDATE {table} SET status = 'waiting',
+                due = CASE WHEN :after > 0 THEN {now} + :after END
+            WHERE {mine} RETURNING number"""
+        self.drop_adrift = f"""
+            UPDATE {table} SET status = 'waiting'
+            WHERE status = 'running' AND worker = :worker
+                AND NOT ({sql.is_in.format("number", ":running")})
+            RETURNING number"""
+        self.owners = f"SELECT DISTINCT worker FROM {table} WHERE status = 'running'"
+        self.hand_on = f"""
+            UPDATE {table} SET kills = kills + 1,
+                status = CASE WHEN kills + 1 >= :most THEN 'failed' ELSE 'waiting' END,
+                reason = CASE WHEN kills + 1 >= :most THEN :reason ELSE reason END,
+                ended_at = CASE WHEN kills + 1 >= :most THEN {now} END
+            WHERE status = 'running' AND worker = :worker RETURNING number{sql.told}"""
+        self.find = f"SELECT {_COLUMNS} FROM {table} WHERE {same} AND request_id = :request_id"
+        self.list = f"""
+            SELECT {_COLUMNS} FROM {table}
+            WHERE (:app_name = '' OR app_name = :app_name) AND (:status = '' OR status = :status)
+                AND (:number = 0 OR number = :number)
+            ORDER BY number DESC LIMIT :limit"""
+        self.list = f"SELECT * FROM ({self.list}) AS newest ORDER BY number"
+        self.retry = f"""
+            UPDATE {table} SET status = 'waiting', place = {sql.next_place}, due = NULL,
+                attempts = 0, kills = 0, ended_at = NULL
+            WHERE number = :number AND status IN ('failed', 'cancelled')
+            RETURNING number{sql.told}"""
+        self.cancel = f"""
+            UPDATE {table} SET status = 'cancelled', ended_at = {now}
+            WHERE number = :number AND status = 'waiting' RETURNING number"""
+        self.counts = f"SELECT app_name, status, count(*) FROM {table} GROUP BY 1, 2"
+
+
+class TurnRow(NamedTuple):
+    """A row of the inbox."""
+
+    number: int
+    text: str
+    status: TurnStatus
+    priority: int
+    attempts: int
+    kills: int
+    worker: str | None
+    reason: str | None
+    put_at: float
+    ended_at: float | None
+    due: float | None
+    place: int | None
+
+    @classmethod
+    def read(cls, cells: Sequence[Cell]) -> "TurnRow":
+        """The row of these cells."""
+        return cls(*cells)  # type: ignore[arg-type]
+
+    def turn(self) -> Turn:
+        """The turn, or an error if this version cannot read it."""
+        return decode_turn(self.text, id=str(self.number), attempts=self.attempts)
+
+    def taken(self) -> TakenTurn:
+        """The row as the worker has it that took it."""
+        try:
+            return TakenTurn(str(self.number), self.turn())
+        except UnreadableTurn as error:
+            return TakenTurn(str(self.number), None, str(error))
+
+    def info(self) -> TurnInfo:
+        """The row as a list shows it."""
+        return TurnInfo(
+            self.turn(),
+            self.status,
+            self.priority,
+            self.due,
+            self.worker or "",
+            self.kills,
+            self.reason or "",
+            self.put_at,
+            self.ended_at,
+        )

@@ -1,0 +1,236 @@
+"""How a worker runs a turn: the agent of its app, the outcome for the queue, and handing over.
+
+A turn may be started any number of times, here or in another process. The request id, looked up
+under the session's lease, makes it one; a run that was cut off before it is finished first.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+import msgspec
+
+from weft.declare import RunConfig
+from weft.errors import (
+    LeaseLost,
+    ModelError,
+    RunError,
+    RunUnfinished,
+    SessionBusy,
+    StoreError,
+    WeftError,
+)
+from weft.runtime import Result, Runner, Running
+from weft.session import Event
+from weft.turns.turn import Outcome, Turn, Turns
+
+_log = logging.getLogger("weft.turns")
+
+ATTEMPTS = 6
+"""How often a turn that fails is run, unless a worker says otherwise."""
+
+_FIRST_PAUSE = 1.0
+"""Seconds before a turn that failed is tried again; the next pauses are three times as long."""
+
+_LONGEST_PAUSE = 600.0
+
+_LEASE_PATIENCE = 10.0
+"""Seconds that a turn waits in its slot for a session that a run outside of the queue has."""
+
+_FOR_GOOD = frozenset(("auth", "not_found", "bad_request", "context_overflow", "unknown_outcome"))
+"""Codes of failures that another try would only repeat, or must not repeat."""
+
+
+class TurnRunner:
+    """Runs the turns of some apps, and counts what came of them."""
+
+    def __init__(
+        self,
+        runners: Mapping[str, Runner],
+        turns: Turns,
+        *,
+        attempts: int = ATTEMPTS,
+        stream: bool = False,
+    ) -> None:
+        self._runners = dict(runners)
+        self._turns = turns
+        self._attempts = attempts
+        self._configs = {
+            app: msgspec.structs.replace(
+                runner.config,
+                unfinished="reject",
+                busy="queue",
+                queue_timeout=runner.config.queue_timeout or _LEASE_PATIENCE,
+                stream=stream or runner.config.stream,
+            )
+            for app, runner in self._runners.items()
+        }
+        self._running: dict[asyncio.Task[Result], Running] = {}
+        self._is_handing_over = False
+        self.outcomes: dict[tuple[str, str], int] = {}
+        """How many turns ended how, by app and kind of outcome."""
+        self.seconds: dict[str, float] = {}
+        """How long the turns of an app took together."""
+
+    @property
+    def apps(self) -> tuple[str, ...]:
+        """The apps whose turns it runs."""
+        return tuple(self._runners)
+
+    @property
+    def active(self) -> int:
+        """How many turns run now."""
+        return len(self._running)
+
+    async def __call__(self, turn: Turn) -> Outcome:
+        """Run a turn to its end, and say what came of it."""
+        begun = time.monotonic()
+        outcome = await self._outcome(turn)
+        app = turn.key.app_name
+        self.outcomes[app, outcome.kind] = self.outcomes.get((app, outcome.kind), 0) + 1
+        self.seconds[app] = self.seconds.get(app, 0.0) + time.monotonic() - begun
+        if outcome.kind in ("again", "failed"):
+            _log.warning(
+                "turn %s of %s %s: %s",
+                turn.request_id,
+                turn.key,
+                "failed" if outcome.kind == "failed" else f"is tried in {outcome.after:g} s again",
+                outcome.reason,
+            )
+        return outcome
+
+    def hand_over(self) -> None:
+        """Stop all turns without a word in their logs, so that another worker goes on."""
+        self._is_handing_over = True
+        for task, running in self._running.items():
+            running.invocation.hand_over()
+            task.cancel()
+
+    async def _outcome(self, turn: Turn) -> Outcome:
+        if self._is_handing_over:
+            return Outcome("released")
+        try:
+            if turn.every is not None:
+                await self._put_next(turn)
+            return self._judge(turn, await self._run(turn))
+        except LeaseLost as error:  # whoever has the session now goes on with it
+            return Outcome("released", str(error))
+        except SessionBusy as error:
+            return Outcome("released", str(error), _FIRST_PAUSE)
+        except (StoreError, ModelError, RunError) as error:
+            return self._again(turn, str(error))
+        except WeftError as error:
+            return Outcome("failed", str(error))
+        except Exception as error:
+            _log.exception("turn %s of %s", turn.request_id, turn.key)
+            return self._again(turn, f"{type(error).__name__}: {error}")
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._is_handing_over and not (task is not None and task.cancelling()):
+                return Outcome("released")
+            raise
+
+    async def _put_next(self, turn: Turn) -> None:
+        """Put the next turn of a schedule, before this one can fail; twice is once."""
+        name, mark, count = turn.request_id.rpartition("#")
+        if not mark or not count.isdecimal():
+            name, count = turn.request_id, "1"
+        following = msgspec.structs.replace(
+            turn, request_id=f"{name}#{int(count) + 1}", attempts=0, id=""
+        )
+        await self._turns.put(following, delay=turn.every or 0.0)
+
+    async def _run(self, turn: Turn) -> Result | None:
+        """What came of the run; None where its session is gone."""
+        runner, config = self._runners[turn.key.app_name], self._configs[turn.key.app_name]
+        if turn.requires_session and not await runner.store.lengths([turn.key]):
+            return None
+        try:
+            return await self._carry(start_turn(runner, turn, config))
+        except RunUnfinished as error:
+            await self._end_given_up(runner, turn, error.invocation_id)
+        config = msgspec.structs.replace(config, unfinished="resume")
+        return await self._carry(start_turn(runner, turn, config))
+
+    async def _end_given_up(self, runner: Runner, turn: Turn, invocation_id: str) -> None:
+        """End the run that was cut off before this one, if the queue has given it up.
+
+        To go on with it would kill this worker too, or run what somebody cancelled.
+        """
+        earlier = await self._turns.find(turn.key, invocation_id)
+        if earlier is not None and earlier.status in ("failed", "cancelled"):
+            ending = runner.resume(
+                user_id=turn.key.user_id, session_id=turn.key.id, invocation_id=invocation_id
+            )
+            ending.invocation.asked_to_stop = True  # before it does anything
+            await self._carry(ending)
+
+    async def _carry(self, running: Running) -> Result:
+        """The result of a run, which can be handed over meanwhile."""
+        task = asyncio.get_running_loop().create_task(_result_of(running))
+        self._running[task] = running
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():  # somebody cancelled us: to the log, the process has died
+                running.invocation.hand_over()
+                task.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await task
+            raise
+        finally:
+            del self._running[task]
+
+    def _judge(self, turn: Turn, result: Result | None) -> Outcome:
+        if result is None:
+            return Outcome("failed", "its session was deleted")
+        error = result.error
+        if error is None:
+            return Outcome("done")
+        words = f"{error.error_code}: {error.error_message}"
+        if error.interrupted:
+            return Outcome("cancelled", words)
+        if result.repeated and _went_on(result, error):
+            hint = "the conversation went on without it: send the message anew"
+            return Outcome("failed", f"{words}; {hint}")
+        if error.error_code in _FOR_GOOD:
+            return Outcome("failed", words)
+        return self._again(turn, words)
+
+    def _again(self, turn: Turn, reason: str) -> Outcome:
+        if turn.attempts + 1 >= self._attempts:
+            return Outcome("failed", reason)
+        return Outcome("again", reason, pause_after(turn.attempts))
+
+
+def pause_after(attempts: int) -> float:
+    """Seconds until a turn is tried again that failed so many times before."""
+    return min(_FIRST_PAUSE * 3.0**attempts, _LONGEST_PAUSE)
+
+
+def start_turn(runner: Runner, turn: Turn, config: RunConfig) -> Running:
+    """The run of a turn: its message, its answers, or what is open in the session."""
+    user_id, session_id = turn.key.user_id, turn.key.id
+    if turn.message is None:
+        return runner.resume(user_id=user_id, session_id=session_id, config=config)
+    is_answer = any(part.function_response is not None for part in turn.message.parts or ())
+    return runner.run(
+        turn.message,
+        user_id=user_id,
+        session_id=session_id,
+        state=turn.state or None,
+        # an answer that comes twice is taken once anyway
+        request_id=None if is_answer else turn.request_id,
+        config=config,
+    )
+
+
+async def _result_of(running: Running) -> Result:
+    return await running
+
+
+def _went_on(result: Result, error: Event) -> bool:
+    """Whether a later run has said something since the one that failed."""
+    return result.session.events[-1].invocation_id != error.invocation_id

@@ -1,0 +1,273 @@
+"""What a queue of turns is: turns are put, taken one at a time in each session, and never lost.
+
+A turn is a message to a session that somebody is to answer, in whichever process. The log and
+the lease of the session make it exactly once; a queue only says who runs which turn when. So a
+queue may hand out a turn twice, after a worker died or seemed to, and nothing is said twice.
+
+Top to bottom: the queue, a turn, what came of it, how a turn is listed, how it is written down.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, NamedTuple, Protocol, cast
+
+import msgspec
+
+from weft.content import Content
+from weft.errors import UsageError, WeftError
+from weft.session import SessionKey
+from weft.values import Json, JsonObject
+
+TurnStatus = Literal["waiting", "running", "done", "failed", "cancelled"]
+"""Where a turn is. `failed` is the list of dead letters: nobody takes it unless it is retried."""
+
+MOST_KILLS = 3
+"""How many workers a turn may take with it until nobody takes it any more."""
+
+Living = Callable[[], Awaitable[frozenset[str]]]
+"""Asks for the names of the workers that live now."""
+
+
+class Turns(Protocol):
+    """A queue of turns. Each is run by one worker, those of one session one after the other."""
+
+    @property
+    def engine(self) -> str:
+        """What the queue is made of: `inbox`, `procrastinate`, `dbos`."""
+        ...
+
+    async def open(self) -> None:
+        """Make the tables, or bring them up to date, or refuse those of a newer version."""
+        ...
+
+    async def put(
+        self, turn: "Turn", *, delay: float = 0.0, priority: int = 0, connection: object = None
+    ) -> bool:
+        """Put a turn behind the others of its session; False where it is known already.
+
+        It is known by its session and request id, also while it runs and when it is done. With
+        the `connection` of a transaction it is put when that commits: `connection` is what
+        `store.transaction(session)` gives, or one of the caller's own to the same database.
+        A turn with a delay of some seconds waits for them outside of its session's line, where
+        the others pass it.
+        Sessions whose turns have a higher priority come first; it changes no order in a session.
+        """
+        ...
+
+    async def work(
+        self,
+        run: "RunTurn",
+        *,
+        apps: Sequence[str],
+        worker: str,
+        slots: int,
+        stop: "StopSignal",
+    ) -> None:
+        """Take turns of these apps and run up to `slots` at once, until `stop` is set.
+
+        It returns when none of them runs any more: `run` ends soon after the signal. What `run`
+        returns is written down until the database has it. A turn that this worker owns and does
+        not run, because an answer of the database was lost, is found and handed on.
+        """
+        ...
+
+    async def recover(self, living: Living) -> int:
+        """Hand on every turn whose owner does not live; gives how many there were.
+
+        It asks who lives after it has looked who owns what, so a worker that has just begun
+        loses nothing. A turn that was handed on `MOST_KILLS` times in this way has failed.
+        One process at a time calls it, and again and again: a worker that was declared dead may
+        take a turn before it notices.
+        """
+        ...
+
+    async def find(self, key: SessionKey, request_id: str) -> "TurnInfo | None":
+        """The turn of a request, or None."""
+        ...
+
+    async def list(
+        self,
+        *,
+        app_name: str | None = None,
+        status: TurnStatus | None = None,
+        id: str | None = None,
+        limit: int = 100,
+    ) -> "list[TurnInfo]":
+        """Turns in the order they were put: all that are kept, or those asked for."""
+        ...
+
+    async def retry(self, id: str) -> bool:
+        """Have a turn that failed or was cancelled taken again; False where it did neither."""
+        ...
+
+    async def cancel(self, id: str) -> bool:
+        """Take a waiting turn out of the queue; False where it does not wait.
+
+        A turn that runs is stopped with the run of its session: `runner.cancel`.
+        """
+        ...
+
+    async def counts(self) -> "dict[tuple[str, TurnStatus], int]":
+        """How many turns there are, by the name of their app and by status."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections; the next use opens them again."""
+        ...
+
+
+class StopSignal(Protocol):
+    """What `asyncio.Event` is, for whoever only waits."""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        ...
+
+    async def wait(self) -> object:
+        """Wait until it is set."""
+        ...
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to a session, to be answered by a worker.
+
+    `request_id` is the id of the message, by which it is known: in the queue and in the log.
+    """
+
+    key: SessionKey
+    request_id: str
+    message: Content | None = None
+    """What is said: None to go on with the session's last run."""
+    state: dict[str, Json] = {}
+    """Written with the message."""
+    requires_session: bool = False
+    """Whether the session must exist: a turn of one that was deleted fails and makes no new one."""
+    every: float | None = None
+    """Seconds after which the turn is put again, under the next request id."""
+    attempts: int = 0
+    """How often it was run and failed."""
+    id: str = ""
+    """The queue's own name for it, once it is in one."""
+
+
+class Outcome(NamedTuple):
+    """What came of a turn, for the queue.
+
+    `done`: it is over. `again`: it failed, and is tried again `after` so many seconds; its
+    session waits for it. `failed`: it is a dead letter. `cancelled`: somebody stopped it.
+    `released`: this worker gives it back as it was, for the next one.
+    """
+
+    kind: Literal["done", "again", "failed", "cancelled", "released"]
+    reason: str = ""
+    after: float = 0.0
+
+
+RunTurn = Callable[[Turn], Awaitable[Outcome]]
+"""Runs a turn and says what came of it; it raises nothing but `asyncio.CancelledError`."""
+
+
+class TurnInfo(NamedTuple):
+    """A turn in a list."""
+
+    turn: Turn
+    status: TurnStatus
+    priority: int = 0
+    due: float | None = None
+    """When it may be taken, where that is later than now: a delay, or a pause before a retry."""
+    worker: str = ""
+    """Who runs it, or ran it last."""
+    kills: int = 0
+    """How many workers died while they ran it."""
+    reason: str = ""
+    """Why it failed last."""
+    put_at: float | None = None
+    ended_at: float | None = None
+
+
+_VERSION = 1
+"""The version of a turn that is written down."""
+
+
+class _WrittenTurn(msgspec.Struct, omit_defaults=True):
+    """A turn as queues keep it: JSON that any worker reads."""
+
+    version: int
+    app: str
+    user: str
+    session: str
+    request: str
+    message: Content | None = None
+    state: dict[str, msgspec.Raw] = {}
+    requires_session: bool = False
+    every: float | None = None
+
+
+class UnreadableTurn(WeftError):
+    """A turn in a queue that this version cannot read."""
+
+
+def encode_turn(turn: Turn) -> str:
+    """The turn as JSON; attempts and id are for the queue to keep."""
+    return msgspec.json.encode(
+        {
+            "version": _VERSION,
+            "app": turn.key.app_name,
+            "user": turn.key.user_id,
+            "session": turn.key.id,
+            "request": turn.request_id,
+            **({"message": turn.message} if turn.message is not None else {}),
+            **({"state": turn.state} if turn.state else {}),
+            **({"requires_session": True} if turn.requires_session else {}),
+            **({"every": turn.every} if turn.every is not None else {}),
+        }
+    ).decode()
+
+
+def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> Turn:
+    """The turn that was written down, or an error if a newer version wrote it."""
+    try:
+        written = msgspec.json.decode(text, type=_WrittenTurn)
+    except msgspec.DecodeError as error:
+        raise UnreadableTurn(
+            f"the turn cannot be read: {error}",
+            where=f"turn {id}",
+            hint="a newer Weft put it, perhaps: upgrade the worker, then weft turns retry",
+        ) from None
+    if written.version != _VERSION:
+        raise UnreadableTurn(
+            f"the turn was put by a newer Weft: it is version {written.version}",
+            where=f"turn {id}",
+            hint="upgrade the worker, then weft turns retry",
+        )
+    state = cast("JsonObject", {k: msgspec.json.decode(v) for k, v in written.state.items()})
+    return Turn(
+        key=SessionKey(written.app, written.user, written.session),
+        request_id=written.request,
+        message=written.message,
+        state=state,
+        requires_session=written.requires_session,
+        every=written.every,
+        attempts=attempts,
+        id=id,
+    )
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*")
+
+
+def seconds_of(duration: str | float, *, where: str) -> float:
+    """How many seconds a duration has: `"90s"`, `"15m"`, `"1h"`, `"1d"`, or a number of them."""
+    value = cast("object", duration)
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e9:
+        return float(value)
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None or not float(match[1]):
+        raise UsageError(
+            f"{value!r} is no duration",
+            where=where,
+            hint='write a number and s, m, h, d or w: "90s", "15m", "1h", "1d"',
+        )
+    return float(match[1]) * _UNITS[match[2]]
