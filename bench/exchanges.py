@@ -27,9 +27,9 @@ from weft.compiler.view import blocks_of
 from weft.content import Content
 from weft.dialects import dialect_named, lift, stream_of
 from weft.dialects.stream import Events
+from weft.dialects.strict import check_request
 from weft.errors import WeftError
 from weft.ir import Item, ModelResponse, Prompt
-from weft.models.check_request import check_request
 from weft.recordings.requests import read_request
 from weft.session import Event
 from weft.session.strand import Strand

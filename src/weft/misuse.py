@@ -5,7 +5,6 @@ or too few arguments, and an assignment to a frozen field are caught here and sa
 Nothing is looked at unless the call fails, so a right call costs one more frame.
 """
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,7 +60,9 @@ def close(name: str, names: Iterable[str], *, most: int = 1, cutoff: float) -> l
         for one in names
         if (letters ^ _letters(one)).bit_count() <= (1 - cutoff) * (size + len(one))
     ]  # a letter that only one of the two has is in no match: most names need no closer look
-    return difflib.get_close_matches(name, near, n=most, cutoff=cutoff)
+    from difflib import get_close_matches  # slow to load, and only mistakes need it
+
+    return get_close_matches(name, near, n=most, cutoff=cutoff)
 
 
 def few(names: Iterable[str]) -> str:
@@ -81,7 +82,9 @@ def _letters(name: str) -> int:
 
 
 def _likeness(one: str, other: str) -> float:
-    return difflib.SequenceMatcher(None, one, other).ratio()
+    from difflib import SequenceMatcher
+
+    return SequenceMatcher(None, one, other).ratio()
 
 
 def is_slip(name: str, other: str) -> bool:

@@ -5,7 +5,6 @@ that does not fit is answered with every problem at once, in words a model can a
 """
 
 import contextlib
-import difflib
 import functools
 import inspect
 import types
@@ -28,6 +27,7 @@ from weft.jsonschema import (
     validator,
     without_nulls,
 )
+from weft.misuse import close
 from weft.shapes import convert, generate, is_pydantic, is_union, path_of, problems_of
 from weft.values import Json, JsonObject
 
@@ -167,7 +167,7 @@ def validate_arguments(signature: Signature | Function, args: JsonObject) -> dic
         if signature.takes_any and name not in signature.reserved:
             result[name] = args[name]
             continue
-        near = difflib.get_close_matches(name, names, 1)
+        near = close(name, names, cutoff=0.6)
         problems.append(f"`{name}` is unknown" + (f", did you mean `{near[0]}`?" if near else ""))
     if problems:
         listed = ", ".join(

@@ -8,8 +8,8 @@ from weft import Agent, RunConfig, Session, compile
 from weft.content import Blob, Content, Part
 from weft.dialects.facts import facts_for
 from weft.dialects.options import EFFORT_TOKENS, EFFORTS, effort_for, nearest
+from weft.dialects.strict import check_request
 from weft.errors import LoweringError
-from weft.models.check_request import check_request
 from weft.session import Event
 from weft.values import Json, JsonObject
 

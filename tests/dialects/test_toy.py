@@ -11,8 +11,8 @@ from weft import Agent
 from weft.compiler import compile_request
 from weft.dialects import DIALECTS, count_request, dialect_named, lift, refusals, stream_of
 from weft.dialects.legality import FIELDS_OF_ONE
+from weft.dialects.strict import RequestChecker
 from weft.errors import IllegalRequest, ModelError, UsageError
-from weft.models.check_request import RequestChecker
 from weft.recordings.requests import read_request
 from weft.testing import ScriptedModel, call
 

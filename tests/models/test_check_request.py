@@ -28,8 +28,8 @@ from tests.support.strategies import logs
 from weft import Actions, Agent, C, Content, Event, Part, Session, TokenBudget
 from weft.content import call_part, result_part
 from weft.dialects import DIALECTS
+from weft.dialects.strict import RequestChecker
 from weft.errors import BudgetExceeded, IllegalRequest, InvalidPrompt
-from weft.models.check_request import RequestChecker
 from weft.session.event import Compaction
 from weft.session.strand import Strand
 from weft.testing import ScriptedModel

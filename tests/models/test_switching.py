@@ -13,9 +13,9 @@ from tests.models.answers import DIALECTS, whole
 from tests.models.rich import MODELS, SEALS, rich
 from tests.models.server import Server, says
 from weft import Agent, Event
+from weft.dialects.strict import RequestChecker
 from weft.ir import ModelResponse, Prompt
 from weft.models import Anthropic, FallbackModel, Gemini, OpenAI, Retry
-from weft.models.check_request import RequestChecker
 from weft.models.remote import Remote
 from weft.values import JsonObject
 

@@ -8,7 +8,7 @@ import weft
 from weft import Agent, Compiled, Event, Session
 from weft.content import call_part, result_part, to_content
 from weft.dialects import DIALECTS, dialect_named
-from weft.models.check_request import RequestChecker
+from weft.dialects.strict import RequestChecker
 from weft.testing import ScriptedModel
 
 Wire = dict[str, Any]

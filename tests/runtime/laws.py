@@ -8,7 +8,7 @@ from weft import Agent, Event, Runner, Session
 from weft.declare import Node
 from weft.declare.nodes import walk_nodes
 from weft.declare.tree import walk
-from weft.models.check_request import RequestChecker
+from weft.dialects.strict import RequestChecker
 from weft.session.state import apply_delta
 from weft.session.strand import Strand
 from weft.session.waiting import CONFIRMATION, waiting_in

@@ -11,10 +11,16 @@ from weft.stores import open_store
 from weft.turns import Turns, open_turns
 
 
-@pytest.fixture(params=("sqlite", "postgres"))
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(params=("sqlite inbox", "postgres inbox", "postgres procrastinate"))
+def place(request: pytest.FixtureRequest) -> list[str]:
+    """The kind of database, and of queue."""
+    return str(request.param).split()
+
+
+@pytest.fixture
+def address(place: list[str], request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where the store is."""
-    if request.param == "sqlite":
+    if place[0] == "sqlite":
         return f"sqlite:///{tmp_path}/weft.db"
     return str(request.getfixturevalue("postgres_url"))
 
@@ -28,9 +34,9 @@ async def store(address: str) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-async def turns(store: Store) -> AsyncIterator[Turns]:
-    """Its inbox."""
-    turns = open_turns(store)
+async def turns(store: Store, place: list[str]) -> AsyncIterator[Turns]:
+    """Its queue."""
+    turns = open_turns(store, place[1])
     yield turns
     await turns.close()
 

@@ -43,9 +43,9 @@ def check(
     keys = inferred_keys(node, world) if infer else {}
     record = walk_flow(with_keys(node, keys), world)
     allowed = set(allow)
-    own = {agent.name: set(agent.allow) for agent in agents_of(node)}
     findings: dict[str, Diagnostic] = {}
     agents = {agent.name: agent for agent in agents_of(node)}
+    own = {name: set(agent.allow) for name, agent in agents.items()}
     for name, key in keys.items():
         one = _inferred(agents[name], key)
         if one.code not in allowed and one.code not in own.get(name, ()):

@@ -8,12 +8,14 @@ two paths that meet are joined.
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import zip_longest
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
 
 from weft.checker.schemas import unite
 from weft.checker.scope import Compared
-from weft.declare import Node, Parallel
+from weft.declare import Agent, Node, Parallel
+from weft.declare.nodes import every_agent, walk_nodes
 from weft.declare.route import Route
 from weft.diagnostics import Origin
 from weft.values import JsonObject
@@ -490,6 +492,16 @@ class WalkRecord:
     heard: set[str] = field(default_factory=set[str])
     """The agents whose words some other agent sees."""
     _all: Chart[Fact] = field(default_factory=Chart[Fact])
+
+    @cached_property
+    def agents(self) -> tuple[Agent, ...]:
+        """Every agent of the flow, of their trees, and those that are called as tools."""
+        return every_agent(self.root)
+
+    @cached_property
+    def nodes(self) -> list[tuple[Node, Node | None]]:
+        """Every node of the flow with its parent."""
+        return walk_nodes(self.root)
 
     def read(self, key: str, world: World) -> None:
         """Note that a key is read, so that its writers do not count as unread."""

@@ -1,12 +1,12 @@
 """`weft check`: what is wrong with a flow, before anything runs."""
 
-import difflib
 import importlib.util
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from weft.checker import check
@@ -32,6 +32,7 @@ from weft.declare import Node
 from weft.declare.flow import is_node
 from weft.diagnostics import Diagnostic
 from weft.errors import UsageError
+from weft.misuse import close
 
 
 def check_command(options: CommandOptions) -> int:
@@ -40,7 +41,7 @@ def check_command(options: CommandOptions) -> int:
         if options.fix:
             raise UsageError("it either watches or mends", where="check", hint="leave one out")
         return watched(options.target, _again(options))
-    diagnostics, agents, node = _checked(options)
+    diagnostics, seen, node = _checked(options)
     findings: list[Located] = []
     if diagnostics:
         sources = sources_of(options.target, node)
@@ -49,24 +50,29 @@ def check_command(options: CommandOptions) -> int:
         ]
         if options.fix and _mended(findings, sources):
             return once_more(_again(options))
-    _print(findings, agents, options.report_form, explain=options.explain)
+    _print(findings, seen, options.report_form, explain=options.explain)
     least = ("info", "warning", "error") if options.strict else ("warning", "error")
     return 1 if any(one.diagnostic.severity in least for one in findings) else 0
 
 
-def _checked(options: CommandOptions) -> tuple[list[Diagnostic], list[Sight], Node]:
-    """The diagnostics, what each agent will see, and the flow; of Weft's own or google-adk's."""
+def _checked(
+    options: CommandOptions,
+) -> tuple[list[Diagnostic], Callable[[], list[Sight]], Node]:
+    """The diagnostics, what each agent will see, and the flow; of Weft's own or google-adk's.
+
+    What agents see takes another walk, so it is worked out only for a report that says it.
+    """
     target, infer = options.target, options.infer
     allow, keys = _codes(options.allow or []), typed_keys(options.inputs or ())
     source = load_source(target)
     if is_node(source):
         diagnostics = check(source, inputs=keys, allow=allow, infer=infer)
-        return diagnostics, sights(source, inputs=keys, infer=infer), source
+        return diagnostics, partial(sights, source, inputs=keys, infer=infer), source
     from weft.interop.adk import check_adk  # google-adk is an extra, and slow to load
 
     diagnostics = check_adk(source, inputs=keys, allow=allow)
     node = node_of(source, target)
-    return diagnostics, sights(node, inputs=keys, infer=False), node
+    return diagnostics, partial(sights, node, inputs=keys, infer=False), node
 
 
 def _again(options: CommandOptions) -> list[str]:
@@ -102,11 +108,11 @@ def _mended(findings: list[Located], sources: Sources) -> bool:
 
 
 def _print(
-    findings: list[Located], agents: list[Sight], form: ReportForm, *, explain: bool
+    findings: list[Located], seen: Callable[[], list[Sight]], form: ReportForm, *, explain: bool
 ) -> None:
     match form:
         case ReportForm.JSON:
-            print_json(as_json(findings, [one.to_dict() for one in agents]))
+            print_json(as_json(findings, [one.to_dict() for one in seen()]))
         case ReportForm.SARIF:
             print_json(as_sarif(findings))
         case ReportForm.GITHUB:
@@ -116,9 +122,9 @@ def _print(
             for one in findings:
                 print(safe(as_text(one)))
             if explain:
-                print(safe("\n\n".join(str(one) for one in agents)))
+                print(safe("\n\n".join(str(one) for one in seen())))
             elif not findings:
-                print(f"{len(agents)} agents, nothing to say")
+                print(f"{len(seen())} agents, nothing to say")
 
 
 SECONDS = 0.3
@@ -204,7 +210,7 @@ def typed_keys(written: Iterable[str]) -> dict[str, object]:
         if key in keys:
             raise UsageError(f"`{key}` is given twice", where="--input", hint="give it once")
         if equals and name not in TYPES:
-            near = difflib.get_close_matches(name, TYPES, n=1, cutoff=0.5)
+            near = close(name, TYPES, cutoff=0.5)
             raise UsageError(
                 f"`{name}` is no type that can be named here",
                 where=f"--input {key}",

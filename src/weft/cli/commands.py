@@ -133,6 +133,57 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         """,
     ),
     Command(
+        "worker",
+        "worker:worker_command",
+        (
+            "targets",
+            Take("store", default=DEFAULT_STORE),
+            "slots",
+            "engine",
+            Take("grace", "Seconds that turns may go on when it stops.", default=30.0),
+            "attempts",
+            "host",
+            "health_port",
+            "model",
+            "max_llm_calls",
+        ),
+        """Take turns of agents from the queue of a store, beside any number of other workers.
+
+        Kill it, and others go on with its turns after about a second. On SIGTERM it ends those
+        that it runs, or leaves them to others when --grace is over.
+        """,
+    ),
+    CommandGroup(
+        "turns",
+        (
+            Command(
+                "list",
+                "turns:list_command",
+                (_EXISTING_STORE, "engine", _ONLY_APP, "turn_status", "limit", "as_json"),
+                "List the turns of a queue: what waits, what runs, what failed and why.",
+            ),
+            Command(
+                "show",
+                "turns:show_command",
+                ("turn", _EXISTING_STORE, "engine"),
+                "Show a turn: its message, and what became of it.",
+            ),
+            Command(
+                "retry",
+                "turns:retry_command",
+                ("turn", _EXISTING_STORE, "engine"),
+                "Have a turn that failed or was cancelled taken again.",
+            ),
+            Command(
+                "cancel",
+                "turns:cancel_command",
+                ("turn", _EXISTING_STORE, "engine"),
+                "Take a turn out of the queue, or stop it if it runs.",
+            ),
+        ),
+        "List, show, retry and cancel turns in the queue of a store.",
+    ),
+    Command(
         "inspect",
         "inspect:inspect_command",
         (
@@ -148,6 +199,38 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
 
         Name the programs that ran the stored sessions, so that their instructions and tools show.
         Recordings may be of any format that Weft reads. Nothing is run and nothing is sent.
+        """,
+    ),
+    Command(
+        "load",
+        "load_generator:load_command",
+        (
+            "load_target",
+            "sessions",
+            "turns",
+            "rate",
+            "latency",
+            Take("message", "What is said to your agent; the scripted one needs none."),
+            Take("store", "postgresql://... or sqlite:///FILE; left out, one of its own."),
+            Take("app", "Which app of the server."),
+            "load_engine",
+            "load_workers",
+            "load_slots",
+            "chaos",
+            "faults",
+            "stop_seconds",
+            "silence",
+            "patience",
+            "seed",
+            "plot",
+            Take("model", "Ask another model than your agent names."),
+            Take("as_json", "The figures as JSON."),
+        ),
+        """Load a server, workers or an agent, with faults; 1 if anything is lost or doubled.
+
+        Without TARGET it is a scripted agent, in this process or in --workers that it starts, on
+        a database of its own. What is stored is read afterwards and judged: messages, answers and
+        effects that are lost or doubled, and sessions out of order.
         """,
     ),
     CommandGroup(

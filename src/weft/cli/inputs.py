@@ -1,7 +1,6 @@
 """From options to a request: the program, the session and the state that they name."""
 
 import asyncio
-import difflib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from weft.declare.visit import rebuild
 from weft.diagnostics import Severity
 from weft.dialects import dialect_named
 from weft.errors import SessionError, UsageError
+from weft.misuse import close
 from weft.replay.replay import policy_from
 from weft.replay.steps import at_step, homes_of, index_of, model_events, speaking, texts_at
 from weft.session import Session, SessionInfo, Store, read_session
@@ -322,7 +322,7 @@ async def find_session(
 
 def nearest(what: str, name: str, names: list[str]) -> str:
     """A hint that lists the names there are, and the one that was perhaps meant."""
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    near = close(name, names, cutoff=0.6)
     some = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     known = f"{what} there: {some}" if names else f"there are no {what} in it"
     return f"did you mean `{near[0]}`? {known}" if near else known

@@ -6,7 +6,6 @@ where their code raises, the file and line it happened at. Never our own traceba
 """
 
 import contextlib
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -22,6 +21,7 @@ import weft
 from weft.declare import Agent, Flow, Node
 from weft.declare.flow import is_node
 from weft.errors import UsageError, WeftError
+from weft.misuse import close
 
 _OURS = str(Path(weft.__file__).parent)
 
@@ -359,7 +359,7 @@ def _module_hint(missing: str) -> str:
 
 
 def _nearest(name: str, there: list[str], what: str, *, also: Iterable[str] = ()) -> str:
-    near = difflib.get_close_matches(name, [*there, *also], n=1, cutoff=0.5)
+    near = close(name, [*there, *also], cutoff=0.5)
     listed = ", ".join(there[:8]) + (", ..." if len(there) > 8 else "")
     known = f"{what}s there: {listed}" if there else f"there is no {what} there"
     return f"did you mean `{near[0]}`? {known}" if near else known

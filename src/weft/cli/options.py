@@ -199,6 +199,38 @@ class CommandOptions:
         float, Option("--grace", help="Seconds that runs may go on when it stops.", metavar="S")
     ] = 10.0
 
+    # how turns are queued and run
+    turn: Annotated[str, Argument(help="The turn's id.", show_default=False)] = ""
+    engine: Annotated[
+        str,
+        Option("--engine", help="The queue: inbox, procrastinate or dbos.", metavar="NAME"),
+    ] = "inbox"
+    slots: Annotated[int, Option("--slots", help="How many turns run at once.", min=1)] = 16
+    attempts: Annotated[
+        int, Option("--attempts", help="How often a turn that fails is run.", min=1)
+    ] = 6
+    health_port: Annotated[
+        int | None,
+        Option(
+            "--port", help="Answer /health, /ready and /metrics here; 0 for a free port.", min=0
+        ),
+    ] = None
+    workers: Annotated[
+        int,
+        Option("--workers", help="Run turns in so many processes of this machine.", min=0),
+    ] = 0
+    queue: Annotated[
+        bool, Option("--queue", help="Only put turns and follow them: workers run them.")
+    ] = False
+    turn_status: Annotated[
+        str | None,
+        Option(
+            "--status",
+            help="Only these: waiting, running, done, failed or cancelled.",
+            metavar="NAME",
+        ),
+    ] = None
+
     # how it is checked
     inputs: Annotated[
         Texts,
@@ -236,6 +268,56 @@ class CommandOptions:
             "--tolerance", help="The share of runs that may be lost.", metavar="SHARE", min=0, max=1
         ),
     ] = 0.0
+
+    # how it is loaded
+    load_target: Annotated[
+        str | None,
+        Argument(
+            help="The address of a server, or module:object; left out, a scripted agent.",
+            metavar="TARGET",
+            show_default=False,
+        ),
+    ] = None
+    sessions: Annotated[int, Option("--sessions", help="How many sessions.", metavar="N")] = 20
+    turns: Annotated[int, Option("--turns", help="Turns of each session.", metavar="N")] = 5
+    rate: Annotated[
+        float | None,
+        Option(
+            "--rate", help="Turns that arrive a second; else as they are answered.", metavar="N"
+        ),
+    ] = None
+    latency: Annotated[
+        float, Option("--latency", help="Seconds a call of the scripted model takes.", metavar="S")
+    ] = 0.02
+    load_engine: Annotated[
+        str, Option("--engine", help="Who carries turns to workers.", metavar="NAME")
+    ] = "serve"
+    load_workers: Annotated[
+        int, Option("--workers", help="Worker processes to start; 0: this process.", metavar="N")
+    ] = 0
+    load_slots: Annotated[
+        int, Option("--slots", help="Turns that a worker of a queue runs at once.", metavar="N")
+    ] = 8
+    chaos: Annotated[
+        str | None,
+        Option("--chaos", help="Faults to make: kill, stop, restart.", metavar="KIND,..."),
+    ] = None
+    faults: Annotated[int, Option("--faults", help="How many of each kind.", metavar="N")] = 3
+    stop_seconds: Annotated[
+        float, Option("--stop-seconds", help="How long a worker is stopped.", metavar="S")
+    ] = 15.0
+    silence: Annotated[
+        float,
+        Option("--silence", help="Seconds until a stopped worker counts as dead.", metavar="S"),
+    ] = 4.0
+    patience: Annotated[
+        float,
+        Option("--patience", help="Seconds without an answer until it gives up.", metavar="S"),
+    ] = 120.0
+    seed: Annotated[int, Option("--seed", help="Which workers are hit.", metavar="N")] = 0
+    plot: Annotated[Path | None, Option("--plot", help="Draw the run as SVG.", metavar="FILE")] = (
+        None
+    )
 
     # how it is printed
     report_form: Annotated[ReportForm, Option("--format", help="The form of the report.")] = (

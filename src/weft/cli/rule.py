@@ -1,10 +1,9 @@
 """`weft rule`: the page of a diagnostic code, or the list of all codes."""
 
-import difflib
-
 from weft.cli.options import CommandOptions
 from weft.codes import CODES
 from weft.errors import UsageError
+from weft.misuse import close
 
 
 def rule_command(options: CommandOptions) -> int:
@@ -38,4 +37,4 @@ def _nearest(code: str, codes: list[str]) -> str:
     number = code.removeprefix("WEFT").replace("O", "0").replace("I", "1").replace("L", "1")
     if number.isascii() and number.isdigit():
         return min(codes, key=lambda one: abs(int(one.removeprefix("WEFT")) - int(number[:9])))
-    return difflib.get_close_matches(code, codes, n=1, cutoff=0.0)[0]
+    return close(code, codes, cutoff=0.0)[0]

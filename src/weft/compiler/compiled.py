@@ -11,8 +11,8 @@ from weft.compiler.plan import Plan
 from weft.compiler.prefix import Prefix, PrefixBreak, Shared, SourceMap, compare
 from weft.declare import RunConfig
 from weft.diagnostics import Diagnostic, Origin
-from weft.dialects import DIALECTS, Lowered, Track, dialect_named
-from weft.dialects.track import track_of
+from weft.dialects import Lowered, Track, dialect_named
+from weft.dialects.track import new_hash, track_of
 from weft.errors import BudgetExceeded
 from weft.ir import Item, Prompt, Stability, TextBlock
 from weft.passes import Step
@@ -206,18 +206,15 @@ class Compilation:
         name = dialect if dialect is not None else self.dialect
         lowered = self._lowered.get(name)
         if lowered is None:
-            target = DIALECTS.get(name) or dialect_named(name)
-            heads, slot, track = self.plan.shared.heads, (name, self._strict), self._track(name)
-            head = heads.get(slot)
-            # Agents that share a thread share its turns, and each has a head of its own. Its blocks
-            # must be this prompt's own, since the report finds their places by identity.
-            if head is not None and head.of.system is self.prompt.system:
-                track.head = head
-            lowered = target.lower(self.prompt, strict=self._strict, track=track)
-            if heads.get(slot) is not lowered.head:
-                heads[slot] = lowered.head
-            self.require_protected(self.prompt, lowered.wire, lowered)
-            self.require_cleared(lowered.wire)
+            heads, slot = self.plan.shared.heads, (name, self._strict)
+            lowered = dialect_named(name).lower_on(
+                self.prompt, strict=self._strict, head=heads.get(slot)
+            )
+            heads[slot] = lowered.head
+            if self.policy.protections:
+                self.require_protected(self.prompt, lowered.wire, lowered)
+            if self.labelled is not None:
+                self.require_cleared(lowered.wire)
             if self._strict and name == self.dialect:
                 from weft.compiler.prefix import require_accepted
 
@@ -285,7 +282,7 @@ class Compilation:
         lowered = self.lowered()
         turns = lowered.entries
         track = self._track(self.dialect)
-        done, hasher = 0, Track().hasher
+        done, hasher = 0, new_hash()
         with track.lock:
             if track.of is self.prompt.items.memo and track.items == self.prompt.items.settled:
                 done, hasher = track.settled_hash()

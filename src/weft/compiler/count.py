@@ -14,9 +14,8 @@ from weft.dialects import Entry, Lowered, dialect_named
 from weft.dialects.measure import HeadCost, Mark
 from weft.dialects.track import Head, track_of
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
-from weft.ir.rewrite import derived
 from weft.passes import SizePart, Sizes
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 
 
 class Bound(NamedTuple):

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -31,7 +31,6 @@ from weft.declare import Policy
 from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
-from weft.ir.rewrite import derived
 from weft.passes import Env, Passes, run
 from weft.passes.env import ThreadFacts
 from weft.passes.select import gone_turns
@@ -39,7 +38,7 @@ from weft.session import Event
 from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS
 from weft.session.state import Forks, forks_after, written_by
 from weft.session.strand import Strand
-from weft.session.unread import Skim, skim_of
+from weft.session.unread import Skim, folded, skim_of
 from weft.values import Json, canonical
 
 
@@ -114,6 +113,9 @@ class LogFacts(msgspec.Struct, frozen=True):
         )
 
 
+_NO_FACTS = LogFacts()
+
+
 def _captured(event: Event, asked: Event | None) -> frozenset[str]:
     """The keys under which an event keeps what the user said last."""
     if asked is None or event.content is not None:
@@ -135,11 +137,16 @@ def facts_of(log: Strand[Event]) -> LogFacts:
 
     Facts are values: two who find them at once find the same, so that no lock is needed.
     """
-    skim = skim_of(log) if log.memo.get(LogFacts) is None else None
-    if skim is not None:  # a long log that is plain talk need not be read for this
-        facts = LogFacts(skim.length, asked=log[skim.asked], authors=skim.authors)
-        log.memo[LogFacts] = skim.length, facts
-    return log.derive(LogFacts)
+    if not log.settled:
+        return _NO_FACTS
+    known = cast("tuple[int, LogFacts] | None", log.memo.get(LogFacts))
+    if known is not None and known[0] == log.settled:  # a request asks more than once
+        return known[1]
+    return folded(
+        log,
+        LogFacts,
+        lambda skim: LogFacts(skim.length, asked=log[skim.asked], authors=skim.authors),
+    )
 
 
 class Slot(NamedTuple):
@@ -161,13 +168,13 @@ def skipped_talk(log: Strand[Event], policy: Policy, agent: str) -> int:
     What stands before is plain talk which the window drops, and the window moves as if it had
     been counted: by whole strides. So nobody need read it.
     """
-    skim = skim_of(log)
-    if skim is None or skim.authors != frozenset(("user", agent)) or log.memo.get(_LATE):
-        return 0
     stages = policy.stages
     if len(stages) != 1 or not isinstance(window := stages[0].selector, Window):
         return 0
     if stages[0].steps or policy.protections or policy.writings or policy.limit is not None:
+        return 0
+    skim = skim_of(log)
+    if skim is None or skim.authors != frozenset(("user", agent)) or log.memo.get(_LATE):
         return 0
     gone = gone_turns(window, len(skim.turns))
     return skim.turns[gone] if gone else 0
@@ -309,15 +316,16 @@ class Thread:
         fresh = events.between(consumed, settled)
         plain = plain_items(fresh, consumed, env.agent, self.used_ids)
         items, opens = plain.items, self.settled.settled == 0
-        if opens and (not items or items[0].blocks[0].role != "user"):
-            return None  # the user is to speak first: a pass sees to that
         tail: list[Item] = []
         if plain.read == len(fresh) and events.tail:
             rest = plain_items(events.tail, settled, env.agent, self.used_ids)
             if rest.read < len(events.tail) or rest.calls:
                 return None
             tail = rest.items
-        elif plain.read < len(fresh) and not (opens and plain.read > _MANY):
+        first = items or tail
+        if opens and (not first or first[0].blocks[0].role != "user"):
+            return None  # the user is to speak first: a pass sees to that
+        if plain.read < len(fresh) and not (opens and plain.read > _MANY):
             return None
         self.consumed = consumed + plain.read
         self.settled = self.settled.grown(items)
@@ -354,7 +362,7 @@ class Thread:
         if built.features & Feature.CALLS:
             self._remember_ids(settled, built.items, boundary, joined)
         notes, diagnostics = self.notes, self.diagnostics
-        if prompt.notes:
+        if prompt.notes.parts:
             final: list[Note] = []
             passing_notes: list[Note] = []
             for note in prompt.notes:
@@ -474,40 +482,49 @@ def _came(position: int, joined: Mapping[int, int]) -> int:
     return joined.get(position, position)
 
 
-def _shared_items(events: Strand[Event], slot: Slot) -> dict[int, Made] | None:
-    """What threads share that look at one log; None for the first, which is mostly the only one."""
-    shared = events.memo.ensure(_SharedItems)
-    if shared.first is None:
-        shared.first = slot
-    return shared.items if shared.first != slot else None
-
-
-class _SharedItems:
-    """Who looked at a log first, and what became of its events for those who came later."""
-
-    def __init__(self) -> None:
-        self.first: Slot | None = None
-        self.items: dict[int, Made] = {}
-
-
 def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Passes) -> Woven:
     """The items of a request, woven by the thread of this view, one compilation at a time.
 
     The thread is kept with the log; a new one begins where the old one does not fit.
     """
     with events.lock:
-        threads = derived(events, _Threads, slot)
+        views = events.memo.of(_Views)
+        if views is None:
+            views = events.memo[_Views] = _Views()
+        threads = views.threads(slot)
         if threads.newest is None and passes.plain and _is_stranger(slot, events):
             slot = slot._replace(agent="")
-            threads = derived(events, _Threads, slot)
+            threads = views.threads(slot)
         thread = threads.newest
         if thread is not None and thread.consumed > events.settled:
             thread = threads.older  # as for the request before: the newest goes on from where it is
             if thread is None or thread.basis != basis or thread.consumed > events.settled:
-                thread = threads.older = Thread(slot, basis, _shared_items(events, slot))
+                thread = threads.older = Thread(slot, basis, views.shared(slot))
         elif thread is None or thread.basis != basis:
-            thread = threads.newest = Thread(slot, basis, _shared_items(events, slot))
+            thread = threads.newest = Thread(slot, basis, views.shared(slot))
         return thread.weave(events, env, passes)
+
+
+class _Views:
+    """All views of a log: their threads, and what they have built of it together."""
+
+    def __init__(self) -> None:
+        self.by_slot: dict[Slot, _Threads] = {}
+        self._first: Slot | None = None
+        self._built: dict[int, Made] = {}
+
+    def threads(self, slot: Slot) -> "_Threads":
+        """The threads of one view."""
+        threads = self.by_slot.get(slot)
+        if threads is None:
+            threads = self.by_slot[slot] = _Threads()
+        return threads
+
+    def shared(self, slot: Slot) -> dict[int, Made] | None:
+        """What views share; None for the first who looked, which is mostly the only one."""
+        if self._first is None:
+            self._first = slot
+        return self._built if self._first != slot else None
 
 
 class _Threads:
@@ -539,7 +556,11 @@ LONG = 2_000
 
 def is_cold(log: Strand[Event], slot: Slot) -> bool:
     """Whether the next request takes long: many events, of which this view has compiled none."""
-    return log.settled >= LONG and derived(log, _Threads, slot).newest is None
+    if log.settled < LONG:
+        return False
+    views = log.memo.of(_Views)
+    threads = views.by_slot.get(slot) if views is not None else None
+    return threads is None or threads.newest is None
 
 
 _UNRANKED = 1 << 30

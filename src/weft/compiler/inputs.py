@@ -18,9 +18,8 @@ from weft.declare.policy_parts import When
 from weft.declare.template import value_positions
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError
-from weft.ir.rewrite import derived
 from weft.session import Event
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 from weft.session.unread import skim_of
 from weft.values import Json, JsonObject, require_object
 

@@ -374,7 +374,7 @@ def _meant_variable(variable: Variable, known: list[str], scope: Scope) -> str:
 
 
 def _sendable(text: str, origin: Origin, diagnostics: list[Diagnostic]) -> str:
-    if not has_lone_surrogate(text):
+    if text.isascii() or not has_lone_surrogate(text):
         return text
     diagnostics.append(
         report(

@@ -6,7 +6,6 @@ the wording of its instruction are the same at every step. They are kept with th
 
 import os
 import sys
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, Protocol, cast, runtime_checkable
 
@@ -25,11 +24,11 @@ from weft.compiler.instruction import (
     wording_of,
 )
 from weft.compiler.protected import guarded, labels_of, united
-from weft.compiler.recall import policy_of, recall_tool
+from weft.compiler.recall import DEFAULT, policy_of, recall_tool
 from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
 from weft.declare.config import merge
 from weft.declare.functions import PassFunction, name_of
-from weft.declare.policy_parts import Auto, Label
+from weft.declare.policy_parts import Auto, Budget, Label
 from weft.declare.provider_tools import ProviderTool
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
@@ -88,8 +87,7 @@ class SharedParts:
         """By dialect, and whether it was strict: everything but the turns."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """What is known of an agent's requests before there is a session.
 
     `run_policy` is the policy of the run. `measure` says by what things are found large: the
@@ -131,7 +129,9 @@ class Plan:
     custom: tuple[Pass, ...]
     """The passes of the agent, of its tools and of the run."""
     run_passes: tuple[PassFunction, ...]
-    shared: SharedParts = field(default_factory=SharedParts)
+    budget: Budget | None
+    """What `context_compressor` allows, beside the policy."""
+    shared: SharedParts = msgspec.field(default_factory=SharedParts)
 
 
 def plan_for(
@@ -195,7 +195,7 @@ def _unbound(agent: Agent) -> str:
 
 def output_for(path: tuple[Agent, ...]) -> Output | None:
     """How the agent's output schema is asked for, by what its model can do."""
-    chosen = _written(path, RunConfig())
+    chosen = _written(path, DEFAULT)
     target = _target(chosen if chosen is not None else _default(), path[-1])
     return _output(path, target, recalls=_recalls(path, policy_of(path[-1]), target))
 
@@ -342,6 +342,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
         diagnostics=(*_declared(agent, target, root=len(path) == 1), *problems),
         custom=custom,
         run_passes=tuple(config.passes),
+        budget=agent.token_budget.limit if agent.token_budget is not None else None,
     )
 
 

@@ -6,17 +6,17 @@ differs. Requests are compared in the order providers read them: tools, system, 
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from threading import Lock
 from typing import NamedTuple
 
 from weft.codes import report
 from weft.compiler.plan import plan_for
-from weft.declare import Agent, RunConfig
+from weft.compiler.recall import DEFAULT
+from weft.declare import Agent
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.dialects import Entry, Lowered, dialect_named
 from weft.dialects.base import model_name
 from weft.dialects.caching import bare
-from weft.dialects.legality import Finding, TurnRules
+from weft.dialects.legality import Finding
 from weft.dialects.track import Head
 from weft.errors import LoweringError, UsageError
 from weft.ir import Block, Prompt, Span, TextBlock
@@ -368,22 +368,15 @@ class _HeadFindings(NamedTuple):
     judges: bool
 
 
-class _Settled:
-    """What is known after the turns that stay, and what is wrong with them."""
-
-    def __init__(self, turns: TurnRules) -> None:
-        self.lock = Lock()
-        self.turns = turns
-        self.length = 0
-        self.diagnostics: list[Diagnostic] = []
-
-
 def refused(lowered: Lowered, model: str) -> tuple[Diagnostic, ...]:
     """One diagnostic for each place that would be answered with a 400."""
     head = _of_head(lowered, model)
     if not head.judges and (lowered.final or lowered.rest):
         return head.diagnostics
-    return head.diagnostics + _of_turns(lowered, head.name)
+    findings = dialect_named(lowered.dialect).refused_turns(lowered, head.name)
+    if not findings:  # the common case: nothing is wrong
+        return head.diagnostics
+    return (*head.diagnostics, *_placed(findings, lowered))
 
 
 def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
@@ -391,7 +384,7 @@ def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
 
     A tool that its provider does not run counts too: it would be left out.
     """
-    plan = plan_for(agent, None, RunConfig())
+    plan = plan_for(agent, None, DEFAULT)
     model, dialect = plan.target.model, plan.target.dialect
     prompt = Prompt(
         model,
@@ -446,33 +439,6 @@ def _is_sound(dialect: str, model: str) -> bool:
     """Whether a head that asks for nothing but the model is taken."""
     target = dialect_named(dialect)
     return not target.refused_head(target.lower(Prompt(model, "")).head.wire, model)
-
-
-def _of_turns(lowered: Lowered, name: str) -> tuple[Diagnostic, ...]:
-    """What is wrong with the conversation; turns that stay are read once."""
-    dialect = dialect_named(lowered.dialect)
-    entries, first = lowered.entries, len(lowered.lead)
-    key = (lowered.dialect, name, first)
-    settled = entries.memo.of((_Settled, *key))
-    if settled is None:
-        settled = entries.memo.keep(_Settled(dialect.turn_rules(name)), *key)
-    with settled.lock:  # to the end: a fork looks at what is settled, which must not grow meanwhile
-        if settled.length > entries.settled:  # an older request, asked about after a newer one
-            settled = _Settled(dialect.turn_rules(name))
-        for entry in entries.since(settled.length)[: entries.settled - settled.length]:
-            findings = list(
-                settled.turns.read(entry.wire, f"/{lowered.turns}/{first + settled.length}")
-            )
-            settled.length += 1
-            if findings:
-                settled.diagnostics += _placed(findings, lowered)
-        turns, later = settled.turns.fork(), list[Finding]()
-        for index, entry in enumerate(entries.since(settled.length), start=first + settled.length):
-            later += turns.read(entry.wire, f"/{lowered.turns}/{index}")
-        later += turns.end(lowered.wire)
-        if not later and not settled.diagnostics:  # the common case: nothing is wrong
-            return ()
-        return (*settled.diagnostics, *_placed(later, lowered))
 
 
 def _placed(findings: Iterable[Finding], lowered: Lowered) -> tuple[Diagnostic, ...]:

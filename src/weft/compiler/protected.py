@@ -31,10 +31,9 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.ir.rewrite import derived
 from weft.passes import Env
 from weft.session import Event, Session
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:  # few policies protect anything, and what finds values takes long to load

@@ -25,10 +25,10 @@ from weft.session import Event
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 
-_DEFAULT = RunConfig()
+DEFAULT = RunConfig()
 
 
-def policy_of(agent: Agent, config: RunConfig = _DEFAULT) -> Policy:
+def policy_of(agent: Agent, config: RunConfig = DEFAULT) -> Policy:
     """What the agent sees in this run: its own policy, else the run's.
 
     Where a tool asks that its results become handles, so it is, whatever the policy.

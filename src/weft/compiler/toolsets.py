@@ -12,10 +12,9 @@ import msgspec
 
 from weft.declare import Agent, Node, Tool, tree
 from weft.declare.provider_tools import HostedTool
-from weft.ir.rewrite import derived
 from weft.session import Event
 from weft.session.provenance import OfferedTools
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 from weft.values import JsonObject, canonical
 
 

@@ -174,7 +174,8 @@ def _built(
                     mixed = mixed or kind == "calls"
                     kind = "results"
         wrote: tuple[str, ...] = ()
-        if (actions.state_delta or notes.writes) and author != "user":
+        writes = actions.state_delta or (notes is not NOTHING and notes.writes)
+        if writes and author != "user":
             wrote = wrote_keys(event)
             if wrote:
                 features |= Feature.WROTE

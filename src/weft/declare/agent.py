@@ -323,7 +323,7 @@ class Agent(Composable, Generic[AnswerT]):
         """Return a copy with these sub-agents added."""
         return replace(self, sub_agents=(*self.sub_agents, *agents))
 
-    @property
+    @cached_property
     def policy(self) -> Policy:
         """The policy in force."""
         return self.context if self.context is not None else _EVERYTHING
@@ -340,7 +340,8 @@ class Agent(Composable, Generic[AnswerT]):
         return Memo()
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name != "memo"}
+        fields = self.__dataclass_fields__  # what was derived from them is derived again
+        return {name: value for name, value in vars(self).items() if name in fields}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Agent):

@@ -4,7 +4,6 @@ A check names the agent, the field and the fix. It takes whatever people pass, a
 agent keeps.
 """
 
-import difflib
 import inspect
 import keyword
 import re
@@ -33,6 +32,7 @@ from weft.declare.tool import RESERVED, Tool, to_tools
 from weft.declare.words import C
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
+from weft.misuse import close
 from weft.values import compact, has_lone_surrogate
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ def check_allow(agent: str, field: str, codes: object) -> tuple[str, ...]:
     checked: list[str] = []
     for code in cast("Iterable[object]", listed):
         if not isinstance(code, str) or code not in CODES:
-            near = difflib.get_close_matches(str(code), CODES, n=1)
+            near = close(str(code), CODES, cutoff=0.6)
             raise wrong(
                 agent,
                 field,

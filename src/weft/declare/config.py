@@ -1,6 +1,5 @@
 """Options of generation and of a run: one name each, merged deeply; unknown ones are refused."""
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -12,7 +11,7 @@ from weft.declare.functions import PassFunction, check_choice, check_passes, is_
 from weft.declare.hints import CONFIG_WORDS
 from weft.declare.policy import Policy
 from weft.errors import DeclarationError, SessionError
-from weft.misuse import DeclaredStruct, declared
+from weft.misuse import DeclaredStruct, close, declared
 from weft.session.store import Busy
 from weft.values import Json, JsonObject, compact, has_lone_surrogate, require_json
 
@@ -88,7 +87,7 @@ def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> J
         canonical = ALIASES.get(name, name)
         if canonical not in OPTIONS:
             spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower()
-            near = difflib.get_close_matches(spelled, [*OPTIONS, *ALIASES], n=1, cutoff=0.5)
+            near = close(spelled, [*OPTIONS, *ALIASES], cutoff=0.5)
             valid = ", ".join(OPTIONS)
             raise DeclarationError(
                 f"`{name}` is not a generation option",
@@ -158,7 +157,7 @@ def _wrong_thinking(value: JsonObject) -> str | None:
         if setting is None:  # it takes away what a layer below says
             continue
         if name not in Thinking.__struct_fields__:
-            near = difflib.get_close_matches(name, Thinking.__struct_fields__, n=1)
+            near = close(name, Thinking.__struct_fields__, cutoff=0.6)
             meant = f"; did you mean `{near[0]}`?" if near else ""
             return f"`{name}` says nothing about thinking{meant}"
         if name == "effort" and setting not in EFFORTS:

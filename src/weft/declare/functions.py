@@ -1,12 +1,12 @@
 """Users' functions: their names, and whether they take the arguments they will get."""
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, cast, final
 
 from weft.errors import DeclarationError, UsageError
+from weft.misuse import close
 
 StateFunction: TypeAlias = Callable[[Mapping[str, Any]], object]
 """A function of the state. Any, not Json: `state["score"] > 0.8` is to need no narrowing."""
@@ -124,7 +124,7 @@ def check_choice(owner: str, name: str, value: object, choices: object) -> None:
     """Refuse a string option that is not one of its choices."""
     valid = cast("tuple[str, ...]", choices.__args__)  # type: ignore[attr-defined]
     if value not in valid:
-        near = difflib.get_close_matches(str(value), valid, n=1, cutoff=0.4)
+        near = close(str(value), valid, cutoff=0.4)
         options = ", ".join(repr(choice) for choice in valid)
         raise DeclarationError(
             f"{name}={value!r} is not one of {options}",

@@ -1,12 +1,12 @@
 """Hints for wrong calls: what other libraries call a thing, and what it is called here."""
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from weft.errors import DeclarationError
+from weft.misuse import close
 
 P = ParamSpec("P")
 
@@ -53,7 +53,7 @@ def _misused(
             f"it is written with too many or too few options: {error}", where=word, hint=takes
         )
     near = [name for name in OPTIONS_ELSEWHERE.get(wrong, ()) if name in options]
-    near = near or difflib.get_close_matches(wrong, options, n=1, cutoff=0.5)
+    near = near or close(wrong, options, cutoff=0.5)
     return DeclarationError(
         f"`{wrong}` is not one of its options",
         where=word,
@@ -82,7 +82,7 @@ def no_such_word(letter: str, name: str, words: Iterable[str]) -> AttributeError
     """The error for a word that there is none of: ours for it, the nearest one, or all."""
     listed = list(words)
     ours = WORDS_ELSEWHERE.get(f"{letter}.{name}")
-    near = difflib.get_close_matches(name, listed, n=1, cutoff=0.5)
+    near = close(name, listed, cutoff=0.5)
     if ours is not None:
         return AttributeError(f"there is no `{letter}.{name}`; write {ours}")
     if near:

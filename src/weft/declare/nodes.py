@@ -602,13 +602,16 @@ def below(node: "Node") -> "tuple[Node, ...]":
     return node.sub_agents if isinstance(node, Agent) else node.children
 
 
-def walk_nodes(node: "Node") -> "Iterator[tuple[Node, Node | None]]":
+def walk_nodes(node: "Node") -> "list[tuple[Node, Node | None]]":
     """Every node of a flow with its parent, depth first, a node before its children."""
+    walked: list[tuple[Node, Node | None]] = []
     waiting: list[tuple[Node, Node | None]] = [(node, None)]
     while waiting:
-        current, parent = waiting.pop()
-        yield current, parent
-        waiting.extend((child, current) for child in reversed(children(current)))
+        walked.append(waiting.pop())
+        current = walked[-1][0]
+        if not isinstance(current, Agent):
+            waiting += [(child, current) for child in reversed(current.children)]
+    return walked
 
 
 def agents_of(node: "Node") -> tuple[Agent, ...]:
@@ -619,18 +622,18 @@ def agents_of(node: "Node") -> tuple[Agent, ...]:
     return tuple(agents.values())
 
 
-def every_agent(node: "Node") -> Iterator[Agent]:
+def every_agent(node: "Node") -> tuple[Agent, ...]:
     """Every agent once: of the flow, of their trees, and those that are called as tools."""
     waiting: list[Node] = [node]
-    seen: set[int] = set()
+    seen: dict[int, Agent] = {}
     while waiting:
         for agent in agents_of(waiting.pop()):
-            if id(agent) in seen:
-                continue
-            seen.add(id(agent))
-            yield agent
-            called = (tool.agent for tool in agent.tools)
-            waiting += [flow for flow in called if isinstance(flow, Composable)]
+            if id(agent) not in seen:
+                seen[id(agent)] = agent
+                waiting += [
+                    tool.agent for tool in agent.tools if isinstance(tool.agent, Composable)
+                ]
+    return tuple(seen.values())
 
 
 def check_agents(node: "Node", *, where: str) -> None:

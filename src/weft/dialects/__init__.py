@@ -4,7 +4,6 @@ A dialect is one object in one file. It lowers prompts, lifts answers, whole or 
 reads requests back, counts them, and says what its provider would refuse.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import cast
@@ -16,6 +15,7 @@ from weft.dialects.stream import Stream
 from weft.dialects.track import Entry, Lowered, Placed, Track
 from weft.errors import UsageError
 from weft.ir import ModelResponse
+from weft.misuse import close
 from weft.values import JsonObject
 
 CHAT = "openai-chat"
@@ -71,7 +71,7 @@ def dialect_named(name: str) -> Dialect:
     """The dialect of that name, or an error that lists them."""
     if name in DIALECTS:
         return DIALECTS[name]
-    near = difflib.get_close_matches(str(name), DIALECTS, n=1, cutoff=0.4)
+    near = close(str(name), DIALECTS, cutoff=0.4)
     known = ", ".join(DIALECTS)
     raise UsageError(
         f"`{name}` is not a dialect",

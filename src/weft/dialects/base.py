@@ -9,6 +9,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from threading import Lock
 from typing import ClassVar, NamedTuple, assert_never, cast
 
 import msgspec
@@ -33,7 +34,7 @@ from weft.dialects.names import is_misspelt, suggestion
 from weft.dialects.options import Option, Range, fit_option
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream
-from weft.dialects.track import Entry, Head, Lowered, LoweringReport, Placed, Track, Wire
+from weft.dialects.track import Entry, Head, Lowered, LoweringReport, Placed, Track, Wire, track_of
 from weft.dialects.wire import ReadRequest, deep_update, escape, leaves, placed_objects, put
 from weft.ir import (
     Block,
@@ -149,6 +150,18 @@ class Dialect:
             return self._lower(prompt, report, Track())
         with track.lock:
             return self._lower(prompt, report, track if track.fits(prompt.items) else Track())
+
+    def lower_on(self, prompt: Prompt, *, strict: bool, head: Head | None) -> Lowered:
+        """As `lower`, for a prompt of a session: what is lowered is kept with its items.
+
+        `head` is that of the plan's request before. Agents that share a thread share its turns, and
+        each has a head of its own. Its blocks must be this prompt's own, since the report finds
+        their places by identity.
+        """
+        track = track_of(prompt.items, self.traits.name, prompt.model, strict=strict)
+        if head is not None and head.of.system is prompt.system:
+            track.head = head
+        return self.lower(prompt, strict=strict, track=track)
 
     def _lower(self, prompt: Prompt, report: LoweringReport, track: Track) -> Lowered:
         traits, items = self.traits, prompt.items
@@ -632,6 +645,27 @@ class Dialect:
         name = model_name(wire, model)
         return (*_refuse_name(name, model), *self.refuse_head(wire, name))
 
+    def refused_turns(self, lowered: Lowered, name: str) -> tuple[Finding, ...]:
+        """What the provider would refuse of the conversation; turns that stay are read once."""
+        entries, first, above = lowered.entries, len(lowered.lead), f"/{lowered.turns}"
+        key = (self.traits.name, name, first)
+        judged = entries.memo.of((_JudgedTurns, *key))
+        if judged is None:
+            judged = entries.memo[_JudgedTurns, *key] = _JudgedTurns(self.turn_rules(name))
+        with judged.lock:  # to the end: what a fork was made of must not grow meanwhile
+            if judged.length > entries.settled:  # an older request, asked about after a newer one
+                judged = _JudgedTurns(self.turn_rules(name))
+            fresh = entries.since(judged.length)
+            final = entries.settled - judged.length
+            for entry in fresh[:final]:
+                judged.findings += judged.rules.read(entry.wire, f"{above}/{first + judged.length}")
+                judged.length += 1
+            rules, later = judged.rules.fork(), list[Finding]()
+            for index, entry in enumerate(fresh[final:], start=first + judged.length):
+                later += rules.read(entry.wire, f"{above}/{index}")
+            later += rules.end(lowered.wire)
+            return (*judged.findings, *later)
+
     def refusals(self, wire: JsonObject, model: str = "") -> tuple[Finding, ...]:
         """What the provider would refuse; `model` where the request does not name it."""
         wire = self.spell(wire)
@@ -641,6 +675,16 @@ class Dialect:
         for at, turn in placed_objects(wire.get(key), f"/{key}"):
             findings += rules.read(turn, at)
         return (*findings, *rules.end(wire))
+
+
+class _JudgedTurns:
+    """The rules after the turns that stay, and what is wrong with those."""
+
+    def __init__(self, rules: TurnRules) -> None:
+        self.lock = Lock()
+        self.rules = rules
+        self.length = 0
+        self.findings: list[Finding] = []
 
 
 @functools.lru_cache(maxsize=256)

@@ -5,7 +5,6 @@ names are told by their words first. Only one with a word that no vendor's model
 in the list of prices, which takes a third of a second to load.
 """
 
-import difflib
 import functools
 import re
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from weft.dialects.facts import PROVIDERS, facts_for
 from weft.errors import UsageError
+from weft.misuse import close
 
 if TYPE_CHECKING:
     from genai_prices.types import Provider
@@ -67,7 +67,7 @@ def require_model_name(name: str, *, where: str) -> None:
         )
     known = f"the forms are: {FORMS}"
     if slash:
-        near = difflib.get_close_matches(provider, PROVIDERS, n=1, cutoff=0.6)
+        near = close(provider, PROVIDERS, cutoff=0.6)
         also = f"did you mean `{near[0]}/...`? " if near else ""
         raise UsageError(
             f"there is no client for the model `{name}`: nobody knows the provider `{provider}`",
@@ -110,7 +110,7 @@ def near_names(services: Sequence[str], model: str) -> list[str]:
     """Up to three names the price list has for these services that are near to the name."""
     named = {_LISTED_AS.get(service, service) for service in services}
     listed = [each.id for seller in _sellers() if seller.id in named for each in seller.models]
-    return difflib.get_close_matches(model, dict.fromkeys(listed), n=3, cutoff=0.6)
+    return close(model, dict.fromkeys(listed), most=3, cutoff=0.6)
 
 
 def suggestion(name: str) -> str:

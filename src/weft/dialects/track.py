@@ -1,11 +1,10 @@
 """What was lowered, kept from one request to the next."""
 
-import hashlib
 from collections.abc import Sequence
 from operator import is_
 from sys import getrefcount
 from threading import RLock
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -14,9 +13,11 @@ from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.dialects.schema_subset import Loss
 from weft.errors import LoweringError
 from weft.ir import Block, Item, Prompt, TextBlock
-from weft.ir.rewrite import derived
-from weft.session.strand import Memo, Strand
+from weft.session.strand import Memo, Strand, derived
 from weft.values import Json, JsonObject, canonical
+
+if TYPE_CHECKING:
+    import hashlib
 
 Wire: TypeAlias = JsonObject
 
@@ -156,8 +157,8 @@ class Track:
         self.letters = 0
         self._read = 0
         self.hashed = 0
-        self.hasher = hashlib.blake2b(digest_size=16)
-        self._entries: Strand[Entry] = Strand()
+        self._hasher: hashlib.blake2b | None = None
+        self._entries: Strand[Entry] | None = None
         self._handed: list[_Handed] = []
         self.begins: list[int] = []
         """The turn that each item begins; -1 where it continues the turn before."""
@@ -187,7 +188,8 @@ class Track:
             track.items, track.head, track.open = upto, self.head, self.final[final]
             track.final, track.wires = self.final[:final], self.wires[:final]
             track.begins = self.begins[:upto]
-            track._entries = self._entries.fork(min(final, self._entries.settled))
+            if self._entries is not None:
+                track._entries = self._entries.fork(min(final, self._entries.settled))
             track.checked = {what: min(done, final) for what, done in self.checked.items()}
             return track
 
@@ -209,8 +211,12 @@ class Track:
     def entries(self, length: int) -> Strand[Entry]:
         """The first of the final turns, as a strand with which what is counted is kept."""
         with self.lock:
-            self._entries = self._entries.extend(self.final[self._entries.settled :])
-            return self._entries.first(length)
+            known = self._entries
+            if known is None:
+                known = self._entries = Strand(self.final)
+            elif known.settled < len(self.final):
+                known = self._entries = known.extend(self.final[known.settled :])
+            return known if known.length == length else known.first(length)
 
     def turns(self, first: list[Wire], rest: list[Entry]) -> list[Wire]:
         """All turns as one list: `first`, the final ones, `rest`.
@@ -253,15 +259,25 @@ class Track:
 
     def settled_hash(self) -> "tuple[int, hashlib.blake2b]":
         """How many turns are final, and a hash over them, continued each time."""
+        if self._hasher is None:
+            self._hasher = new_hash()
         for wire in self.wires[self.hashed :]:
-            self.hasher.update(canonical(wire))
+            self._hasher.update(canonical(wire))
         self.hashed = len(self.wires)
-        return self.hashed, self.hasher.copy()
+        return self.hashed, self._hasher.copy()
+
+
+def new_hash() -> "hashlib.blake2b":
+    """The hash over a request, before its first turn."""
+    import hashlib  # few requests are hashed
+
+    return hashlib.blake2b(digest_size=16)
 
 
 def track_of(items: Strand[Item], dialect: str, model: str, *, strict: bool = False) -> Track:
     """The turns lowered of a strand of items, kept with it; strict ones apart."""
-    return derived(items, Track, (dialect, model, strict))
+    key = (dialect, model, strict)
+    return items.memo.of((Track, key)) or derived(items, Track, key)
 
 
 class Lowered(msgspec.Struct):

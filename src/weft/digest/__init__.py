@@ -6,10 +6,13 @@ than it may.
 """
 
 from collections.abc import Container
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.digest.cut import Count, Keep, Shape, cut_text
 from weft.values import Json, compact
+
+if TYPE_CHECKING:
+    from weft.digest.asked import Asked
 
 __all__ = ["Count", "Keep", "Reduced", "Shape", "cut_text", "reduced", "shape_of"]
 
@@ -23,16 +26,21 @@ class Reduced(NamedTuple):
 
 
 def reduced(
-    value: Json, *, limit_tokens: int, count: Count, known: Container[str] = frozenset[str]()
+    value: Json,
+    *,
+    limit_tokens: int,
+    count: Count,
+    known: Container[str] = frozenset[str](),
+    asked: "Asked | None" = None,
 ) -> Reduced:
     """The value within so many tokens by `count`, its shape kept; as it is where it fits.
 
     A text is counted as it is, any other value as compact JSON. `known` are names that whoever
-    reads it has seen already.
+    reads it has seen already, `asked` is what it was asked for.
     """
     from weft.digest.by_shape import Digester
 
-    digester = Digester(count, known)
+    digester = Digester(count, known, asked)
     if isinstance(value, str):
         return Reduced(*digester.text(value, limit_tokens))
     if count(compact(value)) <= limit_tokens:

@@ -10,19 +10,17 @@ reaches back, somebody makes another strand, with an empty memo: nothing stale c
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+from typing import Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from weft.ir.block import Block, CodeBlock, CodeResultBlock, ResultBlock, TextBlock, ThoughtBlock
 from weft.ir.item import Item, Note
 from weft.ir.prompt import Prompt
-from weft.session.strand import Fork, Strand
+from weft.session.strand import Strand, derived
 from weft.values import Json, JsonObject
 
 State = TypeVar("State")
-Any_ = TypeVar("Any_")
-Slot = TypeVar("Slot")
 
 MOST_KEPT = 8
 """How many outcomes of one pass a strand keeps: one for each key, the oldest goes first."""
@@ -49,33 +47,6 @@ class PassFold(Generic[State]):
 
 
 _NO_FOLD: PassFold[None] = PassFold(lambda: None, lambda state: state, lambda state, length: state)
-
-
-@runtime_checkable
-class Forkable(Protocol):
-    """Something derived from a strand that a fork of the strand can take over in part."""
-
-    def fork(self, length: int) -> object:
-        """What it says of the first `length` items alone; None where that cannot be told."""
-        ...
-
-
-def derived(strand: Strand[Any_], kind: type[Slot], key: Hashable = None) -> Slot:
-    """What is kept of one kind with a strand, for a key; new ones are made by `kind()`.
-
-    The strand's snapshots share it. A fork takes over what holds for the items it shares.
-    """
-    slot = (kind, key)
-    known = strand.memo.get(slot)
-    if known is None:
-        fork = strand.memo.get(Fork)
-        if isinstance(fork, Fork):
-            parent = fork.memo.get(slot)
-            if isinstance(parent, Forkable):
-                with fork.lock:
-                    known = parent.fork(fork.length)
-        known = strand.memo.setdefault(slot, kind() if known is None else known)
-    return cast("Slot", known)
 
 
 class _Outcome:

@@ -8,7 +8,7 @@ from weft.errors import InvalidPrompt
 from weft.ir.block import CallBlock, ResultBlock, TextBlock
 from weft.ir.item import Item
 from weft.ir.prompt import Prompt
-from weft.ir.rewrite import derived
+from weft.session.strand import derived
 
 
 def verify(prompt: Prompt, *, step: str, before: Prompt | None = None) -> None:

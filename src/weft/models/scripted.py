@@ -14,11 +14,11 @@ import msgspec
 
 from weft.content import Content, FunctionCall, Part, PartProvenance, require_content, thought_part
 from weft.dialects import DIALECTS, dialect_named
+from weft.dialects.strict import RequestChecker
 from weft.errors import DeclarationError, ScriptExhausted, SessionError
 from weft.ir import ModelResponse, Prompt
 from weft.ir.show import show_block
 from weft.misuse import explained
-from weft.models.check_request import RequestChecker
 from weft.session import Usage
 from weft.values import Json, JsonObject, compact, require_object
 

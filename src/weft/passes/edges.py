@@ -4,9 +4,8 @@ import msgspec
 
 from weft.diagnostics import Origin
 from weft.ir import Feature, Item, Note, OpaqueBlock, Prompt, TextBlock
-from weft.ir.rewrite import derived
 from weft.passes.env import Env, opening_of
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 
 
 def open_turn(prompt: Prompt, env: Env) -> Prompt:
@@ -17,7 +16,7 @@ def open_turn(prompt: Prompt, env: Env) -> Prompt:
     Before:  model "Welcome!" | user "Hi"
     After:   user "(The conversation begins.)" | model "Welcome!" | user "Hi"
     """
-    if not env.thread.opening or not prompt.items:
+    if not env.thread.opening or not prompt.items.length:
         return prompt
     first = prompt.items[0]
     if not first.blocks or first.blocks[0].role != "model":

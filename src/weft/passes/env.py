@@ -8,12 +8,12 @@ from typing import NamedTuple, overload
 
 import msgspec
 
-from weft.declare import Policy, TokenBudget, Tool
+from weft.declare import Policy, Tool
+from weft.declare.policy_parts import Budget
 from weft.diagnostics import Origin
 from weft.ir import Item, Prompt, TextBlock, ToolDecl
-from weft.ir.rewrite import derived
 from weft.session import Event, Session
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 from weft.values import Json, JsonObject, compact
 
 
@@ -82,7 +82,7 @@ class TokenFacts(msgspec.Struct, frozen=True, kw_only=True):
     """By which share a count may be too low."""
     measure: Callable[[Prompt], Sizes] | None = None
     """The tokens of a prompt; None for passes on new items."""
-    budget: TokenBudget | None = None
+    budget: Budget | None = None
     """The agent's own budget, or a tighter one of this run."""
 
 

@@ -14,12 +14,12 @@ import msgspec
 
 from weft.declare.policy_parts import Compact, Truncate
 from weft.digest import cut_text, reduced
+from weft.digest.asked import Asked
 from weft.ir import Block, CodeResultBlock, Item, MediaBlock, Prompt, ResultBlock, TextBlock
 from weft.ir.item import RECALL, handle_of
-from weft.ir.rewrite import derived
 from weft.passes.env import Env
 from weft.passes.prices import Traffic, declares_first, needs_recall
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 from weft.tokens import image_size, media_tokens
 from weft.values import Json, JsonObject, compact
 
@@ -36,13 +36,14 @@ class HandleLimits(NamedTuple):
     """From how many tokens on a value becomes a handle, and how many it then takes at most.
 
     `known` are names that stand in view already, so that no digest need list them. `asks` says
-    that a digest tells how its value can be asked for.
+    that a digest tells how its value can be asked for, and `asked` what it was asked for.
     """
 
     over: int
     to: int
     known: Container[str] = frozenset[str]()
     asks: bool = False
+    asked: Asked | None = None
 
 
 def result_limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
@@ -199,8 +200,16 @@ def _short_text(text: str, handle: str, size: int, limits: HandleLimits, env: En
     for _ in range(6):
         if room < 1:
             break
-        short = reduced(text, limit_tokens=room, count=env.tokens.count, known=limits.known)
+        short = reduced(
+            text,
+            limit_tokens=room,
+            count=env.tokens.count,
+            known=limits.known,
+            asked=limits.asked,
+        )
         summary = f"{short.shape}, {size:,} tokens; left out: {short.left_out}"
+        if limits.asked is not None:
+            summary = f"{short.left_out} left out"
         head = f"[handle {handle}: {summary}{asks}]"
         whole = f"{head}\n{short.value}"
         over = env.tokens.count(whole) - to

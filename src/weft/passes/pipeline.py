@@ -14,10 +14,9 @@ import msgspec
 
 from weft.ir import Feature, Item, Note, Prompt, Want, verify
 from weft.ir.prompt import PassNotes
-from weft.ir.rewrite import derived
 from weft.ir.show import show_block
 from weft.passes.env import Env
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 
 Pass: TypeAlias = Callable[[Prompt, Env], Prompt]
 

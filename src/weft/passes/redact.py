@@ -28,10 +28,10 @@ from weft.ir import (
     Want,
 )
 from weft.ir.block import Span
-from weft.ir.rewrite import PassFold, Rewritten, derived, fold_items
+from weft.ir.rewrite import PassFold, Rewritten, fold_items
 from weft.passes.env import Env
 from weft.session import Event
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 from weft.values import Json, JsonObject
 
 _PROSE = frozenset(

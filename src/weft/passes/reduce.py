@@ -6,11 +6,15 @@ from typing import NamedTuple
 import msgspec
 
 from weft.declare.policy_parts import Compact, Project, Truncate
+from weft.digest.asked import Asked, asked_by
 from weft.digest.lines import names_in
-from weft.digest.repeats import LEAST, Stock, Stretch, runs_in, stretches, tightened
+from weft.digest.records import tabled_object, tabled_text
+from weft.digest.repeats import LEAST, Stock, Stretch, runs_in, stretches
 from weft.digest.shape import parsed_json
+from weft.digest.windows import window_of
 from weft.ir import (
     Block,
+    CallBlock,
     Feature,
     Item,
     MediaBlock,
@@ -22,7 +26,7 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.ir.item import RECALL, handle_of
-from weft.ir.rewrite import PassFold, derived, map_blocks, rewrite_items
+from weft.ir.rewrite import PassFold, map_blocks, rewrite_items
 from weft.passes.env import MOST_LETTERS, Env, TokenFacts, is_short
 from weft.passes.handles import (
     HandleLimits,
@@ -38,11 +42,17 @@ from weft.passes.handles import (
 )
 from weft.passes.prices import Traffic, weigh_shorter
 from weft.passes.references import logged_text, own_results, reference_to, source_of
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 from weft.values import Json, JsonObject, compact
 
-AUTO = Compact(results=700, texts=4_000, media=2_000, to=520)
+AUTO = Compact(results=250, texts=4_000, media=2_000, to=400)
 """What `C.auto()` reduces at birth; media when an edit pays."""
+
+WINDOW_TO = 1_100
+"""How many tokens of a window of numbered lines stay at most, since most of it may be asked for."""
+
+REMEMBERED = 2
+"""How many of the agent's turns before a call say what it looks for."""
 
 PAYS = 1.5
 """How many times the tokens of a reference the lines that it stands for must have."""
@@ -62,6 +72,56 @@ class _Both:
         return one in self._settled or one in self.fresh
 
 
+class _Words:
+    """What was said last: by the user, by the agent, and by its newest result."""
+
+    __slots__ = ("question", "result", "spoken")
+
+    def __init__(self, known: "_Words | None" = None) -> None:
+        self.question: str = known.question if known is not None else ""
+        self.spoken: tuple[str, ...] = known.spoken if known is not None else ()
+        self.result: str = known.result if known is not None else ""
+
+    def add(self, item: Item, agent: str) -> None:
+        """Take in an item as it is sent."""
+        if item.kind == "user":
+            self.question = _text_in(item)
+        elif item.author == agent and (text := _text_in(item)):
+            self.spoken = (*self.spoken, text)[-REMEMBERED:]
+        for block in own_results(item, agent):
+            self.result = sole_text(block.response)
+
+    def asked_by(self, block: ResultBlock, item: Item) -> Asked:
+        """What the call of a result asked for, with what was said before it."""
+        calls = (one for one in item.blocks if isinstance(one, CallBlock))
+        call = next((one for one in calls if one.id == block.call_id), None)
+        arguments = _spelled_arguments(call.args if call is not None else {})
+        asked = asked_by(arguments, _text_in(item), earlier=self.spoken, question=self.question)
+        seen = frozenset(self.result.split("\n")) if self.result else frozenset[str]()
+        return asked._replace(seen=seen)
+
+
+def _text_in(item: Item) -> str:
+    return "\n".join(block.text for block in item.blocks if isinstance(block, TextBlock))
+
+
+def _spelled_arguments(arguments: JsonObject) -> list[str]:
+    """The arguments of a call as texts, each by itself, those in lists and objects too."""
+    texts: list[str] = []
+    waiting: list[Json] = [*arguments.values()]
+    while waiting and len(texts) < 100:
+        value = waiting.pop(0)
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, str):
+            texts.append(value)
+        elif value is not None:
+            texts.append(compact(value))
+    return texts
+
+
 class _Said:
     """The lines and the names of the items that are final, and how many of them were read."""
 
@@ -70,6 +130,7 @@ class _Said:
         self.results = 0
         self.lines = Stock()
         self.names: set[str] = set()
+        self.words = _Words()
         self.traffic = Traffic()
 
 
@@ -79,6 +140,7 @@ class _ResultView:
     def __init__(self, settled: _Said) -> None:
         self.lines = Stock(settled.lines)
         self.names = _Both(settled.names)
+        self.words = _Words(settled.words)
         self.results = settled.results
         """How many results of the agent there are by now."""
         self.traffic = Traffic(settled.traffic)
@@ -88,6 +150,7 @@ class _ResultView:
     def add(self, item: Item, env: Env) -> None:
         """Remember what an item says, as it is sent."""
         self.results = _read(item, env, self.results, self.lines, self.names.fresh)
+        self.words.add(item, env.agent)
         if env.tools.priced:
             self.traffic.add(item, env)
 
@@ -167,11 +230,14 @@ def _reduce_result(
         return block
     limits = result_limits(block.name, env, options)
     if limits is not None:
-        limits = limits._replace(known=view.names, asks=env.tools.priced)
+        asked = view.words.asked_by(block, item)
+        limits = limits._replace(known=view.names, asks=env.tools.priced, asked=asked)
         tight = _tight(block)
         folded = _folded(tight, number, view.lines, env) if number >= 0 else tight
         if folded is not block and not _pays(block, folded, view, env):
             folded = block
+        if limits.to < WINDOW_TO and window_of(sole_text(folded.response)) is not None:
+            limits = limits._replace(to=WINDOW_TO)
         short = compact_result(folded, item, env, limits)
         block = short if short is folded or _pays(folded, short, view, env) else folded
     return _placed(block, item, env) if number >= 0 else block
@@ -216,8 +282,14 @@ def _stock(block: ResultBlock, item: Item, number: int, lines: Stock, env: Env) 
 
 
 def _tight(block: ResultBlock) -> ResultBlock:
+    """The result without what JSON says twice: blanks, and the names of fields in each record."""
     text = sole_text(block.response)
-    tight = tightened(text)
+    if not text:
+        table = tabled_object(block.response)
+        if table is block.response:
+            return block
+        return msgspec.structs.replace(block, response=table)
+    tight = tabled_text(text)
     if len(tight) == len(text):
         return block
     return msgspec.structs.replace(block, response=dict.fromkeys(block.response, tight))
@@ -272,6 +344,7 @@ def _settled(env: Env) -> _Said:
         settled = derived(items, _Said)
         for item in items.since(settled.read)[: max(0, items.settled - settled.read)]:
             settled.results = _read(item, env, settled.results, settled.lines, settled.names)
+            settled.words.add(item, env.agent)
             if env.tools.priced:
                 settled.traffic.add(item, env)
         settled.read = max(settled.read, items.settled)

@@ -16,7 +16,6 @@ from weft.diagnostics import Origin
 from weft.digest import cut_text, reduced
 from weft.ir import Block, Item, MediaBlock, Reference, ResultBlock, TextBlock
 from weft.ir.item import handle_of
-from weft.ir.rewrite import derived
 from weft.passes.env import Env
 from weft.passes.fences import ClosingFence, fenced, opened
 from weft.passes.handles import (
@@ -29,6 +28,7 @@ from weft.passes.handles import (
     sole_text,
     with_media_words,
 )
+from weft.session.strand import derived
 from weft.values import JsonObject, compact
 
 COMPACTED = HandleLimits(over=240, to=160)
@@ -497,6 +497,8 @@ def units_of(items: list[Item], tiers: list[int], stays: set[int]) -> list[Unit]
             units.append(Unit(tiers[index], goes))
         if asked and free and not joins:
             units.append(Unit(tier, tuple(asked)))
+        if stays.intersection(asked):  # what was asked before that and never answered may go
+            units += [Unit(tiers[index], (index,)) for index in asked if index not in stays]
     for index, item in enumerate(items):
         if item.kind in INDEPENDENT and index not in stays:
             units.append(Unit(tiers[index], (index,)))

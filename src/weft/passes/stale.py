@@ -11,7 +11,7 @@ from weft.declare.policy_parts import Fresh
 from weft.diagnostics import Diagnostic
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
 from weft.ir.item import RECALL
-from weft.ir.rewrite import derived, map_blocks, rewrite_items
+from weft.ir.rewrite import map_blocks, rewrite_items
 from weft.ir.show import show_block
 from weft.passes.env import Env, is_in_log_order, turn_numbers, turns_of
 from weft.passes.handles import (
@@ -23,7 +23,7 @@ from weft.passes.handles import (
     with_media_words,
 )
 from weft.passes.prices import LEAST_SAVED, MARGIN, STUB, SURELY, declares_first, needs_recall
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 from weft.values import JsonObject
 
 _STEP = "mark_stale"

@@ -5,7 +5,6 @@ transcript. It may be packed with gzip, or be google-adk's session database. An 
 and the line, or the index in it.
 """
 
-import difflib
 import glob
 import gzip
 import json
@@ -20,6 +19,7 @@ import msgspec
 
 from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
 from weft.errors import SessionError, UsageError
+from weft.misuse import close
 from weft.recordings.adk import SQLITE, read_database, read_events
 from weft.recordings.coding import (
     TranscriptLine,
@@ -519,7 +519,7 @@ def require_format(format: str | None) -> None:
     """Refuse a format that there is not."""
     if format is None or format in FORMATS:
         return
-    near = difflib.get_close_matches(str(format), FORMATS, n=1, cutoff=0.4)
+    near = close(str(format), FORMATS, cutoff=0.4)
     known = ", ".join(sorted(FORMATS))
     raise UsageError(
         f"{format!r} is no format of recordings",

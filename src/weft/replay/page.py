@@ -458,10 +458,16 @@ def shares(trials: Sequence[Trial]) -> Iterator[str]:
             name = f"{trial.model}: " if model else ""
             yield (
                 f"{name}{trial.policy}: in view at the next step {trial.in_view_next:.1%}, later"
-                f" {trial.in_view_later:.1%}; {_percent(trial.dearer, trial.runs)} of the runs are"
-                f" dearer than plain history by more than 2%, recalls included, the worst"
-                f" {trial.worst:.2f}x"
+                f" {trial.in_view_later:.1%}{_edits(trial)}; {_percent(trial.dearer, trial.runs)}"
+                f" of the runs are dearer than plain history by more than 2%, recalls included,"
+                f" the worst {trial.worst:.2f}x"
             )
+
+
+def _edits(trial: Trial) -> str:
+    if not trial.edits:
+        return ""
+    return f", the lines of the next edit {trial.in_view_edits:.1%} of {trial.edits:,}"
 
 
 def savings(trials: Sequence[Trial]) -> Iterator[str]:
@@ -497,6 +503,7 @@ def as_json(trials: Sequence[Trial]) -> list[JsonObject]:
                 "present_share": trial.in_view,
                 "present_next_share": trial.in_view_next,
                 "present_later_share": trial.in_view_later,
+                "present_edits_share": trial.in_view_edits,
                 "dearer_share": _ratio(trial.dearer, trial.runs),
                 "kept_share": trial.kept_share,
                 "lost_share": trial.lost,

@@ -8,7 +8,6 @@ would have had to ask for, because what it used was only behind a handle.
 
 import ast
 import dataclasses
-import difflib
 import inspect
 import math
 import re
@@ -22,16 +21,21 @@ from weft.compiler.caching import SECONDS
 from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of
-from weft.content import Content, Part
+from weft.content import Content
 from weft.declare import Agent, C, Policy, RunConfig, Tool
 from weft.declare.template import Variable, parse
 from weft.declare.tool import NAME, RESERVED
 from weft.dialects.facts import YARDSTICK, Cache
+from weft.digest.records import untabled
 from weft.errors import BudgetExceeded, DeclarationError
 from weft.ir import ResultBlock, TextBlock
 from weft.ir.item import RECALL, handle_of
+from weft.misuse import close
 from weft.passes.prices import ASKING, PAGE
 from weft.recordings import Recording
+from weft.replay.uses import EditedLines, Uses, spelled
+from weft.replay.uses import strings_in as strings_in
+from weft.replay.uses import uses_of as uses_of
 from weft.session import Event, Session
 from weft.values import Json, JsonObject, compact
 
@@ -73,7 +77,7 @@ class KeptEvidence:
         """What stands behind a handle, as text."""
         text_behind = self._texts.get(handle)
         if text_behind is None:
-            text_behind = self._texts[handle] = _spelled(self.values[handle])
+            text_behind = self._texts[handle] = spelled(self.values[handle])
         return text_behind
 
 
@@ -101,7 +105,7 @@ def rebuilt(compiled: "Compilation", records: KeptEvidence) -> Rebuilt:
             sent: Json = block.response if isinstance(block, ResultBlock) else block.text
             if sent == whole or _sent(block).startswith(_DROPPED):
                 continue
-            if isinstance(block, TextBlock) and _spelled(whole) in block.text:
+            if isinstance(block, TextBlock) and spelled(whole) in block.text:
                 continue  # somebody else's, with the name of who said it
             reduced += 1
             if not reader.is_whole(block, whole):
@@ -118,10 +122,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     handle away. Of `reduced` texts in the requests, `rebuilt` can be put together again from the
     request and its handles. `recalls` handles would have been asked for, which makes it
     `with_recalls`. `used_next` strings were used in the step after the one that brought them, and
-    `present_next` of them were in view. `dearer` runs cost, recalls included, over 2% more than
-    plain history, and `worst` is the largest such share. `refused` requests could not be made
-    within the policy's budget, and count in nothing else. `curve` holds the tokens of each step,
-    summed over the runs, and `reached` how many runs had it.
+    `present_next` of them were in view. `edits` changed lines that a result had shown, and of
+    `edits_present` all those lines were in view. `dearer` runs cost, recalls included, over 2%
+    more than plain history, and `worst` is the largest such share. `refused` requests could not be
+    made within the policy's budget, and count in nothing else. `curve` holds the tokens of each
+    step, summed over the runs, and `reached` how many runs had it.
     """
 
     policy: str
@@ -144,6 +149,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     recalls: int = 0
     used_next: int = 0
     present_next: int = 0
+    edits: int = 0
+    edits_present: int = 0
     dearer: int = 0
     worst: float = 1.0
     refused: int = 0
@@ -186,6 +193,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         used = self.used - self.used_next
         return (self.present - self.present_next) / used if used else 1.0
 
+    @property
+    def in_view_edits(self) -> float:
+        """The share of the edits whose lines were all in view."""
+        return self.edits_present / self.edits if self.edits else 1.0
+
     def against(self, plain: "Trial") -> "Trial":
         """One run, which knows whether it is dearer than the same run as plain history."""
         share = self.with_recalls / plain.cost if plain.cost else 1.0
@@ -199,21 +211,6 @@ class _StepCost(NamedTuple):
     cached: int
     cost: float
     rates: Rates
-
-
-class Uses(NamedTuple):
-    """By the place of a model's event in the log: the strings it used that it was told before.
-
-    `at_once` are those of them that it had been told since its last word, and never before.
-    """
-
-    by_event: dict[int, tuple[str, ...]]
-    at_once: dict[int, frozenset[str]] = {}
-
-    @property
-    def total(self) -> int:
-        """How many uses there are."""
-        return sum(map(len, self.by_event.values()))
 
 
 def replay(
@@ -242,10 +239,13 @@ def replay(
         if sessions_per_hour and not tally.sizes:
             spent = _sharing_head(spent, compiled, sessions_per_hour, by_price=model is not None)
         tally.step(compiled, spent)
-        used = uses.by_event.get(index, ())
-        if used:
+        used, edited = uses.by_event.get(index, ()), uses.edits.get(index)
+        if used or edited is not None:
             view = View(compiled, texts, records)
-            tally.evidence(view, used, uses.at_once.get(index, frozenset()), spent, compiled)
+            at_once = uses.at_once.get(index, frozenset[str]())
+            tally.evidence(view, used, at_once, spent, compiled)
+            if edited is not None:
+                tally.edit(view, edited, spent, compiled)
         tally.rebuild(rebuilt(compiled, records))
     return tally.trial()
 
@@ -275,6 +275,8 @@ def total(trials: Iterable[Trial]) -> Trial:
             recalls=first.recalls + other.recalls,
             used_next=first.used_next + other.used_next,
             present_next=first.present_next + other.present_next,
+            edits=first.edits + other.edits,
+            edits_present=first.edits_present + other.edits_present,
             dearer=first.dearer + other.dearer,
             worst=max(first.worst, other.worst),
             refused=first.refused + other.refused,
@@ -301,6 +303,10 @@ class View:
         """Whether a text that is sent, and came from where the string did, holds it."""
         return any(string in text for text in reversed(self._born))
 
+    def has_line(self, line: str) -> bool:
+        """Whether a text that is sent, and came from where the line did, has it as a line."""
+        return any(f"\n{line}\n" in f"\n{text}\n" for text in reversed(self._born))
+
     def handle_of(self, string: str) -> str | None:
         """The handle of the shortest value that holds the string, or None."""
         matches = [(len(text), handle) for handle, text in self.behind.items() if string in text]
@@ -317,6 +323,7 @@ class _Tally:
         self.cost = self.recalling = 0.0
         self.used = self.present = self.behind = self.reduced = self.rebuilt = 0
         self.used_next = self.present_next = 0
+        self.edits = self.edits_present = 0
         self.recalled: dict[str, str] = {}
         self.refused: list[BudgetExceeded] = []
         self.carried = 0
@@ -353,13 +360,25 @@ class _Tally:
             if handle is None:
                 continue
             self.behind += 1
-            if any(string in text for text in self.recalled.values()):
-                continue
-            self.recalled[handle] = view.behind[handle]
-            size = min(compiled.scale.counter.count(view.behind[handle]), PAGE) + ASKING
-            again = spent.tokens + self.carried
-            self.recalling += spent.rates.cost(Load(again, size, 0))
-            self.carried += size
+            if not any(string in text for text in self.recalled.values()):
+                self._recall(handle, view, spent, compiled)
+
+    def edit(
+        self, view: View, edited: EditedLines, spent: _StepCost, compiled: Compilation
+    ) -> None:
+        """The lines that the answer changed; where some are not in view, they are recalled."""
+        self.edits += 1
+        if all(map(view.has_line, edited.lines)):
+            self.edits_present += 1
+        elif edited.handle in view.behind and edited.handle not in self.recalled:
+            self._recall(edited.handle, view, spent, compiled)
+
+    def _recall(self, handle: str, view: View, spent: _StepCost, compiled: Compilation) -> None:
+        """One request more, and what it brings from then on."""
+        self.recalled[handle] = view.behind[handle]
+        size = min(compiled.scale.counter.count(view.behind[handle]), PAGE) + ASKING
+        self.recalling += spent.rates.cost(Load(spent.tokens + self.carried, size, 0))
+        self.carried += size
 
     def rebuild(self, rebuilt_step: Rebuilt) -> None:
         """What of one request can be put together again."""
@@ -389,6 +408,8 @@ class _Tally:
             recalls=len(self.recalled),
             used_next=self.used_next,
             present_next=self.present_next,
+            edits=self.edits,
+            edits_present=self.edits_present,
             refused=len(self.refused),
             curve=tuple(self.sizes),
             reached=(1,) * len(self.sizes),
@@ -584,15 +605,7 @@ def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 _DATED = 86_400.0
 """A clock that shows less was never set."""
 
-SHORTEST = 6
-"""How many letters a string must have to be told from chance."""
-
-_STRING = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@\-]*[A-Za-z0-9_]")
-
 _HANDLE = re.compile(r'handle["\s:\\]+([0-9a-f]{12})')
-
-_TELLING = re.compile(r"[0-9_./@]|[a-z][A-Z]")
-"""What tells a name, a path or a number from a plain word."""
 
 _ADDED = re.compile(
     r"^\[handle [0-9a-f]{12}: [^\n]*\]$|^also: [^\n]*\Z"
@@ -614,44 +627,6 @@ _SAME = re.compile(
 )
 
 _DROPPED = "[dropped: "
-
-
-def strings_in(text: str) -> list[str]:
-    """The strings of a text that look like a name, a path or a number, each once."""
-    strings = dict.fromkeys(_STRING.findall(text))
-    return [one for one in strings if len(one) >= SHORTEST and _TELLING.search(one)]
-
-
-def uses_of(events: Sequence[Event], instruction: str = "") -> Uses:
-    """What each model event of a log used of what was said or returned before it.
-
-    `instruction` and what the user says before the agent's first word are the task.
-    """
-    task, heard = [instruction], list[str]()
-    coined: set[str] = set()
-    uses: dict[int, tuple[str, ...]] = {}
-    at_once: dict[int, frozenset[str]] = {}
-    spoken, older = False, 0
-    for index, event in enumerate(events):
-        content = event.content
-        parts = (content.parts or ()) if content is not None else ()
-        if content is not None and content.role == "user":
-            for part in parts:
-                (heard if spoken or part.function_response else task).append(_part_text(part))
-            continue
-        quoted = strings_in("\n".join(map(_part_text, parts)))
-        spoken = spoken or bool(parts)
-        born = [one for one in quoted if one not in coined and not any(one in t for t in task)]
-        used = tuple(one for one in born if any(one in text for text in heard))
-        coined.update(one for one in born if one not in used)
-        if used:
-            uses[index] = used
-            known = heard[:older]
-            at_once[index] = frozenset(
-                one for one in used if not any(one in text for text in known)
-            )
-        older = len(heard)
-    return Uses(uses, at_once)
 
 
 class Texts:
@@ -716,7 +691,7 @@ class _AnswerReader:
         if self._recalls and own in _HANDLE.findall(_spelled_all(block)):
             return True
         joined = "\n".join(one for one in lines if one is not None)
-        return _same(joined, _spelled(whole))
+        return _same(joined, spelled(whole))
 
     def _lines(self, line: str, block: ResultBlock | TextBlock) -> str | None:
         """What a line stands for: itself, or lines it refers to; None if those are not there."""
@@ -757,11 +732,12 @@ class _AnswerReader:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two texts say the same; JSON does with and without blanks between its parts."""
+    """Whether two texts say the same: JSON does without its blanks, and as tables."""
     if one == other:
         return True
     try:
-        return bool(msgspec.json.decode(one) == msgspec.json.decode(other))
+        read, wanted = msgspec.json.decode(one), msgspec.json.decode(other)
+        return bool(read == wanted or untabled(read) == wanted)
     except (ValueError, RecursionError):
         return False
 
@@ -769,32 +745,12 @@ def _same(one: str, other: str) -> bool:
 def _sent(block: "Block") -> str:
     """What is sent of a block, as text."""
     if isinstance(block, ResultBlock):
-        return _spelled(block.response)
+        return spelled(block.response)
     return block.text if isinstance(block, TextBlock) else ""
 
 
 def _spelled_all(block: ResultBlock | TextBlock) -> str:
     return block.text if isinstance(block, TextBlock) else compact(block.response)
-
-
-def _spelled(value: Json) -> str:
-    """A value as text: the one text that it has, else its JSON."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict) and len(value) == 1:
-        only = next(iter(value.values()))
-        if isinstance(only, str):
-            return only
-    return compact(value)
-
-
-def _part_text(part: Part) -> str:
-    call, result = part.function_call, part.function_response
-    if call is not None:
-        return f"{call.name} {compact(call.args or {})}"
-    if result is not None:
-        return _spelled(result.response or {})
-    return part.text or ""
 
 
 _HINT = 'write a policy as in code, such as "C.auto()" or "C.window(5).compact()"'
@@ -844,7 +800,7 @@ def _apply_call(node: ast.Call, function: ast.Attribute, text: str) -> object:
     verb = cast("object", getattr(value, word, None))
     if not inspect.ismethod(verb) and not inspect.isfunction(verb):
         known = [name for name in dir(value) if not name.startswith("_")]
-        near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+        near = close(word, known, cutoff=0.5)
         raise DeclarationError(
             f"there is no `{word}` in `{ast.unparse(node)}`",
             where="policy",

@@ -152,6 +152,6 @@ def correction(problem: str) -> Content:
 def is_empty(content: Content | None) -> bool:
     """Whether a model said nothing, whatever it thought."""
     for part in (content.parts or ()) if content is not None else ():
-        if part.kind not in ("empty", "thought"):
+        if (part.text and not part.thought) or part.kind not in ("empty", "thought"):
             return False
     return True

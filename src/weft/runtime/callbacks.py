@@ -4,7 +4,6 @@ Plugins stand outside agents: before anything, a plugin is asked first; after it
 each, callbacks run in the order they were given, and an answer ends the chain.
 """
 
-import difflib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeVar, cast
@@ -17,6 +16,7 @@ from weft.declare.compose import Composable
 from weft.declare.functions import Foreign, PassFunction, check_passes, misfit, refused
 from weft.declare.nodes import walk_nodes
 from weft.errors import DeclarationError, WeftError
+from weft.misuse import close
 
 Moment = Literal[
     "before_agent",
@@ -248,7 +248,7 @@ def _check_names(plugin: object) -> None:
     known = (*MOMENTS, *RUN_MOMENTS)
     for attribute in dir(plugin):
         if attribute.startswith(("before_", "after_", "on_")) and attribute not in known:
-            near = difflib.get_close_matches(attribute, known, n=1)
+            near = close(attribute, known, cutoff=0.6)
             raise DeclarationError(
                 f"`{attribute}` is no callback",
                 where=f"{type(plugin).__name__}.{attribute}",

@@ -28,7 +28,6 @@ from weft.errors import UsageError
 from weft.ir.item import handle_of
 from weft.media import LoadedMedia
 from weft.models import Model
-from weft.models.registry import model_for
 from weft.runtime.bindings import AgentBindings, settled
 from weft.runtime.callbacks import wrong_answer
 from weft.runtime.costs import Spending
@@ -80,6 +79,8 @@ class Request(NamedTuple):
     """What tools and callbacks are handed as `ctx.deps`; it is never stored."""
     owned: bool = False
     """Whether the store was opened for this run, and is closed when it ends."""
+    create: bool = True
+    """Whether a message to a session that does not exist makes it."""
 
 
 class Services(NamedTuple):
@@ -275,7 +276,7 @@ class Invocation:
         self._artifacts: dict[str, str] | None = None
         self._versions: set[tuple[str, int]] | None = None
         """The versions of artifacts that belong to something: to events, or to this run."""
-        first, hidden = len(session.events), dict[int, str]()
+        first, hidden = session.events.length, dict[int, str]()
         if resumed:
             first, hidden = 0, hidden_events(session.events)
         self._first = first
@@ -387,7 +388,7 @@ class Invocation:
         if self.services.on_event:
             stored = [await self._seen(event) for event in stored]
         await self._lock.acquire()
-        length = len(self.session.events)
+        length = self.session.events.length
         try:
             self.session = await self.services.store.append(self.session, *stored)
             self.feed.grow(self.session.events, length)
@@ -411,7 +412,7 @@ class Invocation:
 
     async def _append_again(self, events: list[Event]) -> None:
         """Store events of which the store may have been told before: they are stored once."""
-        length = len(self.session.events)
+        length = self.session.events.length
         self.session = await self.services.store.append(self.session, *events)
         self.feed.grow(self.session.events, length)
 
@@ -432,7 +433,7 @@ class Invocation:
         self, scope: AbstractAsyncContextManager[Transaction], keeping: _Keeping
     ) -> None:
         await scope.__aexit__(None, None, None)
-        length = len(self.session.events)
+        length = self.session.events.length
         self.session = keeping.session
         self.feed.grow(self.session.events, length)
 
@@ -775,6 +776,8 @@ def chosen_model(services: Services, agent: Agent, chosen: object) -> Model:
         return _checked_model(agent, chosen)
     model = services.models.get(chosen)
     if model is None:
+        from weft.models.registry import model_for  # a model object needs no provider's address
+
         model = services.models[chosen] = model_for(chosen, where=f"{agent.name}.model")
     return model
 

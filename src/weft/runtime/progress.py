@@ -174,7 +174,7 @@ class Progress:
         return self._in_a_row + 1
 
     def _note_model(self, event: Event, rejected: bool) -> None:
-        calls = event.calls
+        calls, text = event.calls, event.text
         replied = _is_spoken(event) and not _asks_user(calls)
         self.steps += replied
         if self.pieces and replied:
@@ -200,7 +200,7 @@ class Progress:
                 continue
             self.reply = event
             self.open[call.id or ""] = self._round[call.id or ""] = call
-        if event.text:
+        if text:
             self.news = True
 
     def _note_results(self, event: Event, waits: Sequence[Json]) -> None:

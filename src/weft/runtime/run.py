@@ -15,8 +15,16 @@ from weft.content import Content
 from weft.declare import Agent, Node, tree
 from weft.declare.agent import AnswerT
 from weft.declare.inputs import lacking
-from weft.errors import CallError, SchemaError, SessionBusy, SessionError, UnknownName, UsageError
-from weft.partial import NOTHING, PartialValue
+from weft.diagnostics import Diagnostic
+from weft.errors import (
+    CallError,
+    RunUnfinished,
+    SchemaError,
+    SessionBusy,
+    SessionError,
+    UnknownName,
+    UsageError,
+)
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.approvals import check_edited
 from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
@@ -126,6 +134,8 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
         raises it, and one that waits for an answer ends without a whole value. Await the run
         afterwards for its result.
         """
+        from weft.partial import NOTHING, PartialValue  # for those who follow a value
+
         growing: dict[str, PartialValue] = {}
         newest: object = NOTHING
         async for event in self:
@@ -343,10 +353,11 @@ async def _finish_earlier(invocation: Invocation, lease: Lease) -> None:
     if id == request.request_id:
         return  # the message is that of the run: it goes on with it
     if request.config.unfinished == "reject":
-        raise SessionError(
+        raise RunUnfinished(
             f"the run `{id}` before was cut off and is not finished",
             where=str(request.key),
             hint='resume it, or send the message with RunConfig(unfinished="resume")',
+            invocation_id=id,
         )
     earlier = invocation.earlier = Invocation(
         invocation.root,
@@ -429,7 +440,7 @@ async def _open(invocation: Invocation, program: Program) -> None:
     content, inputs = request.content, program.inputs
     is_new = _is_message(content)
     if session is None:
-        if not is_new:
+        if not is_new or not request.create:
             raise await unknown_session(invocation.services, request.key)
         _require_plain(inputs, request)
         if isinstance(store, MemoryStore):  # it never waits, so nothing can cut it short
@@ -617,8 +628,11 @@ def _result(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
         failed = events[-1]
     if failed is None and invocation.is_settled and events and events[-1].error_code:
         failed = events[-1]
-    answer = next(filter(_is_answer, reversed(mine)), None) if failed is None else None
-    text = answer.text if answer is not None else ""
+    answer, text = None, ""
+    for event in reversed(mine) if failed is None else ():
+        if _is_for_user(event) and event.is_final_response() and (text := event.text):
+            answer = event
+            break
     return Result(
         text,
         _value(invocation, answer, text),
@@ -629,16 +643,22 @@ def _result(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
         failed,
         session.waiting,
         any(event.finish_reason and is_cut(event) for event in mine),
-        (*invocation.findings.values(), *filter(None, map(warning_in, events))),
+        (*invocation.findings.values(), *_warnings(events)),
         invocation.is_repeated,
     )
 
 
-def _is_answer(event: Event) -> bool:
-    """Whether the event is what the run says to the user."""
+def _warnings(events: tuple[Event, ...]) -> list[Diagnostic]:
+    """That the run neared its budget, where events say so."""
+    noted = [warning_in(event) for event in events if event.custom_metadata is not None]
+    return [warning for warning in noted if warning is not None]
+
+
+def _is_for_user(event: Event) -> bool:
+    """Whether the event may be what the run says to the user."""
     if event.author == "user" or event.audience == "internal" or event.error_code:
         return False
-    return not event.isolation_scope and event.is_final_response() and bool(event.text)
+    return not event.isolation_scope
 
 
 def _value(invocation: Invocation, answer: Event | None, text: str) -> object:

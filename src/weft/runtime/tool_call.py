@@ -7,7 +7,6 @@ the log says was done before a crash is not done again.
 import asyncio
 import contextvars
 import dataclasses
-import difflib
 import functools
 import logging
 import time
@@ -26,6 +25,7 @@ from weft.declare import Agent, Flow, Tool
 from weft.declare.context import ToolContext
 from weft.errors import SchemaError, SessionError, StoreError
 from weft.media import type_by_content
+from weft.misuse import close
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.approvals import edited_arguments, reason_in
 from weft.runtime.bindings import AgentBindings, BoundTool, settled
@@ -446,7 +446,7 @@ def _schema(bound: BoundTool) -> JsonObject:
 
 def unknown_tool(name: str, known: list[str]) -> str:
     """The error for a model that called a tool it was not offered."""
-    near = difflib.get_close_matches(name, known, n=1)
+    near = close(name, known, cutoff=0.6)
     listed = ", ".join(known) or "none"
     guess = f" did you mean {near[0]}?" if near else ""
     return f"there is no tool {name!r};{guess} available: {listed}"
@@ -573,18 +573,19 @@ def _with_files(value: object) -> object:
 
     Bytes of no known type stay, and are refused as what is no JSON.
     """
-    if isinstance(value, _BYTES):
-        data = bytes(cast("bytes | bytearray | memoryview", value))
-        return Part.from_bytes(data) if type_by_content(data) else value
     if type(value) in (list, tuple):
-        return [_with_files(one) if isinstance(one, _BYTES) else one
-                for one in cast("Sequence[object]", value)]  # fmt: skip
+        return [_as_file(one) for one in cast("Sequence[object]", value)]
     if type(value) is dict:
         fields = cast("dict[object, object]", value)
-        return {
-            key: _with_files(one) if isinstance(one, _BYTES) else one for key, one in fields.items()
-        }
-    return value
+        return {key: _as_file(one) for key, one in fields.items()}
+    return _as_file(value)
+
+
+def _as_file(value: object) -> object:
+    if not isinstance(value, _BYTES):
+        return value
+    data = bytes(cast("bytes | bytearray", value))
+    return Part.from_bytes(data) if type_by_content(data) else data
 
 
 def _media(value: object) -> tuple[Part, ...] | None:

@@ -186,7 +186,6 @@ async def run_sse(call: Call) -> Answer:
 async def _started(call: Call, body: AdkRun, *, stream: bool) -> StartedRun:
     runner = call.served.runner(body.app_name)
     user = call.user(body.user_id)
-    await call.served.require_session(runner, user, body.session_id)
     return await call.served.start(
         runner,
         body.new_message,
@@ -196,6 +195,7 @@ async def _started(call: Call, body: AdkRun, *, stream: bool) -> StartedRun:
         invocation_id=body.invocation_id if body.new_message is None else None,
         stream=stream,
         follow=True,
+        create=False,
     )
 
 

@@ -15,8 +15,8 @@ from weft.errors import SessionError, UsageError, WeftError
 from weft.misuse import few, meant
 from weft.runtime import Result, Runner
 from weft.runtime.background import StartedRun
+from weft.runtime.metrics import Metrics
 from weft.server.access import Identity, Limits
-from weft.server.metrics import Metrics
 from weft.server.problems import Problem, require_id, unknown_app, unknown_session
 from weft.server.stream import Chunks, EventStream
 from weft.session import Session, SessionKey, Store
@@ -78,7 +78,6 @@ class Served:
     @property
     def active(self) -> int:
         """How many runs are under way."""
-        self._runs = {run for run in self._runs if not run.is_done}
         return len(self._runs)
 
     def runner(self, app: str) -> Runner:
@@ -127,6 +126,7 @@ class Served:
         busy: Busy = "reject",
         stream: bool = True,
         follow: bool = False,
+        create: bool = True,
     ) -> StartedRun:
         """Start a run; what is wrong with it is raised here, before any of it is streamed."""
         if self.is_stopping:
@@ -135,7 +135,7 @@ class Served:
             raise Problem(
                 429, "runs", f"{self.limits.runs} runs are under way", headers={"retry-after": "1"}
             )
-        if message is not None and session:
+        if message is not None and session and create:
             require_id(session)
         chosen = config if config is not None else runner.config
         try:
@@ -150,6 +150,7 @@ class Served:
                 request_id=request_id,
                 tools=tools,
                 follow=follow,
+                create=create,
                 config=self._configured(chosen, busy, stream=stream),
             )
         except SessionError as error:
@@ -191,15 +192,23 @@ class Served:
 
         run.when_done(over)
 
-    def run_stream(self, identity: Identity, run: StartedRun, chunks: Chunks) -> EventStream:
+    def run_stream(
+        self,
+        identity: Identity,
+        run: StartedRun,
+        chunks: Chunks,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> EventStream:
         """The answer that streams the events of a run."""
         try:
-            return self.event_stream(identity, chunks)
+            return self.event_stream(identity, chunks, headers)
         except Problem:
             run.unfollow()
             raise
 
-    def event_stream(self, identity: Identity, chunks: Chunks) -> EventStream:
+    def event_stream(
+        self, identity: Identity, chunks: Chunks, headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> EventStream:
         """The answer that streams, unless too many are open."""
         name, limits = identity.name, self.limits
         if sum(self.streams.values()) >= limits.streams:
@@ -222,7 +231,11 @@ class Served:
                 del self.streams[name]
 
         return EventStream(
-            chunks, open_streams=self._open_streams, stalled=limits.stalled, closed=closed
+            chunks,
+            headers=headers,
+            open_streams=self._open_streams,
+            stalled=limits.stalled,
+            closed=closed,
         )
 
     async def _recover_all(self) -> None:

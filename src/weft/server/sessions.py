@@ -49,6 +49,8 @@ class NewRun(Body, frozen=True):
     request_id: str | None = None
     busy: Busy = "reject"
     stream: bool = True
+    create: bool = False
+    """Whether a session that does not exist is made."""
 
 
 class Answers(Body, frozen=True):
@@ -191,28 +193,32 @@ async def start_run(call: Call) -> Answer:
     runner, user, id = call.runner(), call.user(body.user), call.path("session")
     if body.message is not None and (body.answers or body.retry):
         raise Problem(422, "invalid", "a run has either a message or answers", where="/answers")
-    if body.message is None:
-        await call.served.require_session(runner, user, id)
-    run = await call.served.start(
-        runner,
-        body.message,
-        user=user,
-        session=id,
-        state=call.allowed_state(body.state) or None,
-        answers=_plain(body.answers),
-        retry=body.retry,
-        invocation_id=body.invocation_id,
-        request_id=_request_id(call, body),
-        busy=body.busy,
-        stream=body.stream,
-        follow=call.wants_stream(),
-    )
+    try:
+        run = await call.served.start(
+            runner,
+            body.message,
+            user=user,
+            session=id,
+            state=call.allowed_state(body.state) or None,
+            answers=_plain(body.answers),
+            retry=body.retry,
+            invocation_id=body.invocation_id,
+            request_id=_request_id(call, body),
+            busy=body.busy,
+            stream=body.stream,
+            follow=call.wants_stream(),
+            create=body.create,
+        )
+    except Problem as problem:
+        if problem.kind == "unknown-session" and body.message is not None:
+            problem.hint = 'make it with POST /api/apps/APP/sessions, or send "create": true'
+        raise
     return _started(call, run)
 
 
 def _request_id(call: Call, body: NewRun) -> str | None:
     """The client's own id of the message, in the body or the header."""
-    header = call.request.headers.get("idempotency-key")
+    header = call.header(b"idempotency-key")
     id = body.request_id if body.request_id is not None else header
     if id is None:
         return None
@@ -287,7 +293,7 @@ async def get_events(call: Call) -> Answer:
 
 def last_event_id(call: Call) -> int:
     """Where the client was: what its browser says after a lost connection, or the address."""
-    header = call.request.headers.get("last-event-id", "")
+    header = call.header(b"last-event-id")
     if header:
         number = whole_number(header)
         if number is None:
@@ -465,7 +471,7 @@ async def get_ready(call: Call) -> Answer:
 
 async def get_metrics(call: Call) -> Answer:
     """Numbers in Prometheus' text format; for the operator, or any user of the server."""
-    from weft.server.metrics import MEDIA_TYPE
+    from weft.runtime.metrics import MEDIA_TYPE
 
     served = call.served
     gauges = {

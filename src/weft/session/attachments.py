@@ -16,7 +16,7 @@ from weft.session.event import Event
 from weft.session.log import Session
 from weft.session.store import ArtifactStore
 from weft.session.strand import Strand
-from weft.session.unread import skim_of
+from weft.session.unread import folded
 from weft.values import digest
 
 Load = Callable[[str], Awaitable[Part | None]]
@@ -74,10 +74,7 @@ def artifact_name(blob: Blob | None) -> str | None:
 
 def _addresses_in(log: Strand[Event]) -> tuple[str, ...]:
     """The addresses in a log; of a log that was read before, only new events are looked at."""
-    skim = skim_of(log) if log.memo.get(MediaReferences) is None else None
-    if skim is not None:  # a long log that is plain talk has none, and is not read for this
-        log.memo[MediaReferences] = skim.length, MediaReferences()
-    references = log.derive(MediaReferences)
+    references = folded(log, MediaReferences, lambda _: MediaReferences())  # plain talk has none
     return (references.after(log.tail) if log.tail else references).uris
 
 

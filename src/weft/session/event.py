@@ -124,7 +124,13 @@ class Event(Value, frozen=True):
     @property
     def text(self) -> str:
         """What was said, without thoughts."""
-        return self.content.text if self.content is not None else ""
+        content = self.content
+        if content is None:
+            return ""
+        parts = content.parts
+        if parts and len(parts) == 1 and not parts[0].thought:  # as nearly every event
+            return parts[0].text or ""
+        return content.text
 
     @property
     def calls(self) -> list[FunctionCall]:
@@ -158,11 +164,15 @@ class Event(Value, frozen=True):
         """Whether this event ends its agent's turn, as ADK defines it."""
         if self.actions.skip_summarization or self.long_running_tool_ids:
             return True
-        if self.error_code and not self.partial and not self.calls:
+        parts = (self.content.parts if self.content is not None else None) or ()
+        has_calls = has_results = False
+        for part in parts:
+            has_calls = has_calls or part.function_call is not None
+            has_results = has_results or part.function_response is not None
+        if self.error_code and not self.partial and not has_calls:
             return True
-        if self.calls or self.results or self.partial:
+        if has_calls or has_results or self.partial:
             return False
-        parts = self.content.parts if self.content is not None else None
         return not (parts and parts[-1].code_execution_result is not None)
 
     def to_json(self) -> bytes:

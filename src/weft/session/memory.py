@@ -96,7 +96,8 @@ class MemoryStore:
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         """A new session; one that exists is refused with a Conflict."""
         require_key(key)
-        own, app, user = scoped([require_object(state or {}, where="session.state")])
+        initial = require_object(state, where="session.state") if state else {}
+        own, app, user = scoped([initial])
         with self._lock:
             if key in self._records:
                 raise exists_already(key)
@@ -433,7 +434,7 @@ def unknown(key: SessionKey) -> StoreError:
 def _require_name(text: str, what: str, *, where: str) -> None:
     if not isinstance(cast("object", text), str):
         wrong = f"{what} is a {type(text).__name__}, not text"
-    elif "\0" in text or has_lone_surrogate(text):
+    elif "\0" in text or (not text.isascii() and has_lone_surrogate(text)):
         wrong = f"{what} {text!a} holds a character that cannot be stored"
     elif len(text) > LONGEST_NAME or len(text.encode()) > LONGEST_NAME:
         wrong = f"{what} is longer than {LONGEST_NAME} bytes"

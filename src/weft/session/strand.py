@@ -4,7 +4,7 @@ A log only grows, so what was read from its beginning stays true. A strand grows
 without a copy, and keeps with it whatever was derived from its items.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from threading import RLock
 from typing import (
     TYPE_CHECKING,
@@ -16,11 +16,13 @@ from typing import (
     TypeVar,
     cast,
     overload,
+    runtime_checkable,
 )
 
 Item = TypeVar("Item")
 ItemRead = TypeVar("ItemRead", contravariant=True)
 T = TypeVar("T")
+Slot = TypeVar("Slot")
 Folded = TypeVar("Folded", bound="Fold[Never]")
 
 
@@ -229,3 +231,30 @@ class Strand(Sequence[Item], Generic[Item]):
 
     def __repr__(self) -> str:
         return f"Strand({self.since(0)!r})"
+
+
+@runtime_checkable
+class Forkable(Protocol):
+    """Something derived from a strand that a fork of the strand can take over in part."""
+
+    def fork(self, length: int) -> object:
+        """What it says of the first `length` items alone; None where that cannot be told."""
+        ...
+
+
+def derived(strand: Strand[Item], kind: type[Slot], key: Hashable = None) -> Slot:
+    """What is kept of one kind with a strand, for a key; new ones are made by `kind()`.
+
+    The strand's snapshots share it. A fork takes over what holds for the items it shares.
+    """
+    slot = (kind, key)
+    known = strand.memo.get(slot)
+    if known is None:
+        fork = strand.memo.get(Fork)
+        if isinstance(fork, Fork):
+            parent = fork.memo.get(slot)
+            if isinstance(parent, Forkable):
+                with fork.lock:
+                    known = parent.fork(fork.length)
+        known = strand.memo.setdefault(slot, kind() if known is None else known)
+    return cast("Slot", known)

@@ -5,11 +5,12 @@ that is plain talk. So a store skims the rows of a long log instead of decoding 
 learns stands in for them: who spoke, where turns begin, which ids are taken.
 """
 
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from weft.session.event import Event
-from weft.session.strand import Strand
+from weft.session.strand import Folded, Strand
 
 
 class Skim(NamedTuple):
@@ -32,6 +33,13 @@ class Skim(NamedTuple):
     def calls_before(self, position: int) -> set[str]:
         """The ids of the calls that were made before a position."""
         return {id for id, at in self.calls.items() if at < position}
+
+
+def folded(log: Strand[Event], kind: type[Folded], talk: "Callable[[Skim], Folded]") -> Folded:
+    """What a log adds up to; `talk` says what talk that nobody read comes to."""
+    if log.memo.get(kind) is None and (skim := skim_of(log)) is not None:
+        log.memo[kind] = skim.length, talk(skim)
+    return log.derive(kind)
 
 
 def skim_of(log: Strand[Event]) -> Skim | None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from weft.session.event import Event
 from weft.session.strand import Strand
-from weft.session.unread import skim_of
+from weft.session.unread import folded
 
 CONFIRMATION = "adk_request_confirmation"
 """The name of the question to the user whether a call may run; ADK's clients know it."""
@@ -25,10 +25,8 @@ QUESTION = "ask-"
 
 def waiting_in(log: Strand[Event]) -> dict[str, str]:
     """The calls of a log that wait, for a result or for the user's word: their ids and names."""
-    skim = skim_of(log)
-    if skim is not None:  # nothing waits in plain talk
-        log.memo.setdefault(_Waiting, (skim.length, _Waiting(before=skim.invocations)))
-    waiting = log.derive(_Waiting)
+    # nothing waits in plain talk
+    waiting = folded(log, _Waiting, lambda skim: _Waiting(before=skim.invocations))
     if log.tail:
         waiting = waiting.after(log.tail)
     return {id: call.name for id, call in waiting.open.items()}

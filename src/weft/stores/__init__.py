@@ -1,11 +1,11 @@
 """Stores keep the log: open one by its address."""
 
-import difflib
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from weft.errors import UsageError
+from weft.misuse import close
 from weft.session import ArtifactStore, MemoryStore, Store
 
 _STORES = ("memory://", "sqlite:///weft.db", "postgresql://user@host/database")
@@ -97,7 +97,7 @@ def _unknown(address: str, what: str, forms: tuple[str, ...]) -> UsageError:
     redacted = re.sub(r"//[^/@]*@", "//...@", address)  # a login is not for logs and screens
     hint = f"valid forms: {', '.join(forms)}"
     database = scheme.partition("+")[0]  # others name their driver behind it
-    if not separator or difflib.get_close_matches(database, _SCHEMES, n=1, cutoff=0.6):
-        near = difflib.get_close_matches(address, forms, n=1, cutoff=0.3)
+    if not separator or close(database, _SCHEMES, cutoff=0.6):
+        near = close(address, forms, cutoff=0.3)
         hint = f"did you mean {near[0]}? {hint}" if near else hint
     return UsageError(f"`{redacted}` is not the address of {what}", where="store", hint=hint)

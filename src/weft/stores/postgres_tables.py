@@ -53,7 +53,7 @@ Connection = psycopg.AsyncConnection[tuple[object, ...]]
 DriverError = psycopg.Error
 
 
-_KEEPALIVES = {
+KEEPALIVES = {
     "keepalives_idle": "5",
     "keepalives_interval": "2",
     "keepalives_count": "3",
@@ -65,7 +65,7 @@ _KEEPALIVES = {
 async def connect(url: str, *, worker: str = "") -> Connection:
     """A new connection, which commits each statement by itself; the address may say otherwise."""
     named = {"application_name": f"weft {worker}"} if worker else {}
-    options = {**_KEEPALIVES, **named, **conninfo_to_dict(url), "autocommit": True}
+    options = {**KEEPALIVES, **named, **conninfo_to_dict(url), "autocommit": True}
     connection = await psycopg.AsyncConnection.connect(**options)  # type: ignore[arg-type]
     return cast("Connection", connection)
 

@@ -6,7 +6,6 @@ the nearest recorded one. Keys and other secrets are replaced before anything is
 are never part of it.
 """
 
-import difflib
 import hashlib
 import json
 import os
@@ -25,7 +24,7 @@ from weft.dialects import facts_for, wire_name
 from weft.errors import DeclarationError, SessionError, UnrecordedRequest
 from weft.ir import ModelResponse, Prompt
 from weft.late import late_pattern
-from weft.misuse import explained
+from weft.misuse import close, explained
 from weft.models.base import Model
 from weft.models.registry import model_for
 from weft.values import Json, JsonObject, compact
@@ -87,7 +86,7 @@ class RecordedModel:
         secrets: Iterable[str] = ("secrets",),
     ) -> None:
         if mode not in _MODES:
-            near = difflib.get_close_matches(str(mode), _MODES, n=1, cutoff=0.3)
+            near = close(str(mode), _MODES, cutoff=0.3)
             raise DeclarationError(
                 f"{mode!r} is no mode",
                 where="RecordedModel.mode",

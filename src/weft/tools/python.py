@@ -10,6 +10,7 @@ import asyncio
 import base64
 import functools
 import hashlib
+import io
 import json
 import math
 import os
@@ -189,19 +190,28 @@ async def _execute(
     code: str, folder: Path, limits: JsonObject, seconds: float, most: int
 ) -> Execution:
     report_end, child_end = os.pipe()
+    # A pipe of our own: `process.wait()` waits for the pipes that asyncio made, and one that nobody
+    # reads to its end, because too much was printed, would never end.
+    output_end, printing_end = os.pipe()
+    output, transport = await _stream(output_end)
     try:
         process = await asyncio.create_subprocess_exec(
             *_command({**limits, "report": child_end}),
             stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=printing_end,
             stderr=asyncio.subprocess.STDOUT,
             cwd=folder,
             env=_environment(folder),
             start_new_session=True,
             pass_fds=(child_end,),
         )
+    except BaseException:
+        transport.close()
+        os.close(report_end)
+        raise
     finally:
         os.close(child_end)
+        os.close(printing_end)
     problem = ""
     printed = _Printed(most)
     try:
@@ -211,8 +221,7 @@ async def _execute(
                 process.stdin.write(code.encode("utf-8", "replace"))
                 await process.stdin.drain()
             process.stdin.close()
-            assert process.stdout is not None
-            if await printed.read(process.stdout):
+            if await printed.read(output):
                 problem = f"it was stopped: it printed more than {_FLOOD:,} bytes"
             else:
                 await process.wait()
@@ -221,11 +230,20 @@ async def _execute(
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        transport.close()
         exit_code = await process.wait()
         isolated = _reported(report_end)
     if not problem and exit_code > 128:
         problem = f"it was ended by {_signal(exit_code - 128)}"
     return Execution(output=printed.text(), exit_code=exit_code, problem=problem, isolated=isolated)
+
+
+async def _stream(end: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), io.FileIO(end)
+    )
+    return reader, transport
 
 
 class _Printed:

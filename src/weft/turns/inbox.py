@@ -4,17 +4,16 @@ It is the reference for other queues, the one for a laptop with SQLite, and good
 with PostgreSQL. A row is a turn. A worker takes the first turn of a session by writing its own
 name to the row, and the next one of that session is not taken before the first has ended.
 
-Top to bottom: the queue, how a worker takes turns, the statements, the rows.
+Top to bottom: the queue, what one worker sees of it, the statements, the rows.
 """
 
-import asyncio
-import logging
 import time
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, cast
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, cast
 
-from weft.errors import StoreError
 from weft.session import SessionKey
+from weft.turns.databases import Cell, QueueDatabase, Spelling
+from weft.turns.taking import TakenTurn, take_turns
 from weft.turns.turn import (
     MOST_KILLS,
     Living,
@@ -29,55 +28,8 @@ from weft.turns.turn import (
     encode_turn,
 )
 
-_log = logging.getLogger("weft.turns")
-
-_LONGEST_PAUSE = 5.0
-"""Seconds between two tries to reach a database that does not answer."""
-
 _PLACE_EVERY = 0.25
 """Seconds between two looks for delayed turns that are due."""
-
-Cell = str | int | float | None
-Values = Mapping[str, "Cell | Sequence[str] | Sequence[int]"]
-
-
-class InboxTables(Protocol):
-    """The database that the inbox is in. A statement is written once, with `:names`."""
-
-    sql: "Spelling"
-    pause: float
-    """Seconds between two looks for turns, where nothing says that one was put."""
-
-    async def open(self) -> None:
-        """Make the tables, or refuse those of another version."""
-        ...
-
-    async def run(
-        self, statement: str, values: Values, *, connection: object = None
-    ) -> list[tuple[Cell, ...]]:
-        """The rows that a statement gives, once it is committed; with a connection, its commit."""
-        ...
-
-    async def news(self, seconds: float) -> None:
-        """Wait until a turn may have been put, or so many seconds have passed."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections."""
-        ...
-
-
-class Spelling(NamedTuple):
-    """What the two databases write differently."""
-
-    table: str
-    now: str
-    next_place: str
-    skip_locked: str
-    is_in: str
-    """How to ask whether a value is in a list: `{} = ANY({})`."""
-    told: str
-    """Behind a statement that puts a turn: tells the workers."""
 
 
 class InboxTurns:
@@ -85,15 +37,15 @@ class InboxTurns:
 
     engine = "inbox"
 
-    def __init__(self, tables: InboxTables) -> None:
-        self._tables = tables
-        self._statements = Statements(tables.sql)
+    def __init__(self, database: QueueDatabase) -> None:
+        self._database = database
+        self._statements = Statements(database.sql)
         self._placed = 0.0
         """When delayed turns were last looked for."""
 
     async def open(self) -> None:
         """Make the tables, or refuse those of a newer version."""
-        await self._tables.open()
+        await self._database.open()
 
     async def put(
         self, turn: Turn, *, delay: float = 0.0, priority: int = 0, connection: object = None
@@ -106,59 +58,58 @@ class InboxTurns:
             "priority": priority,
             "delay": max(delay, 0.0),
         }
-        rows = await self._tables.run(self._statements.put, values, connection=connection)
+        rows = await self._database.run(self._statements.put, values, connection=connection)
         return bool(rows)
 
     async def work(
         self, run: RunTurn, *, apps: Sequence[str], worker: str, slots: int, stop: StopSignal
     ) -> None:
         """Take turns of these apps and run up to `slots` at once, until `stop` is set."""
-        await _InboxWorker(self, run, apps=apps, worker=worker, slots=slots).work(stop)
+        await take_turns(self.source(apps=apps, worker=worker), run, slots=slots, stop=stop)
 
-    async def take(
-        self, *, apps: Sequence[str], worker: str, most: int, running: Sequence[int] | None = None
-    ) -> list["TurnRow"]:
-        """Up to so many turns, which are this worker's from now on.
+    def source(self, *, apps: Sequence[str], worker: str) -> "InboxSource":
+        """The queue as one worker sees it."""
+        return InboxSource(self, apps, worker)
 
-        `running` are those that it has already, where it is not sure that these are all: what
-        else has its name is handed on first.
-        """
-        if running is not None:
-            await self._tables.run(
-                self._statements.drop_adrift, {"worker": worker, "running": list(running)}
-            )
+    async def take(self, *, apps: Sequence[str], worker: str, most: int) -> list["TurnRow"]:
+        """Up to so many turns, which are this worker's from now on."""
         if time.monotonic() - self._placed >= _PLACE_EVERY:
             self._placed = time.monotonic()
-            while await self._tables.run(self._statements.place_due, {}):
+            while await self._database.run(self._statements.place_due, {}):
                 pass
-        rows = await self._tables.run(
+        rows = await self._database.run(
             self._statements.take, {"apps": list(apps), "worker": worker, "most": most}
         )
         # an UPDATE gives its rows in any order
         return sorted(map(TurnRow.read, rows), key=lambda row: (-row.priority, row.place or 0))
 
-    async def settle(self, number: int, worker: str, outcome: Outcome) -> bool:
+    async def drop_adrift(self, worker: str, running: Collection[str]) -> int:
+        """Give back what a worker owns beside those that it runs."""
+        values = {"worker": worker, "running": [int(id) for id in running]}
+        return len(await self._database.run(self._statements.drop_adrift, values))
+
+    async def settle(self, id: str, worker: str, outcome: Outcome) -> bool:
         """Write down what came of a turn; False where it is another worker's by now."""
         statement = {
             "again": self._statements.again,
             "released": self._statements.release,
         }.get(outcome.kind, self._statements.end)
-        values: dict[str, Cell] = {"number": number, "worker": worker}
-        if statement is not self._statements.release:
-            values["reason"] = outcome.reason
+        values: dict[str, Cell] = {"number": int(id), "worker": worker}
+        if statement is self._statements.end:
+            values |= {"status": outcome.kind, "reason": outcome.reason}
+        else:
+            values |= {"after": outcome.after}
         if statement is self._statements.again:
-            values["after"] = outcome.after
-        elif statement is self._statements.end:
-            values["status"] = outcome.kind
-        return bool(await self._tables.run(statement, values))
+            values |= {"reason": outcome.reason}
+        return bool(await self._database.run(statement, values))
 
-    async def news(self, seconds: float) -> None:
+    async def news(self) -> None:
         """Wait until a turn may have been put."""
-        await self._tables.news(min(seconds, self._tables.pause))
+        await self._database.news(self._database.pause)
 
     async def recover(self, living: Living) -> int:
         """Hand on every turn whose owner does not live."""
-        rows = await self._tables.run(self._statements.owners, {})
+        rows = await self._database.run(self._statements.owners, {})
         if not rows:
             return 0
         alive = await living()
@@ -166,13 +117,13 @@ class InboxTurns:
         handed_on = 0
         for owner in dead:
             values = {"worker": owner, "most": MOST_KILLS, "reason": poison_reason(MOST_KILLS)}
-            handed_on += len(await self._tables.run(self._statements.hand_on, values))
+            handed_on += len(await self._database.run(self._statements.hand_on, values))
         return handed_on
 
     async def find(self, key: SessionKey, request_id: str) -> TurnInfo | None:
         """The turn of a request, or None."""
         values = {**key._asdict(), "request_id": request_id}
-        rows = await self._tables.run(self._statements.find, values)
+        rows = await self._database.run(self._statements.find, values)
         return TurnRow.read(rows[0]).info() if rows else None
 
     async def list(
@@ -192,31 +143,32 @@ class InboxTurns:
             "number": int(id) if id is not None else 0,
             "limit": limit,
         }
-        rows = await self._tables.run(self._statements.list, values)
+        rows = await self._database.run(self._statements.list, values)
         return [TurnRow.read(row).info() for row in rows]
 
     async def retry(self, id: str) -> bool:
         """Put a turn that failed or was cancelled behind the others of its session again."""
         if not id.isdecimal():
             return False
-        return bool(await self._tables.run(self._statements.retry, {"number": int(id)}))
+        return bool(await self._database.run(self._statements.retry, {"number": int(id)}))
 
     async def cancel(self, id: str) -> bool:
         """Take a waiting turn out of the queue."""
         if not id.isdecimal():
             return False
-        return bool(await self._tables.run(self._statements.cancel, {"number": int(id)}))
+        return bool(await self._database.run(self._statements.cancel, {"number": int(id)}))
 
     async def counts(self) -> dict[tuple[str, TurnStatus], int]:
         """How many turns there are, by the name of their app and by status."""
         rows = cast(
-            "list[tuple[str, TurnStatus, int]]", await self._tables.run(self._statements.counts, {})
+            "list[tuple[str, TurnStatus, int]]",
+            await self._database.run(self._statements.counts, {}),
         )
         return {(app, status): count for app, status, count in rows}
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._tables.close()
+        await self._database.close()
 
 
 def poison_reason(kills: int) -> str:
@@ -224,95 +176,30 @@ def poison_reason(kills: int) -> str:
     return f"{kills} workers died while they ran it"
 
 
-class _InboxWorker:
-    """One worker's share of the inbox: the turns it runs now."""
+class InboxSource:
+    """The inbox as one worker sees it."""
 
-    def __init__(
-        self, inbox: InboxTurns, run: RunTurn, *, apps: Sequence[str], worker: str, slots: int
-    ) -> None:
+    def __init__(self, inbox: InboxTurns, apps: Sequence[str], worker: str) -> None:
         self._inbox = inbox
-        self._run = run
         self._apps = apps
         self._worker = worker
-        self._slots = slots
-        self._running: dict[int, asyncio.Task[None]] = {}
-        self._freed = asyncio.Event()
-        """A slot is free, and perhaps the next turn of its session can be taken."""
-        self._is_unsure = False
-        """Whether an answer of the database was lost, so that a turn may be ours unknown to us."""
 
-    async def work(self, stop: StopSignal) -> None:
-        """Take turns until the signal, and wait for those that run."""
-        stopping = asyncio.create_task(_signalled(stop))
-        pause = 0.1
-        try:
-            while not stop.is_set():
-                room = self._slots - len(self._running)
-                self._freed.clear()
-                taken = 0
-                try:
-                    if room > 0:
-                        taken = await self._take(room)
-                    pause = 0.1
-                except StoreError as error:
-                    self._is_unsure = True
-                    _log.warning("no turns can be taken: %s", error.message)
-                    await asyncio.wait([stopping], timeout=pause)
-                    pause = min(pause * 2, _LONGEST_PAUSE)
-                    continue
-                if not taken or taken == room:
-                    await self._idle(stopping, is_full=len(self._running) >= self._slots)
-            if self._running:
-                await asyncio.wait([*self._running.values()])
-        finally:
-            stopping.cancel()
-            for task in self._running.values():
-                task.cancel()
+    async def take(self, most: int) -> list[TakenTurn]:
+        """Up to so many turns."""
+        rows = await self._inbox.take(apps=self._apps, worker=self._worker, most=most)
+        return [row.taken() for row in rows]
 
-    async def _take(self, room: int) -> int:
-        running = [*self._running] if self._is_unsure else None
-        rows = await self._inbox.take(
-            apps=self._apps, worker=self._worker, most=room, running=running
-        )
-        self._is_unsure = False
-        loop = asyncio.get_running_loop()
-        for row in rows:
-            self._running[row.number] = loop.create_task(self._carry_out(row))
-        return len(rows)
+    async def drop_adrift(self, running: Collection[str]) -> int:
+        """Give back what this worker owns beside those that it runs."""
+        return await self._inbox.drop_adrift(self._worker, running)
 
-    async def _idle(self, stopping: "asyncio.Task[None]", *, is_full: bool) -> None:
-        """Wait until there is something to do: a turn was put, or one of ours is over."""
-        waits = [asyncio.create_task(_signalled(self._freed))]
-        if not is_full:
-            waits.append(asyncio.create_task(self._inbox.news(_LONGEST_PAUSE)))
-        await asyncio.wait([stopping, *waits], return_when=asyncio.FIRST_COMPLETED)
-        for one in waits:
-            one.cancel()
+    async def settle(self, id: str, outcome: Outcome) -> bool:
+        """Write down what came of a turn."""
+        return await self._inbox.settle(id, self._worker, outcome)
 
-    async def _carry_out(self, row: "TurnRow") -> None:
-        """Run a turn, and write down what came of it until the database has that."""
-        try:
-            try:
-                outcome = await self._run(row.turn())
-            except UnreadableTurn as error:
-                outcome = Outcome("failed", str(error))
-            pause = 0.1
-            while True:
-                try:
-                    if not await self._inbox.settle(row.number, self._worker, outcome):
-                        _log.warning("turn %s is another worker's by now", row.number)
-                    return
-                except StoreError as error:
-                    _log.warning("turn %s is over and not ticked off: %s", row.number, error)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
-        finally:
-            self._running.pop(row.number, None)
-            self._freed.set()
-
-
-async def _signalled(signal: StopSignal) -> None:
-    await signal.wait()
+    async def news(self) -> None:
+        """Wait until a turn may have been put."""
+        await self._inbox.news()
 
 
 _COLUMNS = (
@@ -324,7 +211,7 @@ class Statements:
     """The statements of the inbox, as one database spells them."""
 
     def __init__(self, sql: Spelling) -> None:
-        table, now = sql.table, sql.now
+        table, now = f"{sql.schema}turns", sql.now
         open_turn = "status IN ('waiting', 'running')"
         same = "app_name = :app_name AND user_id = :user_id AND session = :id"
         self.put = f"""
@@ -365,18 +252,22 @@ class Statements:
             UPDATE {table} SET status = 'waiting', attempts = attempts + 1, reason = :reason,
                 due = {now} + :after
             WHERE {mine} RETURNING number"""
-        self.release = f"UPDATE {table} SET status = 'waiting' WHERE {mine} RETURNING number"
+        self.release = f"""
+            UPDATE {table} SET status = 'waiting',
+                due = CASE WHEN :after > 0 THEN {now} + :after END
+            WHERE {mine} RETURNING number"""
         self.drop_adrift = f"""
             UPDATE {table} SET status = 'waiting'
             WHERE status = 'running' AND worker = :worker
-                AND NOT ({sql.is_in.format("number", ":running")})"""
+                AND NOT ({sql.is_in.format("number", ":running")})
+            RETURNING number"""
         self.owners = f"SELECT DISTINCT worker FROM {table} WHERE status = 'running'"
         self.hand_on = f"""
             UPDATE {table} SET kills = kills + 1,
                 status = CASE WHEN kills + 1 >= :most THEN 'failed' ELSE 'waiting' END,
                 reason = CASE WHEN kills + 1 >= :most THEN :reason ELSE reason END,
                 ended_at = CASE WHEN kills + 1 >= :most THEN {now} END
-            WHERE status = 'running' AND worker = :worker RETURNING number"""
+            WHERE status = 'running' AND worker = :worker RETURNING number{sql.told}"""
         self.find = f"SELECT {_COLUMNS} FROM {table} WHERE {same} AND request_id = :request_id"
         self.list = f"""
             SELECT {_COLUMNS} FROM {table}
@@ -419,6 +310,13 @@ class TurnRow(NamedTuple):
     def turn(self) -> Turn:
         """The turn, or an error if this version cannot read it."""
         return decode_turn(self.text, id=str(self.number), attempts=self.attempts)
+
+    def taken(self) -> TakenTurn:
+        """The row as the worker has it that took it."""
+        try:
+            return TakenTurn(str(self.number), self.turn())
+        except UnreadableTurn as error:
+            return TakenTurn(str(self.number), None, str(error))
 
     def info(self) -> TurnInfo:
         """The row as a list shows it."""

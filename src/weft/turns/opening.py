@@ -44,9 +44,9 @@ def open_turns(store: str | Store, engine: str = "inbox") -> Turns:
                 where="open_turns",
                 hint='use engine="inbox" with SQLite, or a store at postgresql://host/database',
             )
-        from weft.turns.inbox_tables import FileInbox
+        from weft.turns.databases import FileDatabase
 
-        return InboxTurns(FileInbox(opened.path))
+        return InboxTurns(FileDatabase(opened.path))
     return _server_turns(opened, engine)
 
 
@@ -60,13 +60,19 @@ def _server_turns(store: Store, engine: str) -> Turns:
             where="open_turns",
             hint="write one that has the methods of weft.turns.Turns, or open a store by address",
         )
-    if engine == "inbox":
-        from weft.turns.inbox_tables import ServerInbox
+    match engine:
+        case "inbox":
+            from weft.turns.databases import ServerDatabase
 
-        return InboxTurns(ServerInbox(store.address, store.worker))
-    raise UsageError(
-        f"the engine `{engine}` is not there yet", where="open_turns", hint='use engine="inbox"'
-    )
+            return InboxTurns(ServerDatabase(store.address, store.worker))
+        case "procrastinate":
+            from weft.turns.procrastinate_queue import ProcrastinateTurns
+
+            return ProcrastinateTurns(store.address, store.worker)
+        case _:
+            from weft.turns.dbos_queue import DbosTurns
+
+            return DbosTurns(store.address, store.worker)
 
 
 async def put_message(

@@ -48,7 +48,8 @@ class Turns(Protocol):
         It is known by its session and request id, also while it runs and when it is done. With
         the `connection` of a transaction it is put when that commits: `connection` is what
         `store.transaction(session)` gives, or one of the caller's own to the same database.
-        A turn with a delay of some seconds takes its place in the session when they have passed.
+        A turn with a delay of some seconds waits for them outside of its session's line, where
+        the others pass it.
         Sessions whose turns have a higher priority come first; it changes no order in a session.
         """
         ...
@@ -96,7 +97,7 @@ class Turns(Protocol):
         ...
 
     async def retry(self, id: str) -> bool:
-        """Put a turn that failed or was cancelled behind the others of its session again."""
+        """Have a turn that failed or was cancelled taken again; False where it did neither."""
         ...
 
     async def cancel(self, id: str) -> bool:
@@ -154,7 +155,7 @@ class Outcome(NamedTuple):
 
     `done`: it is over. `again`: it failed, and is tried again `after` so many seconds; its
     session waits for it. `failed`: it is a dead letter. `cancelled`: somebody stopped it.
-    `released`: this worker gives it back as it was, for the next one at once.
+    `released`: this worker gives it back as it was, for the next one.
     """
 
     kind: Literal["done", "again", "failed", "cancelled", "released"]

@@ -25,7 +25,7 @@ EARLY = 0.25
 def too_long(record: WalkRecord) -> Iterator[Diagnostic]:
     """Texts and tools that alone take more than their agent's budget or its model allows."""
     tops: dict[str, Agent] = {}
-    for root in roots_of(record.root):
+    for root in roots_of(record):
         for agent in agents_of(root):
             tops.setdefault(agent.name, root)
     for agent in _agents(record):

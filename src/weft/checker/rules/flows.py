@@ -74,10 +74,14 @@ def _touched(body: Node) -> set[str]:
     return touched
 
 
+_MOST_CALLS = RunConfig().max_llm_calls
+"""How often a run may ask models, unless it says otherwise."""
+
+
 def too_many_calls(record: WalkRecord) -> Iterator[Diagnostic]:
     """A loop that asks models more often than a run may, whichever way is taken through it."""
     calls = _Calls()
-    most = RunConfig().max_llm_calls
+    most = _MOST_CALLS
     if calls.of(record.root) <= most:
         return
     node: Node = record.root

@@ -1,12 +1,11 @@
 """Rules on labels: secrets that reach someone who is not cleared, and misspelt guards."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from weft.checker.artifacts import saved_names
 from weft.checker.world import Site, WalkRecord
 from weft.codes import report
-from weft.declare import Agent, Node
-from weft.declare.nodes import every_agent
+from weft.declare import Agent
 from weft.declare.policy_parts import Label, When
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.misuse import close
@@ -70,10 +69,10 @@ def secret_may_reach_tool(record: WalkRecord) -> Iterator[Diagnostic]:
 def withheld_result(record: WalkRecord) -> Iterator[Diagnostic]:
     """A tool whose results carry a label that its own agent is not cleared for."""
     marked: dict[str, set[str]] = {}
-    for _, label in _declared(record.root):
+    for _, label in _declared(record.agents):
         for name in label.tools:
             marked.setdefault(name, set()).add(label.name)
-    for agent in every_agent(record.root):
+    for agent in record.agents:
         for tool in agent.tools:
             barred = {*tool.labels, *marked.get(tool.name, ())} - {*agent.cleared}
             if not barred:
@@ -93,14 +92,14 @@ def withheld_result(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     """A label on a key, a tool or an artifact that is called otherwise, or is not there."""
-    declared = [*_declared(record.root)]
+    declared = [*_declared(record.agents)]
     if not declared:
         return
     keys = {*record.everywhere, *record.start.facts}
     keys |= {read.key for site in record.sites for read in site.reads if read.how != "input"}
-    tools = {tool.name for agent in every_agent(record.root) for tool in agent.tools}
-    files, all_files = saved_names(every_agent(record.root))
-    all_tools = not any(agent.tool_sources for agent in every_agent(record.root))
+    tools = {tool.name for agent in record.agents for tool in agent.tools}
+    files, all_files = saved_names(record.agents)
+    all_tools = not any(agent.tool_sources for agent in record.agents)
     declares = bool(record.start.facts)
     opaque = any(site.world.opaque for site in record.sites)
     for agent, label in declared:
@@ -134,8 +133,8 @@ def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def clearance_for_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     """A clearance for a label that nothing carries, and that is spelled nearly like one."""
-    agents = [*every_agent(record.root)]
-    names = {label.name for _, label in _declared(record.root)}
+    agents = record.agents
+    names = {label.name for _, label in _declared(record.agents)}
     names |= {label for agent in agents for tool in agent.tools for label in tool.labels}
     for agent in agents:
         cleared = [(one, Origin("field", "cleared", agent.name)) for one in agent.cleared]
@@ -161,9 +160,9 @@ def _misspelt(name: str, names: Collection[str]) -> str:
     return next(iter((*scoped, *swapped, *close(name, others, cutoff=0.75))), "")
 
 
-def _declared(root: Node) -> Iterator[tuple[Agent, Label]]:
+def _declared(agents: Iterable[Agent]) -> Iterator[tuple[Agent, Label]]:
     """Every label that a policy declares, with the agent whose policy it is."""
-    for agent in every_agent(root):
+    for agent in agents:
         policies = [agent.policy] if agent.context is not None else []
         while policies:
             policy = policies.pop()

@@ -6,13 +6,13 @@ from weft.checker.world import WalkRecord
 from weft.codes import report
 from weft.declare import Agent, Node
 from weft.declare.compose import Composable
-from weft.declare.nodes import agents_of, every_agent, walk_nodes
+from weft.declare.nodes import agents_of, walk_nodes
 from weft.diagnostics import Diagnostic, Origin
 
 
 def undescribed(record: WalkRecord) -> Iterator[Diagnostic]:
     """A tool, or an agent that a model is to choose, of which nothing is known but its name."""
-    for agent in every_agent(record.root):
+    for agent in record.agents:
         for child in agent.sub_agents:
             if not child.description.strip():
                 yield _undescribed(child, f"`{agent.name}` may hand over to it")
@@ -40,7 +40,7 @@ def _undescribed(node: Node, why: str) -> Diagnostic:
 
 def unsent_global(record: WalkRecord) -> Iterator[Diagnostic]:
     """A `global_instruction` of an agent that is no root: it is sent to nobody."""
-    for root in roots_of(record.root):
+    for root in roots_of(record):
         for agent in agents_of(root):
             if agent is not root and agent.global_instruction is not None:
                 yield report(
@@ -51,13 +51,11 @@ def unsent_global(record: WalkRecord) -> Iterator[Diagnostic]:
                 )
 
 
-def roots_of(node: Node) -> Iterator[Agent]:
+def roots_of(record: WalkRecord) -> list[Agent]:
     """The agents that stand at the top of a tree: in the flow itself, and in what is called."""
-    called = (tool.agent for agent in every_agent(node) for tool in agent.tools)
-    flows = (flow for flow in called if isinstance(flow, Composable))
-    seen: set[int] = set()
-    for flow in (node, *flows):
-        for one, _ in walk_nodes(flow):
-            if isinstance(one, Agent) and id(one) not in seen:
-                seen.add(id(one))
-                yield one
+    nodes = [node for node, _ in record.nodes]
+    for agent in record.agents:
+        for tool in agent.tools:
+            if isinstance(tool.agent, Composable):
+                nodes += [node for node, _ in walk_nodes(tool.agent)]
+    return list({id(node): node for node in nodes if isinstance(node, Agent)}.values())

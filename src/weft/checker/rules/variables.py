@@ -16,7 +16,6 @@ from weft.checker.world import Fact, Gone, Read, Site, WalkRecord, World, Writer
 from weft.codes import report
 from weft.declare import Agent, Gate, Map, Parallel, Sequence, Step, template
 from weft.declare.compare import quoted
-from weft.declare.nodes import every_agent, walk_nodes
 from weft.declare.template import Variable
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.misuse import close, few, is_slip, meant
@@ -304,7 +303,7 @@ class _Lost:
 
     def __init__(self, record: WalkRecord) -> None:
         self._record = record
-        self._agents = {agent.name: agent for agent in every_agent(record.root)}
+        self._agents = {agent.name: agent for agent in record.agents}
         self._read = {
             read.key
             for site in record.sites
@@ -313,7 +312,7 @@ class _Lost:
         }
         self._dropped: set[str] = set()
         self._keeps: list[frozenset[str]] = []
-        for node, _ in walk_nodes(record.root):
+        for node, _ in record.nodes:
             if isinstance(node, Step):
                 keys = keys_of(node.function) if not node.written else Keys()
                 self._dropped |= {*node.drops, *keys.drops, *keys.may_drop}
@@ -608,10 +607,10 @@ def _texts(site: Site) -> Iterator[tuple[Origin, str]]:
 
 def unsaved_artifact(record: WalkRecord) -> Iterator[Diagnostic]:
     """An artifact that nothing saves, where one of nearly that name is saved."""
-    names, _ = saved_names(every_agent(record.root))
+    names, _ = saved_names(record.agents)
     if not names:
         return
-    for agent in every_agent(record.root):
+    for agent in record.agents:
         for name, place in files_read_by(agent):
             bare = name.removeprefix("user:")
             if bare in names:

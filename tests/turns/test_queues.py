@@ -1,8 +1,7 @@
-"""The inbox: turns are put once, taken in order, settled, handed on and listed."""
+"""Queues whose rows have owners: put once, taken in order, settled, handed on and listed."""
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
 
 import psycopg
 import pytest
@@ -12,10 +11,14 @@ from weft.content import to_content
 from weft.errors import StoreError, UsageError
 from weft.session import SessionKey, Store
 from weft.testing import ScriptedModel
-from weft.turns import Outcome, Turn, TurnRunner, Turns, open_turns
-from weft.turns.inbox import InboxTurns, TurnRow
+from weft.turns import Outcome, Turn, TurnRunner, open_turns
+from weft.turns.inbox import InboxTurns
 from weft.turns.opening import put_message
+from weft.turns.procrastinate_queue import ProcrastinateTurns, queue_of
+from weft.turns.taking import TurnSource
 from weft.turns.turn import decode_turn, encode_turn, seconds_of
+
+OwnedTurns = InboxTurns | ProcrastinateTurns
 
 
 def turn(app: str, session: str, request: str, text: str = "hi") -> Turn:
@@ -23,72 +26,99 @@ def turn(app: str, session: str, request: str, text: str = "hi") -> Turn:
     return Turn(key=SessionKey(app, "ada", session), request_id=request, message=to_content(text))
 
 
-async def take(turns: Turns, app: str, worker: str = "w1", most: int = 10) -> list[TurnRow]:
-    """What a worker is given now."""
-    assert isinstance(turns, InboxTurns)
-    turns._placed = 0.0
-    return await turns.take(apps=[app], worker=worker, most=most)
+async def take(source: TurnSource) -> list[str]:
+    """The ids of all that a worker is given now."""
+    ids: list[str] = []
+    while taken := await source.take(10):
+        ids += [one.id for one in taken if one.turn is not None]
+    return ids
 
 
-def requests(rows: Sequence[TurnRow]) -> list[str]:
-    """The request ids of the rows."""
-    return [row.turn().request_id for row in rows]
+async def take_requests(source: TurnSource) -> list[str]:
+    """The requests that a worker is given now."""
+    requests: list[str] = []
+    while taken := await source.take(10):
+        requests += [f"{one.turn.key.id}/{one.turn.request_id}" for one in taken if one.turn]
+    return requests
 
 
-async def until_done(turns: Turns, app: str, count: int) -> None:
+async def until_done(turns: OwnedTurns, app: str, count: int) -> None:
     """Wait until so many turns are done."""
     async with asyncio.timeout(60):
         while (await turns.counts()).get((app, "done"), 0) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
-async def settle(turns: Turns, row: TurnRow, outcome: Outcome, worker: str = "w1") -> bool:
-    """Tick the turn off."""
-    assert isinstance(turns, InboxTurns)
-    return await turns.settle(row.number, worker, outcome)
-
-
-async def test_the_same_request_is_put_once_also_when_it_is_done(turns: Turns, app: str) -> None:
+async def test_the_same_request_is_put_once_also_when_it_is_done(
+    turns: OwnedTurns, app: str
+) -> None:
+    source = turns.source(apps=[app], worker="w1")
     assert await turns.put(turn(app, "s", "r1"))
     assert not await turns.put(turn(app, "s", "r1"))
-    (row,) = await take(turns, app)
+    (id,) = await take(source)
     assert not await turns.put(turn(app, "s", "r1"))
-    assert await settle(turns, row, Outcome("done"))
+    assert await source.settle(id, Outcome("done"))
     assert not await turns.put(turn(app, "s", "r1"))
     assert await turns.put(turn(app, "other", "r1"))
+    assert await turns.put(turn(app, "later", "r1"), delay=60)
+    assert not await turns.put(turn(app, "later", "r1"))
 
 
-async def test_turns_of_a_session_are_taken_one_at_a_time_in_order(turns: Turns, app: str) -> None:
-    for request in ("r1", "r2", "r3"):
-        await turns.put(turn(app, "s", request))
+async def test_turns_of_a_session_are_taken_one_at_a_time_in_order(
+    turns: OwnedTurns, app: str
+) -> None:
+    one, two = (turns.source(apps=[app], worker=name) for name in ("w1", "w2"))
+    await turns.put(turn(app, "s", "r1"))
+    await turns.put(turn(app, "s", "r2"), priority=9)
+    await turns.put(turn(app, "s", "r3"))
     await turns.put(turn(app, "t", "r1"), priority=5)
-    first = await take(turns, app)
-    assert [(row.turn().key.id, row.turn().request_id) for row in first] == [
-        ("t", "r1"),
-        ("s", "r1"),
-    ]
-    assert await take(turns, app, "w2") == []
-    await settle(turns, first[1], Outcome("again", "it failed", after=60))
-    assert await take(turns, app, "w2") == [], "the session waits for the one that is tried again"
+    assert await take_requests(one) == ["t/r1", "s/r1"]
+    assert await take(two) == []
+    first = await turns.find(SessionKey(app, "ada", "s"), "r1")
+    assert first is not None
+    assert (first.status, first.worker) == ("running", "w1")
+    assert await one.settle(first.turn.id, Outcome("again", "it failed", after=60))
+    assert await take(two) == [], "the session waits for the one that is tried again"
     info = await turns.find(SessionKey(app, "ada", "s"), "r1")
     assert info is not None
     assert (info.status, info.turn.attempts, info.reason) == ("waiting", 1, "it failed")
+    assert info.due is not None
+    assert await turns.cancel(info.turn.id)
+    assert await take_requests(two) == ["s/r2"]
+
+
+async def test_a_turn_that_is_tried_again_says_how_often_it_failed(
+    turns: OwnedTurns, app: str
+) -> None:
+    source = turns.source(apps=[app], worker="w1")
+    await turns.put(turn(app, "s", "r1"))
+    for attempts in range(3):
+        (taken,) = await source.take(5)
+        assert taken.turn is not None
+        assert taken.turn.attempts == attempts
+        await source.settle(taken.id, Outcome("again", "it failed"))
+    (taken,) = await source.take(5)
+    await source.settle(taken.id, Outcome("released"))
+    (taken,) = await source.take(5)
+    assert taken.turn is not None
+    assert taken.turn.attempts == 3, "to be given back is no failure"
 
 
 async def test_a_delayed_turn_lets_others_pass_and_then_has_its_place(
-    turns: Turns, app: str
+    turns: OwnedTurns, app: str
 ) -> None:
+    source = turns.source(apps=[app], worker="w1")
     await turns.put(turn(app, "s", "late"), delay=0.2)
     await turns.put(turn(app, "s", "now"))
-    (row,) = await take(turns, app)
-    assert row.turn().request_id == "now"
-    await asyncio.sleep(0.3)
-    assert await take(turns, app) == []
-    await settle(turns, row, Outcome("done"))
-    assert requests(await take(turns, app)) == ["late"]
+    (id,) = await take(source)
+    assert (await turns.list(id=id))[0].turn.request_id == "now"
+    await asyncio.sleep(0.5)
+    assert await take(source) == []
+    await source.settle(id, Outcome("done"))
+    assert await take_requests(source) == ["s/late"]
 
 
-async def test_a_turn_is_handed_on_and_fails_after_three_kills(turns: Turns, app: str) -> None:
+async def test_a_turn_is_handed_on_and_fails_after_three_kills(turns: OwnedTurns, app: str) -> None:
     await turns.put(turn(app, "s", "poison"))
 
     async def nobody() -> frozenset[str]:
@@ -99,41 +129,54 @@ async def test_a_turn_is_handed_on_and_fails_after_three_kills(turns: Turns, app
 
     await turns.recover(nobody)  # what other tests left in the database
     for worker in ("w1", "w2", "w3"):
-        (row,) = await take(turns, app, worker)
+        source = turns.source(apps=[app], worker=worker)
+        (id,) = await take(source)
         assert await turns.recover(all_of_us) == 0
         assert await turns.recover(nobody) == 1
-        assert not await settle(turns, row, Outcome("done"), worker), "it is not the dead one's"
-    assert await take(turns, app) == []
+        assert not await source.settle(id, Outcome("done")), "it is not the dead one's"
+    source = turns.source(apps=[app], worker="w4")
+    assert await take(source) == []
     (info,) = await turns.list(app_name=app, status="failed")
     assert (info.kills, info.reason) == (3, "3 workers died while they ran it")
+    assert not await turns.retry("0")
     assert await turns.retry(info.turn.id)
-    assert requests(await take(turns, app)) == ["poison"]
+    assert await take_requests(source) == ["s/poison"]
 
 
-async def test_a_turn_that_is_ours_unknown_to_us_is_found_again(turns: Turns, app: str) -> None:
+async def test_a_turn_that_is_ours_unknown_to_us_is_found_again(
+    turns: OwnedTurns, app: str
+) -> None:
+    source = turns.source(apps=[app], worker=f"w-{app}")
     await turns.put(turn(app, "s", "r1"))
-    assert isinstance(turns, InboxTurns)
-    assert requests(await take(turns, app)) == ["r1"]
-    again = await turns.take(apps=[app], worker="w1", most=5, running=[])
-    assert requests(again) == ["r1"]
-    assert await turns.take(apps=[app], worker="w1", most=5, running=[again[0].number]) == []
+    assert len(await take(source)) == 1
+    assert await source.drop_adrift([]) == 1
+    (id,) = await take(source)
+    assert await source.drop_adrift([id]) == 0
+    assert await take(source) == []
 
 
-async def test_a_waiting_turn_is_cancelled_and_a_running_one_is_not(turns: Turns, app: str) -> None:
+async def test_a_waiting_turn_is_cancelled_and_a_running_one_is_not(
+    turns: OwnedTurns, app: str
+) -> None:
+    source = turns.source(apps=[app], worker="w1")
     await turns.put(turn(app, "s", "r1"))
     await turns.put(turn(app, "s", "r2"))
-    (row,) = await take(turns, app)
+    (id,) = await take(source)
     first, second = await turns.list(app_name=app)
+    assert first.turn.id == id
     assert not await turns.cancel(first.turn.id)
     assert await turns.cancel(second.turn.id)
     assert not await turns.cancel("no number")
-    await settle(turns, row, Outcome("done"))
-    assert await take(turns, app) == []
-    assert await turns.counts() | {(app, "done"): 1, (app, "cancelled"): 1} == await turns.counts()
+    await source.settle(id, Outcome("done"))
+    assert await take(source) == []
+    counts = await turns.counts()
+    assert (counts[app, "done"], counts[app, "cancelled"]) == (1, 1)
+    assert await turns.retry(second.turn.id)
+    assert await take_requests(source) == ["s/r2"]
 
 
 async def test_a_turn_is_put_in_the_transaction_of_the_store(
-    store: Store, turns: Turns, app: str
+    store: Store, turns: OwnedTurns, app: str
 ) -> None:
     key = SessionKey(app, "ada", "s")
     session = await store.create(key)
@@ -150,12 +193,15 @@ async def test_a_turn_is_put_in_the_transaction_of_the_store(
     async with store.transaction(session) as transaction:
         await transaction.append(Event(author="user", content=to_content("noted")))
         assert await turns.put(turn(app, "s", "r1"), connection=transaction.connection)
-    assert requests(await take(turns, app)) == ["r1"]
+        assert not await turns.put(turn(app, "s", "r1"), connection=transaction.connection)
+    assert await take_requests(turns.source(apps=[app], worker="w1")) == ["s/r1"]
+    with pytest.raises(UsageError, match="is no connection to put a turn with"):
+        await turns.put(turn(app, "s", "r2"), connection=object())
     assert (await store.lengths([key]))[key] == 1
 
 
 async def test_a_queue_works_with_runners_and_answers_each_request_once(
-    store: Store, turns: Turns, app: str
+    store: Store, turns: OwnedTurns, app: str
 ) -> None:
     model = ScriptedModel([f"answer {n}" for n in range(6)])
     runner = Runner(Agent("bot", model=model), app_name=app, store=store)
@@ -178,7 +224,7 @@ async def test_a_queue_works_with_runners_and_answers_each_request_once(
 
 
 async def test_a_failed_turn_is_tried_again_and_then_is_a_dead_letter(
-    store: Store, turns: Turns, app: str, monkeypatch: pytest.MonkeyPatch
+    store: Store, turns: OwnedTurns, app: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.turns.running._FIRST_PAUSE", 0.01)
     model = ScriptedModel([RuntimeError("503"), "well", *[RuntimeError("down")] * 3, "next"])
@@ -200,7 +246,7 @@ async def test_a_failed_turn_is_tried_again_and_then_is_a_dead_letter(
 
 
 async def test_a_turn_of_a_deleted_session_fails_and_makes_none(
-    store: Store, turns: Turns, app: str
+    store: Store, turns: OwnedTurns, app: str
 ) -> None:
     key = SessionKey(app, "ada", "s")
     written, is_new = await put_message(turns, store, key, "hi", request_id="r1")
@@ -212,7 +258,9 @@ async def test_a_turn_of_a_deleted_session_fails_and_makes_none(
     assert await store.get(key) is None
 
 
-async def test_a_schedule_puts_its_next_turn_once(store: Store, turns: Turns, app: str) -> None:
+async def test_a_schedule_puts_its_next_turn_once(
+    store: Store, turns: OwnedTurns, app: str
+) -> None:
     key = SessionKey(app, "ada", "s")
     runner = Runner(Agent("bot", model=ScriptedModel(["one"])), app_name=app, store=store)
     written, _ = await put_message(turns, store, key, "go", request_id="daily", every="1h")
@@ -226,7 +274,7 @@ async def test_a_schedule_puts_its_next_turn_once(store: Store, turns: Turns, ap
 
 
 async def test_tables_of_a_newer_version_are_refused(
-    address: str, store: Store, turns: Turns
+    address: str, store: Store, turns: OwnedTurns
 ) -> None:
     await turns.open()
     change = "UPDATE turns_version SET version = version {} 100"
@@ -275,3 +323,11 @@ def test_addresses_and_durations_that_cannot_be_meant_are_refused(app: str) -> N
     for wrong in ("1 fortnight", "0s", -1, True):
         with pytest.raises(UsageError, match="is no duration"):
             seconds_of(wrong, where="every")
+
+
+def test_a_queue_of_a_long_name_is_short_and_its_own() -> None:
+    names = ["bot", "x" * 60, "x" * 61, "grüße", "grüsse"]
+    queues = [queue_of(name) for name in names]
+    assert queues[0] == "weft:bot"
+    assert len({*queues}) == len(names)
+    assert all(len(queue.encode()) <= 40 and queue.isascii() for queue in queues)

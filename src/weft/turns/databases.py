@@ -1,87 +1,123 @@
-"""The tables of the inbox, in PostgreSQL and in a SQLite file.
+"""The database that a queue is in: PostgreSQL, or a SQLite file.
 
-They stand beside those of the sessions, with a version of their own: a store that nobody queues
-for has none of them.
+The tables of queues stand beside those of the sessions, with a version of their own: a store that
+nobody queues for has none of them. A statement is written once, with `:names`, for both.
 
-Top to bottom: PostgreSQL, SQLite, what both make.
+Top to bottom: what a database does for a queue, PostgreSQL, SQLite, the tables.
 """
 
 import asyncio
+import json
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from weft.errors import StoreError
+from weft.errors import StoreError, UsageError
 from weft.stores.sqlite_file import explained as explained_sqlite
 from weft.stores.sqlite_file import open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
 from weft.stores.sqlite_worker import Worker, write
-from weft.turns.inbox import Cell, Spelling, Values
 
 if TYPE_CHECKING:
     from weft.stores.postgres_server import ConnectionPool, DatabaseAddress
+    from weft.stores.postgres_tables import Connection
+
+Cell = str | int | float | None
+Values = Mapping[str, "Cell | Sequence[str] | Sequence[int]"]
+
+TURNS_CHANNEL = "weft_turns"
+"""Where it is told that a turn was put in the inbox."""
+
+
+class QueueDatabase(Protocol):
+    """What a database does for a queue."""
+
+    sql: "Spelling"
+    pause: float
+    """Seconds between two looks for turns, where nothing says that one was put."""
+
+    async def open(self) -> None:
+        """Make the tables, or refuse those of another version."""
+        ...
+
+    async def run(
+        self, statement: str, values: Values, *, connection: object = None
+    ) -> list[tuple[Cell, ...]]:
+        """The rows that a statement gives, once it is committed; with a connection, its commit."""
+        ...
+
+    async def news(self, seconds: float) -> None:
+        """Wait until a turn may have been put, or so many seconds have passed."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections; the next use opens them again."""
+        ...
+
+
+class Spelling(NamedTuple):
+    """What the two databases write differently."""
+
+    schema: str
+    now: str
+    next_place: str
+    skip_locked: str
+    is_in: str
+    """How to ask whether a value is in a list: `{} = ANY({})`."""
+    told: str
+    """Behind a statement that puts a turn: tells the workers."""
+
 
 _NAME = re.compile(r"(?<!:):([a-z_]+)")
 
-_CHANNEL = "weft_turns"
-
 _CONNECTIONS = 2
-"""How many connections the inbox uses at once, beside the one that listens."""
-
-_SERVER_NOW = "extract(epoch FROM clock_timestamp())::float8"
-
-_FILE_NOW = "((julianday('now') - 2440587.5) * 86400.0)"
+"""How many connections a queue uses at once, beside the one that listens."""
 
 
-class ServerInbox:
-    """The inbox in a PostgreSQL database."""
+class ServerDatabase:
+    """A PostgreSQL database with the tables of queues."""
 
     sql = Spelling(
-        table="weft.turns",
-        now=_SERVER_NOW,
+        schema="weft.",
+        now="extract(epoch FROM clock_timestamp())::float8",
         next_place="nextval('weft.turn_places')",
         skip_locked="FOR UPDATE SKIP LOCKED",
         is_in="{} = ANY({})",
-        told=f", pg_notify('{_CHANNEL}', '')",
+        told=f", pg_notify('{TURNS_CHANNEL}', '')",
     )
     pause = 0.5
 
     def __init__(self, address: "DatabaseAddress", worker: str) -> None:
+        self.url = address.url
         self._address = address._replace(connections=_CONNECTIONS)
         self._worker = worker
         self._pool: ConnectionPool | None = None
         self._is_open = False
+        self._channels: tuple[str, ...] = (TURNS_CHANNEL,)
         self._listening: asyncio.Task[None] | None = None
         self._heard = asyncio.Event()
         self._spelled: dict[str, bytes] = {}
 
+    def listen_to(self, *channels: str) -> None:
+        """Have `news` wait for what is told there."""
+        self._channels = channels
+
     async def open(self) -> None:
         """Make the tables, or refuse those of another version."""
-        from weft.stores.postgres_tables import MIGRATING, explaining, place
-
         if self._is_open:
             return
-        async with explaining(self._address.url), self._current().connection() as connection:
+        from weft.stores.postgres_tables import place
 
-            async def version() -> int:
-                cursor = await connection.execute(
-                    "SELECT 1 FROM pg_catalog.pg_tables"
-                    " WHERE schemaname = 'weft' AND tablename = 'turns_version'"
-                )
-                if await cursor.fetchone() is None:
-                    return 0
-                cursor = await connection.execute("SELECT version FROM weft.turns_version")
-                row = cast("tuple[int] | None", await cursor.fetchone())
-                return require_version(row[0] if row is not None else 0, place(self._address.url))
-
-            if await version() < len(SERVER_MIGRATIONS):
+        where = place(self.url)
+        async with self.connection() as connection:
+            if await _server_version(connection, where) < len(SERVER_MIGRATIONS):
                 async with connection.transaction():
-                    await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
-                    at = await version()
-                    for statement in (one for step in SERVER_MIGRATIONS[at:] for one in step):
+                    await lock_migrations(connection)
+                    version = await _server_version(connection, where)
+                    for statement in (one for step in SERVER_MIGRATIONS[version:] for one in step):
                         await connection.execute(statement.encode())
                     await connection.execute(
                         "UPDATE weft.turns_version SET version = %s", (len(SERVER_MIGRATIONS),)
@@ -92,20 +128,26 @@ class ServerInbox:
         self, statement: str, values: Values, *, connection: object = None
     ) -> list[tuple[Cell, ...]]:
         """The rows that a statement gives."""
-        from weft.stores.postgres_tables import Connection, explaining
+        from weft.stores.postgres_tables import explaining
 
         spelled = self._spelled.get(statement)
         if spelled is None:
             spelled = self._spelled[statement] = _NAME.sub(r"%(\1)s", statement).encode()
-        await self.open()
-        async with explaining(self._address.url):
-            if connection is not None:
-                cursor = await cast("Connection", connection).execute(spelled, values)
-                return cast("list[tuple[Cell, ...]]", await cursor.fetchall())
-            async with self._current().connection() as own:
-                cursor = await own.execute(spelled, values)
-                rows = await cursor.fetchall() if cursor.description is not None else []
-                return cast("list[tuple[Cell, ...]]", rows)
+        if not self._is_open:
+            await self.open()
+        if connection is not None:
+            async with explaining(self.url):
+                return await _rows(require_connection(connection), spelled, values)
+        async with self.connection() as own:
+            return await _rows(own, spelled, values)
+
+    @asynccontextmanager
+    async def connection(self) -> "AsyncGenerator[Connection, None]":
+        """A connection, which commits each statement; errors of the driver become ours."""
+        from weft.stores.postgres_tables import explaining
+
+        async with explaining(self.url), self._current().connection() as connection:
+            yield connection
 
     async def news(self, seconds: float) -> None:
         """Wait until a turn was put, or so many seconds have passed."""
@@ -145,7 +187,8 @@ class ServerInbox:
             return
         try:
             with suppress(DriverError):
-                await connection.execute(f"LISTEN {_CHANNEL}".encode())
+                for channel in self._channels:
+                    await connection.execute(f'LISTEN "{channel}"'.encode())
                 self._heard.set()  # of what was put before, nobody has told
                 async for _ in connection.notifies():
                     self._heard.set()
@@ -153,12 +196,52 @@ class ServerInbox:
             await connection.close()
 
 
-class FileInbox:
-    """The inbox in a SQLite file."""
+async def lock_migrations(connection: "Connection") -> None:
+    """Wait until no other process makes tables, until the transaction ends."""
+    from weft.stores.postgres_tables import MIGRATING
+
+    await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
+
+
+async def _server_version(connection: "Connection", where: str) -> int:
+    cursor = await connection.execute(
+        "SELECT 1 FROM pg_catalog.pg_tables"
+        " WHERE schemaname = 'weft' AND tablename = 'turns_version'"
+    )
+    if await cursor.fetchone() is None:
+        return 0
+    cursor = await connection.execute("SELECT version FROM weft.turns_version")
+    row = cast("tuple[int] | None", await cursor.fetchone())
+    return _require_version(row[0] if row is not None else 0, where)
+
+
+async def _rows(connection: "Connection", query: bytes, values: Values) -> list[tuple[Cell, ...]]:
+    cursor = await connection.execute(query, values)
+    rows = await cursor.fetchall() if cursor.description is not None else []
+    return cast("list[tuple[Cell, ...]]", rows)
+
+
+def require_connection(connection: object) -> "Connection":
+    """The caller's own connection, or an error if it cannot be used from here."""
+    import psycopg
+
+    if not isinstance(connection, psycopg.AsyncConnection):
+        raise UsageError(
+            f"a {type(connection).__module__}.{type(connection).__name__} is no connection to put"
+            " a turn with",
+            where="Turns.put",
+            hint="pass a psycopg.AsyncConnection to the database of the store, or the connection"
+            " of store.transaction(session)",
+        )
+    return cast("Connection", connection)
+
+
+class FileDatabase:
+    """A SQLite file with the tables of queues."""
 
     sql = Spelling(
-        table="turns",
-        now=_FILE_NOW,
+        schema="",
+        now="((julianday('now') - 2440587.5) * 86400.0)",
         next_place="(SELECT coalesce(max(place), 0) + 1 FROM turns)",
         skip_locked="",
         is_in="{} IN (SELECT value FROM json_each({}))",
@@ -187,9 +270,15 @@ class FileInbox:
 
         try:
             if connection is not None:
-                on = cast("sqlite3.Connection", connection)
-                _make_tables(on, self._path)
-                return work(on)()
+                if not isinstance(connection, sqlite3.Connection):
+                    raise UsageError(
+                        f"a {type(connection).__name__} is no connection to put a turn with",
+                        where="Turns.put",
+                        hint="pass a sqlite3.Connection to the file of the store, or the"
+                        " connection of store.transaction(session)",
+                    )
+                _make_tables(connection, self._path)
+                return work(connection)()
             return await self._current().run(work)
         except sqlite3.Error as error:
             raise explained_sqlite(error, self._path, timeout=_WAIT) from None
@@ -237,8 +326,6 @@ def _as_cell(value: Cell | Sequence[str] | Sequence[int]) -> Cell:
     """A value as SQLite takes it: a list is JSON there."""
     if value is None or isinstance(value, str | int | float):
         return value
-    import json
-
     return json.dumps(list(value))
 
 
@@ -252,14 +339,14 @@ def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
         row = cast(
             "tuple[int] | None", connection.execute("SELECT version FROM turns_version").fetchone()
         )
-        version = require_version(row[0] if row is not None else 0, str(path))
+        version = _require_version(row[0] if row is not None else 0, str(path))
     if version < len(FILE_MIGRATIONS):
         for statement in (one for step in FILE_MIGRATIONS[version:] for one in step):
             connection.execute(statement)
         connection.execute("UPDATE turns_version SET version = ?", (len(FILE_MIGRATIONS),))
 
 
-def require_version(version: int, where: str) -> int:
+def _require_version(version: int, where: str) -> int:
     """The version of the tables, unless they are newer than this program."""
     if version > len(SERVER_MIGRATIONS):
         raise StoreError(
@@ -291,6 +378,15 @@ _ROW = """(
     UNIQUE (app_name, user_id, session, request_id)
 )"""
 
+_WORKER = """(
+    worker text PRIMARY KEY,
+    apps text NOT NULL,
+    engine text NOT NULL,
+    slots integer NOT NULL,
+    since {time} NOT NULL,
+    beat {time} NOT NULL
+)"""
+
 SERVER_MIGRATIONS: tuple[Sequence[str], ...] = (
     (
         "CREATE TABLE weft.turns_version (version integer NOT NULL)",
@@ -305,6 +401,16 @@ SERVER_MIGRATIONS: tuple[Sequence[str], ...] = (
         " WHERE status IN ('waiting', 'running')",
         "CREATE INDEX turns_running ON weft.turns (worker) WHERE status = 'running'",
         "CREATE INDEX turns_delayed ON weft.turns (due) WHERE place IS NULL",
+        "CREATE TABLE weft.turn_workers " + _WORKER.format(time="double precision"),
+        # What other queues have no room for: which worker has which of their numbers, ...
+        "CREATE TABLE weft.turn_owners (owner bigint PRIMARY KEY, worker text NOT NULL)",
+        # ... and how often a turn failed and killed, and why.
+        """CREATE TABLE weft.turn_notes (
+            turn text PRIMARY KEY,
+            attempts integer NOT NULL DEFAULT 0,
+            kills integer NOT NULL DEFAULT 0,
+            reason text NOT NULL DEFAULT ''
+        )""",
     ),
 )
 
@@ -319,5 +425,6 @@ FILE_MIGRATIONS: tuple[Sequence[str], ...] = (
         " WHERE status IN ('waiting', 'running')",
         "CREATE INDEX turns_running ON turns (worker) WHERE status = 'running'",
         "CREATE INDEX turns_delayed ON turns (due) WHERE place IS NULL",
+        "CREATE TABLE turn_workers " + _WORKER.format(time="REAL"),
     ),
 )

@@ -1,0 +1,226 @@
+"""Windows of numbered lines: an editor's view of a file, the part of it that is likely to be used.
+
+What a window is opened for stands in the call: a line to go to, lines to change, names to look
+for. The lines around these stay, with their numbers, and so do the signatures in it. A number that
+is missing says what was left out, so a gap takes a single mark.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from weft.digest.asked import Asked, fits
+from weft.digest.cut import Count
+from weft.late import late_pattern
+
+GAP = "…"
+"""What stands where lines are left out: their numbers are missing too."""
+
+BEFORE, AFTER = 4, 84
+"""How many lines before and behind one that is gone to stay, at most: its block goes further."""
+
+AROUND = 4
+"""How many lines around a change, or around a line that fits, stay."""
+
+BLOCK = 60
+"""How many lines of a block stay whose first line fits."""
+
+ROOM = 150
+"""So many tokens of lines stay because they fit what was asked; thrice in a short file."""
+
+FITS = 0.5
+"""From when on a line fits."""
+
+SIGNATURES = 20
+"""How many signatures stay."""
+
+LEAST_BEHIND = 12
+"""How many lines behind one that is gone to stay at least, however short its block is."""
+
+_HEADS = 3
+"""So many lines may stand before a block's first line, and belong to its head."""
+
+_TELLING = 4
+"""Shorter lines stand everywhere."""
+
+_MARK = 2
+"""The tokens of a mark."""
+
+_SHORT = 8
+"""A line of so few letters takes no more than a mark."""
+
+_LEAST = 8
+"""Fewer lines are no window."""
+
+_LONG = 0.4
+"""A window with this share of its file shows most of it."""
+
+_NUMBER = late_pattern(r"\s*(\d{1,7})(?:[:|\t\u2192]| \||  )")
+_SIGNATURE = late_pattern(
+    r"\s*(?:export |default |public |private |protected |static |final |abstract |pub )*"
+    r"(?:async )?(?:def|class|function|func|fn|interface|struct|enum|trait|impl|module)\b"
+)
+_TOTAL = late_pattern(r"\((\d{1,7}) lines total\)|of (\d{1,7}) lines")
+
+
+class Window(NamedTuple):
+    """The lines of a text, and of those that have a number, which, and what stands behind it."""
+
+    lines: list[str]
+    numbers: dict[int, int]
+    bodies: dict[int, str]
+
+
+def window_of(text: str) -> Window | None:
+    """A text as a window: many of its lines are numbered, one after the other; None for others."""
+    lines = text.split("\n")
+    numbers: dict[int, int] = {}
+    bodies: dict[int, str] = {}
+    for place, line in enumerate(lines):
+        match = _NUMBER.match(line[:400])
+        if match is not None:
+            numbers[place] = int(match[1])
+            bodies[place] = line[match.end() :]
+    if len(numbers) < _LEAST or len(numbers) * 10 < len(lines) * 4:
+        return None
+    following = sum(numbers.get(place - 1) == number - 1 for place, number in numbers.items())
+    return Window(lines, numbers, bodies) if following * 10 >= len(numbers) * 7 else None
+
+
+def choose_window(window: Window, asked: Asked, *, limit: int, count: Count) -> str | None:
+    """The lines of a window that matter within so many tokens, a mark in each gap.
+
+    None where nothing in it is what was asked for, and nothing has a signature.
+
+    Lines without a number stay: they say which file it is, or what went wrong. Where the call
+    changed lines, those around the change stay. Else it is what was gone to, what fits the words
+    and the signatures, in this order, as far as there is room.
+    """
+    chosen = _Chosen(window, limit, count)
+    first = min(window.numbers)
+    chosen.add(
+        place
+        for place, line in enumerate(window.lines)
+        if place not in window.numbers
+        and line.strip()
+        and (place < first or line not in asked.seen)
+    )
+    changed = _changed(window, asked)
+    if changed is not None:
+        low, high = changed
+        chosen.add(
+            place
+            for place, number in window.numbers.items()
+            if low - AROUND <= number <= high + AROUND
+        )
+        return chosen.text()
+    size = sum(chosen.add(_gone_to(window, number)) for number in asked.numbers)
+    scores = fits((window.bodies.get(place, "") for place in range(len(window.lines))), asked)
+    size += _add_fitting(window, scores, chosen)
+    signatures = [place for place, body in window.bodies.items() if _SIGNATURE.match(body)]
+    size += chosen.add(signatures[:SIGNATURES])
+    return chosen.text() if size else None
+
+
+class _Chosen:
+    """The places that are chosen, as far as there is room."""
+
+    def __init__(self, window: Window, limit: int, count: Count) -> None:
+        self._lines = window.lines
+        self._room = limit
+        self._count = count
+        self._places: set[int] = set()
+
+    def add(self, places: Iterable[int]) -> int:
+        """Choose these as well, in their order, as far as there is room; the tokens they take."""
+        spent = 0
+        for place in places:
+            if place in self._places:
+                continue
+            size = self._count(self._lines[place]) + 1
+            if self._places and size + _MARK > self._room:
+                break
+            self._places.add(place)
+            self._room -= size
+            spent += size
+        return spent
+
+    def text(self) -> str:
+        """The chosen lines in their order; what takes no more than a mark stands in its gap."""
+        rows: list[str] = []
+        last = -1
+        for place in sorted(self._places):
+            if place == last + 2 and len(self._lines[last + 1]) <= _SHORT:
+                rows.append(self._lines[last + 1])
+            elif place > last + 1:
+                rows.append(GAP)
+            rows.append(self._lines[place])
+            last = place
+        return "\n".join([*rows, GAP] if last < len(self._lines) - 1 else rows)
+
+
+def _changed(window: Window, asked: Asked) -> tuple[int, int] | None:
+    """The first and the last number of the lines that the call changed; None if it changed none.
+
+    It names them as a range, and how many lines it carries says where they end. Or it carries
+    lines that stand in the window.
+    """
+    if asked.span is not None and asked.lines:
+        low, high = asked.span
+        return low, max(high, low + len(asked.lines) - 1)
+    own = {line.strip() for line in asked.lines if len(line.strip()) >= _TELLING}
+    if not own:
+        return None
+    places = [place for place, body in window.bodies.items() if body.strip() in own]
+    if len(places) * 2 < len(own):
+        return None
+    numbers = [window.numbers[place] for place in places]
+    return min(numbers), max(numbers)
+
+
+def _gone_to(window: Window, number: int) -> list[int]:
+    """The places around a line that was gone to: to the end of its block, where it begins one."""
+    start = next((place for place, one in window.numbers.items() if one == number), None)
+    if start is None:
+        return []
+    near = range(start, start + _HEADS)
+    begins = next((at for at in near if _SIGNATURE.match(window.bodies.get(at, ""))), None)
+    end = start + AFTER
+    if begins is not None:
+        end = min(end, max(start + LEAST_BEHIND, _block_end(window, begins, end)))
+    around = (*range(start, end + 1), *range(start - 1, start - BEFORE - 1, -1))
+    return [place for place in around if place in window.bodies]
+
+
+def _block_end(window: Window, start: int, most: int) -> int:
+    """Where the block ends that begins at a place: at the next line that is no deeper."""
+    depth = _depth(window.bodies[start])
+    for place in range(start + _HEADS, most):
+        body = window.bodies.get(place, "")
+        if body.strip() and _depth(body) <= depth:
+            return place
+    return most
+
+
+def _depth(body: str) -> int:
+    return len(body) - len(body.lstrip())
+
+
+def _add_fitting(window: Window, scores: Sequence[float], chosen: _Chosen) -> int:
+    """Choose lines that fit, the best first, with those around; a signature with its block."""
+    room = whole = ROOM * (3 if _shows_most(window) else 1)
+    for place in sorted(window.bodies, key=lambda at: (-scores[at], at)):
+        if scores[place] < FITS or room <= 0:
+            break
+        around = {*range(place - AROUND, place + AROUND + 1)}
+        if _SIGNATURE.match(window.bodies[place]):
+            around.update(range(place, _block_end(window, place, place + BLOCK)))
+        room -= chosen.add(at for at in sorted(around) if at in window.bodies)
+    return whole - room
+
+
+def _shows_most(window: Window) -> bool:
+    """Whether most of its file stands in the window, as far as the lines above it say."""
+    first = min(window.numbers)
+    match = _TOTAL.search("\n".join(window.lines[: first + 1])[:1_000])
+    total = int(match[1] or match[2]) if match else 0
+    return 0 < total * _LONG <= len(window.numbers)

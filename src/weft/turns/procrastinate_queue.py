@@ -1,0 +1,622 @@
+"""Turns as jobs of Procrastinate, in the database of the store: `pip install "weft[queue]"`.
+
+Procrastinate keeps the jobs: their line in a session (its lock), their priority, their delay,
+what became of them, and it tells workers of new ones. Its own commands and its page for Django
+show them too. Three things are done here and not left to its worker. A job's end is written
+until the database has it, for a server that restarts in that moment would leave the job running
+for ever. Only its owner ends a job, for a worker that was stopped may wake up later. And a job of
+a dead worker is handed on within a second, for the heartbeats of Procrastinate take thirty.
+
+Top to bottom: the queue, what one worker sees of it, the connector, the statements.
+"""
+
+import hashlib
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import msgspec
+
+from weft.errors import StoreError, UsageError
+from weft.session import SessionKey
+from weft.turns.databases import ServerDatabase, lock_migrations, require_connection
+from weft.turns.inbox import poison_reason
+from weft.turns.taking import TakenTurn, take_turns
+from weft.turns.turn import (
+    MOST_KILLS,
+    Living,
+    Outcome,
+    RunTurn,
+    StopSignal,
+    Turn,
+    TurnInfo,
+    TurnStatus,
+    UnreadableTurn,
+    decode_turn,
+    encode_turn,
+)
+
+try:
+    import procrastinate
+    import psycopg
+    from procrastinate.connector import BaseAsyncConnector, Notify
+    from procrastinate.jobs import Job
+except ImportError:
+    raise UsageError(
+        "Procrastinate is not installed",
+        where="the queue",
+        hint='pip install "weft[queue]", or use the engine inbox',
+    ) from None
+
+if TYPE_CHECKING:
+    from weft.stores.postgres_server import DatabaseAddress
+    from weft.stores.postgres_tables import Connection
+
+_TASK = "weft.turn"
+
+_BEAT_EVERY = 5.0
+"""Seconds after which Procrastinate is told that the worker lives: its own tools look at that."""
+
+_LONGEST_QUEUE = 40
+"""Bytes of the name of a queue: what is told of it goes through a channel of 63."""
+
+_STATUSES: Mapping[str, TurnStatus] = {
+    "todo": "waiting",
+    "doing": "running",
+    "succeeded": "done",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "aborted": "cancelled",
+    "aborting": "running",
+}
+
+
+class ProcrastinateTurns:
+    """Turns as jobs of Procrastinate."""
+
+    engine = "procrastinate"
+
+    def __init__(self, address: "DatabaseAddress", worker: str) -> None:
+        self._database = ServerDatabase(address, worker)
+        self._app = procrastinate.App(connector=_PoolConnector(self._database))
+        self._is_open = False
+
+    async def open(self) -> None:
+        """Make the tables of Weft and of Procrastinate, or refuse those of another version."""
+        if self._is_open:
+            return
+        await self._database.open()
+        async with self._database.connection() as connection:
+            if not await _has_tables(connection):
+                async with connection.transaction():
+                    await lock_migrations(connection)
+                    if not await _has_tables(connection):
+                        await connection.execute(self._app.schema_manager.get_schema().encode())
+            await _require_functions(connection, self._database.url)
+            for statement in _INDEXES:
+                await connection.execute(statement.encode())
+        self._is_open = True
+
+    async def put(
+        self, turn: Turn, *, delay: float = 0.0, priority: int = 0, connection: object = None
+    ) -> bool:
+        """Put a turn behind the others of its session; False where it is known already."""
+        await self.open()
+        values = {
+            "queue": queue_of(turn.key.app_name),
+            "task": _TASK,
+            "priority": priority,
+            "lock": _lock_of(turn.key),
+            "request": _request_of(turn.key, turn.request_id),
+            "args": msgspec.json.encode(
+                {"app": turn.key.app_name, "turn": encode_turn(turn)}
+            ).decode(),
+            "delay": max(delay, 0.0),
+        }
+        if connection is None:
+            async with self._database.connection() as own:
+                return await _put(own, values)
+        from weft.stores.postgres_tables import explaining
+
+        async with explaining(self._database.url):
+            return await _put(require_connection(connection), values)
+
+    async def work(
+        self, run: RunTurn, *, apps: Sequence[str], worker: str, slots: int, stop: StopSignal
+    ) -> None:
+        """Take turns of these apps and run up to `slots` at once, until `stop` is set."""
+        await self.open()
+        source = self.source(apps=apps, worker=worker)
+        try:
+            await take_turns(source, run, slots=slots, stop=stop)
+        finally:
+            await source.leave()
+
+    def source(self, *, apps: Sequence[str], worker: str) -> "JobSource":
+        """The queue as one worker sees it."""
+        return JobSource(self._app, self._database, apps, worker)
+
+    async def recover(self, living: Living) -> int:
+        """Hand on every turn whose owner does not live."""
+        await self.open()
+        async with self._database.connection() as connection:
+            owners = await _execute(connection, _OWNERS, {"task": _TASK})
+        if not owners:
+            return 0
+        alive = await living()
+        dead = [owner for owner, worker in owners if worker not in alive]
+        handed_on = 0
+        for owner in dead:
+            values = {
+                "owner": owner,
+                "task": _TASK,
+                "most": MOST_KILLS,
+                "reason": poison_reason(MOST_KILLS),
+            }
+            async with self._database.connection() as connection:
+                handed_on += len(await _execute(connection, _HAND_ON, values))
+            if owner is not None:
+                await self._app.job_manager.unregister_worker(cast("int", owner))
+        return handed_on
+
+    async def find(self, key: SessionKey, request_id: str) -> TurnInfo | None:
+        """The turn of a request, or None."""
+        infos = await self._infos(request=_request_of(key, request_id))
+        return infos[0] if infos else None
+
+    async def list(
+        self,
+        *,
+        app_name: str | None = None,
+        status: TurnStatus | None = None,
+        id: str | None = None,
+        limit: int = 100,
+    ) -> "list[TurnInfo]":
+        """Turns in the order they were put."""
+        if id is not None and not id.isdecimal():
+            return []
+        return await self._infos(
+            queue=queue_of(app_name) if app_name is not None else None,
+            statuses=[each for each, ours in _STATUSES.items() if status in (None, ours)],
+            id=int(id) if id is not None else None,
+            limit=limit,
+        )
+
+    async def _infos(
+        self,
+        *,
+        queue: str | None = None,
+        statuses: Sequence[str] = tuple(_STATUSES),
+        id: int | None = None,
+        request: str | None = None,
+        limit: int = 1,
+    ) -> "list[TurnInfo]":
+        await self.open()
+        values = {
+            "task": _TASK,
+            "queue": queue,
+            "statuses": [*statuses],
+            "id": id,
+            "request": request,
+            "limit": limit,
+        }
+        async with self._database.connection() as connection:
+            rows = await _execute(connection, _LIST, values)
+        return [_JobRow(*row).info() for row in rows]  # type: ignore[arg-type]
+
+    async def retry(self, id: str) -> bool:
+        """Have a turn that failed or was cancelled taken again."""
+        if not id.isdecimal():
+            return False
+        await self.open()
+        async with self._database.connection() as connection:
+            return bool(await _execute(connection, _RETRY, {"id": int(id), "task": _TASK}))
+
+    async def cancel(self, id: str) -> bool:
+        """Take a waiting turn out of the queue."""
+        if not id.isdecimal() or not await self.list(id=id):
+            return False
+        return await self._app.job_manager.cancel_job_by_id_async(int(id))
+
+    async def counts(self) -> dict[tuple[str, TurnStatus], int]:
+        """How many turns there are, by the name of their app and by status."""
+        await self.open()
+        counts: dict[tuple[str, TurnStatus], int] = {}
+        async with self._database.connection() as connection:
+            rows = await _execute(connection, _COUNTS, {"task": _TASK})
+        for app, status, count in cast("list[tuple[str, str, int]]", rows):
+            at = app, _STATUSES[status]
+            counts[at] = counts.get(at, 0) + count
+        return counts
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._database.close()
+
+
+def queue_of(app_name: str) -> str:
+    """The queue of an app: its name, or a short form of it that no other app has."""
+    queue = f"weft:{app_name}"
+    if len(queue.encode()) <= _LONGEST_QUEUE and queue.isascii():
+        return queue
+    mark = hashlib.blake2b(app_name.encode(), digest_size=6).hexdigest()
+    readable = app_name.encode("ascii", "ignore").decode()[: _LONGEST_QUEUE - len(mark) - 6]
+    return f"weft:{readable}:{mark}"
+
+
+def _lock_of(key: SessionKey) -> str:
+    """What no two running jobs have in common: their session."""
+    return msgspec.json.encode([*key]).decode()
+
+
+def _request_of(key: SessionKey, request_id: str) -> str:
+    """What no two jobs have in common: their request."""
+    return msgspec.json.encode([*key, request_id]).decode()
+
+
+class JobSource:
+    """The jobs as one worker sees them."""
+
+    def __init__(
+        self, app: procrastinate.App, database: ServerDatabase, apps: Sequence[str], worker: str
+    ) -> None:
+        self._jobs = app.job_manager
+        self._database = database
+        self._queues = [queue_of(app) for app in apps]
+        self._worker = worker
+        self._owner: int | None = None
+        """The number that Procrastinate knows the worker by."""
+        self._beat = 0.0
+        database.listen_to(*(f"procrastinate_queue_v1#{queue}" for queue in self._queues))
+
+    async def take(self, most: int) -> list[TakenTurn]:
+        """One turn, or none: a job is fetched by itself."""
+        owner = await self._registered()
+        while True:
+            job = await self._jobs.fetch_job(queues=self._queues, worker_id=owner)
+            if job is None:
+                return []
+            if job.lock is not None:
+                return [await self._taken(job)]
+            await self._join_line(job)
+
+    async def drop_adrift(self, running: Collection[str]) -> int:
+        """Give back what this worker owns beside those that it runs."""
+        values = {"owner": self._owner, "running": [int(id) for id in running], "task": _TASK}
+        async with self._database.connection() as connection:
+            return len(await _execute(connection, _DROP_ADRIFT, values))
+
+    async def settle(self, id: str, outcome: Outcome) -> bool:
+        """Write down what came of a turn."""
+        values = {
+            "id": int(id),
+            "owner": self._owner,
+            "reason": outcome.reason,
+            "after": outcome.after,
+        }
+        statement = {
+            "done": _DONE,
+            "again": _AGAIN,
+            "failed": _FAILED,
+            "cancelled": _STOPPED,
+            "released": _RELEASE,
+        }[outcome.kind]
+        async with self._database.connection() as connection:
+            return bool(await _execute(connection, statement, values))
+
+    async def news(self) -> None:
+        """Wait until a job was put; it is not told when a session's line moves on elsewhere."""
+        await self._database.news(self._database.pause)
+
+    async def leave(self) -> None:
+        """Tell Procrastinate that the worker is gone."""
+        owner, self._owner = self._owner, None
+        if owner is None:
+            return
+        try:
+            async with self._database.connection() as connection:
+                await _execute(connection, _FORGET_OWNER, {"owner": owner})
+            await self._jobs.unregister_worker(owner)
+        except StoreError:
+            pass  # whoever recovers its turns does it
+
+    async def _registered(self) -> int:
+        if self._owner is None:
+            owner = await self._jobs.register_worker()
+            async with self._database.connection() as connection:
+                await _execute(connection, _NOTE_OWNER, {"owner": owner, "worker": self._worker})
+            self._owner, self._beat = owner, time.monotonic()
+        elif time.monotonic() - self._beat >= _BEAT_EVERY:
+            await self._jobs.update_heartbeat(self._owner)
+            self._beat = time.monotonic()
+        return self._owner
+
+    async def _taken(self, job: Job) -> TakenTurn:
+        id, attempts = str(job.id), 0
+        if job.attempts:
+            async with self._database.connection() as connection:
+                notes = await _execute(connection, _NOTES, {"id": job.id})
+            attempts = cast("int", notes[0][0]) if notes else 0
+        try:
+            text = job.task_kwargs.get("turn")
+            return TakenTurn(id, decode_turn(str(text), id=id, attempts=attempts))
+        except UnreadableTurn as error:
+            return TakenTurn(id, None, str(error))
+
+    async def _join_line(self, job: Job) -> None:
+        """A delayed turn is due: from now on it has its place in the line of its session."""
+        session = cast("list[str]", msgspec.json.decode(job.queueing_lock or "[]"))[:-1]
+        values = {"id": job.id, "owner": self._owner, "lock": _lock_of(SessionKey(*session))}
+        async with self._database.connection() as connection:
+            await _execute(connection, _JOIN_LINE, values)
+
+
+class _PoolConnector(BaseAsyncConnector):
+    """Procrastinate over the connections of Weft: no second pool, and no transaction a query."""
+
+    def __init__(self, database: ServerDatabase) -> None:
+        self._database = database
+
+    async def open_async(self, pool: object = None) -> None:
+        """Nothing: connections are opened as they are needed."""
+
+    async def close_async(self) -> None:
+        """Nothing: whoever has the database closes it."""
+
+    async def execute_query_async(self, query: str, **arguments: object) -> None:
+        """Run a query."""
+        async with self._database.connection() as connection:
+            await connection.execute(query.encode(), arguments)
+
+    async def execute_query_one_async(self, query: str, **arguments: object) -> dict[str, object]:
+        """The first row of a query."""
+        rows = await self.execute_query_all_async(query, **arguments)
+        return rows[0] if rows else {}
+
+    async def execute_query_all_async(
+        self, query: str, **arguments: object
+    ) -> list[dict[str, object]]:
+        """The rows of a query."""
+        async with self._database.connection() as connection:
+            cursor = await connection.execute(query.encode(), arguments)
+            names = [column.name for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
+
+    async def listen_notify(self, on_notification: Notify, channels: Iterable[str]) -> None:
+        """Nothing: the database listens."""
+
+
+async def _execute(
+    connection: "Connection", query: str, values: Mapping[str, object]
+) -> list[tuple[object, ...]]:
+    cursor = await connection.execute(query.encode(), values)
+    return await cursor.fetchall() if cursor.description is not None else []
+
+
+async def _put(connection: "Connection", values: Mapping[str, object]) -> bool:
+    try:
+        if connection.autocommit and not has_begun(connection):
+            await _execute(connection, _PUT, values)
+        else:
+            if not has_begun(connection):
+                await connection.execute("SELECT 1")  # the caller's transaction, not one of ours
+            async with connection.transaction():  # what is known must not break it
+                await _execute(connection, _PUT, values)
+    except psycopg.errors.UniqueViolation:
+        return False
+    return True
+
+
+def has_begun(connection: "Connection") -> bool:
+    """Whether the connection is in a transaction."""
+    return connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+
+
+async def _has_tables(connection: "Connection") -> bool:
+    cursor = await connection.execute("SELECT to_regclass('procrastinate_jobs') IS NOT NULL")
+    row = await cursor.fetchone()
+    return bool(row is not None and row[0])
+
+
+async def _require_functions(connection: "Connection", url: str) -> None:
+    """Refuse tables that another version of Procrastinate has made."""
+    from weft.stores.postgres_tables import place
+
+    rows = await _execute(
+        connection, "SELECT proname FROM pg_proc WHERE proname = ANY(%(names)s)", {"names": _USED}
+    )
+    missing = sorted({*_USED} - {str(name) for (name,) in rows})
+    if missing:
+        version = procrastinate.__version__
+        raise StoreError(
+            f"the tables of Procrastinate are of another version than {version}: they lack"
+            f" {missing[0]}",
+            where=place(url),
+            hint="apply its migrations (procrastinate schema --migrations-path), or install the"
+            " version that made them",
+        )
+
+
+_USED = [
+    "procrastinate_defer_jobs_v1",
+    "procrastinate_fetch_job_v2",
+    "procrastinate_finish_job_v1",
+    "procrastinate_retry_job_v2",
+    "procrastinate_cancel_job_v1",
+    "procrastinate_register_worker_v1",
+]
+
+_INDEXES = (
+    # A request is put once, also while it runs and when it is done.
+    "CREATE UNIQUE INDEX IF NOT EXISTS weft_turns_once ON procrastinate_jobs (queueing_lock)"
+    f" WHERE task_name = '{_TASK}'",
+    # The line of a session, for those who join it and for those who fetch from it.
+    "CREATE INDEX IF NOT EXISTS weft_turns_lines ON procrastinate_jobs (lock, priority, id)"
+    " WHERE status IN ('todo', 'doing')",
+)
+
+# In one session Procrastinate takes the higher priority first. Messages must stay in their order,
+# so none has a higher one than those before it.
+_PUT = """
+SELECT unnest(procrastinate_defer_jobs_v1(ARRAY[ROW(
+    %(queue)s, %(task)s,
+    least(%(priority)s::int, (
+        SELECT min(priority) FROM procrastinate_jobs
+        WHERE lock = %(lock)s AND status IN ('todo', 'doing'))),
+    CASE WHEN %(delay)s::float8 > 0 THEN NULL ELSE %(lock)s END,
+    %(request)s, %(args)s::jsonb,
+    CASE WHEN %(delay)s::float8 > 0
+        THEN clock_timestamp() + make_interval(secs => %(delay)s::float8) END
+)]::procrastinate_job_to_defer_v1[]))
+"""
+
+_MINE = """
+mine AS MATERIALIZED (
+    SELECT id FROM procrastinate_jobs
+    WHERE id = %(id)s AND status = 'doing' AND worker_id = %(owner)s FOR UPDATE)
+"""
+
+_JOIN_LINE = f"""
+WITH {_MINE} SELECT procrastinate_retry_job_v2(id, now(), NULL, NULL, %(lock)s) FROM mine
+"""
+
+_DONE = f"WITH {_MINE} SELECT procrastinate_finish_job_v1(id, 'succeeded', false) FROM mine"
+
+_STOPPED = f"WITH {_MINE} SELECT procrastinate_finish_job_v1(id, 'aborted', false) FROM mine"
+
+_RELEASE = f"""
+WITH {_MINE} SELECT procrastinate_retry_job_v2(
+    id, clock_timestamp() + make_interval(secs => %(after)s::float8), NULL, NULL, NULL) FROM mine
+"""
+
+_NOTED = """
+noted AS (
+    INSERT INTO weft.turn_notes (turn, attempts, reason)
+    SELECT id::text, 1, %(reason)s FROM mine
+    ON CONFLICT (turn) DO UPDATE
+    SET attempts = turn_notes.attempts + 1, reason = excluded.reason
+    RETURNING turn::bigint AS id)
+"""
+
+_AGAIN = f"""
+WITH {_MINE}, {_NOTED} SELECT procrastinate_retry_job_v2(
+    id, clock_timestamp() + make_interval(secs => %(after)s::float8), NULL, NULL, NULL) FROM noted
+"""
+
+_FAILED = f"""
+WITH {_MINE}, {_NOTED} SELECT procrastinate_finish_job_v1(id, 'failed', false) FROM noted
+"""
+
+_DROP_ADRIFT = """
+WITH adrift AS MATERIALIZED (
+    SELECT id FROM procrastinate_jobs
+    WHERE status = 'doing' AND task_name = %(task)s AND worker_id = %(owner)s
+        AND id <> ALL(%(running)s::bigint[]) FOR UPDATE)
+SELECT procrastinate_retry_job_v2(id, now(), NULL, NULL, NULL) FROM adrift
+"""
+
+_OWNERS = """
+SELECT DISTINCT worker_id, worker FROM procrastinate_jobs
+LEFT JOIN weft.turn_owners ON owner = worker_id
+WHERE status = 'doing' AND task_name = %(task)s
+"""
+
+_NOTE_OWNER = """
+WITH gone AS (
+    DELETE FROM weft.turn_owners WHERE owner NOT IN (SELECT id FROM procrastinate_workers))
+INSERT INTO weft.turn_owners VALUES (%(owner)s, %(worker)s)
+"""
+
+_FORGET_OWNER = "DELETE FROM weft.turn_owners WHERE owner = %(owner)s"
+
+_HAND_ON = """
+WITH orphans AS MATERIALIZED (
+    SELECT id, queue_name FROM procrastinate_jobs
+    WHERE status = 'doing' AND task_name = %(task)s AND worker_id IS NOT DISTINCT FROM %(owner)s
+    FOR UPDATE),
+noted AS (
+    INSERT INTO weft.turn_notes (turn, kills)
+    SELECT id::text, 1 FROM orphans
+    ON CONFLICT (turn) DO UPDATE SET kills = turn_notes.kills + 1,
+        reason = CASE WHEN turn_notes.kills + 1 >= %(most)s THEN %(reason)s
+                 ELSE turn_notes.reason END
+    RETURNING turn::bigint AS id, kills)
+SELECT CASE WHEN kills >= %(most)s
+    THEN procrastinate_finish_job_v1(id, 'failed', false)::text
+    ELSE procrastinate_retry_job_v2(id, now(), NULL, NULL, NULL)::text END,
+    -- Procrastinate tells of new jobs only
+    pg_notify('procrastinate_queue_v1#' || queue_name,
+        json_build_object('type', 'job_inserted', 'job_id', id)::text)
+FROM noted JOIN orphans USING (id)
+"""
+
+_NOTES = "SELECT attempts FROM weft.turn_notes WHERE turn = %(id)s::text"
+
+# As a new job, behind the others of its session.
+_RETRY = """
+WITH over AS (
+    DELETE FROM procrastinate_jobs
+    WHERE id = %(id)s AND task_name = %(task)s AND status IN ('failed', 'cancelled', 'aborted')
+    RETURNING *),
+forgotten AS (DELETE FROM weft.turn_notes WHERE turn IN (SELECT id::text FROM over))
+SELECT unnest(procrastinate_defer_jobs_v1(ARRAY[ROW(
+    queue_name, task_name, priority, lock, queueing_lock, args, NULL
+)]::procrastinate_job_to_defer_v1[])) FROM over
+"""
+
+_LIST = """
+SELECT * FROM (
+    SELECT id, args ->> 'turn', status::text, priority, attempts_noted, kills, worker, reason,
+        (SELECT extract(epoch FROM min(at))::float8 FROM procrastinate_events
+            WHERE job_id = id AND type = 'deferred'),
+        (SELECT extract(epoch FROM max(at))::float8 FROM procrastinate_events
+            WHERE job_id = id AND status IN ('succeeded', 'failed', 'cancelled', 'aborted')
+                AND type IN ('succeeded', 'failed', 'cancelled', 'aborted')),
+        extract(epoch FROM CASE WHEN status = 'todo' AND scheduled_at > now()
+                           THEN scheduled_at END)::float8
+    FROM procrastinate_jobs
+    LEFT JOIN (SELECT turn, attempts AS attempts_noted, kills, reason FROM weft.turn_notes) AS notes
+        ON turn = id::text
+    LEFT JOIN weft.turn_owners ON owner = worker_id
+    WHERE task_name = %(task)s AND status = ANY(%(statuses)s::procrastinate_job_status[])
+        AND (%(queue)s::text IS NULL OR queue_name = %(queue)s)
+        AND (%(id)s::bigint IS NULL OR id = %(id)s)
+        AND (%(request)s::text IS NULL OR queueing_lock = %(request)s)
+    ORDER BY id DESC LIMIT %(limit)s) AS newest
+ORDER BY id
+"""
+
+_COUNTS = """
+SELECT args ->> 'app', status::text, count(*) FROM procrastinate_jobs
+WHERE task_name = %(task)s GROUP BY 1, 2
+"""
+
+
+class _JobRow(NamedTuple):
+    """A job in a list."""
+
+    id: int
+    text: str
+    status: str
+    priority: int
+    attempts: int | None
+    kills: int | None
+    worker: str | None
+    reason: str | None
+    put_at: float | None
+    ended_at: float | None
+    due: float | None
+
+    def info(self) -> TurnInfo:
+        """The job as a list shows it."""
+        return TurnInfo(
+            decode_turn(self.text, id=str(self.id), attempts=self.attempts or 0),
+            _STATUSES[self.status],
+            self.priority,
+            self.due,
+            self.worker or "",
+            self.kills or 0,
+            self.reason or "",
+            self.put_at,
+            self.ended_at,
+        )
