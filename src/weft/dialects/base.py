@@ -451,9 +451,11 @@ class Dialect:
                     severity=Severity.INFO,
                 )
                 continue
-            value, lost = fit_option(name, value, prompt.model)
+            value, lost, told = fit_option(name, value, prompt.model)
             for message in lost:
                 report.lose("WEFT702", origin, message, _OWN_WORD)
+            for message in told:
+                report.add("WEFT702", origin, message, severity=Severity.INFO)
             if value is None:
                 continue
             option = self.option(name, prompt)
