@@ -1,4 +1,4 @@
-"""OpenAI's client and runs that wait: the question is in the answer, the reply in the next message."""
+"""OpenAI's client and runs that wait: the answer asks, the next message replies."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

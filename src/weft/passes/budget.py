@@ -852,31 +852,57 @@ def _fit_oldest(prompt: Prompt, env: Env, options: Fit) -> Prompt | None:
 
 
 def _fit_best(prompt: Prompt, env: Env, options: Fit) -> Prompt:
-    """Keep the best that fit, with a look at all items: O(n) once a request."""
-    items = prompt.items.since(0)
-    past = [
-        number
-        for number, item in enumerate(items)
-        if item.position < env.turn or not env.is_current(item)
-    ]
-    every = item_sizes(prompt, env)
-    sizes = {number: every[number] for number in past}
-    taken = sum(sizes.values())
-    asked = (n for n, item in enumerate(items) if n not in sizes and item.author == "user")
-    beside = sum(every[number] for number in asked)
-    if not past or taken + beside <= options.tokens // 2 - _OPENING:
-        return prompt  # there is room for all that is counted beside them
-    beside += _head(prompt, env, options.tokens // 8)
-    if taken + beside <= options.tokens:
+    """Keep the best that fit: a look at all items where a turn begins, or others spoke in it."""
+    items = prompt.items
+    begins = first_from(items, env.turn)
+    fresh = items.since(begins)
+    mixed = not all(map(env.is_current, fresh))
+    past = [n for n, item in enumerate(fresh, begins) if mixed and not env.is_current(item)]
+    if not begins and not past:
         return prompt
-    if any(items[number].score for number in past):
-        gone = _worst(items, sizes, options.tokens - beside)
-    else:
-        gone = _oldest(items, sizes, options.tokens, beside)
-    reason = _fit_reason(options)
-    notes = [Note("fit_items", reason, items[number]) for number in sorted(gone)]
-    staying = [item for number, item in enumerate(items) if number not in gone]
-    return prompt.with_items(staying, notes)
+    asked = [item for item in fresh if item.author == "user" and env.is_current(item)]
+    beside = sum(item_sizes(msgspec.structs.replace(prompt, items=Strand(asked)), env))
+    head = _head(prompt, env, options.tokens // 8)
+    with items.lock:
+        key = env.agent, env.model.dialect, env.model.name, options
+        known = derived(items, _TurnFit, key)
+        if mixed or known.basis != (begins, beside, head):
+            every = items.between(0, begins) + [fresh[number - begins] for number in past]
+            gone = _gone(prompt, every, env, options, beside, head)
+            reason = _fit_reason(options)
+            notes = [Note("fit_items", reason, every[number]) for number in sorted(gone)]
+            staying = [item for n, item in enumerate(every[:begins]) if n not in gone]
+            if mixed:
+                late = {past[number - begins] for number in gone if number >= begins}
+                rest = [item for n, item in enumerate(fresh, begins) if n not in late]
+                return prompt.with_items([*staying, *rest], notes) if gone else prompt
+            known.basis, known.items, known.notes = (begins, beside, head), staying, notes
+        if not known.notes:
+            return prompt
+        return prompt.with_items([*known.items, *fresh], known.notes)
+
+
+class _TurnFit:
+    """Which items before a turn fit beside what was asked in it, and what there is to say."""
+
+    def __init__(self) -> None:
+        self.basis: tuple[int, int, int] | None = None
+        self.items: list[Item] = []
+        self.notes: list[Note] = []
+
+
+def _gone(
+    prompt: Prompt, past: list[Item], env: Env, options: Fit, beside: int, head: int
+) -> set[int]:
+    """The numbers of the past items that do not fit."""
+    sizes = item_sizes(msgspec.structs.replace(prompt, items=Strand(past)), env)
+    taken = sum(sizes)
+    if taken + beside <= options.tokens // 2 - _OPENING or taken + beside + head <= options.tokens:
+        return set()
+    numbered = dict(enumerate(sizes))
+    if any(item.score for item in past):
+        return _worst(past, numbered, options.tokens - beside - head)
+    return _oldest(past, numbered, options.tokens, beside + head)
 
 
 def _head(prompt: Prompt, env: Env, most: int) -> int:
@@ -929,8 +955,10 @@ def item_sizes(prompt: Prompt, env: Env) -> list[int]:
     if missing:
         forms = [_narrated_alone(item, prompt, env) for item in missing]
         sent = [form for form in forms if form.blocks]
-        _, sizes = env.tokens.measure(msgspec.structs.replace(prompt, items=Strand(sent))).split()
-        counted = iter(sizes)
+        counted: Iterator[int] = iter(())
+        if sent:
+            alone = msgspec.structs.replace(prompt, items=Strand(sent))
+            counted = iter(env.tokens.measure(alone).split()[1])
         for item, form in zip(missing, forms, strict=True):
             known[item.key] = (item.blocks, next(counted) if form.blocks else 0)
     return [known[item.key][1] for item in prompt.items]

@@ -267,7 +267,7 @@ class Statements:
                 status = CASE WHEN kills + 1 >= :most THEN 'failed' ELSE 'waiting' END,
                 reason = CASE WHEN kills + 1 >= :most THEN :reason ELSE reason END,
                 ended_at = CASE WHEN kills + 1 >= :most THEN {now} END
-            WHERE status = 'running' AND worker = :worker RETURNING number"""
+            WHERE status = 'running' AND worker = :worker RETURNING number{sql.told}"""
         self.find = f"SELECT {_COLUMNS} FROM {table} WHERE {same} AND request_id = :request_id"
         self.list = f"""
             SELECT {_COLUMNS} FROM {table}

@@ -17,6 +17,7 @@ from weft.errors import (
     LeaseLost,
     ModelError,
     RunError,
+    RunUnfinished,
     SessionBusy,
     StoreError,
     WeftError,
@@ -59,7 +60,7 @@ class TurnRunner:
         self._configs = {
             app: msgspec.structs.replace(
                 runner.config,
-                unfinished="resume",
+                unfinished="reject",
                 busy="queue",
                 queue_timeout=runner.config.queue_timeout or _LEASE_PATIENCE,
                 stream=stream or runner.config.stream,
@@ -143,10 +144,31 @@ class TurnRunner:
 
     async def _run(self, turn: Turn) -> Result | None:
         """What came of the run; None where its session is gone."""
-        runner = self._runners[turn.key.app_name]
+        runner, config = self._runners[turn.key.app_name], self._configs[turn.key.app_name]
         if turn.requires_session and not await runner.store.lengths([turn.key]):
             return None
-        running = start_turn(runner, turn, self._configs[turn.key.app_name])
+        try:
+            return await self._carry(start_turn(runner, turn, config))
+        except RunUnfinished as error:
+            await self._end_given_up(runner, turn, error.invocation_id)
+        config = msgspec.structs.replace(config, unfinished="resume")
+        return await self._carry(start_turn(runner, turn, config))
+
+    async def _end_given_up(self, runner: Runner, turn: Turn, invocation_id: str) -> None:
+        """End the run that was cut off before this one, if the queue has given it up.
+
+        To go on with it would kill this worker too, or run what somebody cancelled.
+        """
+        earlier = await self._turns.find(turn.key, invocation_id)
+        if earlier is not None and earlier.status in ("failed", "cancelled"):
+            ending = runner.resume(
+                user_id=turn.key.user_id, session_id=turn.key.id, invocation_id=invocation_id
+            )
+            ending.invocation.asked_to_stop = True  # before it does anything
+            await self._carry(ending)
+
+    async def _carry(self, running: Running) -> Result:
+        """The result of a run, which can be handed over meanwhile."""
         task = asyncio.get_running_loop().create_task(_result_of(running))
         self._running[task] = running
         try:
