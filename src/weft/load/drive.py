@@ -216,6 +216,7 @@ class HttpDriver:
             "user": turn.key.user_id,
             "request_id": turn.request_id,
             "busy": "queue",
+            "create": True,
             "stream": False,
         }
         async with self._client.stream(
