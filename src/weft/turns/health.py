@@ -42,8 +42,8 @@ async def answer_health(pages: Pages, *, host: str, port: int) -> asyncio.Server
             async with asyncio.timeout(_SECONDS):
                 path = await _asked(reader)
                 page = pages.get(path)
-                found = await page() if page is not None else Answer(404, "not here\n")
-                writer.write(_spelled(found))
+                reply = await page() if page is not None else Answer(404, "not here\n")
+                writer.write(_spelled(reply))
                 await writer.drain()
         writer.close()
 
