@@ -194,4 +194,6 @@ def _speakers_meant(scope: SearchScope, query: str) -> Callable[[tuple[str, ...]
     if len(pronouns) != 1:
         return None
     # the user's own words have no name before them
-    return (lambda speakers: not speakers) if pronouns == {"i"} else (lambda speakers: bool(speakers))
+    return (
+        (lambda speakers: not speakers) if pronouns == {"i"} else (lambda speakers: bool(speakers))
+    )
