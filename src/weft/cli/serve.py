@@ -5,19 +5,13 @@ import logging
 import os
 import socket
 import sys
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, cast
 
-import msgspec
-
-from weft.cli.inputs import require_folder, without_password
-from weft.cli.load import app_of, load_node
+from weft.cli.inputs import without_password
 from weft.cli.options import CommandOptions
-from weft.declare import RunConfig
+from weft.cli.worker import load_runners
 from weft.errors import UsageError
-from weft.runtime import Runner
-from weft.stores import open_store
 
 if TYPE_CHECKING:
     from weft.server.access import Authenticate, Tokens
@@ -70,16 +64,7 @@ def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") 
     from weft.server import app
     from weft.server.access import LOOPBACK
 
-    config = RunConfig(model=options.model)
-    if options.max_llm_calls is not None:
-        config = msgspec.structs.replace(config, max_llm_calls=options.max_llm_calls)
-    if options.address.startswith("sqlite:///"):
-        require_folder(Path(options.address.removeprefix("sqlite:///")), "--store")
-    store = open_store(options.address)
-    runners: list[Runner] = []
-    for target in options.targets:
-        root = load_node(target)
-        runners.append(Runner(root, app_name=app_of(root, target), store=store, config=config))
+    runners = load_runners(options)
     hosts = [*LOOPBACK, *(options.allow_host or ())]
     if not _is_loopback(options.host) and options.host not in ("0.0.0.0", "::"):
         hosts.append(options.host)

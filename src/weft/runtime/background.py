@@ -307,8 +307,19 @@ async def stop_run(services: Services, key: SessionKey) -> bool:
     feed = services.feeds.running(key)
     if feed is not None:
         feed.is_cancelled = True
-    elif await services.store.holder(key) is None:
+        await _interrupt(services.store, key)
+        return True
+    return await interrupt_session(services.store, key)
+
+
+async def interrupt_session(store: Store, key: SessionKey) -> bool:
+    """Stop the run that another process has of a session; False where there is none."""
+    if await store.holder(key) is None:
         return False
-    lease = await services.store.lease(key, busy="interrupt", interrupt=lambda: None)
-    await lease.release()
+    await _interrupt(store, key)
     return True
+
+
+async def _interrupt(store: Store, key: SessionKey) -> None:
+    lease = await store.lease(key, busy="interrupt", interrupt=lambda: None)
+    await lease.release()

@@ -15,8 +15,8 @@ from weft.errors import SessionError, UsageError, WeftError
 from weft.misuse import few, meant
 from weft.runtime import Result, Runner
 from weft.runtime.background import StartedRun
+from weft.runtime.metrics import Metrics
 from weft.server.access import Identity, Limits
-from weft.server.metrics import Metrics
 from weft.server.problems import Problem, require_id, unknown_app, unknown_session
 from weft.server.stream import Chunks, EventStream
 from weft.session import Session, SessionKey, Store

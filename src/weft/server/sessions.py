@@ -471,7 +471,7 @@ async def get_ready(call: Call) -> Answer:
 
 async def get_metrics(call: Call) -> Answer:
     """Numbers in Prometheus' text format; for the operator, or any user of the server."""
-    from weft.server.metrics import MEDIA_TYPE
+    from weft.runtime.metrics import MEDIA_TYPE
 
     served = call.served
     gauges = {

@@ -23,12 +23,11 @@ from weft.session.memory import (
 )
 from weft.stores import postgres_tables as tables
 from weft.stores.cache import SessionCache, require_recent
-from weft.stores.leases import inside, require_outside
+from weft.stores.leases import inside, new_worker, require_outside
 from weft.stores.postgres_lease import News, ServerLeases
 from weft.stores.postgres_server import (
     ConnectionPool,
     DatabaseAddress,
-    new_worker,
     read_address,
 )
 from weft.stores.postgres_tables import (
