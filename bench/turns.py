@@ -32,7 +32,7 @@ from weft.load.program import PacedModel, make_agent, make_table
 from weft.load.report import cpu_seconds
 from weft.load.site import OwnedDatabase
 from weft.stores import open_store
-from weft.turns import Turn, open_turns
+from weft.turns import QueuedTurn, open_turns
 
 ENGINES = ("inbox", "procrastinate", "dbos")
 SLOTS = 16
@@ -100,7 +100,7 @@ async def side(name: str, address: str, database: int, sessions: int, turns: int
         queue = open_turns(store, name)
         for one in planned:
             message = to_content(one.message)
-            await queue.put(Turn(key=one.key, request_id=one.request_id, message=message))
+            await queue.put(QueuedTurn(key=one.key, request_id=one.request_id, message=message))
         await queue.close()
         server = cpu_seconds([os.getpid()], database)
         before = await run_queued(runner, name, planned)

@@ -22,7 +22,7 @@ from weft.load.site import OwnedDatabase
 from weft.load.verdict import Counts, judge_session
 from weft.session import SessionKey
 from weft.stores import open_store
-from weft.turns import Turn, Turns, open_turns
+from weft.turns import QueuedTurn, Turns, open_turns
 
 ENGINES = ("inbox", "procrastinate", "dbos")
 
@@ -111,8 +111,10 @@ class Shop:
         await self.store.close()
 
 
-def as_turn(planned: PlannedTurn) -> Turn:
-    return Turn(key=planned.key, request_id=planned.request_id, message=to_content(planned.message))
+def as_turn(planned: PlannedTurn) -> QueuedTurn:
+    return QueuedTurn(
+        key=planned.key, request_id=planned.request_id, message=to_content(planned.message)
+    )
 
 
 @pytest.fixture(params=ENGINES)

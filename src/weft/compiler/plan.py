@@ -25,10 +25,10 @@ from weft.compiler.instruction import (
 )
 from weft.compiler.protected import guarded, labels_of, united
 from weft.compiler.recall import DEFAULT, policy_of, recall_tool
-from weft.declare import Agent, Node, Policy, RunConfig, TokenBudget, Tool, tree
+from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
 from weft.declare.config import merge
 from weft.declare.functions import PassFunction, name_of
-from weft.declare.policy_parts import Auto, Label
+from weft.declare.policy_parts import Auto, Budget, Label
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.facts import Cache
@@ -128,8 +128,8 @@ class Plan(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     custom: tuple[Pass, ...]
     """The passes of the agent, of its tools and of the run."""
     run_passes: tuple[PassFunction, ...]
-    budget: TokenBudget | None
-    """The agent's own."""
+    budget: Budget | None
+    """What `context_compressor` allows, beside the policy."""
     shared: SharedParts = msgspec.field(default_factory=SharedParts)
 
 
@@ -341,7 +341,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
         diagnostics=(*_declared(agent, target, root=len(path) == 1), *problems),
         custom=custom,
         run_passes=tuple(config.passes),
-        budget=agent.token_budget,
+        budget=agent.token_budget.limit if agent.token_budget is not None else None,
     )
 
 

@@ -393,6 +393,8 @@ class Budget(PolicyWord, frozen=True):
     tokens: int
     overflow: Overflow = "degrade"
     reserve: int | None = None
+    keep_recent: int | None = None
+    """With it age alone decides: so many of the newest stay, and the oldest go first."""
 
 
 Reduction: TypeAlias = Compact | Dedupe | Project | Truncate | Summarize | Priority | Fit | Fresh

@@ -16,7 +16,7 @@ from weft.load import program
 from weft.load.drive import Driver, HttpDriver, QueueDriver, RunnerDriver, ServerAddress
 from weft.load.plan import APP, LoadPlan, PlannedTurn
 from weft.load.report import LoadReport, TurnTimes, cpu_seconds
-from weft.load.site import Site
+from weft.load.site import LoadSite
 from weft.load.verdict import Counts, find_take_overs, judge_session
 from weft.misuse import few
 from weft.runtime import Runner
@@ -39,7 +39,7 @@ async def run_load(
     `runner` is that of the target where the target is an agent of yours; it is closed at the end.
     `watch` is called about ten times a second.
     """
-    async with Site(plan) as site, _driver(plan, site, runner) as driver:
+    async with LoadSite(plan) as site, _driver(plan, site, runner) as driver:
         app = await _app(plan, driver, runner)
         load = _Load(plan, site, driver, plan.schedule(app))
         await load.run(watch)
@@ -48,7 +48,7 @@ async def run_load(
 
 @asynccontextmanager
 async def _driver(
-    plan: LoadPlan, site: Site, runner: Runner | None
+    plan: LoadPlan, site: LoadSite, runner: Runner | None
 ) -> AsyncGenerator[Driver, None]:
     """The way in which turns are sent, with all that it needs started."""
     driver: Driver
@@ -99,7 +99,7 @@ class _Load:
     """One run: which turns were sent and answered, and when."""
 
     def __init__(
-        self, plan: LoadPlan, site: Site, driver: Driver, turns: Sequence[PlannedTurn]
+        self, plan: LoadPlan, site: LoadSite, driver: Driver, turns: Sequence[PlannedTurn]
     ) -> None:
         self._plan = plan
         self._site = site

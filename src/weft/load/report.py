@@ -279,15 +279,15 @@ def _across(seconds: float, span: float) -> float:
 
 def _faults(report: LoadReport, span: float, top: int, bottom: int) -> Iterable[str]:
     for fault in report.faults:
-        left, right = _across(fault.at, span), _across(min(fault.until, span), span)
+        x, end = _across(fault.at, span), _across(min(fault.until, span), span)
         colour = _COLOURS[fault.kind]
         words = f"<title>{fault.kind} at {fault.at:.1f} s</title>"
-        if right - left > 1:
+        if end - x > 1:
             yield (
-                f'<rect x="{left:.1f}" y="{top}" width="{right - left:.1f}" height="{bottom - top}"'
+                f'<rect x="{x:.1f}" y="{top}" width="{end - x:.1f}" height="{bottom - top}"'
                 f' fill="{colour}" opacity="0.12">{words}</rect>'
             )
-        yield f'<path d="M{left:.1f} {top}V{bottom}" stroke="{colour}" opacity="0.8">{words}</path>'
+        yield f'<path d="M{x:.1f} {top}V{bottom}" stroke="{colour}" opacity="0.8">{words}</path>'
 
 
 def _legend(report: LoadReport, y: int) -> Iterable[str]:

@@ -37,7 +37,7 @@ _START_SECONDS = 120.0
 """How long a worker may take until it is ready."""
 
 
-class Site:
+class LoadSite:
     """The processes of a run: enter it to start them, leave it to end them."""
 
     def __init__(self, plan: LoadPlan) -> None:
@@ -58,7 +58,7 @@ class Site:
         self.starts = 0
         """How many workers were started."""
 
-    async def __aenter__(self) -> "Site":
+    async def __aenter__(self) -> "LoadSite":
         self._folder = Path(tempfile.mkdtemp(prefix="weft-load-"))
         self.journal.mkdir()
         try:

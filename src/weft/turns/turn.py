@@ -41,7 +41,12 @@ class Turns(Protocol):
         ...
 
     async def put(
-        self, turn: "Turn", *, delay: float = 0.0, priority: int = 0, connection: object = None
+        self,
+        turn: "QueuedTurn",
+        *,
+        delay: float = 0.0,
+        priority: int = 0,
+        connection: object = None,
     ) -> bool:
         """Put a turn behind the others of its session; False where it is known already.
 
@@ -128,7 +133,7 @@ class StopSignal(Protocol):
         ...
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class QueuedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """A message to a session, to be answered by a worker.
 
     `request_id` is the id of the message, by which it is known: in the queue and in the log.
@@ -154,7 +159,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """The queue's own name for it, once it is in one."""
 
 
-class Outcome(NamedTuple):
+class TurnEnd(NamedTuple):
     """What came of a turn, for the queue.
 
     `done`: it is over. `again`: it failed, and is tried again `after` so many seconds; its
@@ -167,14 +172,14 @@ class Outcome(NamedTuple):
     after: float = 0.0
 
 
-RunTurn = Callable[[Turn], Awaitable[Outcome]]
+RunTurn = Callable[[QueuedTurn], Awaitable[TurnEnd]]
 """Runs a turn and says what came of it; it raises nothing but `asyncio.CancelledError`."""
 
 
 class TurnInfo(NamedTuple):
     """A turn in a list."""
 
-    turn: Turn
+    turn: QueuedTurn
     status: TurnStatus
     priority: int = 0
     due: float | None = None
@@ -213,7 +218,7 @@ class UnreadableTurn(WeftError):
     """A turn in a queue that this version cannot read."""
 
 
-def encode_turn(turn: Turn) -> str:
+def encode_turn(turn: QueuedTurn) -> str:
     """The turn as JSON; attempts and id are for the queue to keep."""
     return msgspec.json.encode(
         {
@@ -232,7 +237,7 @@ def encode_turn(turn: Turn) -> str:
     ).decode()
 
 
-def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> Turn:
+def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> QueuedTurn:
     """The turn that was written down, or an error if a newer version wrote it."""
     try:
         written = msgspec.json.decode(text, type=_WrittenTurn)
@@ -249,7 +254,7 @@ def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> Turn:
             hint="upgrade the worker, then weft turns retry",
         )
     state = cast("JsonObject", {k: msgspec.json.decode(v) for k, v in written.state.items()})
-    return Turn(
+    return QueuedTurn(
         key=SessionKey(written.app, written.user, written.session),
         request_id=written.request,
         message=written.message,
