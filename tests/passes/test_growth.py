@@ -48,7 +48,7 @@ LOOKS_AT_ALL = {
     "pair_results": "only what is new",
     "reduce_results": "only what is new, but for several views",
     "select_recent": "once a request: what an item is worth fades",
-    "select_user": "once a request: the last words decide about those before",
+    "select_user": "once a request: the last words decide about those before, or views are united",
     "summarize_items": "once a request under .summarize(...)",
     "_summed": "once a request under .summarize(...)",
     "_with_summaries": "once a request under .summarize(...)",
@@ -102,6 +102,7 @@ POLICIES = {
     "label": C.default().label("secret", "plan"),
     "fresh": C.default().fresh(turns=3),
     "fresh_seconds": C.default().fresh(seconds=600),
+    "user": C.user(),
     "fit": C.default().fit(2000),
     "relevant": C.relevant(top_k=8),
 }
