@@ -9,8 +9,8 @@ import functools
 import logging
 import os
 import re
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple, cast
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 Scheme = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]
@@ -231,6 +231,47 @@ def without_keys(text: str, secrets: Iterable[str]) -> str:
             else:
                 text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", MARK, text)
     return text
+
+
+KEY_NAMES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
+"""How environment variables end that hold a key."""
+
+SHORTEST_KEY = 12
+
+
+def environment_keys() -> dict[str, str]:
+    """The keys in the environment, with the names of their variables."""
+    return {
+        value: name
+        for name, value in os.environ.items()
+        if name.endswith(KEY_NAMES) and len(value) >= SHORTEST_KEY
+    }
+
+
+def without_secrets(text: str, *holders: object) -> str:
+    """A text that somebody else wrote, such as an exception's, without keys.
+
+    Keys are what has the shape of one, what the environment holds as one, and what stands on the
+    holders under a name such as `api_key`.
+    """
+    from weft.detect.find import find  # few texts go this way
+    from weft.detect.kinds import kinds_named
+
+    own = [value for holder in holders for value in _keys_on(holder)]
+    text = without_keys(text, (*own, *environment_keys()))
+    for one in sorted(find(text, kinds_named(("secrets",))), key=lambda one: -one.start):
+        if MARK not in text[one.start : one.end]:
+            text = text[: one.start] + MARK + text[one.end :]
+    return text
+
+
+def _keys_on(holder: object) -> Iterator[str]:
+    """The texts that an object of somebody else's has under names such as `api_key`."""
+    for place in (holder, type(holder)):
+        fields = cast("Mapping[str, object]", getattr(place, "__dict__", {}))
+        for name, value in fields.items():
+            if isinstance(value, str) and len(value) >= _WORD and is_secret_name(name):
+                yield value
 
 
 class BareAddresses(logging.Filter):

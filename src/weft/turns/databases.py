@@ -19,7 +19,7 @@ from weft.errors import StoreError, UsageError
 from weft.stores.sqlite_file import explained as explained_sqlite
 from weft.stores.sqlite_file import open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
-from weft.stores.sqlite_worker import Worker, write
+from weft.stores.sqlite_worker import Worker, Writer
 
 if TYPE_CHECKING:
     from weft.stores.postgres_server import ConnectionPool, DatabaseAddress
@@ -67,7 +67,7 @@ class SqlSpelling(NamedTuple):
     skip_locked: str
     is_in: str
     """How to ask whether a value is in a list: `{} = ANY({})`."""
-    announce: str
+    notify: str
     """Behind a statement that puts a turn: tells the workers."""
 
 
@@ -86,7 +86,7 @@ class ServerDatabase:
         next_place="nextval('weft.turn_places')",
         skip_locked="FOR UPDATE SKIP LOCKED",
         is_in="{} = ANY({})",
-        announce=f", pg_notify('{TURNS_CHANNEL}', '')",
+        notify=f", pg_notify('{TURNS_CHANNEL}', '')",
     )
     pause = 0.5
 
@@ -245,7 +245,7 @@ class FileDatabase:
         next_place="(SELECT coalesce(max(place), 0) + 1 FROM turns)",
         skip_locked="",
         is_in="{} IN (SELECT value FROM json_each({}))",
-        announce="",
+        notify="",
     )
     pause = 0.1
 
@@ -314,7 +314,7 @@ class FileDatabase:
                     raise
                 return connection
 
-            self._writer = Worker(f"weft queues in {self._path}", connect, write)
+            self._writer = Worker(f"weft queues in {self._path}", connect, Writer())
         return self._writer
 
 

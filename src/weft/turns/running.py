@@ -214,7 +214,13 @@ def start_turn(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
     """The run of a turn: its message, its answers, or what is open in the session."""
     user_id, session_id = turn.key.user_id, turn.key.id
     if turn.message is None:
-        return runner.resume(user_id=user_id, session_id=session_id, config=config)
+        return runner.resume(
+            user_id=user_id,
+            session_id=session_id,
+            retry=turn.retry,
+            invocation_id=turn.invocation_id,
+            config=config,
+        )
     is_answer = any(part.function_response is not None for part in turn.message.parts or ())
     return runner.run(
         turn.message,

@@ -145,6 +145,10 @@ class QueuedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """What is said: None to go on with the session's last run."""
     state: dict[str, Json] = {}
     """Written with the message."""
+    retry: tuple[str, ...] = ()
+    """Calls to run again though nobody knows whether they ran; for a turn without a message."""
+    invocation_id: str | None = None
+    """The run to go on with, for a turn without a message: the last one if left out."""
     requires_session: bool = False
     """Whether the session must exist: a turn of one that was deleted fails and makes no new one."""
     every: float | None = None
@@ -204,6 +208,8 @@ class _WrittenTurn(msgspec.Struct, omit_defaults=True):
     request: str
     message: Content | None = None
     state: dict[str, msgspec.Raw] = {}
+    retry: tuple[str, ...] = ()
+    invocation: str | None = None
     requires_session: bool = False
     every: float | None = None
 
@@ -223,6 +229,8 @@ def encode_turn(turn: QueuedTurn) -> str:
             "request": turn.request_id,
             **({"message": turn.message} if turn.message is not None else {}),
             **({"state": turn.state} if turn.state else {}),
+            **({"retry": turn.retry} if turn.retry else {}),
+            **({"invocation": turn.invocation_id} if turn.invocation_id is not None else {}),
             **({"requires_session": True} if turn.requires_session else {}),
             **({"every": turn.every} if turn.every is not None else {}),
         }
@@ -251,6 +259,8 @@ def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> Queued
         request_id=written.request,
         message=written.message,
         state=state,
+        retry=written.retry,
+        invocation_id=written.invocation,
         requires_session=written.requires_session,
         every=written.every,
         attempts=attempts,
