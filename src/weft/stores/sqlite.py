@@ -35,7 +35,7 @@ from weft.stores.leases import inside, outwait, require_outside
 from weft.stores.rows import StateReader, warn_unreadable
 from weft.stores.sqlite_file import WholeFile, explained, open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
-from weft.stores.sqlite_worker import Hold, Watch, Work, Worker, read, write
+from weft.stores.sqlite_worker import ConnectionThread, Hold, Watch, Work, read, write
 from weft.values import Json, require_object
 
 T = TypeVar("T")
@@ -47,8 +47,8 @@ class _Open(NamedTuple):
     process: int
     leases: FileLeases
     whole: WholeFile
-    writer: Worker
-    reader: Worker
+    writer: ConnectionThread
+    reader: ConnectionThread
 
 
 class SqliteStore:
@@ -310,8 +310,8 @@ class SqliteStore:
                     process,
                     leases,
                     WholeFile(self._path),
-                    Worker(f"weft writes {self._path}", connect, write),
-                    Worker(
+                    ConnectionThread(f"weft writes {self._path}", connect, write),
+                    ConnectionThread(
                         f"weft reads {self._path}",
                         connect,
                         read,
