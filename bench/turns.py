@@ -93,7 +93,7 @@ async def side(name: str, address: str, database: int, sessions: int, turns: int
     store = open_store(address)
     runner = Runner(make_agent(latency=plan.latency), app_name=APP, store=store)
     if name == "bare":
-        before, server = time.process_time(), cpu_seconds([os.getpid()], database)
+        before, server = time.process_time(), database_seconds(database)
         await run_bare(runner, planned)
         used = time.process_time() - before
     else:
@@ -102,13 +102,18 @@ async def side(name: str, address: str, database: int, sessions: int, turns: int
             message = to_content(one.message)
             await queue.put(QueuedTurn(key=one.key, request_id=one.request_id, message=message))
         await queue.close()
-        server = cpu_seconds([os.getpid()], database)
+        server = database_seconds(database)
         before = await run_queued(runner, name, planned)
         used = time.process_time() - before
-    total = cpu_seconds([os.getpid()], database) - server
+    both = used + database_seconds(database) - server
     await store.close()
-    # what the process itself had between is in both sums: take it out of the server's
-    print(json.dumps({"worker": used, "both": total}))
+    print(json.dumps({"worker": used, "both": both}))
+
+
+def database_seconds(database: int) -> float:
+    """The processor time that the database has had."""
+    own = os.getpid()
+    return cpu_seconds([own], database) - cpu_seconds([own], None)
 
 
 def measure_overhead(database: OwnedDatabase, options: argparse.Namespace) -> Table:
