@@ -38,7 +38,16 @@ from weft.stores.leases import inside, outwait, require_outside
 from weft.stores.rows import StateReader, warn_unreadable
 from weft.stores.sqlite_file import WholeFile, explained, leave_flushing, open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
-from weft.stores.sqlite_worker import Addition, Flusher, Hold, Watch, Work, Worker, Writer, read
+from weft.stores.sqlite_worker import (
+    Addition,
+    ConnectionThread,
+    Flusher,
+    Hold,
+    Watch,
+    Work,
+    Writer,
+    read,
+)
 from weft.values import Json, require_object
 
 T = TypeVar("T")
@@ -50,8 +59,8 @@ class _Open(NamedTuple):
     process: int
     leases: FileLeases
     whole: WholeFile
-    writer: Worker
-    reader: Worker
+    writer: ConnectionThread
+    reader: ConnectionThread
     flusher: Flusher
     glances: "_Glances"
 
@@ -370,10 +379,10 @@ class SqliteStore:
                     process,
                     leases,
                     whole,
-                    Worker(
+                    ConnectionThread(
                         f"weft writes {self._path}", connect_writer, Writer(flusher.flush, watch)
                     ),
-                    Worker(f"weft reads {self._path}", connect, read, watch=watch),
+                    ConnectionThread(f"weft reads {self._path}", connect, read, watch=watch),
                     flusher,
                     _Glances(self._path, whole),
                 )

@@ -57,7 +57,7 @@ class Watch(NamedTuple):
     look: Callable[[sqlite3.Connection], None]
 
 
-class Worker:
+class ConnectionThread:
     """One thread with one connection, which serves what is queued.
 
     The thread starts with the first job. A connection that cannot be opened fails the jobs that
