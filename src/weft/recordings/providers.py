@@ -79,6 +79,11 @@ def read_provider(
     transcript = Transcript(where, format=dialect, provider=dialect)
     transcript.model = name
     transcript.config = {key: value for key, value in config.items() if value is not None}
+    system_role = object_in(spelled.get("systemInstruction")).get("role")
+    if system_role is not None and reading.system:  # it says nothing, and comes back all the same
+        extra = object_in(transcript.config.get("extra"))
+        own = {**object_in(extra.get(dialect)), "systemInstruction": {"role": system_role}}
+        transcript.config["extra"] = {**extra, dialect: cast("Json", own)}
     transcript.system += [one.part.text or "" for one in reading.system]
     reader = _Turns(transcript, RequestReader(target, name))
     for index, turn in enumerate(reading.turns):
