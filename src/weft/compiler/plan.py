@@ -393,6 +393,7 @@ def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
         read=shares.read,
         write=shares.write,
         minimum=minimum,
+        marks=bool(cache) and bool(target.facts.cache.lookback),
         picks_tools=target.facts.picks_tools,
         cleared=frozenset(agent.cleared),
     )

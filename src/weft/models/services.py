@@ -17,7 +17,7 @@ Scheme = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]
 
 
 class Address(NamedTuple):
-    """Where requests go, what every one of them carries behind it, and who asks."""
+    """A server's address in its parts: base, query, login and fragment."""
 
     base: str
     """Scheme, host and path, without a slash at the end."""
@@ -40,14 +40,14 @@ class Address(NamedTuple):
         return {"authorization": f"Basic {base64.b64encode(pair).decode()}"}
 
     def secrets(self) -> list[str]:
-        """What of it must not be seen."""
+        """The parts of an address that must stay hidden."""
         values = [pair.partition("=")[2] for pair in self.query.split("&")]
         user, _, password = self.login.partition(":")
         lent = [text.rpartition(" ")[2] for text in self.credentials().values()]
         return [*values, password or user, unquote(password), *lent]
 
     def keys(self) -> list[str]:
-        """What of it is surely a key: the password, and what a name in the query calls one."""
+        """The parts that are surely keys: the password, and query values with a name for one."""
         pairs = (pair.partition("=") for pair in self.query.split("&"))
         named = [value for name, _, value in pairs if is_secret_name(name)]
         user, _, password = self.login.partition(":")
@@ -78,7 +78,7 @@ class Service(NamedTuple):
         return self.located().base
 
     def located(self) -> Address:
-        """Where it is, as the environment says or as usual."""
+        """The address from the environment, or the default."""
         variable = _first(self.url_variables)
         if not variable:
             return address_of(self.url)
@@ -86,7 +86,7 @@ class Service(NamedTuple):
         return address._replace(base=address.base.removesuffix(self.path) + self.path)
 
     def credentials(self, api_key: str | None) -> dict[str, str] | None:
-        """The headers that say who asks; None where a key is needed and there is none."""
+        """The headers that identify the caller; None if a required key is missing."""
         key = api_key or _first(self.keys)
         if key:
             if self.scheme == "bearer":
@@ -99,7 +99,7 @@ class Service(NamedTuple):
 
     @property
     def hint(self) -> str:
-        """What to type where there is no key."""
+        """The hint for a missing key."""
         variable = self.keys[0] if self.keys else f"{self.name.upper()}_API_KEY"
         return f'export {variable}=..., or pass api_key="...", or use model="local"'
 

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from types import CoroutineType
@@ -74,12 +74,17 @@ class Returned(NamedTuple):
     parts: tuple[Part, ...] = ()
 
 
+Finish = Callable[[Outcome], Event | None]
+"""Makes the event with the results of a reply from the outcome of its only call."""
+
+
 class ToolCall:
     """A call on its way to its outcome."""
 
     __slots__ = (
         "_bindings",
         "_edited",
+        "_finish",
         "_invocation",
         "_malformed",
         "_place",
@@ -88,6 +93,7 @@ class ToolCall:
         "begun",
         "call",
         "outcome",
+        "result",
         "written",
     )  # fmt: skip
 
@@ -100,6 +106,7 @@ class ToolCall:
         call: FunctionCall,
         malformed: str,
     ) -> None:
+        self._finish: Finish | None = None
         self._invocation = invocation
         self._place = place
         self._bindings = bindings
@@ -112,6 +119,8 @@ class ToolCall:
         self.outcome: Outcome | None = recorded(progress, call)
         self.begun = False
         """Whether the function was called, and may have done something."""
+        self.result: Event | None = None
+        """The event with the results, where it is stored already."""
         self.written: JsonObject = {}
         """What calls of the same reply wrote that this one had to wait for."""
 
@@ -120,9 +129,14 @@ class ToolCall:
         if self.outcome is None:
             self.outcome = outcome
 
-    async def run(self) -> None:
-        """Run the call, unless it is settled."""
+    async def run(self, finish: "Finish | None" = None) -> None:
+        """Run the call, unless it is settled.
+
+        `finish` makes the event with the results of the reply from this one outcome. A tool that
+        writes in the store's transaction then stores it there: one commit instead of two.
+        """
         if self.outcome is None:
+            self._finish = finish
             outcome = await self._outcome()
             if self._restored:
                 outcome = msgspec.structs.replace(outcome, restored=self._restored)
@@ -297,13 +311,34 @@ class ToolCall:
             context.connection = transaction.connection
             returned = self._returned(await call_within_limits(bound, kwargs), bound.tool)
             response, parts = returned if returned is not None else (None, ())
-            outcome = Outcome(self.call, response, context.actions.to_actions(), parts)
-            outcomes = {self.call.id or "": _record(outcome)}
-            event = self._invocation.event(
-                self._bindings.agent.name, self._place, notes=Provenance(outcomes=outcomes)
+            outcome = Outcome(
+                self.call,
+                response,
+                context.actions.to_actions(),
+                parts,
+                waits=bound.tool.long_running,
+                restored=self._restored,
             )
-            await transaction.append(event)
+            result = self._final(outcome)
+            if result is None:
+                outcomes = {self.call.id or "": _record(outcome)}
+                record = self._invocation.event(
+                    self._bindings.agent.name, self._place, notes=Provenance(outcomes=outcomes)
+                )
+                await transaction.append(record)
+            else:
+                await transaction.append(result)
+        self.result = result
         return returned
+
+    def _final(self, outcome: Outcome) -> Event | None:
+        """The event with the results, if nothing can change them any more."""
+        if self._finish is None or self._bindings.callbacks.after_tool or outcome.waits:
+            return None
+        if outcome.parts or outcome.response is None or not _is_small(outcome.response):
+            return None
+        result = self._finish(outcome)
+        return self._invocation.ready(result) if result is not None else None
 
     def _returned(self, value: object, tool: Tool) -> Returned | None:
         """What the function returned; the model is told of arguments that it did not choose."""
