@@ -306,7 +306,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
     cache, problems = _cache(generate.pop("cache", True), target, origins)
     changes = generate.pop("instruction_changes", None)
     wording = wording_of(path, output, config.global_instruction or "")
-    tools = _tools(path, output, recalls=recalls)
+    tools = _tools(path, output, target.dialect, recalls=recalls)
     custom = (*_custom(agent, config), *_examples(agent, output, target))
     passes = PLAIN if policy.is_conditional else passes_of(policy, agent.name, custom)
     measure = _measure(agent, target)
@@ -484,7 +484,7 @@ def _output(path: tuple[Agent, ...], target: Target, *, recalls: bool) -> Output
 
 
 def _tools(
-    path: tuple[Agent, ...], output: Output | None, *, recalls: bool
+    path: tuple[Agent, ...], output: Output | None, dialect: str, *, recalls: bool
 ) -> tuple[ToolDecl, ...]:
     agent = path[-1]
     for t in agent.tools:
@@ -497,6 +497,8 @@ def _tools(
             t.parameters,
             Origin("tool", t.name, agent.name),
             hosted=t.hosted,
+            provider=dialect if dialect in t.extra else "",
+            kept=t.extra.get(dialect),
         )
         for t in agent.tools
     ]

@@ -755,12 +755,15 @@ _BOOKKEEPING = frozenset(
 def report_foreign_fields(blocks: Sequence[Block], report: LoweringReport) -> None:
     """Say, once a turn, that what another provider said beside its words is left out.
 
-    Thoughts are told of by those who drop them.
+    Thoughts are told of by those who drop them. What stands beside a result names its tool, which
+    every provider knows from the call.
     """
     foreign = [
         block
         for block in blocks
-        if block.kept and block.provider != report.dialect and not isinstance(block, ThoughtBlock)
+        if block.kept
+        and block.provider != report.dialect
+        and not isinstance(block, ThoughtBlock | ResultBlock)
     ]
     names = dict.fromkeys(
         name for block in foreign for name in _meaningful_fields(block.kept or {})
