@@ -2,6 +2,8 @@
 
     python bench/relevance.py PATH                     every question, 2,048 and 4,096 tokens
     python bench/relevance.py PATH --tokens 1024 --limit 50 --captions
+    python bench/relevance.py PATH --part tune         the dialogues that settings were chosen on
+    python bench/relevance.py PATH --part held         the others
 
 PATH is a JSON file, gzipped or not: a list of `{"conversation", "qa"}`, where a conversation has
 `session_1`, `session_2`, ... (each a list of `{"speaker", "dia_id", "text"}`), and a question its
@@ -10,10 +12,13 @@ PATH is a JSON file, gzipped or not: a list of `{"conversation", "qa"}`, where a
 Each dialogue becomes a session with one event a turn. Each question is compiled as the next
 message of an agent that sees the policy of the row, and counts as found where all of its turns
 are in the request. `words` is plain BM25 with nothing else, the best first while it fits.
+Questions of category 5 have no answer in the dialogue, so the share is also told without them.
+A hash of a dialogue's `sample_id` says which part it is in.
 """
 
 import argparse
 import gzip
+import hashlib
 import json
 import re
 import time
@@ -32,6 +37,7 @@ from weft.session import Event, Session
 from weft.tokens import counter_for
 
 MODEL = "gpt-4o"
+UNANSWERED = "5"
 TURN = 4
 """The tokens that a turn takes beside its text, for the row that is not compiled."""
 
@@ -56,10 +62,11 @@ class Found(NamedTuple):
 Row = Callable[[Dialogue, Question, int], Found]
 
 
-def dialogues(path: Path, *, captions: bool) -> Iterator[Dialogue]:
+def dialogues(path: Path, *, captions: bool, part: str = "all") -> Iterator[Dialogue]:
     data = path.read_bytes()
-    held = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    for one in held:
+    for one in json.loads(gzip.decompress(data) if path.suffix == ".gz" else data):
+        if part not in ("all", part_of(one["sample_id"])):
+            continue
         talk = one["conversation"]
         first = talk["speaker_a"]
         turns: dict[str, str] = {}
@@ -87,6 +94,11 @@ def dialogues(path: Path, *, captions: bool) -> Iterator[Dialogue]:
             if (evidence := _evidence(asked.get("evidence") or (), turns))
         ]
         yield Dialogue(turns, Session("dialogue", events=events), questions)
+
+
+def part_of(name: str) -> str:
+    """Which part a dialogue is in: a third of them is not tuned on."""
+    return "tune" if hashlib.sha256(name.encode()).digest()[0] % 3 else "held"
 
 
 def _evidence(listed: list[str], turns: dict[str, str]) -> frozenset[str]:
@@ -122,7 +134,7 @@ def plain() -> Row:
             held = known[id(dialogue)] = (Index(dialogue.turns.values()), sizes)
         index, sizes = held
         scope = all_of(index)
-        scores = match(scope, {word: scope.times(word) for word in set(words(question.text))})
+        scores = match(scope, map(scope.exactly, dict.fromkeys(words(question.text))))
         names, used = list(dialogue.turns), 0
         chosen: set[str] = set()
         for number in sorted(range(len(names)), key=lambda number: -scores[number]):
@@ -140,6 +152,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, action="append")
     parser.add_argument("--limit", type=int, help="questions of each dialogue")
     parser.add_argument("--captions", action="store_true", help="with what images show")
+    parser.add_argument("--part", choices=("all", "tune", "held"), default="all")
     asked = parser.parse_args()
     budgets = asked.tokens or [2048, 4096]
     rows: dict[str, Row] = {
@@ -151,7 +164,7 @@ def main() -> None:
         rows['C.relevant(scorer="embedding").fit(n)'] = compiled(
             lambda n: C.relevant(scorer="embedding").fit(n)
         )
-    talks = list(dialogues(asked.path, captions=asked.captions))
+    talks = list(dialogues(asked.path, captions=asked.captions, part=asked.part))
     sizes = ", ".join(str(len(talk.turns)) for talk in talks)
     total = sum(len(talk.questions[: asked.limit]) for talk in talks)
     print(f"{len(talks)} dialogues of {sizes} turns, {total} questions with evidence")
@@ -174,10 +187,12 @@ def _measure(name: str, row: Row, talks: list[Dialogue], tokens: int, limit: int
             hits[question.category].append(own[-1])
         each.append(f"{_share(own):.1%}")
     every = [hit for held in hits.values() for hit in held]
+    answered = [hit for kind, held in hits.items() if kind != UNANSWERED for hit in held]
     spent = (time.perf_counter() - begun) / max(1, len(every)) * 1000
     kinds = "  ".join(f"{kind}: {_share(held):.0%}" for kind, held in sorted(hits.items()))
     print(
-        f"{name:<40} {tokens:>6} tokens  {_share(every):6.1%}   by category {kinds}"
+        f"{name:<40} {tokens:>6} tokens  {_share(every):6.1%}"
+        f"  answered {_share(answered):6.1%}   by category {kinds}"
         f"   by dialogue {' '.join(each)}   largest {largest}   {spent:.1f} ms a question",
         flush=True,
     )

@@ -1,7 +1,7 @@
 """Keep what has to do with a query."""
 
-from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import nlargest
 from typing import NamedTuple, overload
 
 import msgspec
@@ -26,14 +26,15 @@ from weft.ir import (
 from weft.ir.item import fingerprint
 from weft.passes.env import Env, first_from
 from weft.passes.summaries import NOT_ASKED, done_without, name_of_model
-from weft.relevance import Index, Scorer, search, words
-from weft.relevance.corpus import Corpus, best_hits
-from weft.relevance.rank import Hits, found_by
+from weft.relevance import Index, words
+from weft.relevance.index import SearchScope
+from weft.relevance.rank import Hits, find_hits
 from weft.session.strand import Strand, derived
 from weft.values import Json, JsonObject, compact
 
-_LEAST = 0.1
-"""What an item must have of the best one's score, where no number of items was asked for."""
+_LEAST, _MOST = 0.05, 1024
+"""Where no number of items was asked for: what an item must have of the best one's score, and how
+many stay at most."""
 
 
 def select_relevant(prompt: Prompt, env: Env, options: Relevant) -> Prompt:
@@ -75,8 +76,6 @@ class _Chosen(NamedTuple):
     notes: Sequence[Note]
     current: list[int]
     asked: "Asked | None"
-    steady: bool = True
-    """Whether it holds for the rest of the turn."""
 
 
 def _select(prompt: Prompt, env: Env, options: Relevant) -> _Chosen:
@@ -91,67 +90,35 @@ def _select(prompt: Prompt, env: Env, options: Relevant) -> _Chosen:
     if all(items[number].score for number in past):
         return _Chosen(items, [], current, None)  # nothing to select from, or selected before
     query = query_of(items, begins, env, options)
-    if isinstance(past, range) and last <= prompt.items.settled and options.scorer == "bm25":
-        hits = _search_past(prompt.items, query, last, len(current), options)
-    else:
-        hits = _search_all(prompt.items, items, query, past, now, env, options)
+    hits, asked = _search(prompt.items, query, past, options), Asked()
+    if options.scorer == "model":
+        hits, asked = ask_relevance(items, past, query, hits, env, options)
     stay = [
         items[number]
         if number in now
         else msgspec.structs.replace(items[number], score=hits.best[number])
         for number in sorted({*hits.best, *now})
     ]
-    return _Chosen(stay, _Dropped(items, past, hits), current, hits.asked, hits.steady)
+    return _Chosen(stay, _Dropped(items, past, hits), current, asked)
 
 
-class _Hits(NamedTuple):
-    """What a search found: the items that stay with their scores, and what there is to say."""
-
-    best: dict[int, float]
-    scores: Callable[[], Sequence[float]]
-    """The scores of all, which only a report asks for."""
-    asked: "Asked"
-    steady: bool
-
-
-def _search_past(
-    items: Strand[Item], query: str, last: int, current: int, options: Relevant
-) -> _Hits:
-    """Search the first `last` items; what was read of them is kept with the strand."""
-    with items.lock:
-        corpus = derived(items, Corpus)
-        if len(corpus) > last:  # an older snapshot
-            corpus = Corpus()
-        for item in items.between(len(corpus), last):
-            corpus.add(item_text(item))
-        outcome = best_hits(corpus, query, blanks=current, top=options.top_k, least=_LEAST)
-
-    def scores() -> Sequence[float]:
-        with items.lock:
-            blanks = [""] * current  # they may take places among the best hits
-            behind = {*range(last, last + current)}
-            return search(corpus.index, query, first=last, more=blanks, without=behind)
-
-    return _Hits(outcome.scores, scores, Asked(), outcome.steady)
-
-
-def _search_all(
-    strand: Strand[Item],
-    items: Sequence[Item],
-    query: str,
-    past: Sequence[int],
-    current: AbstractSet[int],
-    env: Env,
-    options: Relevant,
-) -> _Hits:
-    """Search all items but the current ones, wherever these stand."""
-    scorer: Scorer = "bm25" if options.scorer == "model" else options.scorer
-    outcome = _scores(strand, query, current, scorer)
-    scores, asked = outcome.scores, Asked()
-    if options.scorer == "model":
-        scores, asked = ask_relevance(items, past, query, scores, env, options)
-    best = {number: scores[number] for number in _best(scores, past, options)}
-    return _Hits(best, lambda: scores, asked, outcome.steady)
+def _search(strand: Strand[Item], query: str, past: Sequence[int], options: Relevant) -> Hits:
+    """How well past items fit, by number; what was read of those that are settled is kept."""
+    with strand.lock:
+        index = derived(strand, Index)
+        for item in strand.between(len(index), strand.settled):
+            index.add(item_text(item))
+        last = past[-1] + 1 if past else 0
+        length = min(last, strand.settled)
+        more = [item_text(item) for item in strand.since(length)[: last - length]]
+        # what others said in the turn may stand behind the first of the current items
+        without = frozenset[int]() if len(past) == last else {*range(last)}.difference(past)
+        scope = SearchScope(index, length, Index(more), without)
+        if options.scorer == "model":
+            return find_hits(scope, query)
+        if options.top_k is None:
+            return find_hits(scope, query, scorer=options.scorer, top=_MOST, least=_LEAST)
+        return find_hits(scope, query, scorer=options.scorer, top=options.top_k)
 
 
 class _Dropped(Sequence[Note]):
@@ -159,7 +126,7 @@ class _Dropped(Sequence[Note]):
 
     __slots__ = ("_hits", "_items", "_past")
 
-    def __init__(self, items: list[Item], past: Sequence[int], hits: _Hits) -> None:
+    def __init__(self, items: list[Item], past: Sequence[int], hits: Hits) -> None:
         self._items = items
         self._past = past
         self._hits = hits
@@ -168,10 +135,10 @@ class _Dropped(Sequence[Note]):
         return len(self._past) - len(self._hits.best)
 
     def __iter__(self) -> Iterator[Note]:
-        scores = self._hits.scores()
         for number in self._past:
             if number not in self._hits.best:
-                yield Note("select_relevant", _reason(scores[number]), self._items[number])
+                reason = _WORSE if number in self._hits.every else _UNRELATED
+                yield Note("select_relevant", reason, self._items[number])
 
     @overload
     def __getitem__(self, index: int) -> Note: ...
@@ -191,8 +158,7 @@ class _Selections:
 class _Selection:
     """What was selected for a turn, and what the agent did in it since, which always stays.
 
-    Searching is O(n), so it is done when a turn begins. What the agent does then is left out of
-    the search; it seldom changes the outcome, where a good hit stands right before it.
+    Searching is done when a turn begins: what the agent does then is no part of it.
     """
 
     def __init__(self, items: Strand[Item], env: Env, options: Relevant, chosen: _Chosen) -> None:
@@ -204,8 +170,6 @@ class _Selection:
         # all of the current turn must stand last, so that what follows is part of it
         last = chosen.current == [*range(self._first, len(items))] and len(chosen.current) >= tail
         self.lasts = last and options.scorer != "model"
-        self._length = 0 if chosen.steady else len(items)
-        """How many items it is for, where it holds for no more."""
         self.is_all = chosen.asked is None
         settled = len(chosen.items) - tail if last else len(chosen.items)
         self.items: Strand[Item] = Strand(chosen.items[:settled])
@@ -220,8 +184,6 @@ class _Selection:
         if self._turn != env.turn or self._basis != _basis(env, self._options):
             return False
         if self._read > items.settled or self._first > len(items):
-            return False
-        if self._length and self._length != len(items):
             return False
         fresh = items.since(self._read)
         if not all(env.is_current(item) and not env.is_asked(item) for item in fresh):
@@ -239,17 +201,9 @@ def _basis(env: Env, options: Relevant) -> tuple[str, str, str | None]:
     return env.agent, env.model.name, None if state is None else to_text(state)
 
 
-def _reason(score: float) -> str:
-    return "others have more to do with it" if score else "it has nothing to do with what is asked"
+_WORSE = "others have more to do with it"
 
-
-def _best(scores: Sequence[float], past: Sequence[int], options: Relevant) -> set[int]:
-    """The numbers of the items that stay: of two that fit equally well, the newer."""
-    hits = [number for number in past if scores[number] > 0]
-    if options.top_k is None:
-        return {number for number in hits if scores[number] >= _LEAST}
-    hits.sort(key=lambda number: (-scores[number], -number))
-    return set(hits[: options.top_k])
+_UNRELATED = "it has nothing to do with what is asked"
 
 
 def query_of(items: Sequence[Item], begins: int, env: Env, options: Relevant | Memories) -> str:
@@ -285,18 +239,6 @@ def _user_text(item: Item) -> str:
     return "\n".join(block.text for block in item.blocks if isinstance(block, TextBlock))
 
 
-def _scores(items: Strand[Item], query: str, current: AbstractSet[int], scorer: Scorer) -> Hits:
-    """How well each item fits; what was read of those that are settled is kept with them."""
-    with items.lock:
-        index = derived(items, Index)
-        for item in items.since(len(index))[: max(0, items.settled - len(index))]:
-            index.add(item_text(item))
-        more = [item_text(item) for item in items.since(items.settled)]
-        return found_by(
-            index, query, first=items.settled, more=more, without=current, scorer=scorer
-        )
-
-
 INSTRUCTION = (
     "Which of these numbered entries of a conversation help to answer the query? Give the numbers"
     " of all that do, the most helpful first, and of none that do not."
@@ -330,14 +272,15 @@ def ask_relevance(
     items: Sequence[Item],
     past: Sequence[int],
     query: str,
-    scores: list[float],
+    hits: Hits,
     env: Env,
     options: Relevant,
-) -> tuple[list[float], Asked]:
-    """The scores a model gives, or those that are there until it was asked."""
-    entries = _entries(past, scores)
+) -> tuple[Hits, Asked]:
+    """What a model chooses, or what has words in common until it was asked."""
+    without_model = Hits(hits.every, _best(hits.best, options))
+    entries = _entries(past, hits.best)
     if not query.strip() or not entries:
-        return scores, Asked()
+        return without_model, Asked()
     listed = (f"{place}. {_short(items[number])}" for place, number in enumerate(entries, 1))
     text = "\n".join((f"Query: {query}", "", *listed))
     key = fingerprint("relevance", name_of_model(options.model), text)
@@ -345,24 +288,33 @@ def ask_relevance(
     what = "what is relevant was told by words in common"
     if effect is None:
         want = Want("relevance", key, INSTRUCTION, text, _SCHEMA, options.model)
-        return scores, Asked((done_without(env, what, NOT_ASKED),), (want,))
+        return without_model, Asked((done_without(env, what, NOT_ASKED),), (want,))
     if "outcome" not in effect:
         problem = str(effect.get("error") or "there is no outcome")
-        return scores, Asked((done_without(env, what, problem),))
+        return without_model, Asked((done_without(env, what, problem),))
     chosen = _numbers(effect["outcome"], len(entries))
     if chosen is None:
         problem = "its answer is no list of numbers"
-        return scores, Asked((done_without(env, what, problem),))
-    model_scores = [0.0] * len(scores)
-    for place, number in enumerate(chosen):
-        model_scores[entries[number - 1]] = round(1 - _SPAN * place / len(chosen), 4)
-    return model_scores, Asked()
+        return without_model, Asked((done_without(env, what, problem),))
+    model_scores = {
+        entries[number - 1]: round(1 - _SPAN * place / len(chosen), 4)
+        for place, number in enumerate(chosen)
+    }
+    return Hits(model_scores, _best(model_scores, options)), Asked()
 
 
-def _entries(past: Sequence[int], scores: Sequence[float]) -> list[int]:
+def _best(scores: dict[int, float], options: Relevant) -> dict[int, float]:
+    """The items that stay: of two that fit equally well, the newer."""
+    if options.top_k is None:
+        return {number: score for number, score in scores.items() if score >= _LEAST}
+    hits = nlargest(options.top_k, zip(scores.values(), scores, strict=True))
+    return {number: score for score, number in hits}
+
+
+def _entries(past: Sequence[int], scores: Mapping[int, float]) -> list[int]:
     """What the model is to choose from, in log order."""
-    hits = [number for number in past if scores[number] > 0]
-    best = sorted(hits, key=lambda number: (-scores[number], -number))[:_BEST]
+    hits = nlargest(_BEST, zip(scores.values(), scores, strict=True))
+    best = [number for _, number in hits]
     others = [number for number in past if number not in set(best)]
     return sorted((*best, *others[-_NEWEST:]))
 

@@ -153,7 +153,7 @@ def _is_general(query: str) -> bool:
 def _shared(query: str, tools: Sequence[ToolDecl]) -> list[float]:
     """What each tool has in common with the query, word by word; its name counts twice."""
     scope = all_of(Index(f"{_described(tool)}\n{tool.name}" for tool in tools))
-    return match(scope, {word: scope.nearly(word) for word in dict.fromkeys(words(query))})
+    return match(scope, map(scope.nearly, dict.fromkeys(words(query))))
 
 
 def _spoken(tool: ToolDecl) -> str:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from weft.relevance.vectors import Vectors
@@ -28,13 +28,23 @@ PREFIX_WORTH = 0.5
 """What a word counts that only begins like one of the query's."""
 
 
+MOST = 512
+"""Of the texts that have a word, so many count, the newest: a word that more have tells little."""
+
+
 class Index:
-    """Texts and the words they hold, in the order they were added."""
+    """Texts, the words they hold and who speaks in them, in the order they were added."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self.texts: list[str] = []
         self.counts: list[Counter[str]] = []
         self.sizes: list[int] = []
+        self.sums = [0]
+        """How many words the texts before each have."""
+        self.speakers: list[tuple[str, ...]] = []
+        """The names that a text begins with; the speech begins behind them."""
+        self.begins: list[int] = []
+        self.names: set[str] = set()
         self._holders: dict[str, list[int]] = {}
         self._beginning: dict[str, list[str]] = {}
         self.vectors: Vectors | None = None
@@ -46,14 +56,20 @@ class Index:
         """Read one more text."""
         number = len(self.texts)
         counts = Counter(words(text))
+        size = counts.total()
         self.texts.append(text)
         self.counts.append(counts)
-        self.sizes.append(counts.total())
+        self.sizes.append(size)
+        self.sums.append(self.sums[-1] + size)
+        speakers, begin = speakers_of(text)
+        self.speakers.append(speakers)
+        self.begins.append(begin)
+        self.names.update(speakers)
         for word in counts:
             holders = self._holders.get(word)
             if holders is None:
                 self._holders[word] = [number]
-                if len(word) >= NEAR:
+                if len(word) >= NEAR and not _has_digit(word):
                     self._beginning.setdefault(word[:NEAR], []).append(word)
             else:
                 holders.append(number)
@@ -66,9 +82,17 @@ class Index:
         return self._holders.get(word, ())
 
     def begins_like(self, word: str) -> list[str]:
-        """The other words that begin like it."""
-        near = self._beginning.get(word[:NEAR], ())
+        """The other words that begin like it; none for one with a digit, which is itself alone."""
+        near = () if _has_digit(word) else self._beginning.get(word[:NEAR], ())
         return [other for other in near if other != word and alike(word, other)]
+
+
+class Term(NamedTuple):
+    """A word that is looked for: what it counts, how many have it, and how often each does."""
+
+    weight: float
+    holders: int
+    times: Mapping[int, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +120,15 @@ class SearchScope:
     @property
     def usual(self) -> float:
         """How many words a text usually has."""
-        words_in_all = sum(self.index.sizes[: self.length]) + sum(self.more.sizes)
+        words_in_all = self.index.sums[self.length] + self.more.sums[-1]
         words_in_all -= sum(self.size(number) for number in self.without)
         return words_in_all / max(1, self.searched) or 1.0
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """How many words each text has; those of an index may go on."""
+        sizes = self.index.sizes
+        return sizes if not len(self.more) else [*sizes[: self.length], *self.more.sizes]
 
     def size(self, number: int) -> int:
         """How many words a text has."""
@@ -112,37 +142,50 @@ class SearchScope:
             return self.index.counts[number]
         return self.more.counts[number - self.length]
 
-    def text(self, number: int) -> str:
-        """A text itself."""
+    def speakers(self, number: int) -> tuple[str, ...]:
+        """Who speaks in a text, where it says so."""
         if number < self.length:
-            return self.index.texts[number]
-        return self.more.texts[number - self.length]
+            return self.index.speakers[number]
+        return self.more.speakers[number - self.length]
 
-    def times(self, word: str) -> dict[int, int]:
-        """How often each text that has the word has it."""
-        counts, holders = self.index.counts, self.index.holders(word)
-        near = holders[: bisect_left(holders, self.length)]
-        counted = {number: counts[number][word] for number in near}
-        for number in self.more.holders(word):
-            counted[self.length + number] = self.more.counts[number][word]
-        for number in self.without:
-            counted.pop(number, None)
-        return counted
+    def speech(self, number: int) -> str:
+        """A text without the names of who speaks."""
+        index, place = (self.index, number)
+        if number >= self.length:
+            index, place = self.more, number - self.length
+        return index.texts[place][index.begins[place] :]
 
     def holding(self, word: str) -> int:
         """How many texts have the word."""
         count = bisect_left(self.index.holders(word), self.length) + len(self.more.holders(word))
         return count - sum(word in self.counts(number) for number in self.without)
 
-    def nearly(self, word: str) -> dict[int, float]:
-        """As `times`; a text that has not the word counts with those that begin like it."""
-        exact: dict[int, float] = {**self.times(word)}
+    def exactly(self, word: str, weight: float = 1.0) -> Term:
+        """The texts that have the word."""
+        return Term(weight, self.holding(word), self._times(word))
+
+    def nearly(self, word: str) -> Term:
+        """As `exactly`; a text that has not the word counts with those that begin like it."""
+        exact = self.exactly(word)
         near: dict[int, float] = {}
         for other in dict.fromkeys((*self.index.begins_like(word), *self.more.begins_like(word))):
-            for number, times in self.times(other).items():
-                if number not in exact:
+            for number, times in self._times(other).items():
+                if word not in self.counts(number):
                     near[number] = near.get(number, 0.0) + PREFIX_WORTH * times
-        return exact | near
+        return Term(1.0, exact.holders + len(near), {**exact.times, **near})
+
+    def _times(self, word: str) -> dict[int, float]:
+        """How often each text that has the word has it; of very many, the newest."""
+        counts, holders = self.index.counts, self.index.holders(word)
+        end = bisect_left(holders, self.length)
+        counted: dict[int, float] = {
+            number: counts[number][word] for number in holders[max(0, end - MOST) : end]
+        }
+        for number in self.more.holders(word):
+            counted[self.length + number] = self.more.counts[number][word]
+        for number in self.without:
+            counted.pop(number, None)
+        return counted
 
 
 def all_of(index: Index) -> SearchScope:
@@ -151,33 +194,53 @@ def all_of(index: Index) -> SearchScope:
 
 
 def rarity(scope: SearchScope, holders: int) -> float:
-    """What a word tells that so many texts have."""
-    return rarity_among(scope.searched, holders)
+    """What a word tells that so many of the texts have."""
+    return math.log(1 + (scope.searched - holders + 0.5) / (holders + 0.5))
 
 
-def rarity_among(texts: int, holders: int) -> float:
-    """What a word tells that so many of these texts have."""
-    return math.log(1 + (texts - holders + 0.5) / (holders + 0.5))
-
-
-def match(scope: SearchScope, matches: Mapping[str, Mapping[int, float]]) -> list[float]:
-    """What each text has in common with a query (BM25), given who has its words how often."""
-    return weigh(scope, [(1.0, times) for times in matches.values()])
-
-
-def weigh(
-    scope: SearchScope, weights: Iterable[tuple[float, Mapping[int, float] | Mapping[int, int]]]
-) -> list[float]:
-    """As `match`, with what each word counts."""
+def match(scope: SearchScope, terms: Iterable[Term]) -> list[float]:
+    """What each text has in common with a query (BM25)."""
     scores = [0.0] * scope.total
-    usual, sizes = scope.usual, (*scope.index.sizes[: scope.length], *scope.more.sizes)
-    base, slope = SATURATION * (1 - LENGTH), SATURATION * LENGTH / usual
-    for weight, times in weights:
-        gain = weight * rarity(scope, len(times)) * (1 + SATURATION)
-        for number, often in times.items():
-            scores[number] += gain * often / (often + base + slope * sizes[number])
+    for number, score in weigh(scope, terms).items():
+        scores[number] = score
     return scores
 
+
+def weigh(scope: SearchScope, terms: Iterable[Term]) -> dict[int, float]:
+    """As `match`, for those that have anything in common with it."""
+    scores: dict[int, float] = {}
+    usual, sizes = scope.usual, scope.sizes
+    base, slope = SATURATION * (1 - LENGTH), SATURATION * LENGTH / usual
+    for term in terms:
+        gain = term.weight * rarity(scope, term.holders) * (1 + SATURATION)
+        for number, often in term.times.items():
+            value = gain * often / (often + base + slope * sizes[number])
+            scores[number] = scores.get(number, 0.0) + value
+    return scores
+
+
+_SPEAKER = late_pattern(r"\s*([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30}){0,2}):(?=\s)")
+
+_DEEPEST = 2
+"""Whose words a text may be at most: an agent's, who tells what somebody said."""
+
+
+def speakers_of(text: str) -> tuple[tuple[str, ...], int]:
+    """The names that a text begins with, as in `Maria: I moved`, and where they end."""
+    names: list[str] = []
+    end = 0
+    while len(names) < _DEEPEST and (named := _SPEAKER.match(text, end)) is not None:
+        names.append(" ".join(plain_words(named[1])))
+        end = named.end()
+    return tuple(names), end
+
+
+def plain_words(text: str) -> list[str]:
+    """All words of a text as they stand there, in small letters."""
+    return _PLAIN.findall(text.lower())
+
+
+_PLAIN = late_pattern(r"\w+")
 
 _MARKS = r"\u0300-\u036f\u0900-\u0dff\u0e31-\u0e4e\u0eb1-\u0ecd\u1000-\u109f\u1780-\u17d3"
 """Vowel signs and accents, which belong to a word though they are no letters."""
@@ -237,6 +300,10 @@ def alike(one: str, other: str) -> bool:
 
 NEAR = 3
 """The letters that two words which are alike begin with at least, and differ by at most."""
+
+
+def _has_digit(word: str) -> bool:
+    return not word.isalpha() and any(map(str.isdigit, word))
 
 
 def _parts(word: str) -> list[str]:

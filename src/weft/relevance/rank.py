@@ -1,25 +1,43 @@
 """How well texts of one conversation fit a query, from 0 to 1.
 
-Three things are known of a conversation that plain BM25 does not use. What was said beside a
+Four things are known of a conversation that plain BM25 does not use. What was said beside a
 hit belongs to it: the question before an answer, the answer behind a question. What the best
-hits talk about leads to others that share no word with the query. And people say one thing in
-different words, which vectors see, where they are installed.
+hits talk about, names above all, leads to others that share no word with the query. A query
+that names one of the speakers is about that person. And people say one thing in different
+words, which vectors see, where they are installed.
+
+What a search costs depends on how many texts have the words that are looked for. Of a word that
+very many have only the newest count, and only the best hits lend to their neighbours, so a long
+conversation costs little more than a short one.
 """
 
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+import math
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from heapq import nlargest
 from typing import Literal, NamedTuple
 
-from weft.relevance.index import Index, SearchScope, match, rarity, weigh, words
+from weft.late import late_pattern
+from weft.relevance.index import Index, SearchScope, plain_words, rarity, weigh, words
 
 Scorer = Literal["bm25", "embedding"]
 
 BESIDE = ((0.6, 0.5), (0.4, 0.3), (0.2, 0.1))
 """What a hit lends to the texts behind and before it, by how far they are from it."""
 
-BEST = 10
+_OFFSETS = tuple(
+    (far, worth)
+    for place, (behind, before) in enumerate(BESIDE, 1)
+    for far, worth in ((place, behind), (-place, before))
+)
+
+_FIRST_LENDERS, _LENDERS = 64, 256
+"""How many hits lend to their neighbours, the best: at the first look, and at the second."""
+
+_ROUNDING = 1e-4
+"""By how much a share may differ from what it is rounded to."""
+
+_BEST = 10
 
 _LED = 20
 
@@ -28,6 +46,11 @@ _LEADS = 0.3
 
 _MEANT = 0.125
 """What it counts to be one standard deviation nearer in meaning than usual."""
+
+_SPOKEN = 1.5
+"""How many times as much a text counts that is spoken by the one who is asked about."""
+
+_LONGEST_NAME = 3
 
 
 def rank(query: str, texts: Sequence[str], *, scorer: Scorer = "bm25") -> list[float]:
@@ -51,108 +74,126 @@ def search(
 
     The texts whose numbers are in `without` are as if they were not there; they get 0.
     """
-    return found_by(index, query, first=first, more=more, without=without, scorer=scorer).scores
+    length = len(index) if first is None else first
+    scope = SearchScope(index, length, Index(more), frozenset(without))
+    scores = [0.0] * scope.total
+    for number, score in find_hits(scope, query, scorer=scorer).best.items():
+        scores[number] = score
+    return scores
 
 
 class Hits(NamedTuple):
-    """How well each text fits, and whether more texts that are left out would not change that."""
+    """The texts that have to do with a query, by number."""
 
-    scores: list[float]
-    steady: bool
+    every: Container[int]
+    best: dict[int, float]
+    """Those that were asked for, with their share of the best one's score."""
 
 
-def found_by(
-    index: Index,
+def find_hits(
+    scope: SearchScope,
     query: str,
     *,
-    first: int | None = None,
-    more: Sequence[str] = (),
-    without: AbstractSet[int] = frozenset(),
     scorer: Scorer = "bm25",
+    top: int | None = None,
+    least: float = 0.0,
 ) -> Hits:
-    """As `search`, and whether it holds however many texts behind them all are left out."""
-    length = len(index) if first is None else first
-    scope = SearchScope(index, length, Index(more), frozenset(without))
-    asked = dict.fromkeys(words(query))
-    scores = match(scope, {word: scope.nearly(word) for word in asked})
-    scores, steady = _led(scope, asked, scores)
+    """The `top` best texts from `least` on, of two equal ones the newer."""
+    scores = _match_words(scope, query)
+    is_meant = _speakers_meant(scope, query)
     if scorer == "embedding":
         # only this scorer needs numpy, which comes with an extra
-        from weft.relevance.vectors import nearness
+        from weft.relevance.vectors import add_nearness
 
-        best = max(scores, default=0.0) or 1.0
-        near = nearness(scope, query)
-        scores = [score / best + _MEANT * each for score, each in zip(scores, near, strict=True)]
-    scores = lent(scores)
-    for number in scope.without:
-        scores[number] = 0.0
-    best = max(scores, default=0.0)
-    rounded = [round(score / best, 4) if score > 0 else 0.0 for score in scores]
-    return Hits(rounded, steady)
-
-
-def _is_steady(
-    scope: SearchScope, scores: list[float], lifted: list[float], top: list[int]
-) -> bool:
-    """Whether none that is left out behind the others takes a place among the best hits.
-
-    A hit lends to its neighbours, also to those that are left out, and these count then.
-    """
-    past, near = scope.total - len(scope.without), len(BESIDE)
-    if scope.without and min(scope.without) < past:
-        return False  # some of them stand in between
-    best = [number for number in top if number < past][:BEST]
-    worst = lifted[best[-1]] if len(best) == BEST else 0.0
-    behind = lent(scores[max(0, past - near) : past] + [0.0] * near)[-near:]
-    return not worst or max(behind) <= worst
+        scores = add_nearness(scope, query, scores, _MEANT, BESIDE)
+    else:
+        scores = _lend(scope, scores, _LENDERS)
+    if is_meant is not None:
+        lowest = min(0.0, *scores.values()) if scores else 0.0
+        for number, score in scores.items():
+            if is_meant(scope.speakers(number)):
+                scores[number] = (score - lowest) * _SPOKEN + lowest
+    hits = {number: score for number, score in scores.items() if score > 0}
+    best = max(hits.values(), default=0.0)
+    floor = (least - _ROUNDING) * best
+    good = {number: score for number, score in hits.items() if score >= floor} if least else hits
+    if top is not None and top < len(good):
+        good = {number: score for score, number in _newest_best(good, top)}
+    shares = ((number, round(score / best, 4)) for number, score in good.items())
+    return Hits(hits, {number: share for number, share in shares if share and share >= least})
 
 
-def _led(
-    scope: SearchScope, asked: dict[str, None], scores: list[float]
-) -> tuple[list[float], bool]:
-    """The scores with what the words of the best hits add to them, and whether they are steady."""
-    lifted = lent(scores)
-    top = nlargest(BEST + len(BESIDE), range(len(lifted)), key=lifted.__getitem__)
-    steady = _is_steady(scope, scores, lifted, top)
-    hits = [
-        (scope.counts(number), scope.size(number), lifted[number])
-        for number in top[:BEST]
-        if number not in scope.without and lifted[number]
-    ]
-    leads = leading_words(asked, hits, lambda word: rarity(scope, scope.holding(word)))
-    if not leads:
-        return scores, steady
-    added = weigh(scope, ((weight, scope.times(word)) for word, weight in leads))
-    return [score + more for score, more in zip(scores, added, strict=True)], steady
+def _newest_best(scores: Mapping[int, float], count: int) -> list[tuple[float, int]]:
+    """The best scores with their texts; of two that are equally good, the newer first."""
+    return nlargest(count, zip(scores.values(), scores, strict=True))
 
 
-def leading_words(
-    asked: Container[str],
-    hits: Iterable[tuple[Counter[str], int, float]],
-    rarity_of: Callable[[str], float],
+def _match_words(scope: SearchScope, query: str) -> dict[int, float]:
+    """What texts have in common with the query, and with the best of its hits."""
+    asked = dict.fromkeys(words(query))
+    scores = weigh(scope, map(scope.nearly, asked))
+    hits = _newest_best(_lend(scope, scores, _FIRST_LENDERS), _BEST)
+    leads = _leading_words(scope, asked, hits)
+    for number, score in weigh(scope, (scope.exactly(*lead) for lead in leads)).items():
+        scores[number] = scores.get(number, 0.0) + score
+    return scores
+
+
+def _leading_words(
+    scope: SearchScope, asked: Container[str], hits: Iterable[tuple[float, int]]
 ) -> list[tuple[str, float]]:
-    """The words that the best hits talk about beside those asked for, and what each counts.
-
-    A hit is its words, how many there are, and its score.
-    """
+    """The words that the best hits talk about beside those asked for, and what each counts."""
     gathered: dict[str, float] = {}
-    for counts, size, score in hits:
-        share = score / (1 + size)
-        for word, often in counts.items():
+    for score, number in hits:
+        share = score / (1 + scope.size(number))
+        for word, often in scope.counts(number).items():
             if word not in asked:
                 gathered[word] = gathered.get(word, 0.0) + share * often
-    worths = {word: worth * rarity_of(word) for word, worth in gathered.items()}
+    worths = {word: worth * rarity(scope, scope.holding(word)) for word, worth in gathered.items()}
     chosen = sorted(worths, key=lambda word: (-worths[word], word))[:_LED]
     return [(word, _LEADS * worths[word] / worths[chosen[0]]) for word in chosen]
 
 
-def lent(scores: Sequence[float]) -> list[float]:
-    """The scores with what neighbours lend each other, the nearest first."""
-    edge = (0.0,) * len(BESIDE)
-    padded = (*edge, *scores, *edge)
-    (a, b), (c, d), (e, f) = BESIDE
-    shifted = zip(scores, *(padded[start:] for start in (2, 4, 1, 5, 0, 6)), strict=False)
-    return [
-        own + a * p1 + b * n1 + c * p2 + d * n2 + e * p3 + f * n3
-        for own, p1, n1, p2, n2, p3, n3 in shifted
-    ]
+def _lend(scope: SearchScope, scores: dict[int, float], most: int) -> dict[int, float]:
+    """The scores with what the best hits, `most` of them, lend to their neighbours.
+
+    A long neighbour takes less than a short one: it costs more to show.
+    """
+    lifted, total, usual = {**scores}, scope.total, scope.usual
+    sizes, without = scope.sizes, scope.without
+    for score, number in _newest_best(scores, most):
+        for far, worth in _OFFSETS:
+            neighbour = number + far
+            if 0 <= neighbour < total and neighbour not in without:
+                size, lent = sizes[neighbour], worth * score
+                if size > usual:
+                    lent *= math.sqrt(usual / size)
+                lifted[neighbour] = lifted.get(neighbour, 0.0) + lent
+    return lifted
+
+
+_TELLING = late_pattern(
+    r"\b(i|you) (?:\w+ ){0,2}(?:(?:say|tell)s?|said|told"
+    r"|(?:ask|mention|explain|suggest|recommend|state|propose|describe|promise)(?:s|e?d)?)\b"
+)
+"""Somebody who asks what was said by themselves, or by the one they talk to."""
+
+
+def _speakers_meant(scope: SearchScope, query: str) -> Callable[[tuple[str, ...]], bool] | None:
+    """Whose texts the query is about, told by their speakers; None where it names nobody."""
+    spoken = plain_words(query)
+    phrases = {
+        " ".join(spoken[at : at + length])
+        for length in range(1, _LONGEST_NAME + 1)
+        for at in range(len(spoken) + 1 - length)
+    }
+    names = {name for name in phrases if name in scope.index.names or name in scope.more.names}
+    if names:
+        return lambda speakers: not names.isdisjoint(speakers)
+    pronouns = {one[1] for one in _TELLING.finditer(" ".join(spoken))}
+    if len(pronouns) != 1:
+        return None
+    # the user's own words have no name before them
+    return (
+        (lambda speakers: not speakers) if pronouns == {"i"} else (lambda speakers: bool(speakers))
+    )

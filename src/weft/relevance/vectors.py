@@ -6,7 +6,7 @@ so that one more text does not change the vectors of the others. This chapter ne
 is loaded only where somebody asks for nearness.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from weft import meaning
 from weft.errors import CompileError
-from weft.relevance.index import SearchScope
+from weft.relevance.index import Index, SearchScope
 
 _Floats: TypeAlias = NDArray[np.float32]
 
@@ -22,24 +22,48 @@ _LONGEST = 8192
 """The letters of a text that are looked at: what is longer is about the same thing by then."""
 
 
-def nearness(scope: SearchScope, query: str) -> list[float]:
+def nearness(scope: SearchScope, query: str) -> _Floats:
     """By how many standard deviations each text is nearer to the query than usual; 0 left out."""
     index = scope.index
     known = index.vectors = index.vectors or Vectors()
-    known.read(index.texts)
-    behind = [_pieces(text) for text in scope.more.texts]
+    known.read(index)
+    behind = [_pieces(scope.speech(number)) for number in range(scope.length, scope.total)]
     looked = np.ones(scope.total, dtype=np.bool_)
     looked[list(scope.without)] = False
     searched = np.flatnonzero(looked)
     near = np.zeros(scope.total, dtype=np.float32)
     if len(searched):
         sample = searched[: 1 << (len(searched).bit_length() - 1)]
-        known.weigh(sample, [*known.pieces[: scope.length], *behind])
+        known.weigh(sample, scope.length, behind)
         own = known.vectors([_pieces(query)])[0]
         likeness = np.concatenate([known.upto(scope.length) @ own, known.vectors(behind) @ own])
         chosen = likeness[searched]
         near[searched] = (chosen - chosen.mean()) / (float(chosen.std()) or 1.0)
-    return near.tolist()
+    return near
+
+
+def add_nearness(
+    scope: SearchScope,
+    query: str,
+    scores: Mapping[int, float],
+    worth: float,
+    beside: Sequence[tuple[float, float]],
+) -> dict[int, float]:
+    """The scores of words with what nearness is `worth`, and what neighbours lend each other.
+
+    Texts that are less near than usual have less than nothing.
+    """
+    own = worth * nearness(scope, query).astype(np.float64)
+    best = max(scores.values(), default=0.0) or 1.0
+    own[list(scores)] += np.fromiter(scores.values(), np.float64, len(scores)) / best
+    gained = np.zeros_like(own)
+    for far, (behind, before) in enumerate(beside, 1):
+        gained[far:] += behind * own[:-far]
+        gained[:-far] += before * own[far:]
+    sizes = np.array(scope.sizes[: scope.total], dtype=np.float64)
+    own += gained * np.sqrt(np.minimum(1.0, scope.usual / np.maximum(sizes, 1.0)))
+    lifted: list[float] = own.tolist()
+    return {number: each for number, each in enumerate(lifted) if number not in scope.without}
 
 
 class Vectors:
@@ -62,19 +86,24 @@ class Vectors:
         self._directions: _Floats = np.zeros((0, table.width), dtype=np.float32)
         self._done = 0
 
-    def read(self, texts: Sequence[str]) -> None:
-        """Take the texts apart that were not yet."""
-        self.pieces += map(_pieces, texts[len(self.pieces) :])
+    def read(self, index: Index) -> None:
+        """Take the texts apart that were not yet, without the names of who speaks."""
+        for number in range(len(self.pieces), len(index)):
+            self.pieces.append(_pieces(index.texts[number][index.begins[number] :]))
 
-    def weigh(self, sample: NDArray[np.intp], texts: Sequence[list[int]]) -> None:
-        """Work out what is rare, where that is to be told from other texts than before."""
+    def weigh(self, sample: NDArray[np.intp], length: int, behind: Sequence[list[int]]) -> None:
+        """Work out what is rare, where that is to be told from other texts than before.
+
+        The texts are the first ones, and those `behind` them.
+        """
         basis = len(sample), int(sample[-1])
         if basis == self._basis:
             return
         counts = np.zeros(len(self.table), dtype=np.float32)
         numbers: list[int] = sample.tolist()
         for number in numbers:
-            counts[list(set(texts[number]))] += 1
+            pieces = self.pieces[number] if number < length else behind[number - length]
+            counts[list(set(pieces))] += 1
         self._weights = np.log(1 + len(sample) / (1 + counts)).astype(np.float32)
         self._basis, self._done = basis, 0
 

@@ -16,7 +16,15 @@ from weft.declare import Agent, Node, tree
 from weft.declare.agent import AnswerT
 from weft.declare.inputs import lacking
 from weft.diagnostics import Diagnostic
-from weft.errors import CallError, SchemaError, SessionBusy, SessionError, UnknownName, UsageError
+from weft.errors import (
+    CallError,
+    RunUnfinished,
+    SchemaError,
+    SessionBusy,
+    SessionError,
+    UnknownName,
+    UsageError,
+)
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.approvals import check_edited
 from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
@@ -345,10 +353,11 @@ async def _finish_earlier(invocation: Invocation, lease: Lease) -> None:
     if id == request.request_id:
         return  # the message is that of the run: it goes on with it
     if request.config.unfinished == "reject":
-        raise SessionError(
+        raise RunUnfinished(
             f"the run `{id}` before was cut off and is not finished",
             where=str(request.key),
             hint='resume it, or send the message with RunConfig(unfinished="resume")',
+            invocation_id=id,
         )
     earlier = invocation.earlier = Invocation(
         invocation.root,

@@ -53,9 +53,9 @@ def _question(one: Pending, *, is_only: bool) -> str:
             return f"Waiting for approval: {call}.{words} {reply}"
         case "input":
             choices = _choices(one)
-            shown = f" ({', '.join(map(_shown, choices))})" if choices else ""
+            listed = f" ({', '.join(map(_choice_text, choices))})" if choices else ""
             how = f'"answer{suffix}: ..."' if not is_only else "with the answer"
-            return f"Waiting for an answer: {one.question}{shown} Reply {how}."
+            return f"Waiting for an answer: {one.question}{listed} Reply {how}."
         case "result":
             return (
                 f"Waiting for the result of {call}. It comes from elsewhere; whoever has it"
@@ -78,7 +78,7 @@ def _choices(one: Pending) -> list[Json]:
     return choices if isinstance(choices, list) else []
 
 
-def _shown(choice: Json) -> str:
+def _choice_text(choice: Json) -> str:
     return choice if isinstance(choice, str) else compact(choice)
 
 
@@ -125,7 +125,7 @@ def _value(question: Pending, response: JsonObject) -> object:
 def _reply(question: Pending, text: str) -> object:
     """What a text answers to a question; None where it is no answer."""
     if question.kind == "input":
-        fitting = [one for one in _choices(question) if _shown(one).lower() == text.lower()]
+        fitting = [one for one in _choices(question) if _choice_text(one).lower() == text.lower()]
         return fitting[0] if fitting else text
     word, _, rest = re.sub(r"[\s:,.!]+", " ", text, count=1).partition(" ")
     if word.lower() in _NO:
@@ -143,8 +143,8 @@ def _named_replies(asking: list[Pending], text: str) -> dict[str, object] | None
         question = next((one for one in asking if one.call_id == named.strip()), None)
         if question is None:
             return None
-        said = more.strip() if question.kind == "input" else f"{word}: {more}".rstrip(": ")
-        answer = _reply(question, said)
+        reply = more.strip() if question.kind == "input" else f"{word}: {more}".rstrip(": ")
+        answer = _reply(question, reply)
         if answer is None:
             return None
         answers[question.call_id] = answer

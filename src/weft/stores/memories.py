@@ -266,12 +266,12 @@ def _scores(query: str, texts: Iterable[str], scorer: MemoryScorer) -> list[floa
     index = Index(texts)
     scope = SearchScope(index, len(index), Index())
     asked = dict.fromkeys(words(query))
-    scores = match(scope, {word: scope.nearly(word) for word in asked})
+    scores = match(scope, map(scope.nearly, asked))
     if scorer == "embedding" and query.strip() and len(index):
         from weft.relevance.vectors import nearness  # it needs numpy, which is an extra
 
         best = max(scores, default=0.0) or 1.0
-        near = nearness(scope, query)
+        near: list[float] = nearness(scope, query).tolist()
         scores = [
             score / best + (each if each >= _NEAR else 0.0)
             for score, each in zip(scores, near, strict=True)

@@ -1,9 +1,9 @@
-"""Numbers of a server in Prometheus' text format: requests, streams, runs, tokens, seconds."""
+"""Numbers of a server or a worker in Prometheus' text format."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
-from weft.runtime import Result
+from weft.runtime.result import Result
 
 _SECONDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
 """The upper bounds of the buckets for how long runs take."""
@@ -22,6 +22,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._counts: dict[str, dict[_Labels, float]] = {}
+        self._gauges: dict[str, dict[_Labels, float]] = {}
         self._durations: dict[str, list[int]] = {}
         self._sums: dict[str, float] = {}
 
@@ -34,6 +35,10 @@ class Metrics:
         if series is None:
             series = self._counts[name] = {}
         series[key] = series.get(key, 0) + amount
+
+    def gauge(self, name: str, value: float, **labels: str) -> None:
+        """Set a number that goes up and down."""
+        self._gauges.setdefault(name, {})[tuple(labels.items())] = value
 
     def note_run(self, app: str, seconds: float, outcome: str, result: Result | None) -> None:
         """Count a run that is over, and what it cost."""
@@ -67,9 +72,10 @@ class Metrics:
         lines: list[str] = []
         for name, value in gauges.items():
             lines += [f"# TYPE {name} gauge", f"{name} {_number(value)}"]
-        for name, series in sorted(self._counts.items()):
-            lines.append(f"# TYPE {name} counter")
-            lines += [f"{name}{_braces(labels)} {_number(n)}" for labels, n in series.items()]
+        for kind, numbers in (("gauge", self._gauges), ("counter", self._counts)):
+            for name, series in sorted(numbers.items()):
+                lines.append(f"# TYPE {name} {kind}")
+                lines += [f"{name}{_braces(labels)} {_number(n)}" for labels, n in series.items()]
         if self._durations:
             lines.append("# TYPE weft_run_seconds histogram")
         for app, buckets in self._durations.items():
