@@ -30,14 +30,14 @@ class WorkerProcesses:
 
     def __init__(self, command: Sequence[str], count: int, *, grace: float) -> None:
         self._command = [*command]
-        self._places = [_Place() for _ in range(count)]
+        self._places = [_WorkerPlace() for _ in range(count)]
         self._grace = grace
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="weft workers", daemon=True)
 
     def __enter__(self) -> "WorkerProcesses":
         # the server stops on SIGTERM and then raises it again, which must not end us before them
-        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.signal(signal.SIGTERM, _go_on)
         for place in self._places:
             self._start(place)
         self._thread.start()
@@ -59,7 +59,7 @@ class WorkerProcesses:
                 process.kill()
                 process.wait()
 
-    def _start(self, place: "_Place") -> None:
+    def _start(self, place: "_WorkerPlace") -> None:
         place.begun = time.monotonic()
         # Ctrl-C reaches the whole group: the server itself tells the workers, once
         place.process = subprocess.Popen(
@@ -84,11 +84,15 @@ class WorkerProcesses:
                     self._start(place)
 
 
+def _go_on(number: int, frame: object) -> None:
+    """Do nothing about a signal."""
+
+
 def _say(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
 
 
-class _Place:
+class _WorkerPlace:
     """A place for one process, and when it is filled again."""
 
     def __init__(self) -> None:

@@ -67,6 +67,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a token costs that the provider is to keep, as a share of a fresh one."""
     minimum: int = 0
     """How many tokens a prefix must have for the provider to keep it."""
+    marks: bool = False
+    """Whether the provider keeps only what it is asked to, up to a mark."""
     picks_tools: bool = True
     """Whether it can be left to choose among tools."""
     cleared: frozenset[str] = frozenset()

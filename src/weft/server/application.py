@@ -91,6 +91,7 @@ class Application:
             origins=origins,
             limits=limits,
             answered=self._count,
+            shape=_shape_refusal,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -272,6 +273,12 @@ class _AsgiEndpoint:
 
 def _shape(problem: Problem) -> Response:
     return problem.response()
+
+
+def _shape_refusal(scope: Scope, problem: Problem) -> Response:
+    """What the gate refuses, as the clients of that path read it."""
+    is_openai = inner_path(scope).startswith("/v1/")
+    return openai.shape_problem(problem) if is_openai else problem.response()
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

@@ -78,13 +78,13 @@ class QueuedRun:
                 info = await self._turns.find(self.key, self._turn.request_id)
                 if info is not None and info.status in ("waiting", "running"):
                     continue
-                said = False
+                has_more = False
                 store = self._runner.store
                 for event in await store.events(self.key, after=position) or ():
-                    said = True
+                    has_more = True
                     if event.invocation_id == self.id:
                         yield event
-                self._require_end(info, said=said or position > self.after)
+                self._require_end(info, is_logged=has_more or position > self.after)
                 return
         finally:
             reading.cancel()
@@ -122,8 +122,8 @@ class QueuedRun:
         finally:
             await events.aclose()
 
-    def _require_end(self, info: TurnInfo | None, *, said: bool) -> None:
-        if info is not None and info.status == "failed" and not said:
+    def _require_end(self, info: TurnInfo | None, *, is_logged: bool) -> None:
+        if info is not None and info.status == "failed" and not is_logged:
             raise RunError(info.reason, where=f"turn {info.turn.id}")
 
 
