@@ -287,8 +287,26 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 ("id", "before", "last", _EXISTING_STORE, _ONLY_APP, "only_user"),
                 "Take a session back to before an invocation; nothing is deleted from its log.",
             ),
+            Command(
+                "delete",
+                "retention:delete_command",
+                (Take("only_user", "Whose data."), _EXISTING_STORE, _ONLY_APP, "yes"),
+                """Delete all data of a user: sessions, state, memories, artifacts, waiting turns.
+
+                Without --yes it only says what there is. Nothing is left in the files of the store.
+                """,
+            ),
+            Command(
+                "prune",
+                "retention:prune_command",
+                ("older_than", _EXISTING_STORE, _ONLY_APP, "only_user", "yes"),
+                """Delete the sessions that have not changed for a while, with their artifacts.
+
+                Without --yes it only lists them.
+                """,
+            ),
         ),
-        "List, show, export, import and rewind stored sessions, and what they wait for.",
+        "List, show, export, import, rewind and delete stored sessions, and what they wait for.",
     ),
     Command(
         "compile",

@@ -521,6 +521,28 @@ ON CONFLICT (worker) DO UPDATE SET beat = excluded.beat
 """
 
 
+async def erase_user(connection: Connection, app_name: str, user_id: str) -> int:
+    """Delete all rows of a user: sessions, events, state, leases, requests, turns that wait."""
+    cursor = await connection.execute(
+        "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'weft' AND tablename = 'turns'"
+    )
+    turns = ["turns"] if await cursor.fetchone() is not None else []
+    count = 0
+    for table in ("sessions", "user_state", "interrupts", "leases", *turns):
+        deleted = await connection.execute(
+            f"DELETE FROM weft.{table} WHERE app_name = %s AND user_id = %s".encode(),
+            (app_name, user_id),
+        )
+        count = deleted.rowcount if table == "sessions" else count
+    return count
+
+
+async def rewrite(connection: Connection) -> None:
+    """Write the tables anew, so that nothing deleted is in their files; nobody can write then."""
+    for table in ("sessions", "events", "user_state", "interrupts"):
+        await connection.execute(f"VACUUM FULL weft.{table}".encode())
+
+
 async def insert_request(connection: Connection, key: SessionKey) -> None:
     """Ask the holder of the session, in another process, to stop."""
     await connection.execute(

@@ -112,6 +112,23 @@ def open_file(
     return connection
 
 
+def rewrite_file(connection: sqlite3.Connection, path: Path) -> None:
+    """Write all of the file anew, and empty the log written ahead: what was deleted is gone.
+
+    SQLite only marks what is deleted as free, in the file and in its log.
+    """
+    connection.execute("PRAGMA secure_delete=ON")
+    connection.execute("VACUUM")
+    cursor = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    blocked, _, _ = cast("tuple[int, int, int]", cursor.fetchone())
+    if blocked:
+        raise StoreError(
+            "another process reads the file, so its log cannot be emptied",
+            where=str(path),
+            hint="end long transactions of other programs on the file, and do it again",
+        )
+
+
 def leave_flushing(connection: sqlite3.Connection) -> None:
     """Have commits not wait for the disk: the caller flushes the log written ahead by itself.
 
