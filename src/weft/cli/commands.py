@@ -308,6 +308,36 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         ),
         "List, show, export, import, rewind and delete stored sessions, and what they wait for.",
     ),
+    CommandGroup(
+        "store",
+        (
+            Command(
+                "status",
+                "store:status_command",
+                (_EXISTING_STORE,),
+                "Say which version the tables of a store have, and what to do about it.",
+            ),
+            Command(
+                "migrate",
+                "store:migrate_command",
+                (Take("store", "sqlite:///FILE or postgresql://...", default=DEFAULT_STORE),),
+                "Make the tables of a store, or bring them up to date, while others use it.",
+            ),
+            Command(
+                "downgrade",
+                "store:downgrade_command",
+                (_EXISTING_STORE, "yes"),
+                "Take the tables back by one version, for the Weft before this one.",
+            ),
+            Command(
+                "backup",
+                "store:backup_command",
+                (_EXISTING_STORE, Take("output", "The copy.")),
+                "Copy a file of sessions while it is in use.",
+            ),
+        ),
+        "The tables of a store: their version, one on or back, a backup.",
+    ),
     Command(
         "compile",
         "compile:compile_command",
