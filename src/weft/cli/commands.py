@@ -123,13 +123,18 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             "auth",
             "allow_host",
             "grace",
+            "workers",
+            "queue",
+            "engine",
+            Take("slots", "How many turns each of the --workers runs at once."),
             "model",
             "max_llm_calls",
         ),
         """Serve agents over HTTP: an API, streams, and the APIs that other clients speak.
 
         It listens on this machine only and prints an address with a token. To listen elsewhere,
-        say who may ask: --tokens or --auth.
+        say who may ask: --tokens or --auth. With --workers, turns run in other processes, which
+        are started again when they die; with --queue, in those of `weft worker`, anywhere.
         """,
     ),
     Command(

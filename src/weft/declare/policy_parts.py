@@ -82,9 +82,13 @@ class Nothing(PolicyWord, frozen=True):
 
 
 class Auto(PolicyWord, frozen=True):
-    """The whole log, reduced at birth, edited when that pays."""
+    """The whole log, reduced at birth, edited when that pays.
+
+    If `careful`, a result is shown whole once, and reduced when the next one arrives.
+    """
 
     word: ClassVar[str] = "auto"
+    careful: bool = False
 
 
 class UserWords(PolicyWord, frozen=True):

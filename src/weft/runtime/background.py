@@ -17,7 +17,7 @@ from weft.runtime.feeds import Follower
 from weft.runtime.invocation import Invocation, Services
 from weft.runtime.result import Result
 from weft.runtime.run import Running, unknown_session
-from weft.session import Event, SessionKey, Store
+from weft.session import Event, Session, SessionKey, Store
 from weft.session.event import numbered
 
 _log = logging.getLogger("weft")
@@ -87,6 +87,10 @@ class StartedRun:
         self._is_awaited = True
         # whoever waits for it and gives up does not stop it
         return asyncio.shield(self._task).__await__()
+
+    async def final_session(self) -> Session:
+        """The session as the run leaves it, once it is over."""
+        return (await self).session
 
     def when_done(self, tell: Callable[[Result | BaseException], None]) -> None:
         """Have somebody told of the result, or of the error, once it is over."""

@@ -24,6 +24,7 @@ from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow, Tool
 from weft.declare.context import ToolContext
 from weft.errors import SchemaError, SessionError, StoreError
+from weft.media import type_by_content
 from weft.misuse import close
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.approvals import edited_arguments, reason_in
@@ -443,7 +444,12 @@ def _returned(value: object, tool: Tool) -> Returned | None:
     try:
         return to_returned(value)
     except SessionError as error:
-        return Returned({"error": f"{tool.name} returned what is not JSON: {error.message}"})
+        return Returned(
+            {
+                "error": f"{tool.name} returned what is not JSON: {error.where}: {error.message};"
+                f" {error.hint}"
+            }
+        )
 
 
 def _checked(answer: object, moment: str) -> JsonObject:
@@ -582,6 +588,7 @@ def to_returned(value: object) -> Returned:
     """What a function returned, as a result: a mapping as it is, anything else under `result`."""
     if type(value) is str:
         return Returned({"result": value})
+    value = _with_files(value)
     media = _media(value)
     if media is not None:
         texts = [part.text for part in media if part.text]
@@ -591,6 +598,29 @@ def to_returned(value: object) -> Returned:
     without_media, taken = _beside(value)
     plain = to_json(without_media)
     return Returned(plain if isinstance(plain, dict) else {"result": plain}, taken)
+
+
+_BYTES = (bytes, bytearray, memoryview)
+
+
+def _with_files(value: object) -> object:
+    """The value with bytes as the files they are: a model cannot read base64.
+
+    Bytes of no known type stay, and are refused as what is no JSON.
+    """
+    if type(value) in (list, tuple):
+        return [_as_file(one) for one in cast("Sequence[object]", value)]
+    if type(value) is dict:
+        fields = cast("dict[object, object]", value)
+        return {key: _as_file(one) for key, one in fields.items()}
+    return _as_file(value)
+
+
+def _as_file(value: object) -> object:
+    if not isinstance(value, _BYTES):
+        return value
+    data = bytes(cast("bytes | bytearray", value))
+    return Part.from_bytes(data) if type_by_content(data) else data
 
 
 def _media(value: object) -> tuple[Part, ...] | None:
@@ -627,10 +657,35 @@ def to_json(value: object) -> Json:
         return require_json(value, where="result")
     except SessionError as refused:
         try:
-            plain: object = msgspec.to_builtins(value, str_keys=True, enc_hook=_fields)
+            plain: object = msgspec.to_builtins(
+                value, str_keys=True, enc_hook=_fields, builtin_types=_BYTES
+            )
         except (TypeError, ValueError, RecursionError):
             raise refused from None
+        place = _place_of_bytes(plain)
+        if place is not None:
+            raise SessionError(
+                "these are bytes of no known type",
+                where=place,
+                hint='return Part.from_bytes(data, "image/png") for a file, data.decode() for text',
+            ) from None
         return require_json(plain, where="result")
+
+
+def _place_of_bytes(value: object, where: str = "result") -> str | None:
+    """Where the first bytes stand in a plain value; None where there are none."""
+    if isinstance(value, _BYTES):
+        return where
+    if isinstance(value, dict):
+        fields = cast("dict[object, object]", value)
+        below = ((one, f"{where}.{key}") for key, one in fields.items())
+    elif isinstance(value, list | tuple):
+        listed = cast("Sequence[object]", value)
+        below = ((one, f"{where}[{at}]") for at, one in enumerate(listed))
+    else:
+        return None
+    places = (_place_of_bytes(one, place) for one, place in below)
+    return next((place for place in places if place is not None), None)
 
 
 def _fields(value: object) -> object:

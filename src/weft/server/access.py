@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias, cast
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import HTTPConnection
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weft.errors import UsageError
@@ -228,8 +228,10 @@ class Gatekeeper:
         origins: Sequence[str],
         limits: Limits,
         answered: Callable[[Scope, int], None],
+        shape: Callable[[Scope, Problem], Response],
     ) -> None:
         self._inner = inner
+        self._shape = shape
         self._authenticate = authenticate
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(origins)
@@ -264,7 +266,7 @@ class Gatekeeper:
             scope["weft.identity"] = identity
             await self._inner(scope, receive, noting)  # type: ignore[arg-type]
         except Problem as problem:
-            await problem.response()(scope, receive, noting)  # type: ignore[arg-type]
+            await self._shape(scope, problem)(scope, receive, noting)  # type: ignore[arg-type]
         finally:
             self._answered(scope, status)
 

@@ -27,7 +27,6 @@ from weft.declare import Agent, Node, tree
 from weft.declare.tool import to_tools
 from weft.errors import WeftError
 from weft.runtime import Runner
-from weft.runtime.background import StartedRun
 from weft.server.endpoints import (
     Answer,
     ApiRoute,
@@ -40,6 +39,7 @@ from weft.server.endpoints import (
     whole_number,
 )
 from weft.server.problems import Problem, require_id
+from weft.server.served import ServedRun
 from weft.server.sessions import write_state
 from weft.server.stream import Chunks, stream_problem
 from weft.session import Event, Session, SessionKey
@@ -183,7 +183,7 @@ async def run_sse(call: Call) -> Answer:
     return call.served.run_stream(call.identity, started, _lines(started))
 
 
-async def _started(call: Call, body: AdkRun, *, stream: bool) -> StartedRun:
+async def _started(call: Call, body: AdkRun, *, stream: bool) -> ServedRun:
     runner = call.served.runner(body.app_name)
     user = call.user(body.user_id)
     return await call.served.start(
@@ -199,7 +199,7 @@ async def _started(call: Call, body: AdkRun, *, stream: bool) -> StartedRun:
     )
 
 
-async def _lines(started: StartedRun) -> Chunks:
+async def _lines(started: ServedRun) -> Chunks:
     """One event a chunk, and each with an id of its own: the page drops an id that it has seen."""
     number = 0
     try:
