@@ -423,6 +423,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             "limit",
             "gap",
             "sessions_per_hour",
+            "oracle",
             "store",
             "session",
             _ONLY_APP,

@@ -92,6 +92,9 @@ class CommandOptions:
             min=0,
         ),
     ] = 0.0
+    oracle: Annotated[
+        bool, Option("--oracle", help="One row more: results that say only what was used later.")
+    ] = False
 
     # what is said, in which session
     message: Annotated[

@@ -254,8 +254,9 @@ def plan_edit(prompt: Prompt, env: Env) -> Prompt:
     as were made. So the edit that was made once is found again at every later request, at the
     same place. A request that nearly fills the model's window is edited whatever it costs.
 
-    An edit never leaves less than what the provider keeps, and one that brings the first handle
-    pays for `recall` too, which is declared before everything else.
+    Where more time than the provider keeps things has passed since the agent spoke, an edit costs
+    nothing. An edit never leaves less than what the provider keeps, and one that brings the first
+    handle pays for `recall` too, which is declared before everything else.
 
     What the newest results leave out as said before may then be said in an edited one only; its
     handle is in view, and the call beside it says what it was.
@@ -375,6 +376,8 @@ class _Plan:
         """The tokens before the agent's first word; -1 as long as it has said nothing."""
         self.hides = False
         """Whether something stands behind a handle already."""
+        self.answered = self.latest = 0.0
+        """When the agent said something last, and when anything was said last."""
         self.results: list[int] = []
         """Where the newest results stand."""
         self.least, self.most = -math.inf, math.inf
@@ -384,6 +387,7 @@ class _Plan:
         plan = _Plan()
         plan.read, plan.cut, plan.sent, plan.steps = self.read, self.cut, self.sent, self.steps
         plan.opening, plan.hides = self.opening, self.hides
+        plan.answered, plan.latest = self.answered, self.latest
         plan.results = self.results[:]
         return plan
 
@@ -397,6 +401,8 @@ class _Plan:
             if item.author == env.agent and item.blocks[0].role == "model":
                 self.opening = sums.whole[index] if self.opening < 0 else self.opening
                 self.decide(index, sums, head, env)
+                self.answered = _happened_at(item.position, env)
+            self.latest = max(self.latest, _happened_at(item.last, env))
             self.hides = self.hides or (env.tools.priced and needs_recall(item))
             if item.kind == "exchange":
                 self.results = [*self.results[-KEEP:], index]
@@ -417,12 +423,18 @@ class _Plan:
             removed * env.model.read * self.steps,
             again * (env.model.write - env.model.read),
         )
+        if env.tools.priced and self._has_expired(env):
+            cost = 0.0  # all of it is written anew, whatever becomes of it
         long = not env.tools.priced or stays >= SURELY * env.model.minimum
         if removed >= LEAST_SAVED and saved > MARGIN * cost and long:
             self.cut = old
         elif removed:
             self._fill(old, edited[cut] + _between(whole, cut, asked), head, env)
         self.sent = asked
+
+    def _has_expired(self, env: Env) -> bool:
+        """Whether the provider has let go of what it kept, since the agent spoke so long ago."""
+        return 0 < env.model.lifetime < self.latest - self.answered and self.answered > 0
 
     def _is_declared(self, env: Env) -> bool:
         """Whether `recall` stands among the tools already, so that the head stays as it is."""
@@ -457,6 +469,7 @@ def _cut(prompt: Prompt, env: Env) -> int:
         env.model.read,
         env.model.write,
         env.model.minimum,
+        env.model.lifetime,
         env.tools.priced,
         env.tools.head,
     )
@@ -508,6 +521,10 @@ def _head(prompt: Prompt, env: Env) -> int:
         )
         head.system, head.tools, head.tokens = prompt.system, prompt.tools, tokens
     return head.tokens
+
+
+def _happened_at(position: int, env: Env) -> float:
+    return env.log[position].timestamp if 0 <= position < len(env.log) else 0.0
 
 
 def _between(sums: "list[int] | _Tail", start: int, end: int) -> int:
