@@ -8,13 +8,14 @@ through plain ASGI calls, as uvicorn would, and does no parsing.
 """
 
 import asyncio
-import json
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
 
 from weft import Agent, RunConfig, Runner
 from weft.server import Limits, app
+from weft.session import SessionKey
 from weft.testing import ScriptedModel, chunks
 
 TURNS = 200
@@ -23,9 +24,18 @@ ROUNDS = 7
 LIMITS = Limits(rate=1e9, burst=10**9)
 
 
+class Model(ScriptedModel):
+    """Waits for the event loop once, as every model that is asked over a network does."""
+
+    async def generate(self, *asked: Any, **options: Any) -> AsyncGenerator[Any, None]:
+        await asyncio.sleep(0)
+        async for response in super().generate(*asked, **options):
+            yield response
+
+
 def agent(words: int) -> Agent:
     answer = chunks(*[f"word{n} " for n in range(words)]) if words else "Hello."
-    return Agent("bot", model=ScriptedModel([answer] * (TURNS + 2)))
+    return Agent("bot", model=Model([answer] * (TURNS + 2)))
 
 
 class Client:
@@ -34,49 +44,47 @@ class Client:
     def __init__(self, words: int) -> None:
         self.application = app(agent(words), limits=LIMITS, recover=0)
         self.chunks = 0
-
-    async def post(self, path: str, body: dict[str, object]) -> None:
-        data = json.dumps(body).encode()
-        headers = [
+        self._body = b'{"message": "hi"}'
+        self._headers = [
             (b"host", b"127.0.0.1:8000"),
             (b"authorization", f"Bearer {self.application.token}".encode()),
             (b"content-type", b"application/json"),
             (b"accept", b"text/event-stream"),
-            (b"content-length", str(len(data)).encode()),
+            (b"content-length", str(len(self._body)).encode()),
         ]
+
+    async def run(self, session: str) -> None:
+        path = f"/api/apps/bot/sessions/{session}/runs"
         scope = {
             "type": "http", "method": "POST", "path": path, "raw_path": path.encode(),
-            "query_string": b"", "root_path": "", "headers": headers, "http_version": "1.1",
+            "query_string": b"", "root_path": "", "headers": self._headers, "http_version": "1.1",
             "scheme": "http", "server": ("127.0.0.1", 8000), "client": ("127.0.0.1", 9),
             "asgi": {"version": "3.0"},
         }  # fmt: skip
-        sent = False
+        await self.application(scope, self._receive, self._send)  # type: ignore[arg-type]
 
-        async def receive() -> dict[str, object]:
-            nonlocal sent
-            if not sent:
-                sent = True
-                return {"type": "http.request", "body": data, "more_body": False}
-            await asyncio.Event().wait()
-            raise AssertionError
+    async def _receive(self) -> dict[str, object]:
+        return {"type": "http.request", "body": self._body, "more_body": False}
 
-        async def send(message: dict[str, object]) -> None:
-            self.chunks += message["type"] == "http.response.body"
-
-        await self.application(scope, receive, send)  # type: ignore[arg-type]
+    async def _send(self, message: dict[str, object]) -> None:
+        self.chunks += message["type"] == "http.response.body"
 
 
 async def served(words: int, turns: int) -> float:
     client = Client(words)
-    await client.post("/api/apps/bot/sessions/warm/runs", {"message": "hi"})
+    runner = client.application.served.runners["bot"]
+    await sessions(runner, turns)
+    await client.run("warm")
     begun = time.process_time()
     for n in range(turns):
-        await client.post(f"/api/apps/bot/sessions/s{n}/runs", {"message": "hi"})
+        await client.run(f"s{n}")
+    assert client.chunks > 3 * turns, "the runs were refused"
     return time.process_time() - begun
 
 
 async def bare(words: int, turns: int) -> float:
     runner = Runner(agent(words))
+    await sessions(runner, turns)
     config = RunConfig(stream=True)
     async for _ in runner.run("hi", session_id="warm", config=config):
         pass
@@ -85,6 +93,11 @@ async def bare(words: int, turns: int) -> float:
         async for _ in runner.run("hi", session_id=f"s{n}", config=config):
             pass
     return time.process_time() - begun
+
+
+async def sessions(runner: Runner, turns: int) -> None:
+    for name in ("warm", *(f"s{n}" for n in range(turns))):
+        await runner.store.create(SessionKey("bot", "user", name))
 
 
 async def measured(

@@ -19,6 +19,7 @@ POLICIES = {
     "C.auto()": (C.auto(), 1.5),
     'C.default().redact("email")': (C.default().redact("email"), 1.5),
     "C.default().fence()": (C.default().fence(), 1.5),
+    'C.default().label("secret", "plan")': (C.default().label("secret", "plan"), 1.5),
     "C.default().fresh(turns=3)": (C.default().fresh(turns=3), 1.5),
     "C.default().fit(2000)": (C.default().fit(2000), 1.5),
     "C.default().budget(2000)": (C.default().budget(2000), 4.0),

@@ -11,6 +11,7 @@
     │   ├── InvalidPrompt     a pass broke a law of the IR (a bug, or a callback's doing)
     │   └── ProtectionError   a request that still holds what its policy keeps away from the model
     ├── SessionError          a session or an event that cannot be read
+    │   └── RunUnfinished     a message behind a run that was cut off, under unfinished="reject"
     ├── StoreError            a store that cannot be opened, read or written
     │   ├── Conflict          a write from a session value that the store has moved past
     │   │   └── LeaseLost     a write of a run that another one has taken the session from
@@ -85,6 +86,17 @@ class ProtectionError(CompileError):
 
 class SessionError(WeftError):
     """A session or an event that cannot be read."""
+
+
+class RunUnfinished(SessionError):
+    """A message behind a run that was cut off, under `unfinished="reject"`."""
+
+    def __init__(
+        self, message: str, *, where: str = "", hint: str = "", invocation_id: str = ""
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.invocation_id = invocation_id
+        """The run that was cut off; a copy from another process does not name it."""
 
 
 class StoreError(WeftError):

@@ -203,7 +203,7 @@ def parse_env(text: str) -> Env:
     changes = msgspec.convert(values.pop("changes", []), list[str])
     told = Origin("field", "instruction", "bot")
     assert isinstance(size, int)
-    limit = msgspec.convert(budget, TokenBudget) if budget is not None else None
+    limit = msgspec.convert(budget, TokenBudget).limit if budget is not None else None
     changed = tuple(TextBlock(role="system", origin=told, text=text) for text in changes)
     return Env(
         agent=str(values.pop("agent", "bot")),

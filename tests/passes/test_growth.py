@@ -99,6 +99,7 @@ POLICIES = {
     "budget_drop": C.default().budget(8000, overflow="drop"),
     "token_budget": C.default(),
     "fence": C.default().fence(),
+    "label": C.default().label("secret", "plan"),
     "fresh": C.default().fresh(turns=3),
     "fit": C.default().fit(2000),
     "relevant": C.relevant(top_k=8),

@@ -42,7 +42,7 @@ def test_a_session_from_beginning_to_end(store: str) -> None:
         assert (made.status_code, made.json()["status"]) == (201, "new")
         again = client.post("/api/apps/bot/sessions", json={"id": "s"})
         assert (again.status_code, again.json()["type"]) == (409, "urn:weft:problem:exists")
-        started = client.post(f"{ONE}/runs", json={"message": "hi"})
+        started = client.post(f"{ONE}/runs", json={"message": "hi", "create": True})
         assert started.status_code == 202
         assert started.json()["after"] == 0
         with client.stream("GET", f"{ONE}/events", headers={"accept": "text/event-stream"}) as got:
@@ -74,7 +74,9 @@ def test_a_session_from_beginning_to_end(store: str) -> None:
 def test_a_run_is_streamed_where_the_client_accepts_it(store: str) -> None:
     with serving(app(bot(chunks("He", "llo.")), store=store)) as live, live.client() as client:
         accept = {"accept": "text/event-stream"}
-        with client.stream("POST", f"{ONE}/runs", json={"message": "hi"}, headers=accept) as got:
+        with client.stream(
+            "POST", f"{ONE}/runs", json={"message": "hi", "create": True}, headers=accept
+        ) as got:
             told = list(read_events(got.iter_lines()))
     data = [json.loads(e["data"]) for e in told[:-1]]
     words = [one["content"]["parts"][0]["text"] for one in data]
@@ -94,7 +96,7 @@ def test_who_comes_back_misses_nothing(store: str) -> None:
 
     agent = bot(call("wait"), "Done.", tools=[wait])
     with serving(app(agent, store=store)) as live, live.client() as client:
-        client.post(f"{ONE}/runs", json={"message": "hi"})
+        client.post(f"{ONE}/runs", json={"message": "hi", "create": True})
         accept = {"accept": "text/event-stream"}
         with client.stream("GET", f"{ONE}/events", headers=accept) as got:
             first = next(read_events(got.iter_lines()))
@@ -116,13 +118,15 @@ def test_busy_unknown_and_invalid_are_told_before_the_stream(store: str) -> None
             assert got.headers["content-type"] == "application/problem+json"
             return got.status_code, got.json()["type"].rpartition(":")[2]
 
-        client.post(f"{ONE}/runs", json={"message": "hi"})
+        client.post(f"{ONE}/runs", json={"message": "hi", "create": True})
         assert refused("POST", f"{ONE}/runs", json={"message": "me too"}) == (409, "busy")
         assert refused("POST", "/api/apps/nobody/sessions/s/runs", json={"message": "x"}) == (
             404, "unknown-app",
         )  # fmt: skip
         assert refused("GET", "/api/apps/bot/sessions/t/events") == (404, "unknown-session")
-        assert refused("POST", "/api/apps/bot/sessions/t/runs", json={}) == (404, "unknown-session")
+        for run in ({}, {"message": "hi"}, {"answers": {"c1": True}}):
+            unknown = refused("POST", "/api/apps/bot/sessions/t/runs", json=run)
+            assert unknown == (404, "unknown-session")
         assert refused("POST", f"{ONE}/runs", json={"message": ""}) == (422, "invalid")
         assert refused("POST", f"{ONE}/runs", json={"mesage": "x"}) == (422, "invalid")
         assert refused("POST", f"{ONE}/runs", json={"message": 7}) == (422, "invalid")
@@ -146,7 +150,9 @@ def test_questions_are_listed_and_answered(store: str) -> None:
     agent = bot(call("pay", amount=5), "It is paid.", tools=[pay])
     with serving(app(agent, store=store)) as live, live.client() as client:
         accept = {"accept": "text/event-stream"}
-        with client.stream("POST", f"{ONE}/runs", json={"message": "go"}, headers=accept) as got:
+        with client.stream(
+            "POST", f"{ONE}/runs", json={"message": "go", "create": True}, headers=accept
+        ) as got:
             list(got.iter_lines())
         (pending,) = client.get("/api/apps/bot/pending").json()
         question = pending["question"]
@@ -173,7 +179,9 @@ def test_artifacts_are_read_and_never_shown_as_pages(store: str) -> None:
     agent = bot(call("save"), "Saved.", tools=[save])
     with serving(app(agent, store=store)) as live, live.client() as client:
         accept = {"accept": "text/event-stream"}
-        with client.stream("POST", f"{ONE}/runs", json={"message": "go"}, headers=accept) as got:
+        with client.stream(
+            "POST", f"{ONE}/runs", json={"message": "go", "create": True}, headers=accept
+        ) as got:
             list(got.iter_lines())
         assert client.get(f"{ONE}/artifacts").json() == [{"name": "page.html", "versions": [0]}]
         part = client.get(f"{ONE}/artifacts/page.html").json()
@@ -189,7 +197,9 @@ def test_metrics_and_description(store: str) -> None:
     agent = bot(usage("Hi.", prompt=100, output=7, cached=50))
     with serving(app(agent, store=store)) as live, live.client() as client:
         accept = {"accept": "text/event-stream"}
-        with client.stream("POST", f"{ONE}/runs", json={"message": "go"}, headers=accept) as got:
+        with client.stream(
+            "POST", f"{ONE}/runs", json={"message": "go", "create": True}, headers=accept
+        ) as got:
             list(got.iter_lines())
         lines = client.get("/metrics").text.splitlines()
         assert 'weft_runs_total{app="bot",outcome="done"} 1' in lines
@@ -207,7 +217,9 @@ def test_a_model_that_fails_in_mid_stream_leaves_the_stream_whole(store: str) ->
     agent = bot(fails_after("Half an", error=RuntimeError("boom")))
     with serving(app(agent, store=store)) as live, live.client() as client:
         accept = {"accept": "text/event-stream"}
-        with client.stream("POST", f"{ONE}/runs", json={"message": "go"}, headers=accept) as got:
+        with client.stream(
+            "POST", f"{ONE}/runs", json={"message": "go", "create": True}, headers=accept
+        ) as got:
             told = list(read_events(got.iter_lines()))
         assert told[-1]["event"] == "end"
         assert any("errorCode" in json.loads(e["data"]) for e in told if "id" in e)
@@ -216,7 +228,7 @@ def test_a_model_that_fails_in_mid_stream_leaves_the_stream_whole(store: str) ->
 
 def test_a_session_deleted_while_it_is_followed_ends_the_stream(store: str) -> None:
     with serving(app(bot("Hi."), store=store)) as live, live.client() as client:
-        client.post(f"{ONE}/runs", json={"message": "hi"})
+        client.post(f"{ONE}/runs", json={"message": "hi", "create": True})
         accept = {"accept": "text/event-stream"}
         with client.stream("GET", f"{ONE}/events?follow=1", headers=accept) as got:
             told = read_events(got.iter_lines())
@@ -266,7 +278,7 @@ def test_a_message_that_comes_twice_is_one_run(store: str) -> None:
         return "ok"
 
     agent = bot(call("wait"), "Done.", tools=[wait])
-    body = {"message": "hi"}
+    body = {"message": "hi", "create": True}
     with serving(app(agent, store=store)) as live, live.client() as client:
         first = client.post(f"{ONE}/runs", json=body, headers={"idempotency-key": "r1"})
         # while it runs it is no second run, and not refused as one

@@ -60,7 +60,11 @@ def live() -> Iterator[Live]:
     with serving(app(_agent())) as server:
         with server.client() as client:
             for turn in range(6):
-                body = {"message": f"Fly me to City{turn}", "state": {"seat": "aisle seats"}}
+                body = {
+                    "message": f"Fly me to City{turn}",
+                    "state": {"seat": "aisle seats"},
+                    "create": True,
+                }
                 answer = client.post("/api/apps/traveller/sessions/s/runs", json=body)
                 assert answer.status_code in (200, 202), answer.text
                 _settle(client)
@@ -154,7 +158,7 @@ def test_users_see_only_their_own_sessions() -> None:
     application = app(_agent(), auth=Tokens({"ann": "a" * 24, "bob": "b" * 24}))
     with serving(application) as server:
         with server.client("a" * 24) as ann:
-            ann.post("/api/apps/traveller/sessions/s/runs", json={"message": "hi"})
+            ann.post("/api/apps/traveller/sessions/s/runs", json={"message": "hi", "create": True})
             rows = []
             for _ in range(100):
                 rows = ann.get("/inspect/api/sessions").json()

@@ -89,7 +89,9 @@ def test_another_host_is_another_server() -> None:
         assert client.get("/api/apps").status_code == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9", "file://"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "http://[", "null", "http://127.0.0.1:9", "file://"]
+)
 def test_a_page_of_another_origin_may_not_ask(origin: str) -> None:
     application = app(bot())
     client = client_of(application, application.token, origin=origin)
@@ -138,7 +140,7 @@ def test_users_see_only_their_own_sessions() -> None:
     assert application.token is None
     ann, bob = client_of(application, ANN), client_of(application, BOB)
     with ann, bob:
-        assert ann.post(f"{ONE}/runs", json={"message": "hi"}).status_code == 202
+        assert ann.post(f"{ONE}/runs", json={"message": "hi", "create": True}).status_code == 202
         assert ann.get(ONE).json()["user"] == "ann"
         assert problem(bob.get(ONE)) == (404, "unknown-session")
         assert problem(bob.get(f"{ONE}?user=ann")) == (403, "another-user")
@@ -193,7 +195,7 @@ def test_a_client_that_never_reads_does_not_hold_up_the_run() -> None:
         live.client() as client,
         socket.create_connection(("127.0.0.1", live.port)) as lazy,
     ):
-        body = b'{"message": "go"}'
+        body = b'{"message": "go", "create": true}'
         head = (
             f"POST {ONE}/runs HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {live.token}\r\n"
             "accept: text/event-stream\r\ncontent-type: application/json\r\n"
@@ -203,13 +205,15 @@ def test_a_client_that_never_reads_does_not_hold_up_the_run() -> None:
         while client.get(ONE).json().get("status") != "done":
             time.sleep(0.05)
         assert client.get(ONE).json()["events"] == 2
+        while client.get("/metrics").text.partition("\nweft_streams_open ")[2][0] != "0":
+            time.sleep(0.05)  # it is closed, and holds nothing any more
 
 
 def test_scripts_and_escapes_stay_text() -> None:
     planted = "<script>alert(1)</script>\x1b[2J\u202e"
     application = app(bot(planted))
     with client_of(application, application.token) as client:
-        client.post(f"{ONE}/runs", json={"message": planted})
+        client.post(f"{ONE}/runs", json={"message": planted, "create": True})
         got = client.get(f"{ONE}/events")
         assert got.headers["content-type"] == "application/json"
         assert got.headers["x-content-type-options"] == "nosniff"

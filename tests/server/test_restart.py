@@ -67,7 +67,7 @@ def test_a_killed_server_goes_on_when_it_is_started_again(tmp_path: Path) -> Non
     accept = {"accept": "text/event-stream"}
     seen: list[int] = []
     with client:
-        assert client.post(f"{ONE}/runs", json={"message": "go"}).status_code == 202
+        assert client.post(f"{ONE}/runs", json={"message": "go", "create": True}).status_code == 202
         try:
             with client.stream("GET", f"{ONE}/events", headers=accept) as got:
                 for event in read_events(got.iter_lines()):

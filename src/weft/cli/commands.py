@@ -123,14 +123,70 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             "auth",
             "allow_host",
             "grace",
+            "workers",
+            "queue",
+            "engine",
+            Take("slots", "How many turns each of the --workers runs at once."),
             "model",
             "max_llm_calls",
         ),
         """Serve agents over HTTP: an API, streams, and the APIs that other clients speak.
 
         It listens on this machine only and prints an address with a token. To listen elsewhere,
-        say who may ask: --tokens or --auth.
+        say who may ask: --tokens or --auth. With --workers, turns run in other processes, which
+        are started again when they die; with --queue, in those of `weft worker`, anywhere.
         """,
+    ),
+    Command(
+        "worker",
+        "worker:worker_command",
+        (
+            "targets",
+            Take("store", default=DEFAULT_STORE),
+            "slots",
+            "engine",
+            Take("grace", "Seconds that turns may go on when it stops.", default=30.0),
+            "attempts",
+            "host",
+            "health_port",
+            "model",
+            "max_llm_calls",
+        ),
+        """Take turns of agents from the queue of a store, beside any number of other workers.
+
+        Kill it, and others go on with its turns after about a second. On SIGTERM it ends those
+        that it runs, or leaves them to others when --grace is over.
+        """,
+    ),
+    CommandGroup(
+        "turns",
+        (
+            Command(
+                "list",
+                "turns:list_command",
+                (_EXISTING_STORE, "engine", _ONLY_APP, "turn_status", "limit", "as_json"),
+                "List the turns of a queue: what waits, what runs, what failed and why.",
+            ),
+            Command(
+                "show",
+                "turns:show_command",
+                ("turn", _EXISTING_STORE, "engine"),
+                "Show a turn: its message, and what became of it.",
+            ),
+            Command(
+                "retry",
+                "turns:retry_command",
+                ("turn", _EXISTING_STORE, "engine"),
+                "Have a turn that failed or was cancelled taken again.",
+            ),
+            Command(
+                "cancel",
+                "turns:cancel_command",
+                ("turn", _EXISTING_STORE, "engine"),
+                "Take a turn out of the queue, or stop it if it runs.",
+            ),
+        ),
+        "List, show, retry and cancel turns in the queue of a store.",
     ),
     Command(
         "inspect",

@@ -199,6 +199,38 @@ class CommandOptions:
         float, Option("--grace", help="Seconds that runs may go on when it stops.", metavar="S")
     ] = 10.0
 
+    # how turns are queued and run
+    turn: Annotated[str, Argument(help="The turn's id.", show_default=False)] = ""
+    engine: Annotated[
+        str,
+        Option("--engine", help="The queue: inbox, procrastinate or dbos.", metavar="NAME"),
+    ] = "inbox"
+    slots: Annotated[int, Option("--slots", help="How many turns run at once.", min=1)] = 16
+    attempts: Annotated[
+        int, Option("--attempts", help="How often a turn that fails is run.", min=1)
+    ] = 6
+    health_port: Annotated[
+        int | None,
+        Option(
+            "--port", help="Answer /health, /ready and /metrics here; 0 for a free port.", min=0
+        ),
+    ] = None
+    workers: Annotated[
+        int,
+        Option("--workers", help="Run turns in so many processes of this machine.", min=0),
+    ] = 0
+    queue: Annotated[
+        bool, Option("--queue", help="Only put turns and follow them: workers run them.")
+    ] = False
+    turn_status: Annotated[
+        str | None,
+        Option(
+            "--status",
+            help="Only these: waiting, running, done, failed or cancelled.",
+            metavar="NAME",
+        ),
+    ] = None
+
     # how it is checked
     inputs: Annotated[
         Texts,

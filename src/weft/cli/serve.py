@@ -5,19 +5,13 @@ import logging
 import os
 import socket
 import sys
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, cast
 
-import msgspec
-
-from weft.cli.inputs import require_folder, without_password
-from weft.cli.load import app_of, load_node
+from weft.cli.inputs import without_password
 from weft.cli.options import CommandOptions
-from weft.declare import RunConfig
+from weft.cli.worker import load_runners
 from weft.errors import UsageError
-from weft.runtime import Runner
-from weft.stores import open_store
 
 if TYPE_CHECKING:
     from weft.server.access import Authenticate, Tokens
@@ -30,8 +24,27 @@ def serve_command(options: CommandOptions) -> int:
     _require_closed(options, is_configured=auth is not None)
     application = _application(options, auth)
     names = ", ".join(application.served.runners)
-    run_application(application, options, what=f"{names} from {without_password(options.address)}")
+    what = f"{names} from {without_password(options.address)}"
+    if not options.workers:
+        run_application(application, options, what=what)
+        return 0
+    from weft.cli.children import WorkerProcesses
+
+    with WorkerProcesses(_worker_command(options), options.workers, grace=options.grace):
+        run_application(application, options, what=f"{what} with {options.workers} workers")
     return 0
+
+
+def _worker_command(options: CommandOptions) -> list[str]:
+    """The command of a worker that runs what this server serves."""
+    command = [sys.executable, "-m", "weft", "worker", *options.targets]
+    command += ["--store", options.address, "--engine", options.engine]
+    command += ["--slots", str(options.slots), "--grace", str(options.grace)]
+    if options.model is not None:
+        command += ["--model", options.model]
+    if options.max_llm_calls is not None:
+        command += ["--max-llm-calls", str(options.max_llm_calls)]
+    return command
 
 
 def run_application(application: "Application", options: CommandOptions, *, what: str) -> None:
@@ -70,20 +83,16 @@ def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") 
     from weft.server import app
     from weft.server.access import LOOPBACK
 
-    config = RunConfig(model=options.model)
-    if options.max_llm_calls is not None:
-        config = msgspec.structs.replace(config, max_llm_calls=options.max_llm_calls)
-    if options.address.startswith("sqlite:///"):
-        require_folder(Path(options.address.removeprefix("sqlite:///")), "--store")
-    store = open_store(options.address)
-    runners: list[Runner] = []
-    for target in options.targets:
-        root = load_node(target)
-        runners.append(Runner(root, app_name=app_of(root, target), store=store, config=config))
+    runners = load_runners(options)
+    turns = None
+    if options.queue or options.workers:
+        from weft.turns import open_turns
+
+        turns = open_turns(runners[0].store, options.engine)
     hosts = [*LOOPBACK, *(options.allow_host or ())]
     if not _is_loopback(options.host) and options.host not in ("0.0.0.0", "::"):
         hosts.append(options.host)
-    return app(*runners, auth=auth, hosts=hosts, grace=options.grace)
+    return app(*runners, auth=auth, hosts=hosts, grace=options.grace, turns=turns)
 
 
 def _auth(options: CommandOptions) -> "Authenticate | Tokens | None":

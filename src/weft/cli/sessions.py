@@ -3,13 +3,18 @@
 import asyncio
 import shutil
 import sys
-from collections.abc import Sequence
 
 import msgspec
 
 from weft.cli.inputs import find_session, listed, opened
 from weft.cli.options import CommandOptions
-from weft.cli.screen import find_invocation, marks_for, moment, session_lines
+from weft.cli.screen import (
+    find_invocation,
+    marks_for,
+    moment,
+    session_lines,
+    table_lines,
+)
 from weft.compiler.report import clip, safe
 from weft.errors import UsageError
 from weft.runtime.approvals import Pending, pending_in_store
@@ -32,7 +37,7 @@ def list_command(options: CommandOptions) -> int:
     several = len({info.key.app_name for info in infos}) > 1
     titles = ["id", "user", "events", "last change"] + (["app"] if several else [])
     rows = [_cells(info)[: len(titles)] for info in infos]
-    for line in _table(titles, rows):
+    for line in table_lines(titles, rows):
         print(line)
     if not infos:
         print("no sessions", file=sys.stderr)
@@ -55,7 +60,9 @@ def pending_command(options: CommandOptions) -> int:
         return 0
     titles = ["session", "user", "asked", "call", "question", "app"]
     columns = 6 if len({one.key.app_name for one in questions}) > 1 else 5
-    for line in _table(titles[:columns], [_question_cells(one)[:columns] for one in questions]):
+    for line in table_lines(
+        titles[:columns], [_question_cells(one)[:columns] for one in questions]
+    ):
         print(line)
     if not questions:
         print("nothing waits", file=sys.stderr)
@@ -168,16 +175,3 @@ def _cells(info: SessionInfo) -> list[str]:
     key = info.key
     cells = [key.id, key.user_id, f"{info.events:,}", moment(info.last_update_time), key.app_name]
     return [safe(cell) for cell in cells]
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Cells under their titles; numbers to the right."""
-    lines = [titles, *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
-    return [
-        "  ".join(
-            f"{cell:>{width}}" if title == "events" else f"{cell:<{width}}"
-            for title, cell, width in zip(titles, line, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    ]

@@ -11,6 +11,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from weft.codes import report
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
@@ -38,6 +39,7 @@ from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Policy, RunConfig, TokenBudget
 from weft.declare.hints import RUN_WORDS
 from weft.declare.inputs import lacking
+from weft.declare.policy_parts import Budget
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError, MissingVariable
@@ -168,7 +170,7 @@ class _View(msgspec.Struct, frozen=True):
     passes: Passes
     env: Env
     scale: Scale | None
-    """Counts tokens, where something asks for that."""
+    """Counts tokens; None in a plain request, where nothing asks for that."""
     labelled: "Labelled | None"
     woven: Woven
 
@@ -245,17 +247,18 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
         policy = policy.resolved(inputs.state, decided)
         passes = passes_of(policy, plan.agent.name, plan.custom)
     carried, captured = _carried(call, inputs, delivered, policy)
+    budget = _budget(plan.budget, call.within)
+    # Decided once: no pass of a plain request counts tokens, or asks where its turn begins.
+    plain = passes.plain and policy.limit is None and budget is None
     instruction = NO_INSTRUCTION
-    if carried or delivered.changes or not passes.plain or policy.limit is not None:
+    if carried or delivered.changes or not plain:
         instruction = InstructionFacts(
             carried=carried,
             captured=captured,
             inserted=delivered.inserted,
             changes=delivered.changes,
         )
-    # a plain request never asks where its turn begins
-    whole = passes.plain and policy.view == "default" and policy.limit is None
-    budget = _budget(plan.budget, call.within)
+    whole = plain and policy.view == "default"
     env = Env(
         agent=plan.agent.name,
         policy=policy,
@@ -269,7 +272,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
         instruction=instruction,
     )
     scale = None
-    if budget is not None or policy.limit is not None or not passes.plain:
+    if not plain:
         scale = Scale(plan.target.dialect, plan.target.model)
         counter = scale.counter
         env = msgspec.structs.replace(
@@ -363,7 +366,7 @@ def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _Vi
         tokens = msgspec.structs.replace(env.tokens, measure=measure)
         env = msgspec.structs.replace(env, tokens=tokens)
     steps: list[Step] = []
-    if not view.passes.plain or policy.limit is not None or not is_ready(prompt, env):
+    if view.scale is not None or not is_ready(prompt, env):
         prompt, steps = run(prompt, env, view.passes.request)
         if call.config.strict:
             require_valid(prompt)
@@ -392,11 +395,11 @@ def _lacking(plan: Plan, state: JsonObject, *, strict: bool) -> tuple[Diagnostic
     return tuple(report("WEFT117", origin, lack.problem, lack.hint) for lack in lacks)
 
 
-def _budget(own: TokenBudget | None, within: int | None) -> TokenBudget | None:
+def _budget(own: Budget | None, within: int | None) -> Budget | None:
     """The tighter of the agent's own budget and the one it is given now."""
-    if within is None or (own is not None and own.token_budget <= within):
+    if within is None or (own is not None and own.tokens <= within):
         return own
-    return TokenBudget(within, keep_recent=own.keep_recent if own is not None else 1)
+    return replace(own if own is not None else TokenBudget(within).limit, tokens=within)
 
 
 class _Resolved(msgspec.Struct, frozen=True):

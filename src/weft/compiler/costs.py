@@ -119,7 +119,9 @@ def cost_of(compiled: "Compilation") -> Cost:
     asked = bool(compiled.prompt.cache)
     load = Load(0, 0, prediction.total)
     if cache != Cache():
-        load = load_of(prediction.total, prediction.cached, cache, asked=asked)
+        once = _unmarked(compiled)
+        load = load_of(prediction.total - once, prediction.cached, cache, asked=asked)
+        load = load._replace(fresh=load.fresh + once)
     again = rates.write if load.written else rates.fresh
     lost = max(0, prediction.possible - prediction.cached)
     return Cost(
@@ -130,6 +132,15 @@ def cost_of(compiled: "Compilation") -> Cost:
         rates=rates,
         cliff=max((at for at in cliffs_of(model) if prediction.total > at), default=0),
     )
+
+
+def _unmarked(compiled: "Compilation") -> int:
+    """The tokens of results that change in the next request: they stand behind the last mark."""
+    tip, lowered = compiled.prompt.items.tip, compiled.lowered()
+    if tip is None or not tip.passing or len(lowered.lasting) == len(lowered.rest):
+        return 0
+    scale, lasting = compiled.scale, lowered.final + len(lowered.lasting)
+    return scale.turns(lowered.entries).total - scale.shared(lowered.entries, lasting)
 
 
 def cost_words(cost: Cost) -> str:

@@ -25,17 +25,18 @@ from weft.compiler.instruction import (
 )
 from weft.compiler.protected import guarded, labels_of, united
 from weft.compiler.recall import DEFAULT, policy_of, recall_tool
-from weft.declare import Agent, Node, Policy, RunConfig, TokenBudget, Tool, tree
+from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
 from weft.declare.config import merge
 from weft.declare.functions import PassFunction, name_of
-from weft.declare.policy_parts import Auto, Label
+from weft.declare.policy_parts import Auto, Budget, Label
+from weft.declare.provider_tools import ProviderTool
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.facts import Cache
 from weft.dialects.names import require_model_name
 from weft.dialects.schema_subset import wrap_root
 from weft.dialects.track import Head
-from weft.errors import CompileError
+from weft.errors import CompileError, DeclarationError, UsageError
 from weft.ir import Output, ToolDecl
 from weft.ir.item import RECALL
 from weft.passes import PLAIN, Pass, Passes, passes_of
@@ -128,8 +129,8 @@ class Plan(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     custom: tuple[Pass, ...]
     """The passes of the agent, of its tools and of the run."""
     run_passes: tuple[PassFunction, ...]
-    budget: TokenBudget | None
-    """The agent's own."""
+    budget: Budget | None
+    """What `context_compressor` allows, beside the policy."""
     shared: SharedParts = msgspec.field(default_factory=SharedParts)
 
 
@@ -341,7 +342,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
         diagnostics=(*_declared(agent, target, root=len(path) == 1), *problems),
         custom=custom,
         run_passes=tuple(config.passes),
-        budget=agent.token_budget,
+        budget=agent.token_budget.limit if agent.token_budget is not None else None,
     )
 
 
@@ -392,6 +393,7 @@ def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
         read=shares.read,
         write=shares.write,
         minimum=minimum,
+        marks=bool(cache) and bool(target.facts.cache.lookback),
         picks_tools=target.facts.picks_tools,
         cleared=frozenset(agent.cleared),
     )
@@ -485,6 +487,9 @@ def _tools(
     path: tuple[Agent, ...], output: Output | None, *, recalls: bool
 ) -> tuple[ToolDecl, ...]:
     agent = path[-1]
+    for t in agent.tools:
+        if isinstance(t.hosted, ProviderTool):
+            _require_dialects(t.hosted, agent)
     tools = [
         ToolDecl(
             t.name,
@@ -504,6 +509,20 @@ def _tools(
         about = "Give the final answer. Call this once, when you are done, instead of replying."
         tools.append(ToolDecl(SET_RESPONSE, about, output.schema, output.origin))
     return tuple(tools)
+
+
+def _require_dialects(tool: ProviderTool, agent: Agent) -> None:
+    """Refuse a spelling for a dialect that there is not: it would never be sent.
+
+    It is told here and not where the tool is declared, since a dialect may be registered later.
+    """
+    for name in tool.spelled:
+        try:
+            dialect_named(name)
+        except UsageError as error:
+            raise DeclarationError(
+                error.message, where=f"{agent.name}: ProviderTool {tool.name}", hint=error.hint
+            ) from None
 
 
 def _config(agent: Agent, config: RunConfig) -> tuple[JsonObject, dict[str, Origin]]:

@@ -226,10 +226,21 @@ class Verbs(Generic[Changed]):
 
     @hinted
     def budget(
-        self, tokens: int, *, overflow: Overflow = "degrade", reserve: int | None = None
+        self,
+        tokens: int,
+        *,
+        overflow: Overflow = "degrade",
+        reserve: int | None = None,
+        keep_recent: int | None = None,
     ) -> Changed:
-        """The whole request within so many tokens, `reserve` of them for the answer; the last."""
+        """The whole request within so many tokens, `reserve` of them for the answer; the last.
+
+        With `keep_recent` age alone decides, whatever their tiers: so many of the newest items
+        stay, and the oldest go first.
+        """
         require_count("budget", "tokens", tokens)
+        if keep_recent is not None:
+            require_count("budget", "keep_recent", keep_recent, 0)
         check_choice("C.budget", "overflow", overflow, Overflow)
         if reserve is not None:
             require_count("budget", "reserve", reserve, 0)
@@ -239,7 +250,9 @@ class Verbs(Generic[Changed]):
                     where="C.budget",
                     hint=f"pass less than {tokens}",
                 )
-        return self._then(Budget(tokens, overflow=overflow, reserve=reserve))
+        return self._then(
+            Budget(tokens, overflow=overflow, reserve=reserve, keep_recent=keep_recent)
+        )
 
     @hinted
     def fresh(
@@ -626,8 +639,9 @@ _WORDS: dict[str, str] = dict.fromkeys(("tokens", "max_tokens", "budget", "limit
 class TokenBudget(DeclaredStruct, frozen=True, forbid_unknown_fields=True):
     """Keep the whole request within `token_budget`, dropping the oldest items first.
 
-    System text, tools, schema and history all count. The last `keep_recent` items and the
-    message that started the invocation are never dropped.
+    It is short for `C.budget(token_budget, overflow="drop", reserve=0, keep_recent=keep_recent)`,
+    beside whatever the agent's policy says. System text, tools, schema and history all count.
+    The last `keep_recent` items and the message that started the invocation are never dropped.
     """
 
     token_budget: int
@@ -645,6 +659,13 @@ class TokenBudget(DeclaredStruct, frozen=True, forbid_unknown_fields=True):
                     where="TokenBudget",
                     hint="write TokenBudget(token_budget=4096, keep_recent=3)",
                 )
+
+    @property
+    def limit(self) -> Budget:
+        """The same as a budget of a policy."""
+        return Budget(
+            self.token_budget, overflow="drop", reserve=0, keep_recent=max(self.keep_recent, 1)
+        )
 
 
 _MARKS = re.compile(r"[\\()\[\]{}^$*+?|]")

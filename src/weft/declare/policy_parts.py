@@ -82,9 +82,13 @@ class Nothing(PolicyWord, frozen=True):
 
 
 class Auto(PolicyWord, frozen=True):
-    """The whole log, reduced at birth, edited when that pays."""
+    """The whole log, reduced at birth, edited when that pays.
+
+    If `careful`, a result is shown whole once, and reduced when the next one arrives.
+    """
 
     word: ClassVar[str] = "auto"
+    careful: bool = False
 
 
 class UserWords(PolicyWord, frozen=True):
@@ -393,6 +397,8 @@ class Budget(PolicyWord, frozen=True):
     tokens: int
     overflow: Overflow = "degrade"
     reserve: int | None = None
+    keep_recent: int | None = None
+    """With it age alone decides: so many of the newest stay, and the oldest go first."""
 
 
 Reduction: TypeAlias = Compact | Dedupe | Project | Truncate | Summarize | Priority | Fit | Fresh

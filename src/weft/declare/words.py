@@ -82,9 +82,17 @@ class Vocabulary(Verbs[Transforms]):
         return _of(Nothing())
 
     @hinted
-    def auto(self) -> Policy:
-        """The whole log, large things reduced when they arrive, edited once when that pays."""
-        return _of(Auto())
+    def auto(self, *, careful: bool = False) -> Policy:
+        """The whole log, large things reduced when they arrive, edited once when that pays.
+
+        If `careful`, each result is shown whole once, and reduced when the next one arrives. That
+        hides nothing that is used at once, and costs more.
+        """
+        if not isinstance(cast("object", careful), bool):
+            raise DeclarationError(
+                f"careful={careful!r}", where="C.auto", hint="pass True or False"
+            )
+        return _of(Auto(careful=careful))
 
     @hinted
     def user(self, which: Which = "all") -> Policy:

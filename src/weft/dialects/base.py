@@ -16,7 +16,7 @@ import msgspec
 
 from weft.declare.provider_tools import HostedTool, ProviderTool
 from weft.diagnostics import Origin, Severity
-from weft.dialects.facts import is_own, same_model, wire_name
+from weft.dialects.facts import facts_for, is_own, same_model, wire_name
 from weft.dialects.legality import (
     MODEL,
     Finding,
@@ -192,6 +192,10 @@ class Dialect:
             rest += more if last is None else [*more, last]
         else:
             rest = lasting
+        if lasting and not once and _is_passing(prompt):
+            lasting = [*lasting]
+            while lasting and all(isinstance(one, ResultBlock) for _, one in lasting[-1].blocks):
+                lasting.pop()
         wire: Wire = {**head.wire, traits.turns: track.turns(head.first, rest)}  # type: ignore[dict-item]
         if prompt.cache and lasting:
             wire = self.keep(prompt, wire, track, lasting)
@@ -451,9 +455,11 @@ class Dialect:
                     severity=Severity.INFO,
                 )
                 continue
-            value, lost = fit_option(name, value, prompt.model)
+            value, lost, told = fit_option(name, value, prompt.model)
             for message in lost:
                 report.lose("WEFT702", origin, message, _OWN_WORD)
+            for message in told:
+                report.add("WEFT702", origin, message, severity=Severity.INFO)
             if value is None:
                 continue
             option = self.option(name, prompt)
@@ -673,6 +679,13 @@ class Dialect:
         for at, turn in placed_objects(wire.get(key), f"/{key}"):
             findings += rules.read(turn, at)
         return (*findings, *rules.end(wire))
+
+
+def _is_passing(prompt: Prompt) -> bool:
+    """Whether the last results change in the next request, so that the mark stands before them."""
+    tip = prompt.items.tip
+    passing = bool(prompt.cache) and tip is not None and tip.passing
+    return passing and bool(facts_for(prompt.model).cache.lookback)
 
 
 class _JudgedTurns:

@@ -69,6 +69,10 @@ class Window(NamedTuple):
     numbers: dict[int, int]
     bodies: dict[int, str]
 
+    def between(self, first: int, last: int) -> list[int]:
+        """The places of the lines with these numbers."""
+        return [place for place, number in self.numbers.items() if first <= number <= last]
+
 
 def window_of(text: str) -> Window | None:
     """A text as a window: many of its lines are numbered, one after the other; None for others."""
@@ -218,9 +222,19 @@ def _add_fitting(window: Window, scores: Sequence[float], chosen: _Chosen) -> in
     return whole - room
 
 
+def shows_all(window: Window) -> bool:
+    """Whether the whole file stands in the window: who opens a short file reads it."""
+    total = _total(window)
+    return 0 < total <= len(window.numbers)
+
+
 def _shows_most(window: Window) -> bool:
-    """Whether most of its file stands in the window, as far as the lines above it say."""
+    """Whether most of its file stands in the window."""
+    return 0 < _total(window) * _LONG <= len(window.numbers)
+
+
+def _total(window: Window) -> int:
+    """How many lines the file has, as far as what stands above the window says so; else 0."""
     first = min(window.numbers)
     match = _TOTAL.search("\n".join(window.lines[: first + 1])[:1_000])
-    total = int(match[1] or match[2]) if match else 0
-    return 0 < total * _LONG <= len(window.numbers)
+    return int(match[1] or match[2]) if match else 0

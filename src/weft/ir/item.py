@@ -40,7 +40,8 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     keys its text was stored under, `open` whether a call in it still waits for its result,
     `why` the reason a hidden one is hidden, `paused` whether its provider broke it off, to go on
     when it gets it back, `score` how well it fits what a policy looks for, and `data` whether it is
-    of another agent whose output is data for others, not talk.
+    of another agent whose output is data for others, not talk. `passing` says that its results
+    will be said in other words in the next request.
     """
 
     kind: ItemKind
@@ -57,6 +58,7 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     paused: bool = False
     score: float = 0.0
     data: bool = False
+    passing: bool = False
 
     @property
     def key(self) -> tuple[int, str, ItemKind, int]:

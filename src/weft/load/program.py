@@ -98,8 +98,8 @@ class PacedModel:
         self._journal.note("asked", last.invocation)
         await asyncio.sleep(self._latency)
         booked = last.kind == "exchange"
-        said = prompt.items[-2] if booked else last
-        message = "".join(getattr(block, "text", "") for block in said.blocks)
+        question = prompt.items[-2] if booked else last
+        message = "".join(getattr(block, "text", "") for block in question.blocks)
         part = (
             Part(text=f"{ANSWER}{message}")
             if booked

@@ -82,8 +82,6 @@ class LoadReport:
     def figures(self) -> JsonObject:
         """All figures as JSON."""
         plan, latencies = self.plan, self.latencies
-        elsewhere = sorted(one.seconds for one in self.take_overs if one.elsewhere)
-        itself = sorted(one.seconds for one in self.take_overs if not one.elsewhere)
         cpu = self.cpu_per_turn
         return {
             "run": plan.run,
@@ -106,11 +104,14 @@ class LoadReport:
             "missing_faults": list(self.missing_faults),
             "open_at_fault": len(self.take_overs),
             "take_over": {
-                "elsewhere": len(elsewhere),
-                "median": round(statistics.median(elsewhere), 3) if elsewhere else None,
-                "max": round(elsewhere[-1], 3) if elsewhere else None,
-                "by_itself": len(itself),
-                "by_itself_max": round(itself[-1], 3) if itself else None,
+                kind: {
+                    "open": len(self.taken_over(kind)) + len(self.taken_over(kind, itself=True)),
+                    "elsewhere": len(self.taken_over(kind)),
+                    "median": _rounded(self.taken_over(kind), 0.5),
+                    "max": _rounded(self.taken_over(kind), 1.0),
+                }
+                for kind in ("kill", "stop")
+                if kind in plan.chaos
             },
             "back_after_restart": [round(seconds, 3) for seconds in self.back_after_restart],
             "counts": {
@@ -123,6 +124,17 @@ class LoadReport:
             "sent_again": self.retries,
             "workers_started": self.starts,
         }
+
+    def taken_over(self, kind: str, *, itself: bool = False) -> list[float]:
+        """Seconds until turns went on that were open at faults of a kind, sorted.
+
+        Elsewhere, that is; with `itself`, of those that ended where they were.
+        """
+        return sorted(
+            one.seconds
+            for one in self.take_overs
+            if self.faults[one.fault].kind == kind and one.elsewhere != itself
+        )
 
     @property
     def back_after_restart(self) -> list[float]:
@@ -191,21 +203,25 @@ class LoadReport:
     def _fault_lines(self) -> Iterable[tuple[str, str]]:
         kinds = [fault.kind for fault in self.faults]
         yield "faults", ", ".join(f"{kinds.count(kind)} {kind}" for kind in self.plan.chaos)
-        elsewhere = sorted(one.seconds for one in self.take_overs if one.elsewhere)
-        text = f"{len(self.take_overs)} turns were open"
-        if elsewhere:
-            text += (
-                f"; elsewhere {len(elsewhere)}, after median"
-                f" {in_words(statistics.median(elsewhere))}, max {in_words(elsewhere[-1])}"
-            )
-        itself = len(self.take_overs) - len(elsewhere)
-        yield "take-over", text + (f"; {itself} ended where they were" if itself else "")
+        for kind in ("kill", "stop"):
+            if kind in kinds:
+                yield "take-over", f"after a {kind}: {self._taken_over_words(kind)}"
         if self.back_after_restart:
             times = ", ".join(map(in_words, self.back_after_restart))
             yield "restart", f"next answer {times} after the server was back"
         if self.begun is not None:
             yield "tool", f"begun {self.begun} times for {self.plan.total} turns"
         yield "workers", f"{self.starts} started; {self.retries} requests sent again"
+
+    def _taken_over_words(self, kind: str) -> str:
+        elsewhere, itself = self.taken_over(kind), self.taken_over(kind, itself=True)
+        text = f"{len(elsewhere) + len(itself)} turns were open"
+        if elsewhere:
+            text += (
+                f"; {len(elsewhere)} went on elsewhere, median"
+                f" {in_words(statistics.median(elsewhere))}, max {in_words(elsewhere[-1])}"
+            )
+        return text + (f"; {len(itself)} ended where they were" if itself else "")
 
     def picture(self) -> str:
         """The run as SVG: turns a second above, the latency of each turn below, faults across."""
@@ -217,6 +233,10 @@ def percentile(values: Sequence[float], share: float) -> float:
     if not values:
         return 0.0
     return values[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def _rounded(values: Sequence[float], share: float) -> float | None:
+    return round(percentile(values, share), 3) if values else None
 
 
 def in_words(seconds: float) -> str:
@@ -259,15 +279,15 @@ def _across(seconds: float, span: float) -> float:
 
 def _faults(report: LoadReport, span: float, top: int, bottom: int) -> Iterable[str]:
     for fault in report.faults:
-        left, right = _across(fault.at, span), _across(min(fault.until, span), span)
+        x, end = _across(fault.at, span), _across(min(fault.until, span), span)
         colour = _COLOURS[fault.kind]
         words = f"<title>{fault.kind} at {fault.at:.1f} s</title>"
-        if right - left > 1:
+        if end - x > 1:
             yield (
-                f'<rect x="{left:.1f}" y="{top}" width="{right - left:.1f}" height="{bottom - top}"'
+                f'<rect x="{x:.1f}" y="{top}" width="{end - x:.1f}" height="{bottom - top}"'
                 f' fill="{colour}" opacity="0.12">{words}</rect>'
             )
-        yield f'<path d="M{left:.1f} {top}V{bottom}" stroke="{colour}" opacity="0.8">{words}</path>'
+        yield f'<path d="M{x:.1f} {top}V{bottom}" stroke="{colour}" opacity="0.8">{words}</path>'
 
 
 def _legend(report: LoadReport, y: int) -> Iterable[str]:

@@ -37,7 +37,7 @@ _START_SECONDS = 120.0
 """How long a worker may take until it is ready."""
 
 
-class Site:
+class LoadSite:
     """The processes of a run: enter it to start them, leave it to end them."""
 
     def __init__(self, plan: LoadPlan) -> None:
@@ -58,7 +58,7 @@ class Site:
         self.starts = 0
         """How many workers were started."""
 
-    async def __aenter__(self) -> "Site":
+    async def __aenter__(self) -> "LoadSite":
         self._folder = Path(tempfile.mkdtemp(prefix="weft-load-"))
         self.journal.mkdir()
         try:
@@ -104,7 +104,10 @@ class Site:
 
     async def start_workers(self) -> None:
         """Start all workers, and return when they are ready."""
-        await asyncio.gather(*(self._start() for _ in range(self._plan.workers)))
+        starts = [self._start() for _ in range(self._plan.workers)]
+        for error in await asyncio.gather(*starts, return_exceptions=True):
+            if error is not None:
+                raise error
         self._supervising = asyncio.create_task(self._supervise())
 
     async def hurt(self, kind: str) -> None:
@@ -264,7 +267,7 @@ class WorkerProcess:
         if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.kill()
-        await self._process.communicate()
+        await self._process.wait()
 
     def _not_started(self) -> WeftError:
         errors = self._errors.read_text("utf-8", "replace") if self._errors is not None else ""

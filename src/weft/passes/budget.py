@@ -11,14 +11,13 @@ from typing import NamedTuple
 import msgspec
 
 from weft.codes import report
-from weft.declare import TokenBudget
 from weft.declare.policy_parts import Budget, Fit, Overflow
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import BudgetExceeded
 from weft.ir import Block, CallBlock, Item, Note, Prompt, ThoughtBlock
 from weft.ir.item import RECALL
 from weft.ir.rewrite import keep_since
-from weft.passes.env import Env, SizePart, Sizes, first_from, opening_of
+from weft.passes.env import Env, Sizes, first_from, opening_of
 from weft.passes.history import attribute_foreign
 from weft.passes.references import notes_on_repointed, repointed
 from weft.passes.relevant import item_text
@@ -47,22 +46,29 @@ def fit_budget(prompt: Prompt, env: Env) -> Prompt:
 
     A policy's budget shortens before it drops, as its `overflow` says: the lowest tier first, in
     it the oldest first. Tier 1, what the user asks now and what the agent did last stay; an
-    answer never stands without its question. A TokenBudget drops the oldest.
+    answer never stands without its question. A TokenBudget is a budget that drops the oldest.
 
     Before:  user "one" | model "1" | user "two" | model "2" | user "three"   (too long by one)
     After:   user "two" | model "2" | user "three"
     """
     if env.tokens.measure is None:
         return prompt
-    if env.policy.limit is not None:
-        prompt = keep_limit(prompt, env, env.policy.limit, env.tokens.measure)
-    if env.tokens.budget is not None:
-        prompt = drop_oldest(prompt, env, env.tokens.budget, env.tokens.measure)
+    for budget in (env.policy.limit, env.tokens.budget):
+        if budget is not None:
+            prompt = keep_limit(prompt, env, budget, env.tokens.measure)
     return prompt
+
+
+def _field(budget: Budget, env: Env) -> str:
+    """The agent's field that sets the budget."""
+    return "context" if budget is env.policy.limit else "context_compressor"
 
 
 TIERS = (4, 3, 2)
 """What gives way, the first first; tier 1 never does."""
+
+_BY_AGE = 3
+"""The tier of all that gives way where age alone decides."""
 
 
 class Survivors(NamedTuple):
@@ -81,7 +87,7 @@ def keep_limit(
     if sizes.total <= room.counted:
         return prompt
     if budget.overflow == "error":
-        raise exceeded(prompt, env, room, sizes, "the request takes")
+        raise exceeded(prompt, env, budget, room, sizes, "the request takes")
     known = any(effect.get("kind") == "summary" for effect in env.session.effects.values())
     fitting = _Fitting(prompt, env, budget, room, measure, sizes)
     if budget.overflow != "summarize" and not known:
@@ -172,7 +178,9 @@ class _Fitting:
             (self._fixed, self._each), self._asked = self._sizes.split(), 0
         self._items = [*(items[index] for index in seal.stays), *items.since(seal.end)]
         self._tiers = [item.priority for item in self._items]
-        self._pins = pinned(self._items, self._tiers, self._env)
+        if self._budget.keep_recent is not None:
+            self._tiers = [_BY_AGE] * len(self._items)
+        self._pins = pinned(self._items, self._tiers, self._env, self._budget.keep_recent or 0)
         self._giving = Given(list(self._each))
         self._sent = None
         self._shorter = Shortening(self._items, self._giving, self._env, self._sizes.item)
@@ -204,15 +212,16 @@ class _Fitting:
         excess = self._fixed + sum(self._each) + (sealed.each if sealed is not None else 0) - aim
         return give_up(phases, excess, self._stride, self._giving, fits, sealed=sealed is not None)
 
-    @property
-    def _why(self) -> str:
-        return f"the request exceeded {self._budget.tokens} tokens"
+    def _why(self, tier: int) -> str:
+        why = f"the request exceeded {self._budget.tokens} tokens"
+        return why if self._budget.keep_recent is not None else f"{why}, and it is in tier {tier}"
 
     def exceeded(self) -> BudgetExceeded:
         """The error for what does not fit."""
         fitted_prompt = self._prompt.with_strand(self.remaining())
         sizes = self._measure(fitted_prompt)
-        return exceeded(fitted_prompt, self._env, self.room, sizes, "what must stay takes")
+        subject = "what must stay takes"
+        return exceeded(fitted_prompt, self._env, self._budget, self.room, sizes, subject)
 
     def remaining(self) -> Strand[Item]:
         """The items as they stand by now; the strand of the request before, where it goes on."""
@@ -249,7 +258,7 @@ class _Fitting:
             if place >= settled:
                 break
             if index in self._giving.surely:
-                seal.add(index, self._shorter, self._env, self._why)
+                seal.add(index, self._shorter, self._env, self._why(item.priority))
                 seal.stays, stays = (*seal.stays, *stays), []
                 seal.end = place + 1
             elif index in self._pins.whole and self._env.is_asked(item):
@@ -284,7 +293,8 @@ class _Fitting:
                 if summed.want is not None and summed.want not in wants:
                     wants = (*wants, summed.want)
         gone = len(self._seal.notes)
-        figures = given_up(self._env, self.room, notes, gone, self._sizes.total, self._now)
+        before = self._sizes.total
+        figures = given_up(self._env, self._budget, self.room, notes, gone, before, self._now)
         fitted = self._prompt.with_strand(after, self._seal.notes).with_strand(after, notes)
         return msgspec.structs.replace(
             fitted, diagnostics=(*self._prompt.diagnostics, *figures, *diagnostics), wants=wants
@@ -313,8 +323,8 @@ def _placed(items: list[Item], summary: Item) -> list[Item]:
     return [*items[:at], summary, *items[at:]]
 
 
-def pinned(items: list[Item], tiers: list[int], env: Env) -> Survivors:
-    """What stays: tier 1, what is asked, what the agent did last, open calls, what ends it.
+def pinned(items: list[Item], tiers: list[int], env: Env, recent: int) -> Survivors:
+    """What stays: tier 1, what is asked, what the agent did last, open calls, the most recent.
 
     Of what the agent did last a result may be shortened, if nothing else helps.
     """
@@ -329,6 +339,7 @@ def pinned(items: list[Item], tiers: list[int], env: Env) -> Survivors:
         if item.kind == "exchange" and item.invocation == env.invocation
     ]
     stays.update(done[-1:])
+    whole.update(range(max(0, len(items) - recent), len(items)))
     for index, item in enumerate(items):
         if tiers[index] == 1 or item.kind == "system" or env.is_asked(item):
             whole.add(index)
@@ -353,7 +364,7 @@ def _phases(
     pins: Survivors,
     overflow: Overflow,
     shorter: Shortening,
-    why: str,
+    why: Callable[[int], str],
     seal: "Seal",
     sealed: "Sums | None",
 ) -> Iterator[Phase]:
@@ -367,7 +378,7 @@ def _phases(
     for tier in TIERS:
         mine = [i for i, own in enumerate(tiers) if own == tier and i not in pins.stays]
         goes = [unit for unit in units if unit.tier == tier]
-        reason = f"{why}, and it is in tier {tier}"
+        reason = why(tier)
         own = sealed if sealed is not None and tier == seal.tier else None
         took = own.each - own.folded - own.referred if own is not None else None
         if not degrades:
@@ -463,8 +474,7 @@ class Seal:
         self._invocations.add(item.invocation)
         self.newest = max(self.newest, item.position)
         self.thinks = self.thinks or any(isinstance(one, ThoughtBlock) for one in item.blocks)
-        reason = f"{why}, and it is in tier {item.priority}"
-        self.notes = self.notes.grown([Note("fit_budget", reason, item)])
+        self.notes = self.notes.grown([Note("fit_budget", why, item)])
         if item.kind != "exchange" or not env.policy.makes_handles:
             return
         texts, again = long_results(item, env), dict(shorter.places_again(index))
@@ -527,149 +537,6 @@ class SentItems:
         return self._sent.with_tail(passing)
 
 
-def drop_oldest(
-    prompt: Prompt, env: Env, budget: TokenBudget, measure: Callable[[Prompt], Sizes]
-) -> Prompt:
-    """Drop the oldest items until system, tools, schema and history fit.
-
-    The cut moves in strides of a quarter of the budget, so that the requests between two cuts
-    extend each other; and it stops before a user turn, so that no answer stands without its
-    question. What started the invocation, what the user said last, what the agent's last call
-    gave and the last `keep_recent` items stay, and with them the user turn they follow.
-    """
-    sizes = measure(prompt)
-    if sizes.total <= budget.token_budget:
-        return prompt
-    items = prompt.items
-    with items.lock:
-        key = (budget, env.agent, env.model.dialect, env.model.name)
-        oldest = derived(items, _Oldest, key)
-        try:
-            return _drop_behind(oldest, prompt, env, budget, measure, sizes)
-        except Unsealed:  # O(n), where somebody reaches back
-            oldest.clear()
-            return _drop_behind(oldest, prompt, env, budget, measure, sizes)
-
-
-def _drop_behind(
-    oldest: "_Oldest",
-    prompt: Prompt,
-    env: Env,
-    budget: TokenBudget,
-    measure: Callable[[Prompt], Sizes],
-    sizes: Sizes,
-) -> Prompt:
-    """Drop what is too much; the oldest, which went before, are not looked at again.
-
-    Raises:
-        Unsealed: some of those must stay now.
-    """
-    limit, start = budget.token_budget, oldest.end
-    fixed, each, asked = oldest.part(sizes)
-    items = prompt.items.since(start)
-    pinned = _pinned(oldest, items, env.invocation, budget.keep_recent)
-    loose = [0 if index in pinned else size for index, size in enumerate(each)]
-    gone = list(accumulate(loose, initial=oldest.tokens))
-    most = fixed + oldest.tokens + sum(each)
-    least = most - gone[-1]
-    if least > limit:
-        # the bounds may be too careful where hardly anything is left, so that is counted
-        few = repointed([items[index] for index in sorted(pinned)], prompt.items, env)
-        least = measure(prompt.with_items(few)).total
-    if least > limit:
-        raise BudgetExceeded(
-            f"what must stay takes {least} tokens, {least - limit} more than the budget of {limit}",
-            where=f"{env.agent}.context_compressor",
-            hint=f"raise token_budget to at least {least}, lower keep_recent, or shorten the"
-            " instruction and tools",
-        )
-    stride = max(1, limit // 4)
-    wanted = min(-(-(most - limit) // stride) * stride, gone[-1])
-    if start and wanted <= oldest.tokens:
-        raise Unsealed
-    cut = bisect_left(gone, wanted, 1)
-    surely = cut - 1  # these alone are too few, so the next request drops them as well
-    first = min(pinned)  # behind the question that stays, every item may be the next
-    while cut <= first and not _may_begin(items[cut]):
-        cut += 1
-    staying = [item for index, item in enumerate(items) if index >= cut or index in pinned]
-    dropped = [index for index in range(cut) if index not in pinned]
-    reason = f"the request exceeded {limit} tokens"
-    diagnostic = report(
-        "WEFT501",
-        Origin("field", "context_compressor", env.agent),
-        f"{start + len(dropped)} older items were left out to fit {limit} tokens"
-        f" ({sizes.total} without)",
-        "raise token_budget to keep them",
-    )
-    formed = repointed(staying, prompt.items, env)
-    after = oldest.sent.strand_of(formed, min(len(prompt.items.tail), len(formed)))
-    surely = min(surely, first, prompt.items.settled - start, asked - start if asked else cut)
-    oldest.extend(items[:surely], each[:surely], asked, reason)
-    behind = [Note("fit_budget", reason, items[index]) for index in dropped if index >= surely]
-    notes = [*behind, *notes_on_repointed(formed, staying)]
-    dropping = prompt.with_strand(after, oldest.notes).with_strand(after, notes)
-    return msgspec.structs.replace(dropping, diagnostics=(*prompt.diagnostics, diagnostic))
-
-
-class _Oldest:
-    """The first items of a strand, which a TokenBudget has no room for, and what they took."""
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Drop nothing."""
-        self.end = self.tokens = 0
-        self.notes: Strand[Note] = Strand()
-        self.sent = SentItems()
-        self.invocations: set[str] = set()
-        self._thinking = False
-        """Whether thoughts are counted in every turn."""
-
-    def part(self, sizes: Sizes) -> SizePart:
-        """What the items behind them take."""
-        if sizes.part is None:
-            fixed, each = sizes.split()
-            return SizePart(fixed, each[self.end :], 0)
-        part = sizes.part((), self.end)
-        if self.end and (self._thinking is bool(part.asked) or 0 < part.asked < self.end):
-            raise Unsealed
-        return part
-
-    def extend(self, items: list[Item], each: list[int], asked: int, reason: str) -> None:
-        """Let some more go for good."""
-        self.end += len(items)
-        self.tokens += sum(each)
-        self.invocations.update(item.invocation for item in items)
-        self.notes = self.notes.grown([Note("fit_budget", reason, item) for item in items])
-        self._thinking = not asked
-
-
-def _pinned(oldest: _Oldest, items: list[Item], invocation: str, keep_recent: int) -> set[int]:
-    """The items that stay whatever they cost; the first of them is the user's side.
-
-    Raises:
-        Unsealed: one of them stands among the oldest.
-    """
-    pinned = set(range(max(0, len(items) - max(keep_recent, 1)), len(items)))
-    spoken = [i for i, item in enumerate(items) if item.kind == "user" and item.author == "user"]
-    started = [i for i in spoken if invocation and items[i].invocation == invocation]
-    if oldest.end and (
-        not spoken or len(items) < max(keep_recent, 1) or invocation in oldest.invocations
-    ):
-        raise Unsealed
-    pinned.update((*started[:1], *spoken[-1:]))
-    results = [i for i, item in enumerate(items) if item.kind == "exchange"]
-    pinned.update(i for i in results[-1:] if items[i].invocation == invocation)
-    first = min(pinned, default=0)
-    while first > 0 and not _may_begin(items[first]):
-        first -= 1
-    if oldest.end and not first and not _may_begin(items[0]):
-        raise Unsealed  # the turn that they follow begins before
-    return {*pinned, first} if pinned else pinned
-
-
 def _may_begin(item: Item) -> bool:
     return item.blocks[0].role == "user"
 
@@ -692,14 +559,18 @@ def room_for(prompt: Prompt, env: Env, budget: Budget) -> Room:
 
 
 def given_up(
-    env: Env, room: Room, notes: list[Note], sealed: int, before: int, now: int
+    env: Env, budget: Budget, room: Room, notes: list[Note], sealed: int, before: int, now: int
 ) -> list[Diagnostic]:
     """What was given up, with the figures; `sealed` items went before those of the notes."""
-    origin = Origin("field", "context", env.agent)
+    field = _field(budget, env)
+    origin = Origin("field", field, env.agent)
     gone = sealed + sum(1 for note in notes if note.after is None)
     shorter = sum(1 for note in notes if note.after not in (None, note.before))
     figures = f"{before} tokens became {now}, of {room.counted} there are for it"
     hint = "raise the budget, or give what matters .priority(1)"
+    if budget.keep_recent is not None:  # then no priority helps
+        raised = "token_budget" if field == "context_compressor" else "the budget"
+        hint = f"raise {raised} to keep them"
     diagnostics: list[Diagnostic] = []
     if shorter:
         words = f"{_count(shorter)} shortened to fit the budget of {room.tokens}: {figures}"
@@ -714,7 +585,9 @@ def _count(number: int) -> str:
     return "1 item was" if number == 1 else f"{number} items were"
 
 
-def exceeded(prompt: Prompt, env: Env, room: Room, sizes: Sizes, subject: str) -> BudgetExceeded:
+def exceeded(
+    prompt: Prompt, env: Env, budget: Budget, room: Room, sizes: Sizes, subject: str
+) -> BudgetExceeded:
     """The error for what does not fit: by how much, what takes the most, and what to type."""
     most = ceil(sizes.total * (1 + env.tokens.margin))
     counted = f"{sizes.total} tokens"
@@ -724,11 +597,14 @@ def exceeded(prompt: Prompt, env: Env, room: Room, sizes: Sizes, subject: str) -
         counted += f" and {room.reserve} are for the answer"
     over = most + room.reserve - room.tokens
     words = f"{subject} {counted}, {over} more than the budget of {room.tokens}"
+    field = _field(budget, env)
+    hint = f"write .budget({room.needed(most)}), or a lower reserve="
+    if field == "context_compressor":
+        hint = f"raise token_budget to at least {room.needed(most)}, lower keep_recent"
     return BudgetExceeded(
         f"{words}; {_largest(prompt, env, sizes)}",
-        where=f"{env.agent}.context",
-        hint=f"write .budget({room.needed(most)}), or a lower reserve=, or shorten what takes"
-        f" the most{_without_handles(prompt, env)}",
+        where=f"{env.agent}.{field}",
+        hint=f"{hint}, or shorten what takes the most{_without_handles(prompt, env)}",
     )
 
 

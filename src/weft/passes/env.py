@@ -8,7 +8,8 @@ from typing import NamedTuple, overload
 
 import msgspec
 
-from weft.declare import Policy, TokenBudget, Tool
+from weft.declare import Policy, Tool
+from weft.declare.policy_parts import Budget
 from weft.diagnostics import Origin
 from weft.ir import Item, Prompt, TextBlock, ToolDecl
 from weft.session import Event, Session
@@ -66,6 +67,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a token costs that the provider is to keep, as a share of a fresh one."""
     minimum: int = 0
     """How many tokens a prefix must have for the provider to keep it."""
+    marks: bool = False
+    """Whether the provider keeps only what it is asked to, up to a mark."""
     picks_tools: bool = True
     """Whether it can be left to choose among tools."""
     cleared: frozenset[str] = frozenset()
@@ -81,7 +84,7 @@ class TokenFacts(msgspec.Struct, frozen=True, kw_only=True):
     """By which share a count may be too low."""
     measure: Callable[[Prompt], Sizes] | None = None
     """The tokens of a prompt; None for passes on new items."""
-    budget: TokenBudget | None = None
+    budget: Budget | None = None
     """The agent's own budget, or a tighter one of this run."""
 
 
@@ -203,7 +206,7 @@ def turn_numbers(items: Iterable[Item]) -> list[int]:
     return numbers
 
 
-class Turns:
+class TurnFold:
     """Where the turns of some items begin, in the order of the items."""
 
     def __init__(self, read: int = 0, last: str = "", starts: list[int] | None = None) -> None:
@@ -231,7 +234,7 @@ class Turns:
 
     def behind(self, items: Sequence[Item]) -> list[int]:
         """Where the turns begin that begin in a tail."""
-        tail = Turns(self._read, self._last)
+        tail = TurnFold(self._read, self._last)
         tail.take(items, spoken=bool(self.starts))
         return tail.starts
 
@@ -262,9 +265,9 @@ class TurnStarts(Sequence[int]):
 def turns_of(items: Strand[Item]) -> TurnStarts:
     """At which item each turn begins, as `turn_numbers` counts them, the first being 0."""
     with items.lock:
-        turns = derived(items, Turns)
+        turns = derived(items, TurnFold)
         if not turns.has_read(items):  # an older snapshot
-            turns = Turns()
+            turns = TurnFold()
         turns.read(items)
         return TurnStarts(turns.starts, turns.behind(items.tail))
 

@@ -48,6 +48,9 @@ STUB = 64
 LEAST_SAVED = 2_000
 """Tokens that an edit must take out to be worth a change of what was sent."""
 
+CLEARLY = 1.2
+"""How many times the cost of a change that was not needed must be less than what it saves."""
+
 MARGIN = 3.0
 """How many times an edit must save what it costs: nobody knows how long a session goes on."""
 
@@ -186,6 +189,34 @@ def weigh_shorter(
     if total < model.minimum:
         words += f"; nothing below {_minimum(model)} is kept"
     return Verdict(pays, words)
+
+
+def weigh_seen(
+    whole: int, short: int, traffic: Traffic, env: Env, *, hides: bool = False
+) -> Verdict:
+    """Compare a result that was sent whole once with a shorter form from the next request on.
+
+    A provider that keeps only what it is asked to has not kept it yet, so either form is to be
+    written. Any other has, and would read it again: there the shorter form must earn what it costs
+    to write it, over as many requests as were made so far.
+    """
+    model, tools = env.model, env.tools
+    later = min(max(traffic.steps, _LATER[0]), _LATER[1])
+    before = tools.head + traffic.tokens
+    total = before + short
+    kept = total >= SURELY * model.minimum
+    read, write = (model.read, model.write) if kept else (1.0, 1.0)
+    declared = traffic.hides or declares_first(traffic.opening, env)
+    plain = whole * ((write if model.marks else read) + read * later)
+    cost = short * (write + read * later)
+    if hides:
+        cost += MISSES / 2 * _recall(whole, total, later, model)  # it was seen whole once
+        if not declared:  # one tool more: nothing is read again
+            cost += before * (write - read) + tools.recall_tokens * (write + read * later)
+    words = f"{cost:,.0f} fresh tokens in short, {plain:,.0f} whole, over {later} requests"
+    if hides and not declared:
+        words += f", with {RECALL} declared for it"
+    return Verdict(cost * CLEARLY < plain, words)
 
 
 def _minimum(model: ModelFacts) -> str:

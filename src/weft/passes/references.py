@@ -319,7 +319,7 @@ class _ReferenceView:
         block = msgspec.structs.replace(block, response=block.whole, refers=(), whole=None)
         if not lines:
             return block
-        from weft.passes.reduce import referring
+        from weft.passes.auto import referring
 
         number = self._numbers[block.origin.name, block.origin.part]
         return referring(block, item, number, [*self._before, *self._own], self.env)

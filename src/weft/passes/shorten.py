@@ -497,6 +497,8 @@ def units_of(items: list[Item], tiers: list[int], stays: set[int]) -> list[Unit]
             units.append(Unit(tiers[index], goes))
         if asked and free and not joins:
             units.append(Unit(tier, tuple(asked)))
+        if stays.intersection(asked):  # what was asked before that and never answered may go
+            units += [Unit(tiers[index], (index,)) for index in asked if index not in stays]
     for index, item in enumerate(items):
         if item.kind in INDEPENDENT and index not in stays:
             units.append(Unit(tiers[index], (index,)))

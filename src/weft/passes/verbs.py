@@ -290,9 +290,9 @@ def _pass(chapter: str, name: str, options: object) -> tuple[Pass, ...]:
 def _select(selector: Selector) -> tuple[Pass, ...]:
     """What a selector does; what is not of the current turn is gone already under C.none()."""
     if isinstance(selector, Auto):
-        from weft.passes.reduce import AUTO, reduce_results
+        from weft.passes.auto import AUTO, reduce_results
 
-        return (partial(reduce_results, options=AUTO),)
+        return () if selector.careful else (partial(reduce_results, options=AUTO),)
     verb = VERBS[type(selector)]
     if isinstance(selector, ThisTurn | Nothing):  # they have no options
         return (cast("Pass", _load(verb.chapter, verb.at_birth)),)
@@ -321,7 +321,12 @@ def _on_request(step: Selector | Protection | Writing) -> tuple[Pass, ...]:
     """What a verb does once the whole request is there."""
     verb = VERBS[type(step)]
     if isinstance(step, Auto):
-        return (cast("Pass", _load(verb.chapter, verb.request)),)
+        plan = (cast("Pass", _load(verb.chapter, verb.request)),)
+        if not step.careful:
+            return plan
+        from weft.passes.auto import AUTO, reduce_seen
+
+        return (partial(reduce_seen, options=AUTO), *plan)
     return _pass(verb.chapter, verb.request, step)
 
 

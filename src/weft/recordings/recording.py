@@ -184,9 +184,9 @@ class Transcript:
 
     def user(self, parts: Iterable[Part], *, time: float | None = None) -> None:
         """The user says something, which begins a turn."""
-        said = list(parts)
-        parts = self._readable(said)
-        if said and not parts:  # it was nothing but media that cannot be read
+        offered = list(parts)
+        parts = self._readable(offered)
+        if offered and not parts:  # it was nothing but media that cannot be read
             return
         self._turn += 1
         self._add("user", "user", parts, time=time)
@@ -464,7 +464,7 @@ def readable_media(part: Part, report: Callable[[str, str], None]) -> Part | Non
         return None
     if result is None or not result.parts:
         return part
-    shown: list[JsonObject] = []
+    readable: list[JsonObject] = []
     for one in result.parts:
         inline = one.get("inlineData") or one.get("inline_data")
         fields = inline if isinstance(inline, dict) else {}
@@ -472,10 +472,10 @@ def readable_media(part: Part, report: Callable[[str, str], None]) -> Part | Non
             kind = fields.get("mimeType") or fields.get("mime_type") or "unknown type"
             report(f"media ({kind}) of a result", why)
         else:
-            shown.append(one)
-    if len(shown) == len(result.parts):
+            readable.append(one)
+    if len(readable) == len(result.parts):
         return part
-    whole = msgspec.structs.replace(result, parts=shown or None)
+    whole = msgspec.structs.replace(result, parts=readable or None)
     return msgspec.structs.replace(part, function_response=whole)
 
 

@@ -190,8 +190,10 @@ def _speakers_meant(scope: SearchScope, query: str) -> Callable[[tuple[str, ...]
     names = {name for name in phrases if name in scope.index.names or name in scope.more.names}
     if names:
         return lambda speakers: not names.isdisjoint(speakers)
-    told = {one[1] for one in _TELLING.finditer(" ".join(spoken))}
-    if len(told) != 1:
+    pronouns = {one[1] for one in _TELLING.finditer(" ".join(spoken))}
+    if len(pronouns) != 1:
         return None
     # the user's own words have no name before them
-    return (lambda speakers: not speakers) if told == {"i"} else (lambda speakers: bool(speakers))
+    return (
+        (lambda speakers: not speakers) if pronouns == {"i"} else (lambda speakers: bool(speakers))
+    )

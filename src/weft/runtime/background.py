@@ -17,7 +17,7 @@ from weft.runtime.feeds import Follower
 from weft.runtime.invocation import Invocation, Services
 from weft.runtime.result import Result
 from weft.runtime.run import Running, unknown_session
-from weft.session import Event, SessionKey, Store
+from weft.session import Event, Session, SessionKey, Store
 from weft.session.event import numbered
 
 _log = logging.getLogger("weft")
@@ -32,7 +32,14 @@ _ELSEWHERE = 1.0
 class StartedRun:
     """A run that goes on by itself. `id` is its invocation; await it for its result."""
 
-    def __init__(self, running: Running, invocation: Invocation, *, follow: bool = False) -> None:
+    def __init__(
+        self,
+        running: Running,
+        invocation: Invocation,
+        *,
+        among: "set[StartedRun]",
+        follow: bool = False,
+    ) -> None:
         self.key: SessionKey = invocation.request.key
         self.after = 0
         """How many events the session had before the message or the answers of this run."""
@@ -43,8 +50,13 @@ class StartedRun:
         """What was stored before the reader joined."""
         self._is_awaited = False
         self._is_joined = False
+        self._ready: asyncio.Future[None] | None = None
+        """What waits for the session to be open."""
+        self._to_tell: list[Callable[[Result | BaseException], None]] = []
+        self._among = among
+        among.add(self)
         self._task = asyncio.get_running_loop().create_task(_carried(running))
-        self._task.add_done_callback(self._note_failure)
+        self._task.add_done_callback(self._note_end)
 
     @property
     def id(self) -> str:
@@ -76,16 +88,16 @@ class StartedRun:
         # whoever waits for it and gives up does not stop it
         return asyncio.shield(self._task).__await__()
 
+    async def final_session(self) -> Session:
+        """The session as the run leaves it, once it is over."""
+        return (await self).session
+
     def when_done(self, tell: Callable[[Result | BaseException], None]) -> None:
         """Have somebody told of the result, or of the error, once it is over."""
-
-        def pass_on(task: "asyncio.Task[Result]") -> None:
-            if task.cancelled():
-                tell(asyncio.CancelledError())
-            else:
-                tell(task.exception() or task.result())
-
-        self._task.add_done_callback(pass_on)
+        if self._task.done():
+            asyncio.get_running_loop().call_soon(tell, _outcome(self._task))
+        else:
+            self._to_tell.append(tell)
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """The events of this run, from what was said to how it ended.
@@ -140,37 +152,48 @@ class StartedRun:
 
     async def opened(self) -> None:
         """Wait until the session is open; an error that came before is raised here."""
-        ready = asyncio.get_running_loop().create_future()
-
-        def tell() -> None:
-            request = self._invocation.request
-            has_input = request.content is not None or bool(request.answers)
-            log = self._invocation.session.events
-            self.after = len(log) - has_input
-            if self._invocation.is_repeated:
-                self.after = first_of(log, self.id) or 0
-            if self._follows:  # now, before the model says its first word
-                self._begun = numbered(log.since(self.after), self.after)
-                self._reader = self._invocation.services.feeds.join(self.key)
-                self._reader.is_behind = False
-                self._reader.feed.length = len(log)
-            if not ready.done():
-                ready.set_result(None)
-
-        self._invocation.opened = tell
+        self._ready = asyncio.get_running_loop().create_future()
+        self._invocation.opened = self._note_open
         try:
-            await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
+            await self._ready
         except BaseException:
             self._task.cancel()
             raise
-        if not ready.done():
+        if not self._is_open:
             self._is_awaited = True
             self._task.result()
 
-    def _note_failure(self, task: "asyncio.Task[Result]") -> None:
+    _is_open = False
+
+    def _note_open(self) -> None:
+        """The session is open, and the message in its log."""
+        self._is_open = True
+        request = self._invocation.request
+        has_input = request.content is not None or bool(request.answers)
+        log = self._invocation.session.events
+        self.after = len(log) - has_input
+        if self._invocation.is_repeated:
+            self.after = first_of(log, self.id) or 0
+        if self._follows:  # now, before the model says its first word
+            self._begun = numbered(log.since(self.after), self.after)
+            self._reader = self._invocation.services.feeds.join(self.key)
+            self._reader.is_behind = False
+            self._reader.feed.length = len(log)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+
+    def _note_end(self, task: "asyncio.Task[Result]") -> None:
+        self._among.discard(self)
+        self._wake()
         error = task.exception() if not task.cancelled() else None
-        if error is not None and not self._is_awaited:
+        is_told = self._is_awaited or (self._ready is not None and not self._is_open)
+        if error is not None and not is_told:
             _log.error("the run %s of %s failed: %s", self._run_name(), self.key, error)
+        for tell in self._to_tell:
+            tell(_outcome(task))
 
     def _run_name(self) -> str:
         return self._invocation.id if self._invocation.is_open else ""
@@ -181,6 +204,12 @@ class StartedRun:
 
 async def _carried(running: Running) -> Result:
     return await running
+
+
+def _outcome(task: "asyncio.Task[Result]") -> Result | BaseException:
+    if task.cancelled():
+        return asyncio.CancelledError()
+    return task.exception() or task.result()
 
 
 async def follow(
@@ -282,8 +311,19 @@ async def stop_run(services: Services, key: SessionKey) -> bool:
     feed = services.feeds.running(key)
     if feed is not None:
         feed.is_cancelled = True
-    elif await services.store.holder(key) is None:
+        await _interrupt(services.store, key)
+        return True
+    return await interrupt_session(services.store, key)
+
+
+async def interrupt_session(store: Store, key: SessionKey) -> bool:
+    """Stop the run that another process has of a session; False where there is none."""
+    if await store.holder(key) is None:
         return False
-    lease = await services.store.lease(key, busy="interrupt", interrupt=lambda: None)
-    await lease.release()
+    await _interrupt(store, key)
     return True
+
+
+async def _interrupt(store: Store, key: SessionKey) -> None:
+    lease = await store.lease(key, busy="interrupt", interrupt=lambda: None)
+    await lease.release()

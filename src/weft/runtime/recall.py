@@ -9,6 +9,7 @@ from weft.content import FunctionCall
 from weft.declare import Agent
 from weft.digest import Count, cut_text
 from weft.digest.cut import boundary_before
+from weft.digest.windows import window_of
 from weft.ir.item import RECALL
 from weft.passes.prices import PAGE
 from weft.passes.reduce import project_value
@@ -190,6 +191,10 @@ def _span(lines: Json) -> tuple[int, int] | str | None:
 def _ranged(value: Held, span: tuple[int, int], *, limit: int, count: Count) -> JsonObject:
     """The lines of a value that are asked for, letter for letter, as many as one call gets."""
     lines = _text(value.value).split("\n")
+    window = window_of("\n".join(lines))
+    if window is not None and (places := window.between(*span)):
+        # who reads numbered lines asks by those numbers
+        span = (places[0] + 1, places[-1] + 1)
     first, last = span[0], min(span[1], len(lines))
     if first > len(lines):
         return {"error": f"there is no line {first}; {value.handle} has {len(lines):,}"}

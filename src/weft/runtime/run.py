@@ -15,7 +15,16 @@ from weft.content import Content
 from weft.declare import Agent, Node, tree
 from weft.declare.agent import AnswerT
 from weft.declare.inputs import lacking
-from weft.errors import CallError, SchemaError, SessionBusy, SessionError, UnknownName, UsageError
+from weft.diagnostics import Diagnostic
+from weft.errors import (
+    CallError,
+    RunUnfinished,
+    SchemaError,
+    SessionBusy,
+    SessionError,
+    UnknownName,
+    UsageError,
+)
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.approvals import check_edited
 from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
@@ -344,10 +353,11 @@ async def _finish_earlier(invocation: Invocation, lease: Lease) -> None:
     if id == request.request_id:
         return  # the message is that of the run: it goes on with it
     if request.config.unfinished == "reject":
-        raise SessionError(
+        raise RunUnfinished(
             f"the run `{id}` before was cut off and is not finished",
             where=str(request.key),
             hint='resume it, or send the message with RunConfig(unfinished="resume")',
+            invocation_id=id,
         )
     earlier = invocation.earlier = Invocation(
         invocation.root,
@@ -430,7 +440,7 @@ async def _open(invocation: Invocation, program: Program) -> None:
     content, inputs = request.content, program.inputs
     is_new = _is_message(content)
     if session is None:
-        if not is_new:
+        if not is_new or not request.create:
             raise await unknown_session(invocation.services, request.key)
         _require_plain(inputs, request)
         if isinstance(store, MemoryStore):  # it never waits, so nothing can cut it short
@@ -633,9 +643,15 @@ def _result(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
         failed,
         session.waiting,
         any(event.finish_reason and is_cut(event) for event in mine),
-        (*invocation.findings.values(), *filter(None, map(warning_in, events))),
+        (*invocation.findings.values(), *_warnings(events)),
         invocation.is_repeated,
     )
+
+
+def _warnings(events: tuple[Event, ...]) -> list[Diagnostic]:
+    """That the run neared its budget, where events say so."""
+    noted = [warning_in(event) for event in events if event.custom_metadata is not None]
+    return [warning for warning in noted if warning is not None]
 
 
 def _is_for_user(event: Event) -> bool:

@@ -200,6 +200,7 @@ class Runner(Generic[AnswerT]):
         request_id: str | None = None,
         tools: Sequence[object] = (),
         follow: bool = False,
+        create: bool = True,
         config: RunConfig | None = None,
         deps: object = None,
     ) -> StartedRun:
@@ -209,6 +210,7 @@ class Runner(Generic[AnswerT]):
         `busy="reject"`), unknown, or asked for something impossible is an error here. Without a
         message it goes on as `resume` does, with `answers` and `retry`. `tools` are for this run
         only, beside those of the root agent. With `follow`, `run.events()` misses no partial event.
+        Without `create`, a session that does not exist is an error.
         With a `request_id` that the session has, it is the run that answers it, or has answered.
         """
         if request_id is not None and (message is None or invocation_id is not None):
@@ -258,6 +260,8 @@ class Runner(Generic[AnswerT]):
         if tools:
             running = running.of(self._extended(tools))
         request = running.invocation.request
+        if not create:
+            request = running.invocation.request = request._replace(create=False)
         if request_id is not None:
             try:
                 place = await self._place_of(request)
@@ -266,8 +270,7 @@ class Runner(Generic[AnswerT]):
                 raise
             if place is not None:
                 return self._joined(running, place)
-        started = StartedRun(running, running.invocation, follow=follow)
-        self._started.add(started)
+        started = StartedRun(running, running.invocation, among=self._started, follow=follow)
         try:
             await started.opened()
         except SessionBusy:
@@ -280,8 +283,6 @@ class Runner(Generic[AnswerT]):
                 if place is not None:
                     return self._joined(running, place)
             raise
-        finally:
-            self._started = {one for one in self._started if not one.is_done}
         return started
 
     async def _place_of(self, request: Request) -> int | None:
@@ -292,9 +293,8 @@ class Runner(Generic[AnswerT]):
     def _joined(self, running: Running, place: int) -> StartedRun:
         """The run of a message that the log has: it waits for the one that answers it."""
         queued = running.queued()
-        started = StartedRun(queued, queued.invocation)
+        started = StartedRun(queued, queued.invocation, among=self._started)
         started.join(queued.invocation.request.request_id or "", place)
-        self._started.add(started)
         return started
 
     @explained('runner.events(session_id="s", after=0)')
@@ -399,9 +399,8 @@ class Runner(Generic[AnswerT]):
 
         `recover` or `resume` goes on with them.
         """
-        for run in self._started:
+        for run in [*self._started]:
             await run.hand_over()
-        self._started = set()
         self._services.feeds.close()
         await self.store.close()
 

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
-from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weft.errors import UsageError
@@ -103,7 +102,11 @@ class Tokens:
 
     def __call__(self, connection: HTTPConnection) -> Identity | None:
         """Whose token the request shows."""
-        token = shown_token(connection)
+        return self.identify(connection.scope)
+
+    def identify(self, scope: Scope) -> Identity | None:
+        """Whose token a request of this scope shows."""
+        token = shown_token(scope)
         if token is None:
             return None
         hashed, who = _hash(token), None
@@ -120,26 +123,39 @@ class StartToken:
         self.token = token
         self._hashed = _hash(token)
 
-    def __call__(self, connection: HTTPConnection) -> Identity | None:
+    def identify(self, scope: Scope) -> Identity | None:
         """The operator, if the request shows the token."""
-        token = shown_token(connection)
+        token = shown_token(scope)
         fits = token is not None and hmac.compare_digest(_hash(token), self._hashed)
         return OPERATOR if fits else None
 
 
-def shown_token(connection: HTTPConnection) -> str | None:
+def shown_token(scope: Scope) -> str | None:
     """The token of a request: a bearer token, or the cookie that the printed address sets."""
-    scheme, _, value = connection.headers.get("authorization", "").partition(" ")
+    headers = headers_of(scope)
+    scheme, _, value = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     if scheme.lower() == "bearer" and value.strip():
         return value.strip()
-    if "cookie" not in connection.headers:
+    cookie_header = headers.get(b"cookie")
+    if cookie_header is None:
         return None
     try:
-        cookies = SimpleCookie(connection.headers["cookie"])
+        cookies = SimpleCookie(cookie_header.decode("latin-1"))
     except CookieError:
         return None
-    cookie = cookies.get(cookie_name(connection.scope))
+    cookie = cookies.get(cookie_name(scope))
     return cookie.value if cookie is not None else None
+
+
+def headers_of(scope: Scope) -> dict[bytes, bytes]:
+    """The headers of a request by their names in small letters; of two of a name the first.
+
+    They are looked at a dozen times, so they are made into a table once.
+    """
+    headers: dict[bytes, bytes] | None = scope.get("weft.headers")
+    if headers is None:
+        headers = scope["weft.headers"] = dict(reversed([*scope["headers"]]))
+    return headers
 
 
 def cookie_name(scope: Scope) -> str:
@@ -212,8 +228,10 @@ class Gatekeeper:
         origins: Sequence[str],
         limits: Limits,
         answered: Callable[[Scope, int], None],
+        shape: Callable[[Scope, Problem], Response],
     ) -> None:
         self._inner = inner
+        self._shape = shape
         self._authenticate = authenticate
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(origins)
@@ -248,22 +266,22 @@ class Gatekeeper:
             scope["weft.identity"] = identity
             await self._inner(scope, receive, noting)  # type: ignore[arg-type]
         except Problem as problem:
-            await problem.response()(scope, receive, noting)  # type: ignore[arg-type]
+            await self._shape(scope, problem)(scope, receive, noting)  # type: ignore[arg-type]
         finally:
             self._answered(scope, status)
 
     async def _admit(self, scope: Scope) -> Identity | None:
         """Who asks, or a problem; None for the printed address, which brings a token to keep."""
-        connection = HTTPConnection(scope)
-        headers = connection.headers
+        headers = headers_of(scope)
         host = self._require_host(headers)
         self._require_origin(headers, host)
         self._require_small(headers)
-        if _inner_path(scope) in OPEN_PATHS:
+        if inner_path(scope) in OPEN_PATHS:
             return Identity("", "")
-        identity = await self._identity(connection)
+        identity = await self._identity(scope)
         if identity is None:
-            if scope["method"] == "GET" and "token" in connection.query_params:
+            query = HTTPConnection(scope).query_params
+            if scope["method"] == "GET" and "token" in query:
                 return None
             raise Problem(
                 401,
@@ -283,8 +301,10 @@ class Gatekeeper:
             )
         return identity
 
-    async def _identity(self, connection: HTTPConnection) -> Identity | None:
-        answer = self._authenticate(connection)
+    async def _identity(self, scope: Scope) -> Identity | None:
+        if isinstance(self._authenticate, StartToken | Tokens):
+            return self._authenticate.identify(scope)
+        answer = self._authenticate(HTTPConnection(scope))
         if inspect.isawaitable(answer):
             answer = await answer
         if answer is None or isinstance(answer, Identity):
@@ -293,9 +313,11 @@ class Gatekeeper:
             raise problem_of(TypeError(f"the authentication returned {answer!r}, not a user's id"))
         return Identity(answer, answer)
 
-    def _require_host(self, headers: Headers) -> str:
-        host = headers.get("host", "").lower()
-        name = re.sub(r":\d*$", "", host)
+    def _require_host(self, headers: dict[bytes, bytes]) -> str:
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        name, colon, port = host.rpartition(":")
+        if not colon or (port and not port.isdigit()):
+            name = host
         if "*" not in self._hosts and name not in self._hosts and host not in self._hosts:
             raise Problem(
                 421,
@@ -305,21 +327,21 @@ class Gatekeeper:
             )
         return host
 
-    def _require_origin(self, headers: Headers, host: str) -> None:
+    def _require_origin(self, headers: dict[bytes, bytes], host: str) -> None:
         """Refuse what a page of another origin makes the browser ask."""
-        origin = headers.get("origin")
-        if origin is None:
-            foreign = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+        if b"origin" not in headers:
+            foreign = headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin")
             # a link from elsewhere may open a page, but nothing else
-            if foreign and headers.get("sec-fetch-mode") != "navigate":
+            if foreign and headers.get(b"sec-fetch-mode") != b"navigate":
                 raise Problem(403, "origin", "the request comes from a page of another origin")
             return
-        if origin not in self._origins and urlsplit(origin).netloc.lower() != host:
+        origin = headers[b"origin"].decode("latin-1")
+        if origin not in self._origins and origin.partition("://")[2].lower() != host:
             raise Problem(403, "origin", f"a page of `{origin[:100]}` may not ask this server")
 
-    def _require_small(self, headers: Headers) -> None:
-        length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdigit()):
+    def _require_small(self, headers: dict[bytes, bytes]) -> None:
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit():
             raise Problem(400, "content-length", "the content-length is not a number")
         if len(length) > 18 or int(length) > self._limits.body:
             raise too_large(self._limits)
@@ -330,9 +352,9 @@ class Gatekeeper:
         """Keep the token of the printed address in a cookie, and lead to the page without it."""
         connection = HTTPConnection(scope)
         token = connection.query_params["token"]
-        trial = {**scope, "headers": [(b"authorization", b"Bearer " + token.encode())]}
-        if not isinstance(self._authenticate, StartToken | Tokens) or not self._authenticate(
-            HTTPConnection(trial)
+        trial = {**scope, "weft.headers": {b"authorization": b"Bearer " + token.encode()}}
+        if not isinstance(self._authenticate, StartToken | Tokens) or not (
+            self._authenticate.identify(trial)
         ):
             raise Problem(
                 401, "unauthenticated", "the token in the address is not the one of this start"
@@ -356,7 +378,7 @@ def too_large(limits: Limits) -> Problem:
     return Problem(413, "too-large", f"the request has more than {limits.body} bytes")
 
 
-def _inner_path(scope: Scope) -> str:
+def inner_path(scope: Scope) -> str:
     """The path below where the application is mounted."""
     path = str(scope["path"])
     return path.removeprefix(str(scope.get("root_path", "")))

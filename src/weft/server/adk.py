@@ -27,7 +27,6 @@ from weft.declare import Agent, Node, tree
 from weft.declare.tool import to_tools
 from weft.errors import WeftError
 from weft.runtime import Runner
-from weft.runtime.background import StartedRun
 from weft.server.endpoints import (
     Answer,
     ApiRoute,
@@ -40,6 +39,7 @@ from weft.server.endpoints import (
     whole_number,
 )
 from weft.server.problems import Problem, require_id
+from weft.server.served import ServedRun
 from weft.server.sessions import write_state
 from weft.server.stream import Chunks, stream_problem
 from weft.session import Event, Session, SessionKey
@@ -183,10 +183,9 @@ async def run_sse(call: Call) -> Answer:
     return call.served.run_stream(call.identity, started, _lines(started))
 
 
-async def _started(call: Call, body: AdkRun, *, stream: bool) -> StartedRun:
+async def _started(call: Call, body: AdkRun, *, stream: bool) -> ServedRun:
     runner = call.served.runner(body.app_name)
     user = call.user(body.user_id)
-    await call.served.require_session(runner, user, body.session_id)
     return await call.served.start(
         runner,
         body.new_message,
@@ -196,10 +195,11 @@ async def _started(call: Call, body: AdkRun, *, stream: bool) -> StartedRun:
         invocation_id=body.invocation_id if body.new_message is None else None,
         stream=stream,
         follow=True,
+        create=False,
     )
 
 
-async def _lines(started: StartedRun) -> Chunks:
+async def _lines(started: ServedRun) -> Chunks:
     """One event a chunk, and each with an id of its own: the page drops an id that it has seen."""
     number = 0
     try:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route, Router
+from starlette.routing import Match, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weft import __version__
@@ -26,13 +26,22 @@ from weft.inspector.sources import SessionSource
 from weft.misuse import explained
 from weft.runtime import Runner
 from weft.server import adk, openai, sessions
-from weft.server.access import LOOPBACK, Authenticate, Gatekeeper, Limits, StartToken, Tokens
+from weft.server.access import (
+    LOOPBACK,
+    Authenticate,
+    Gatekeeper,
+    Limits,
+    StartToken,
+    Tokens,
+    inner_path,
+)
 from weft.server.description import describe
 from weft.server.endpoints import Answer, ApiRoute, Call, Endpoint, respond
 from weft.server.inspect import ServedSources, inspector_routes
 from weft.server.problems import Problem
 from weft.server.served import Served
 from weft.session import ArtifactStore, Store
+from weft.turns import Turns
 
 DAY = 86_400.0
 
@@ -60,9 +69,10 @@ class Application:
         limits: Limits,
         recover: float,
         grace: float,
+        turns: Turns | None = None,
         source: Callable[[Request], SessionSource] | None = None,
     ) -> None:
-        self.served = Served(runners, limits=limits, recover=recover)
+        self.served = Served(runners, limits=limits, recover=recover, turns=turns)
         self.token: str | None = None
         """The token of this start, where no other authentication is configured."""
         authenticate: Authenticate | Tokens | StartToken
@@ -73,7 +83,7 @@ class Application:
             authenticate = auth
         self._grace = grace
         self._source = source if source is not None else ServedSources(self.served)
-        self._inner = Router(routes=self._routes(), default=_not_found)
+        self._inner = _Routes(self._routes(), default=_not_found)
         self._gate = Gatekeeper(
             self._inner,
             authenticate=authenticate,
@@ -81,6 +91,7 @@ class Application:
             origins=origins,
             limits=limits,
             answered=self._count,
+            shape=_shape_refusal,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,7 +120,7 @@ class Application:
 
     def add(self, *routes: Route | Mount) -> None:
         """More routes behind the same gate, before those that are there."""
-        self._inner.routes[:0] = routes
+        self._inner.put_first(routes)
 
     @property
     def openapi(self) -> dict[str, object]:
@@ -158,6 +169,7 @@ def app(
     limits: Limits | None = None,
     recover: float = DAY,
     grace: float = 10.0,
+    turns: Turns | None = None,
 ) -> Application:
     """An ASGI application that serves agents, flows and runners.
 
@@ -165,6 +177,7 @@ def app(
     it a token is made, `application.token`. `hosts` are the names it answers to, `"*"` for any;
     `origins` are pages of others that may ask. `recover` is how many seconds back unfinished runs
     are looked for at the start; 0 for none. `grace` is how long runs may go on when it stops.
+    With `turns`, a queue, it runs nothing itself: it puts turns there, and workers run them.
     """
     if not served:
         raise UsageError("there is nothing to serve", where="app", hint="pass an agent: app(agent)")
@@ -195,7 +208,57 @@ def app(
         limits=limits if limits is not None else Limits(),
         recover=recover,
         grace=grace,
+        turns=turns,
     )
+
+
+class _Routes:
+    """The routes, found by the first part of the path and the method.
+
+    There are a hundred of them, and a turn should not be matched against each.
+    """
+
+    def __init__(self, routes: Sequence[Route | Mount], default: ASGIApp) -> None:
+        self._default = default
+        self.put_first(routes)
+
+    _routes: tuple[Route | Mount, ...] = ()
+
+    def put_first(self, routes: Sequence[Route | Mount]) -> None:
+        """Have more routes, before those that are there."""
+        self._routes = (*routes, *self._routes)
+        self._all = Router(routes=self._routes, default=self._default)
+        self._by_method: dict[tuple[str, str], list[Route]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the route that fits."""
+        key = (str(scope["method"]), inner_path(scope)[1:].partition("/")[0])
+        few = self._by_method.get(key)
+        if few is None:
+            few = self._narrowed(*key)
+            if few:  # what nobody serves is not worth remembering
+                self._by_method[key] = few
+        for route in few:
+            match, child_scope = route.matches(scope)
+            if match is Match.FULL:
+                scope["route"] = route
+                scope.update(child_scope)
+                await route.handle(scope, receive, send)
+                return
+        # a mount, a method that a path has not, a slash too many, or nothing at all
+        await self._all(scope, receive, send)
+
+    def _narrowed(self, method: str, first: str) -> list[Route]:
+        """The plain routes that such a request may be for, as far as the next mount."""
+        few: list[Route] = []
+        for route in self._routes:
+            begins = route.path[1:].partition("/")[0]
+            if isinstance(route, Mount):
+                if begins in ("", first):
+                    break
+            elif method in (route.methods or ()) and (begins == first or "{" in begins):
+                few.append(route)
+        return few
 
 
 class _AsgiEndpoint:
@@ -210,6 +273,12 @@ class _AsgiEndpoint:
 
 def _shape(problem: Problem) -> Response:
     return problem.response()
+
+
+def _shape_refusal(scope: Scope, problem: Problem) -> Response:
+    """What the gate refuses, as the clients of that path read it."""
+    is_openai = inner_path(scope).startswith("/v1/")
+    return openai.shape_problem(problem) if is_openai else problem.response()
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

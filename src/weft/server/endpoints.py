@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weft.misuse import meant
 from weft.runtime import Runner
-from weft.server.access import Identity, too_large
+from weft.server.access import Identity, headers_of, too_large
 from weft.server.problems import Problem, problem_of
 from weft.server.served import Served
 from weft.server.stream import Chunks
@@ -46,8 +46,15 @@ class Call:
         """A part of the path."""
         return str(self.request.path_params[name])
 
+    def header(self, name: bytes) -> str | None:
+        """A header, by its name in small letters."""
+        value = headers_of(self.request.scope).get(name)
+        return value.decode("latin-1") if value is not None else None
+
     def query(self, name: str, default: str = "") -> str:
         """A value behind the question mark."""
+        if not self.request.scope.get("query_string"):
+            return default
         return self.request.query_params.get(name, default)
 
     def number(self, name: str, default: int, *, most: int = 2**31) -> int:
@@ -88,7 +95,7 @@ class Call:
 
     def wants_stream(self) -> bool:
         """Whether the client asks for server-sent events."""
-        return "text/event-stream" in self.request.headers.get("accept", "")
+        return "text/event-stream" in (self.header(b"accept") or "")
 
     def stream(self, chunks: Chunks) -> Answer:
         """An answer that streams."""
@@ -100,7 +107,7 @@ class Call:
 
     async def raw_body(self, *, needed: bool = True) -> bytes:
         """The bytes of the request, which must be JSON and not too many."""
-        content_type = self.request.headers.get("content-type", "").split(";")[0].strip().lower()
+        content_type = (self.header(b"content-type") or "").split(";")[0].strip().lower()
         data = await self._bytes()
         # a form of a foreign page could be sent without asking, JSON cannot
         if (data or needed) and content_type != "application/json":
@@ -113,17 +120,22 @@ class Call:
         return data
 
     async def _bytes(self) -> bytes:
-        limits = self.served.limits
-        data = bytearray()
+        limits, receive = self.served.limits, self.request.receive
+        chunks: list[bytes] = []
+        length, more = 0, True
         try:
             async with asyncio.timeout(limits.stalled):
-                async for chunk in self.request.stream():
-                    data += chunk
-                    if len(data) > limits.body:
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Problem(400, "disconnected", "the client left")
+                    chunks.append(message.get("body", b""))
+                    length, more = length + len(chunks[-1]), message.get("more_body", False)
+                    if length > limits.body:
                         raise too_large(limits)
         except TimeoutError:
             raise Problem(408, "timeout", "the body did not arrive in time") from None
-        return bytes(data)
+        return b"".join(chunks)
 
 
 def decoded(data: bytes, kind: type[T], empty: T | None = None) -> T:

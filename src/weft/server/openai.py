@@ -8,40 +8,33 @@ history becomes a session of its own, which can be looked at like any other.
 Tools of the client are declared to the model beside the agent's own. A call of one ends the
 answer; the client brings the result with its next request.
 
-Top to bottom: the endpoints, what a run says, the two forms of an answer, the request.
+Top to bottom: the endpoints, what a run says, the two forms of an answer.
 """
 
-import base64
-import binascii
 import time
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, cast
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
 
 import msgspec
 from starlette.responses import Response
 
-from weft.content import Content, FunctionCall
-from weft.declare import Agent, RunConfig
-from weft.declare.tool import Tool
-from weft.runtime import Runner
-from weft.runtime.background import StartedRun
+from weft.content import FunctionCall
 from weft.runtime.result import total_usage
 from weft.server.endpoints import Answer, Body, Call, Endpoint, decoded, respond
-from weft.server.openai_requests import (
-    ClientMessage,
-    chat_history,
-    client_tools,
-    generation,
-    input_items,
+from weft.server.openai_questions import in_words, open_questions
+from weft.server.openai_requests import chat_history, input_items
+from weft.server.openai_sessions import (
+    SESSION_HEADER,
+    ClientRequest,
+    read_request,
+    response_id,
 )
 from weft.server.problems import Problem
+from weft.server.served import ServedRun
 from weft.server.stream import Chunks, stream_problem
-from weft.session import Event, SessionKey, Usage
+from weft.session import Event, Usage
 from weft.session.event import new_id
 from weft.values import Json, JsonObject
-
-SESSION_HEADER = "x-weft-session"
 
 
 async def list_models(call: Call) -> Answer:
@@ -62,7 +55,7 @@ async def get_model(call: Call) -> Answer:
 async def create_chat_completion(call: Call) -> Answer:
     """Answer a chat."""
     body = decoded(await call.raw_body(), dict[str, Json])
-    asked = _read(call, body, "messages", chat_history)
+    asked = read_request(call, body, "messages", chat_history)
     run = await asked.start(call)
     form = _ChatForm(asked, run, include_usage=_includes_usage(body))
     return await _answered(call, asked, run, form)
@@ -71,7 +64,7 @@ async def create_chat_completion(call: Call) -> Answer:
 async def create_response(call: Call) -> Answer:
     """Answer with a response."""
     body = decoded(await call.raw_body(), dict[str, Json])
-    asked = _read(call, body, "input", input_items)
+    asked = read_request(call, body, "input", input_items)
     run = await asked.start(call)
     return await _answered(call, asked, run, _ResponseForm(asked, run))
 
@@ -108,18 +101,21 @@ def shape_problem(problem: Problem) -> Response:
 
 
 async def _answered(
-    call: Call, asked: "_ClientRequest", run: StartedRun, form: "_ChatForm | _ResponseForm"
+    call: Call, asked: "ClientRequest", run: ServedRun, form: "_ChatForm | _ResponseForm"
 ) -> Answer:
     """The answer in one piece, or as a stream."""
     pieces = _pieces(run, asked.tool_names)
+    header = run.session_id if run.session_id.isascii() else ""
     if asked.stream:
-        return call.served.run_stream(call.identity, run, form.stream(pieces))
+        headers = [(SESSION_HEADER.encode(), header.encode())] if header else []
+        return call.served.run_stream(call.identity, run, form.stream(pieces), headers)
     async for piece in pieces:
         form.note(piece)
     if form.failure is not None:
         raise form.failure
     answer = respond(form.whole())
-    answer.headers[SESSION_HEADER] = run.session_id
+    if header:
+        answer.headers[SESSION_HEADER] = header
     return answer
 
 
@@ -147,7 +143,7 @@ class _Ended(NamedTuple):
 _Piece = _Text | _ToolCall | _Ended
 
 
-async def _pieces(run: StartedRun, tools: frozenset[str]) -> AsyncGenerator[_Piece, None]:
+async def _pieces(run: ServedRun, tools: frozenset[str]) -> AsyncGenerator[_Piece, None]:
     """What a run says to the client, each text once however it came."""
     streamed: dict[str, str] = {}
     complete: list[Event] = []
@@ -177,6 +173,10 @@ async def _pieces(run: StartedRun, tools: frozenset[str]) -> AsyncGenerator[_Pie
             for tool_call in event.calls:
                 if tool_call.name in tools:
                     yield _ToolCall(tool_call)
+        questions = open_questions(await run.final_session(), run.id, tools)
+        if questions:
+            words = in_words(questions)
+            yield _Text(f"\n\n{words}" if texts else words)
     except Exception as error:
         failure = stream_problem(error)
     last = complete[-1] if complete else None
@@ -191,7 +191,7 @@ async def _pieces(run: StartedRun, tools: frozenset[str]) -> AsyncGenerator[_Pie
 class _Form:
     """What both forms of an answer gather."""
 
-    def __init__(self, asked: "_ClientRequest", run: StartedRun) -> None:
+    def __init__(self, asked: "ClientRequest", run: ServedRun) -> None:
         self.asked = asked
         self.run = run
         self.text = ""
@@ -223,7 +223,7 @@ class _Form:
 class _ChatForm(_Form):
     """A chat completion."""
 
-    def __init__(self, asked: "_ClientRequest", run: StartedRun, *, include_usage: bool) -> None:
+    def __init__(self, asked: "ClientRequest", run: ServedRun, *, include_usage: bool) -> None:
         super().__init__(asked, run)
         self._include_usage = include_usage
 
@@ -306,7 +306,7 @@ def _output(usage: Usage) -> int:
 class _ResponseForm(_Form):
     """A response, and the events that it is streamed as."""
 
-    def __init__(self, asked: "_ClientRequest", run: StartedRun) -> None:
+    def __init__(self, asked: "ClientRequest", run: ServedRun) -> None:
         super().__init__(asked, run)
         self._number = -1
         self._output: list[Json] = []
@@ -446,7 +446,7 @@ class _ResponseForm(_Form):
         cut: JsonObject | None = {"reason": "max_output_tokens"} if status == "incomplete" else None
         sequence = self.ended.sequence if self.ended is not None else 0
         return {
-            "id": _response_id(self.run, sequence),
+            "id": response_id(self.run, sequence),
             "object": "response",
             "created_at": self.created,
             "status": status,
@@ -465,218 +465,6 @@ class _ResponseForm(_Form):
             "top_p": None,
             "usage": usage if status in ("completed", "incomplete") else None,
         }
-
-
-def _response_id(run: StartedRun, sequence: int) -> str:
-    """An id that says where the response stands: the session, and the last event of the run.
-
-    While it streams the last event is not known yet: the id then names the run.
-    """
-    name = f"{run.session_id}\n{run.id}".encode()
-    return f"resp_{base64.urlsafe_b64encode(name).decode().rstrip('=')}"
-
-
-def _place_of(response_id: str) -> tuple[str, str] | None:
-    """The session and the run that a response id names."""
-    name = response_id.removeprefix("resp_")
-    try:
-        text = base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
-    except (binascii.Error, UnicodeDecodeError, ValueError):
-        return None
-    session, separator, run = text.rpartition("\n")
-    return (session, run) if separator else None
-
-
-@dataclass
-class _ClientRequest:
-    """A request, whichever of the two it came as."""
-
-    runner: Runner
-    model: str
-    messages: list[ClientMessage]
-    stream: bool
-    config: RunConfig
-    tools: list[Tool]
-    raw_tools: list[Json]
-    session: str | None
-    previous: str | None
-    conversation: str | None
-    instructions: str | None
-    keeps: bool
-    metadata: JsonObject = field(default_factory=dict[str, Json])
-
-    @property
-    def tool_names(self) -> frozenset[str]:
-        """The names of the client's tools."""
-        return frozenset(tool.name for tool in self.tools)
-
-    async def start(self, call: Call) -> StartedRun:
-        """Start the run: in the session that is named, or in one made of the history."""
-        user = call.user()
-        store, app = self.runner.store, self.runner.app_name
-        at, is_new = self.session, False
-        if self.previous is not None:
-            at = await self._continued(call, user)
-        last = max(
-            (i for i, one in enumerate(self.messages) if one.role == "assistant"), default=-1
-        )
-        new = (
-            self.messages[last + 1 :]
-            if at is not None
-            else self.messages[_trailing(self.messages) :]
-        )
-        parts = tuple(part for one in new for part in one.parts)
-        if not parts:
-            raise Problem(422, "invalid", "there is no message of the user behind the last answer")
-        if at is None:
-            at, is_new = f"chat-{new_id()}", True
-            key = SessionKey(app, user, at)
-            session = await store.create(key)
-            history = _as_events(self.messages[: _trailing(self.messages)], self.runner)
-            if history:
-                await store.append(session, *history)
-        try:
-            run = await call.served.start(
-                self.runner,
-                Content(role="user", parts=parts),
-                user=user,
-                session=at,
-                tools=self.tools,
-                config=self.config,
-                stream=self.stream,
-                follow=True,
-            )
-        except Exception:
-            if is_new:
-                await store.delete(SessionKey(app, user, at))
-            raise
-        if is_new and not self.keeps:
-            run.when_done(_forgetting(self.runner, SessionKey(app, user, at)))
-        return run
-
-    async def _continued(self, call: Call, user: str) -> str:
-        """The session of the previous response; a copy, if it has gone on since."""
-        assert self.previous is not None
-        place = _place_of(self.previous)
-        if place is None:
-            raise unknown_response(self.previous)
-        id, run = place
-        try:
-            session = await call.served.session(self.runner, user, id)
-        except Problem:
-            raise unknown_response(self.previous) from None
-        events = session.events
-        ends = [i for i, event in enumerate(events, 1) if event.invocation_id == run]
-        if not ends:
-            raise unknown_response(self.previous)
-        if ends[-1] == len(events):
-            return id
-        forked = await self.runner.fork(user_id=user, session_id=id, upto=ends[-1])
-        return forked.id
-
-
-def _forgetting(runner: Runner, key: SessionKey) -> Callable[[object], None]:
-    """Delete the session of a request with `store: false`, once it is answered."""
-
-    def forget(_: object) -> None:
-        import asyncio
-
-        task = asyncio.get_running_loop().create_task(runner.store.delete(key))
-        _forgotten.add(task)
-        task.add_done_callback(_forgotten.discard)
-
-    return forget
-
-
-_forgotten: set[object] = set()
-"""Tasks that delete sessions: a task that nobody holds may vanish."""
-
-
-def unknown_response(id: str) -> Problem:
-    """The problem of a response that is not there, or is another user's."""
-    return Problem(404, "unknown-response", f"there is no response `{id[:100]}`")
-
-
-def _trailing(messages: list[ClientMessage]) -> int:
-    """Where the last message of the user begins, with what belongs to it."""
-    last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
-    return last + 1
-
-
-def _as_events(messages: list[ClientMessage], runner: Runner) -> list[Event]:
-    """A history as events of a log: what a client brings is not ours, and carries no trust."""
-    root = runner.root
-    author = root.name if isinstance(root, Agent) else "assistant"
-    events: list[Event] = []
-    invocation = new_id()
-    for one in messages:
-        if one.role == "user" and (not events or events[-1].author != "user"):
-            invocation = new_id()
-        calls = [part.function_call for part in one.parts if part.function_call is not None]
-        whose, role = (author, "model") if one.role == "assistant" else ("user", "user")
-        events.append(
-            Event(
-                author=whose,
-                content=Content(role=role, parts=one.parts),
-                invocation_id=invocation,
-                long_running_tool_ids=tuple(one.id or "" for one in calls) or None,
-            )
-        )
-    return events
-
-
-def _read(
-    call: Call, body: dict[str, Json], source: Literal["messages", "input"],
-    history: Callable[[Json], list[ClientMessage]],
-) -> _ClientRequest:  # fmt: skip
-    """The request, or a problem that names the field."""
-    model = body.get("model")
-    if not isinstance(model, str):
-        raise Problem(422, "invalid", "`model` names no app", where="model")
-    runner = call.served.runner(model)
-    if source not in body:
-        raise Problem(422, "invalid", f"`{source}` is missing", where=source)
-    messages = history(body[source])
-    instructions = body.get("instructions")
-    if instructions is not None:
-        if not isinstance(instructions, str):
-            raise Problem(422, "invalid", "`instructions` is not text", where="instructions")
-        messages = [ClientMessage.text("user", instructions), *messages]
-    conversation = body.get("conversation")
-    if isinstance(conversation, dict):
-        conversation = conversation.get("id")
-    previous = body.get("previous_response_id")
-    for name, value in (("conversation", conversation), ("previous_response_id", previous)):
-        if value is not None and (not isinstance(value, str) or not value):
-            raise Problem(422, "invalid", f"`{name}` is not an id", where=name)
-    header = call.request.headers.get(SESSION_HEADER)
-    session = conversation or header
-    if previous is not None and session is not None:
-        raise Problem(
-            422, "invalid", "two sessions are named", where="previous_response_id",
-            hint="previous_response_id, conversation, or the header, not two of them",
-        )  # fmt: skip
-    raw_tools = body.get("tools") or []
-    if not isinstance(raw_tools, list):
-        raise Problem(422, "invalid", "`tools` is not a list", where="tools")
-    stream, keeps = body.get("stream") or False, body.get("store")
-    metadata = body.get("metadata")
-    options = {**runner.config.generate_config, **generation(body)}
-    return _ClientRequest(
-        runner=runner,
-        model=model,
-        messages=messages,
-        stream=bool(stream),
-        config=msgspec.structs.replace(runner.config, generate_config=options),
-        tools=client_tools(raw_tools),
-        raw_tools=raw_tools,
-        session=cast("str | None", session),
-        previous=cast("str | None", previous),
-        conversation=cast("str | None", conversation),
-        instructions=instructions,
-        keeps=keeps is not False,
-        metadata=metadata if isinstance(metadata, dict) else {},
-    )
 
 
 def _includes_usage(body: dict[str, Json]) -> bool:

@@ -128,9 +128,9 @@ def unknown_app(name: str) -> Problem:
     return Problem(404, "unknown-app", f"there is no app `{name[:100]}`", hint="GET /api/apps")
 
 
-def unknown_session(id: str) -> Problem:
+def unknown_session(id: str, hint: str = "") -> Problem:
     """The problem of a session that does not exist, or is another user's: nobody learns which."""
-    return Problem(404, "unknown-session", f"there is no session `{id[:100]}`")
+    return Problem(404, "unknown-session", f"there is no session `{id[:100]}`", hint=hint)
 
 
 def require_id(id: str) -> str:

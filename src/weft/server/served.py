@@ -15,22 +15,34 @@ from weft.errors import SessionError, UsageError, WeftError
 from weft.misuse import few, meant
 from weft.runtime import Result, Runner
 from weft.runtime.background import StartedRun
+from weft.runtime.metrics import Metrics
 from weft.server.access import Identity, Limits
-from weft.server.metrics import Metrics
 from weft.server.problems import Problem, require_id, unknown_app, unknown_session
+from weft.server.queued import QueuedRun, queue_run
 from weft.server.stream import Chunks, EventStream
 from weft.session import Session, SessionKey, Store
+from weft.turns import Turns
 from weft.values import Json
 
 _log = logging.getLogger("weft.server")
 
 Busy = Literal["queue", "reject", "interrupt"]
 
+ServedRun = StartedRun | QueuedRun
+"""A run of this process, or one that a worker has."""
+
 
 class Served:
     """The runners of an application by the name of their app."""
 
-    def __init__(self, runners: Sequence[Runner], *, limits: Limits, recover: float) -> None:
+    def __init__(
+        self,
+        runners: Sequence[Runner],
+        *,
+        limits: Limits,
+        recover: float,
+        turns: Turns | None = None,
+    ) -> None:
         self.runners: dict[str, Runner] = {}
         for runner in runners:
             if runner.app_name in self.runners:
@@ -41,6 +53,8 @@ class Served:
                 )
             self.runners[runner.app_name] = runner
         self.limits = limits
+        self.turns = turns
+        """The queue of turns, where workers run them and not this process."""
         self.metrics = Metrics()
         self.is_stopping = False
         self._open_streams: set[EventStream] = set()
@@ -52,7 +66,7 @@ class Served:
 
     def start_up(self) -> None:
         """Go on with what an earlier process left unfinished; once."""
-        if self._recovering is None and self._recover:
+        if self._recovering is None and self._recover and self.turns is None:
             self._recovering = asyncio.get_running_loop().create_task(self._recover_all())
 
     def stop_streams(self) -> None:
@@ -69,6 +83,8 @@ class Served:
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 await asyncio.gather(*self._runs, return_exceptions=True)
+        if self.turns is not None:
+            await self.turns.close()
         closed: set[int] = set()
         for runner in self.runners.values():
             if id(runner) not in closed:
@@ -78,7 +94,6 @@ class Served:
     @property
     def active(self) -> int:
         """How many runs are under way."""
-        self._runs = {run for run in self._runs if not run.is_done}
         return len(self._runs)
 
     def runner(self, app: str) -> Runner:
@@ -127,7 +142,8 @@ class Served:
         busy: Busy = "reject",
         stream: bool = True,
         follow: bool = False,
-    ) -> StartedRun:
+        create: bool = True,
+    ) -> ServedRun:
         """Start a run; what is wrong with it is raised here, before any of it is streamed."""
         if self.is_stopping:
             raise Problem(503, "stopping", "the server is stopping", headers={"retry-after": "5"})
@@ -135,8 +151,30 @@ class Served:
             raise Problem(
                 429, "runs", f"{self.limits.runs} runs are under way", headers={"retry-after": "1"}
             )
-        if message is not None and session:
+        if message is not None and session and create:
             require_id(session)
+        if self.turns is not None:
+            if tools or config not in (None, runner.config):
+                raise Problem(
+                    422,
+                    "invalid",
+                    "tools and options of a single request cannot go through a queue",
+                    hint="leave them out, or serve without --queue and --workers",
+                )
+            return await queue_run(
+                self.turns,
+                runner,
+                message,
+                user=user,
+                session=session,
+                state=state,
+                answers=answers,
+                retry=retry,
+                invocation_id=invocation_id,
+                request_id=request_id,
+                busy=busy,
+                create=create,
+            )
         chosen = config if config is not None else runner.config
         try:
             run = await runner.start(
@@ -150,6 +188,7 @@ class Served:
                 request_id=request_id,
                 tools=tools,
                 follow=follow,
+                create=create,
                 config=self._configured(chosen, busy, stream=stream),
             )
         except SessionError as error:
@@ -191,15 +230,23 @@ class Served:
 
         run.when_done(over)
 
-    def run_stream(self, identity: Identity, run: StartedRun, chunks: Chunks) -> EventStream:
+    def run_stream(
+        self,
+        identity: Identity,
+        run: ServedRun,
+        chunks: Chunks,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> EventStream:
         """The answer that streams the events of a run."""
         try:
-            return self.event_stream(identity, chunks)
+            return self.event_stream(identity, chunks, headers)
         except Problem:
             run.unfollow()
             raise
 
-    def event_stream(self, identity: Identity, chunks: Chunks) -> EventStream:
+    def event_stream(
+        self, identity: Identity, chunks: Chunks, headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> EventStream:
         """The answer that streams, unless too many are open."""
         name, limits = identity.name, self.limits
         if sum(self.streams.values()) >= limits.streams:
@@ -222,7 +269,11 @@ class Served:
                 del self.streams[name]
 
         return EventStream(
-            chunks, open_streams=self._open_streams, stalled=limits.stalled, closed=closed
+            chunks,
+            headers=headers,
+            open_streams=self._open_streams,
+            stalled=limits.stalled,
+            closed=closed,
         )
 
     async def _recover_all(self) -> None:

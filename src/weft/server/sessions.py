@@ -14,11 +14,10 @@ from weft.declare import Agent, tree
 from weft.errors import SessionBusy, StoreError, UsageError
 from weft.runtime import Runner
 from weft.runtime.approvals import Pending, pending_in
-from weft.runtime.background import StartedRun
 from weft.runtime.earlier import is_unfinished, require_request_id
 from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw, whole_number
 from weft.server.problems import Problem, require_id
-from weft.server.served import Busy
+from weft.server.served import Busy, ServedRun
 from weft.server.stream import frames
 from weft.session import Actions, Event, Session, SessionInfo, SessionKey
 from weft.session.event import new_id
@@ -49,6 +48,8 @@ class NewRun(Body, frozen=True):
     request_id: str | None = None
     busy: Busy = "reject"
     stream: bool = True
+    create: bool = False
+    """Whether a session that does not exist is made."""
 
 
 class Answers(Body, frozen=True):
@@ -191,28 +192,32 @@ async def start_run(call: Call) -> Answer:
     runner, user, id = call.runner(), call.user(body.user), call.path("session")
     if body.message is not None and (body.answers or body.retry):
         raise Problem(422, "invalid", "a run has either a message or answers", where="/answers")
-    if body.message is None:
-        await call.served.require_session(runner, user, id)
-    run = await call.served.start(
-        runner,
-        body.message,
-        user=user,
-        session=id,
-        state=call.allowed_state(body.state) or None,
-        answers=_plain(body.answers),
-        retry=body.retry,
-        invocation_id=body.invocation_id,
-        request_id=_request_id(call, body),
-        busy=body.busy,
-        stream=body.stream,
-        follow=call.wants_stream(),
-    )
+    try:
+        run = await call.served.start(
+            runner,
+            body.message,
+            user=user,
+            session=id,
+            state=call.allowed_state(body.state) or None,
+            answers=_plain(body.answers),
+            retry=body.retry,
+            invocation_id=body.invocation_id,
+            request_id=_request_id(call, body),
+            busy=body.busy,
+            stream=body.stream,
+            follow=call.wants_stream(),
+            create=body.create,
+        )
+    except Problem as problem:
+        if problem.kind == "unknown-session" and body.message is not None:
+            problem.hint = 'make it with POST /api/apps/APP/sessions, or send "create": true'
+        raise
     return _started(call, run)
 
 
 def _request_id(call: Call, body: NewRun) -> str | None:
     """The client's own id of the message, in the body or the header."""
-    header = call.request.headers.get("idempotency-key")
+    header = call.header(b"idempotency-key")
     id = body.request_id if body.request_id is not None else header
     if id is None:
         return None
@@ -230,7 +235,7 @@ def _request_id(call: Call, body: NewRun) -> str | None:
         raise Problem(422, "invalid", error.message, hint=error.hint, where="/request_id") from None
 
 
-def _started(call: Call, run: StartedRun) -> Answer:
+def _started(call: Call, run: ServedRun) -> Answer:
     if call.wants_stream():
         return call.served.run_stream(call.identity, run, frames(run.events()))
     return respond(
@@ -287,7 +292,7 @@ async def get_events(call: Call) -> Answer:
 
 def last_event_id(call: Call) -> int:
     """Where the client was: what its browser says after a lost connection, or the address."""
-    header = call.request.headers.get("last-event-id", "")
+    header = call.header(b"last-event-id")
     if header:
         number = whole_number(header)
         if number is None:
@@ -465,7 +470,7 @@ async def get_ready(call: Call) -> Answer:
 
 async def get_metrics(call: Call) -> Answer:
     """Numbers in Prometheus' text format; for the operator, or any user of the server."""
-    from weft.server.metrics import MEDIA_TYPE
+    from weft.runtime.metrics import MEDIA_TYPE
 
     served = call.served
     gauges = {

@@ -6,7 +6,7 @@ comes as an event of another name: `end` or `problem`.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -18,6 +18,12 @@ from weft.session import Event
 
 KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent: proxies close what is silent."""
+
+_FIRST_LOOK = 0.25
+"""Seconds after which a stream begins to watch whether its client is still there.
+
+Most are over by then, and need neither a second task nor a deadline.
+"""
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -73,67 +79,77 @@ class EventStream:
         self,
         chunks: Chunks,
         *,
+        headers: Sequence[tuple[bytes, bytes]] = (),
         open_streams: "set[EventStream]",
         stalled: float,
         closed: Callable[[], None],
     ) -> None:
         self._chunks = chunks
+        self._headers = [*_HEADERS, *headers]
         self._open_streams = open_streams
         self._stalled = stalled
         self._closed = closed
-        self._writing: asyncio.Task[None] | None = None
+        self._writing: asyncio.Task[object] | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._comment: asyncio.Task[None] | None = None
+        self._is_stopped = False
         self._last_sent = 0.0
         self._is_sending = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Write the stream."""
-        await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS]})
         loop = asyncio.get_running_loop()
-        writing = self._writing = loop.create_task(self._write(send))
-        listening = loop.create_task(_disconnected(receive))
-        listening.add_done_callback(lambda _: writing.cancel())
+        self._clock = loop.call_later(_FIRST_LOOK, self._listen, loop, receive, send)
         self._open_streams.add(self)
-        clock = loop.call_later(min(KEEP_ALIVE, self._stalled), self._tick, loop, send)
+        self._writing = asyncio.current_task(loop)
         try:
-            await asyncio.wait((writing,))
+            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+            async for chunk in self._chunks:
+                self._is_sending = True
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                self._is_sending = False
+                self._last_sent = 0.0
+        except asyncio.CancelledError:
+            if not self._is_stopped:
+                raise
+            if self._writing is not None:
+                self._writing.uncancel()  # it was ended from here, and may say so
         finally:
-            clock.cancel()
+            self._writing = None
+            self._clock.cancel()
             self._open_streams.discard(self)
-            writing.cancel()
-            listening.cancel()
+            self._closed()
+            if self._listening is not None:
+                self._listening.cancel()
             with suppress(RuntimeError):  # it was never begun, or is being closed
                 await self._chunks.aclose()
-            self._closed()
+        if self._is_sending:  # the client reads nothing, an end neither
+            return
         with suppress(Exception):  # the client may be gone
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-        error = writing.exception() if not writing.cancelled() else None
-        if error is not None:
-            raise error
 
     def stop(self) -> None:
-        """End the stream: the server stops."""
-        if self._writing is not None:
+        """End the stream: the server stops, or the client is gone or does not read."""
+        if self._writing is not None and not self._is_stopped:
+            self._is_stopped = True
             self._writing.cancel()
 
-    async def _write(self, send: Send) -> None:
-        async for chunk in self._chunks:
-            self._is_sending = True
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            self._is_sending = False
-            self._last_sent = 0.0
+    def _listen(self, loop: asyncio.AbstractEventLoop, receive: Receive, send: Send) -> None:
+        """Watch for the client's leave from now on."""
+        self._listening = loop.create_task(_disconnected(receive))
+        self._listening.add_done_callback(lambda _: self.stop())
+        self._clock = loop.call_later(min(KEEP_ALIVE, self._stalled), self._tick, loop, send)
 
     def _tick(self, loop: asyncio.AbstractEventLoop, send: Send) -> None:
         """Look now and then: close what is not read, and break a long silence.
 
         One timer for a stream is cheaper than a deadline for each event.
         """
-        if self._writing is None or self._writing.done():
-            return
         now = loop.time()
         if not self._last_sent:  # something was sent since the last look
             self._last_sent = now
         elif self._is_sending and now - self._last_sent >= self._stalled:
-            self._writing.cancel()
+            self.stop()
             return
         elif not self._is_sending:
             comment: Message = {
@@ -142,7 +158,7 @@ class EventStream:
                 "more_body": True,
             }
             self._comment = loop.create_task(_sent(send, comment))
-        loop.call_later(min(KEEP_ALIVE, self._stalled), self._tick, loop, send)
+        self._clock = loop.call_later(min(KEEP_ALIVE, self._stalled), self._tick, loop, send)
 
 
 async def _sent(send: Send, message: Message) -> None:

@@ -164,11 +164,15 @@ class Event(Value, frozen=True):
         """Whether this event ends its agent's turn, as ADK defines it."""
         if self.actions.skip_summarization or self.long_running_tool_ids:
             return True
-        if self.error_code and not self.partial and not self.calls:
+        parts = (self.content.parts if self.content is not None else None) or ()
+        has_calls = has_results = False
+        for part in parts:
+            has_calls = has_calls or part.function_call is not None
+            has_results = has_results or part.function_response is not None
+        if self.error_code and not self.partial and not has_calls:
             return True
-        if self.calls or self.results or self.partial:
+        if has_calls or has_results or self.partial:
             return False
-        parts = self.content.parts if self.content is not None else None
         return not (parts and parts[-1].code_execution_result is not None)
 
     def to_json(self) -> bytes:

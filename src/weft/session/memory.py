@@ -392,8 +392,18 @@ def key_of(session: Session) -> SessionKey:
 
 def require_key(key: SessionKey) -> None:
     """Refuse a key that some store could not hold."""
+    if key in _SOUND_KEYS:  # a turn asks several times
+        return
     for name, text in zip(SessionKey._fields, key, strict=True):
         _require_name(text, f"the {name.replace('_', ' ')}", where="session key")
+    if len(_SOUND_KEYS) >= _MOST_KEYS:
+        _SOUND_KEYS.clear()
+    _SOUND_KEYS.add(key)
+
+
+_SOUND_KEYS: set[SessionKey] = set()
+
+_MOST_KEYS = 10_000
 
 
 def require_place(after: int, limit: int | None) -> None:

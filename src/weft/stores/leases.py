@@ -5,6 +5,9 @@ of the operating system or of the server. This chapter holds what both databases
 """
 
 import asyncio
+import os
+import secrets
+import socket
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -127,3 +130,8 @@ def require_outside(store: object, *, where: str) -> None:
                 hint="inside the block, append with the transaction's own append",
             )
         entered = entered.outer
+
+
+def new_worker() -> str:
+    """A name for a store object in this process, which no other has: host, process and a mark."""
+    return f"{socket.gethostname()[:24]}:{os.getpid()}:{secrets.token_hex(4)}"

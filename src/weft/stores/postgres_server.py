@@ -4,9 +4,6 @@ Options that begin with `weft_` are Weft's and never reach the driver.
 """
 
 import asyncio
-import os
-import secrets
-import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -86,11 +83,6 @@ def _wrong_option(name: str, value: str, *, where: str) -> UsageError:
     }[name]
     text = "..." if name == "weft_lease_url" else value  # a login is not for logs and screens
     return UsageError(f"{name}={text}", where=where, hint=hint)
-
-
-def new_worker() -> str:
-    """A name for a store object in this process, which no other has: host, process and a mark."""
-    return f"{socket.gethostname()[:24]}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 class ConnectionPool:

@@ -405,6 +405,7 @@ WHERE number = %(number)s AND %(seq)s = (
     WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
         AND worker = %(worker)s FOR SHARE
 ))
+ON CONFLICT DO NOTHING
 RETURNING (
     SELECT asked FROM weft.interrupts
     WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
@@ -444,11 +445,6 @@ async def lock(connection: Connection, key: SessionKey, worker: str) -> float | 
     )
     row = cast("tuple[float] | None", await cursor.fetchone())
     return row[0] if row is not None else None
-
-
-async def unlock(connection: Connection, key: SessionKey) -> None:
-    """Unlock the session; the row stays, and says nothing without the lock."""
-    await connection.execute("SELECT pg_advisory_unlock(%s)", (lock_number(key),))
 
 
 async def find_holder(connection: Connection, key: SessionKey) -> tuple[str, float | None] | None:

@@ -172,35 +172,35 @@ def still_waits(rows: Iterable[bytes]) -> bool:
     return bool(waiting)
 
 
-class _Field(msgspec.Struct, rename="camel", frozen=True, gc=False):
+class _RowField(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """A part of an event's JSON, as far as it asks or answers."""
 
 
-class _Answer(_Field, frozen=True, gc=False):
+class _AnswerRow(_RowField, frozen=True, gc=False):
     id: str | None = None
 
 
-class _AnsweringPart(_Field, frozen=True, gc=False):
-    function_response: _Answer | None = None
+class _AnsweringPart(_RowField, frozen=True, gc=False):
+    function_response: _AnswerRow | None = None
 
 
-class _AnsweringContent(_Field, frozen=True, gc=False):
+class _AnsweringContent(_RowField, frozen=True, gc=False):
     parts: list[_AnsweringPart] | None = None
 
 
-class _Asking(_Field, frozen=True, gc=False):
+class _AskingRow(_RowField, frozen=True, gc=False):
     pending: list[str] = []
 
 
-class _AskingMetadata(_Field, frozen=True, gc=False):
-    weft: _Asking = _Asking()
+class _AskingMetadata(_RowField, frozen=True, gc=False):
+    weft: _AskingRow = _AskingRow()
 
 
-class _Rewind(_Field, frozen=True, gc=False):
+class _Rewind(_RowField, frozen=True, gc=False):
     rewind_before_invocation_id: str | None = None
 
 
-class _QuestionEvent(_Field, frozen=True, gc=False):
+class _QuestionEvent(_RowField, frozen=True, gc=False):
     content: _AnsweringContent | None = None
     custom_metadata: _AskingMetadata | None = None
     actions: _Rewind | None = None

@@ -5,12 +5,12 @@
 
 from weft.turns.opening import ENGINES, open_turns
 from weft.turns.running import TurnRunner
-from weft.turns.turn import Outcome, Turn, TurnInfo, Turns, TurnStatus
+from weft.turns.turn import QueuedTurn, TurnEnd, TurnInfo, Turns, TurnStatus
 
 __all__ = [
     "ENGINES",
-    "Outcome",
-    "Turn",
+    "QueuedTurn",
+    "TurnEnd",
     "TurnInfo",
     "TurnRunner",
     "TurnStatus",

@@ -25,10 +25,10 @@ from weft.turns.taking import TakenTurn, take_turns
 from weft.turns.turn import (
     MOST_KILLS,
     Living,
-    Outcome,
+    QueuedTurn,
     RunTurn,
     StopSignal,
-    Turn,
+    TurnEnd,
     TurnInfo,
     TurnStatus,
     UnreadableTurn,
@@ -98,7 +98,7 @@ class ProcrastinateTurns:
         self._is_open = True
 
     async def put(
-        self, turn: Turn, *, delay: float = 0.0, priority: int = 0, connection: object = None
+        self, turn: QueuedTurn, *, delay: float = 0.0, priority: int = 0, connection: object = None
     ) -> bool:
         """Put a turn behind the others of its session; False where it is known already."""
         await self.open()
@@ -286,7 +286,7 @@ class JobSource:
         async with self._database.connection() as connection:
             return len(await _execute(connection, _DROP_ADRIFT, values))
 
-    async def settle(self, id: str, outcome: Outcome) -> bool:
+    async def settle(self, id: str, outcome: TurnEnd) -> bool:
         """Write down what came of a turn."""
         values = {
             "id": int(id),
@@ -531,7 +531,7 @@ _FORGET_OWNER = "DELETE FROM weft.turn_owners WHERE owner = %(owner)s"
 
 _HAND_ON = """
 WITH orphans AS MATERIALIZED (
-    SELECT id FROM procrastinate_jobs
+    SELECT id, queue_name FROM procrastinate_jobs
     WHERE status = 'doing' AND task_name = %(task)s AND worker_id IS NOT DISTINCT FROM %(owner)s
     FOR UPDATE),
 noted AS (
@@ -543,8 +543,11 @@ noted AS (
     RETURNING turn::bigint AS id, kills)
 SELECT CASE WHEN kills >= %(most)s
     THEN procrastinate_finish_job_v1(id, 'failed', false)::text
-    ELSE procrastinate_retry_job_v2(id, now(), NULL, NULL, NULL)::text END
-FROM noted
+    ELSE procrastinate_retry_job_v2(id, now(), NULL, NULL, NULL)::text END,
+    -- Procrastinate tells of new jobs only
+    pg_notify('procrastinate_queue_v1#' || queue_name,
+        json_build_object('type', 'job_inserted', 'job_id', id)::text)
+FROM noted JOIN orphans USING (id)
 """
 
 _NOTES = "SELECT attempts FROM weft.turn_notes WHERE turn = %(id)s::text"

@@ -8,6 +8,10 @@ const TABS = [
   ["weight", "Dead weight"], ["graph", "Graph"], ["trust", "Trust"], ["events", "Events"], ["chat", "Chat"],
 ];
 const embedded = window.WEFT_DATA || null;
+const texts = window.WEFT_TEXTS || [];
+
+// An exported file keeps each text once: a request has their numbers.
+const whole = (data) => (data && Array.isArray(data.text) ? { ...data, text: data.text.map((n) => texts[n]).join(""), rows: data.rows.map((row) => ({ ...row, text: texts[row.text] })) } : data);
 const number = (n) => (n === null || n === undefined ? "–" : Math.round(n).toLocaleString("en"));
 const share = (a, b) => (b ? `${Math.round((100 * a) / b)}%` : "–");
 const cost = (c, money) =>
@@ -18,7 +22,7 @@ async function ask(path, params = {}, options = {}) {
   const query = new URLSearchParams(given).toString();
   const key = query ? `${path}?${query}` : path;
   if (embedded) {
-    if (key in embedded) return embedded[key];
+    if (key in embedded) return whole(embedded[key]);
     throw new Error("This file holds no answer to that. Open the session with `weft inspect` to ask it.");
   }
   const response = await fetch(`inspect/api/${key}`, { credentials: "same-origin", ...options });

@@ -1,8 +1,9 @@
-"""Numbers of a server in Prometheus' text format: requests, streams, runs, tokens, seconds."""
+"""Numbers of a server or a worker in Prometheus' text format."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
-from weft.runtime import Result
+from weft.runtime.result import Result
 
 _SECONDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
 """The upper bounds of the buckets for how long runs take."""
@@ -11,50 +12,70 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _Labels = tuple[tuple[str, str], ...]
 
+_PROMPT, _CACHED, _OUTPUT, _THOUGHTS = (
+    ("kind", kind) for kind in ("prompt", "cached", "output", "thoughts")
+)
+
 
 class Metrics:
     """Counters and histograms of one application; they only grow, and end with it."""
 
     def __init__(self) -> None:
         self._counts: dict[str, dict[_Labels, float]] = {}
+        self._gauges: dict[str, dict[_Labels, float]] = {}
         self._durations: dict[str, list[int]] = {}
         self._sums: dict[str, float] = {}
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""
-        series = self._counts.setdefault(name, {})
-        key = tuple(labels.items())
+        self._add(name, tuple(labels.items()), amount)
+
+    def _add(self, name: str, key: _Labels, amount: float) -> None:
+        series = self._counts.get(name)
+        if series is None:
+            series = self._counts[name] = {}
         series[key] = series.get(key, 0) + amount
+
+    def gauge(self, name: str, value: float, **labels: str) -> None:
+        """Set a number that goes up and down."""
+        self._gauges.setdefault(name, {})[tuple(labels.items())] = value
 
     def note_run(self, app: str, seconds: float, outcome: str, result: Result | None) -> None:
         """Count a run that is over, and what it cost."""
-        self.count("weft_runs_total", app=app, outcome=outcome)
-        buckets = self._durations.setdefault(app, [0] * (len(_SECONDS) + 1))
-        buckets[next((i for i, bound in enumerate(_SECONDS) if seconds <= bound), -1)] += 1
+        self._add("weft_runs_total", (("app", app), ("outcome", outcome)), 1)
+        buckets = self._durations.get(app)
+        if buckets is None:
+            buckets = self._durations[app] = [0] * (len(_SECONDS) + 1)
+        buckets[bisect_left(_SECONDS, seconds)] += 1
         self._sums[app] = self._sums.get(app, 0.0) + seconds
         if result is None:
             return
+        own = ("app", app)
         usage = result.usage
         for kind, tokens in (
-            ("prompt", usage.prompt_token_count),
-            ("cached", usage.cached_content_token_count),
-            ("output", usage.candidates_token_count),
-            ("thoughts", usage.thoughts_token_count),
+            (_PROMPT, usage.prompt_token_count),
+            (_CACHED, usage.cached_content_token_count),
+            (_OUTPUT, usage.candidates_token_count),
+            (_THOUGHTS, usage.thoughts_token_count),
         ):
             if tokens:
-                self.count("weft_tokens_total", tokens, app=app, kind=kind)
-        calls = sum(event.usage is not None for event in result.events)
-        self.count("weft_model_answers_total", calls, app=app)
-        self.count("weft_tool_results_total", sum(len(e.results) for e in result.events), app=app)
+                self._add("weft_tokens_total", (own, kind), tokens)
+        calls = results = 0
+        for event in result.events:
+            calls += event.usage is not None
+            results += len(event.results)
+        self._add("weft_model_answers_total", (own,), calls)
+        self._add("weft_tool_results_total", (own,), results)
 
     def text(self, gauges: Mapping[str, float]) -> str:
         """All of it, with the numbers that are read now."""
         lines: list[str] = []
         for name, value in gauges.items():
             lines += [f"# TYPE {name} gauge", f"{name} {_number(value)}"]
-        for name, series in sorted(self._counts.items()):
-            lines.append(f"# TYPE {name} counter")
-            lines += [f"{name}{_braces(labels)} {_number(n)}" for labels, n in series.items()]
+        for kind, numbers in (("gauge", self._gauges), ("counter", self._counts)):
+            for name, series in sorted(numbers.items()):
+                lines.append(f"# TYPE {name} {kind}")
+                lines += [f"{name}{_braces(labels)} {_number(n)}" for labels, n in series.items()]
         if self._durations:
             lines.append("# TYPE weft_run_seconds histogram")
         for app, buckets in self._durations.items():

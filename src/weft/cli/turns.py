@@ -1,0 +1,179 @@
+"""`weft turns`: look into the queue of a store, and help what got stuck in it."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import cast, get_args
+
+import msgspec
+
+from weft.cli.inputs import opened
+from weft.cli.options import CommandOptions
+from weft.cli.screen import moment, table_lines
+from weft.compiler.report import clip, safe
+from weft.errors import UsageError
+from weft.misuse import meant
+from weft.runtime.background import interrupt_session
+from weft.session import Store
+from weft.turns import TurnInfo, Turns, TurnStatus, open_turns
+from weft.turns.worker import queue_database, unserved, worker_name
+
+_LISTED = 100
+"""How many turns are listed, unless somebody asks for more."""
+
+
+def list_command(options: CommandOptions) -> int:
+    """List the turns of a queue, the oldest first: a table, or JSON."""
+    status = _status(options.turn_status)
+
+    async def work() -> tuple[list[TurnInfo], dict[str, int]]:
+        async with _queue(options) as (store, turns):
+            database = queue_database(store, worker_name(store))
+            try:
+                await database.open()
+                waiting = await unserved(turns, database)
+            finally:
+                await database.close()
+            return (
+                await turns.list(
+                    app_name=options.app, status=status, limit=options.limit or _LISTED
+                ),
+                waiting,
+            )
+
+    infos, waiting = asyncio.run(work())
+    if options.as_json:
+        print(msgspec.json.format(msgspec.json.encode([_as_json(one) for one in infos])).decode())
+        return 0
+    titles = ["id", "session", "user", "app", "status", "request", "reason"]
+    for line in table_lines(titles, [_cells(info) for info in infos]):
+        print(line)
+    if not infos:
+        print("no turns", file=sys.stderr)
+    for app, count in waiting.items():
+        print(f"{count} wait for the app `{app}`, which no worker has", file=sys.stderr)
+    return 0
+
+
+def show_command(options: CommandOptions) -> int:
+    """Show a turn: its message, and what became of it."""
+
+    async def work() -> TurnInfo:
+        async with _queue(options) as (_, turns):
+            return await _find(turns, options.turn)
+
+    info = asyncio.run(work())
+    for name, value in _as_json(info).items():
+        if value not in (None, "", 0):
+            print(f"{name}: {safe(str(value))}")
+    return 0
+
+
+def retry_command(options: CommandOptions) -> int:
+    """Have a turn that failed or was cancelled taken again."""
+
+    async def work() -> None:
+        async with _queue(options) as (_, turns):
+            info = await _find(turns, options.turn)
+            if not await turns.retry(info.turn.id):
+                raise UsageError(
+                    f"turn {info.turn.id} is {info.status}",
+                    where="retry",
+                    hint="only a turn that failed or was cancelled is taken again",
+                )
+
+    asyncio.run(work())
+    print(f"turn {options.turn} waits again")
+    return 0
+
+
+def cancel_command(options: CommandOptions) -> int:
+    """Take a turn out of the queue, or stop its run."""
+
+    async def work() -> str:
+        async with _queue(options) as (store, turns):
+            info = await _find(turns, options.turn)
+            if await turns.cancel(info.turn.id):
+                return "is taken out of the queue"
+            if info.status == "running" and await interrupt_session(store, info.turn.key):
+                return "was stopped"
+            raise UsageError(
+                f"turn {info.turn.id} is {info.status}",
+                where="cancel",
+                hint="only a turn that waits or runs can be stopped",
+            )
+
+    print(f"turn {options.turn} {asyncio.run(work())}")
+    return 0
+
+
+@asynccontextmanager
+async def _queue(options: CommandOptions) -> AsyncGenerator[tuple[Store, Turns], None]:
+    """The store and its queue, while the block runs."""
+    async with opened(options.address) as store:
+        turns = open_turns(store, options.engine)
+        try:
+            await turns.open()
+            yield store, turns
+        finally:
+            await turns.close()
+
+
+async def _find(turns: Turns, id: str) -> TurnInfo:
+    infos = await turns.list(id=id)
+    if not infos:
+        raise UsageError(
+            f"there is no turn `{id}`",
+            where="turns",
+            hint="`weft turns list` lists them; --engine says of which queue",
+        )
+    return infos[0]
+
+
+def _status(name: str | None) -> TurnStatus | None:
+    known = cast("tuple[TurnStatus, ...]", get_args(TurnStatus))
+    if name is None or name in known:
+        return name
+    raise UsageError(
+        f"no turn is `{name}`",
+        where="--status",
+        hint=f"{meant(name, known)}; one of {', '.join(known)}".removeprefix("; "),
+    )
+
+
+def _cells(info: TurnInfo) -> list[str]:
+    turn = info.turn
+    return [
+        turn.id,
+        safe(turn.key.id),
+        safe(turn.key.user_id),
+        safe(turn.key.app_name),
+        info.status,
+        safe(turn.request_id),
+        clip(safe(info.reason), 60),
+    ]
+
+
+def _as_json(info: TurnInfo) -> dict[str, object]:
+    turn = info.turn
+    return {
+        "id": turn.id,
+        "app": turn.key.app_name,
+        "user": turn.key.user_id,
+        "session": turn.key.id,
+        "request": turn.request_id,
+        "message": "".join(part.text or "" for part in turn.message.parts or ())
+        if turn.message is not None
+        else None,
+        "status": info.status,
+        "priority": info.priority,
+        "attempts": turn.attempts,
+        "kills": info.kills,
+        "every": turn.every,
+        "worker": info.worker,
+        "reason": info.reason,
+        "put": moment(info.put_at) if info.put_at is not None else None,
+        "due": moment(info.due) if info.due is not None else None,
+        "ended": moment(info.ended_at) if info.ended_at is not None else None,
+    }

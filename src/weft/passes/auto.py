@@ -1,0 +1,446 @@
+"""C.auto(): what a new result becomes, so that it costs less and still says what was asked.
+
+What stands in view already is said by reference, records become tables, and what is still large
+becomes a digest with a handle, which keeps what the call asked for. Prices decide, by the rules of
+the provider. It happens when the result is new, or, where one is careful, a step later.
+"""
+
+from collections.abc import Container, Sequence
+
+import msgspec
+
+from weft.declare.policy_parts import Compact
+from weft.digest.asked import Asked, asked_by
+from weft.digest.lines import names_in
+from weft.digest.records import tabled_object, tabled_text
+from weft.digest.repeats import LEAST, Stock, Stretch, runs_in, stretches
+from weft.digest.windows import shows_all, window_of
+from weft.ir import (
+    Block,
+    CallBlock,
+    Item,
+    Note,
+    Prompt,
+    Reference,
+    ResultBlock,
+    TextBlock,
+)
+from weft.ir.item import RECALL
+from weft.ir.rewrite import PassFold, rewrite_items
+from weft.passes.env import Env
+from weft.passes.handles import (
+    HandleLimits,
+    compact_result,
+    compact_text,
+    result_limits,
+    result_tokens,
+    sole_text,
+)
+from weft.passes.prices import Traffic, weigh_seen, weigh_shorter
+from weft.passes.references import logged_text, own_results, reference_to, source_of
+from weft.session.strand import Strand, derived
+from weft.values import Json, JsonObject, compact
+
+AUTO = Compact(results=250, texts=4_000, media=2_000, to=400)
+"""What `C.auto()` reduces at birth; media when an edit pays."""
+
+WINDOW_TO = 1_100
+"""How many tokens of a window of numbered lines stay at most, since most of it may be asked for."""
+
+REMEMBERED = 2
+"""How many of the agent's turns before a call say what it looks for."""
+
+PAYS = 1.5
+"""How many times the tokens of a reference the lines that it stands for must have."""
+
+MOST_REFERRED = 50_000
+"""Longer texts are not referred to, in letters: they never stand in view as they are."""
+
+
+class _Both:
+    """What is in one of two sets: of the items that are final, or of the fresh ones so far."""
+
+    def __init__(self, settled: Container[str]) -> None:
+        self._settled = settled
+        self.fresh: set[str] = set()
+
+    def __contains__(self, one: object) -> bool:
+        return isinstance(one, str) and (one in self._settled or one in self.fresh)
+
+
+class _Words:
+    """What was said last: by the user, by the agent, and by its newest result."""
+
+    __slots__ = ("question", "result", "spoken")
+
+    def __init__(self, known: "_Words | None" = None) -> None:
+        self.question: str = known.question if known is not None else ""
+        self.spoken: tuple[str, ...] = known.spoken if known is not None else ()
+        self.result: str = known.result if known is not None else ""
+
+    def add(self, item: Item, agent: str) -> None:
+        """Take in an item as it is sent."""
+        if item.kind == "user":
+            self.question = _text_in(item)
+        elif item.author == agent and (text := _text_in(item)):
+            self.spoken = (*self.spoken, text)[-REMEMBERED:]
+        for block in own_results(item, agent):
+            self.result = sole_text(block.response)
+
+    def asked_by(self, block: ResultBlock, item: Item) -> Asked:
+        """What the call of a result asked for, with what was said before it."""
+        calls = (one for one in item.blocks if isinstance(one, CallBlock))
+        call = next((one for one in calls if one.id == block.call_id), None)
+        arguments = _spelled_arguments(call.args if call is not None else {})
+        asked = asked_by(arguments, _text_in(item), earlier=self.spoken, question=self.question)
+        seen = frozenset(self.result.split("\n")) if self.result else frozenset[str]()
+        return asked._replace(seen=seen)
+
+
+def _text_in(item: Item) -> str:
+    return "\n".join(block.text for block in item.blocks if isinstance(block, TextBlock))
+
+
+def _spelled_arguments(arguments: JsonObject) -> list[str]:
+    """The arguments of a call as texts, each by itself, those in lists and objects too."""
+    texts: list[str] = []
+    waiting: list[Json] = [*arguments.values()]
+    while waiting and len(texts) < 100:
+        value = waiting.pop(0)
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, str):
+            texts.append(value)
+        elif value is not None:
+            texts.append(compact(value))
+    return texts
+
+
+class _Said:
+    """The lines and the names of the items that are final, and how many of them were read."""
+
+    def __init__(self, *, seen: bool = False) -> None:
+        self.read = 0
+        self.results = 0
+        self.seen = seen
+        """Whether results were sent whole before they are said in short."""
+        self.lines = Stock()
+        self.names: set[str] = set()
+        self.words = _Words()
+        self.traffic = Traffic()
+
+
+class _ResultView:
+    """The lines and the names that stand in view, above what is known already."""
+
+    def __init__(self, settled: "_Said | _ResultView") -> None:
+        self.lines = Stock(settled.lines)
+        self.names = _Both(settled.names)
+        self.words = _Words(settled.words)
+        self.seen = settled.seen
+        self.results = settled.results
+        """How many results of the agent there are by now."""
+        self.traffic = Traffic(settled.traffic)
+        self.verdicts: list[str] = []
+        """What prices said of the results of the item in hand."""
+
+    def add(self, item: Item, env: Env) -> None:
+        """Remember what an item says, as it is sent."""
+        self.results = _read(item, env, self.results, self.lines, self.names.fresh)
+        self.words.add(item, env.agent)
+        if env.tools.priced:
+            self.traffic.add(item, env)
+
+
+def reduce_results(prompt: Prompt, env: Env, options: Compact) -> Prompt:
+    """Leave out of a fresh result what stands in view already, and of the rest keep a digest.
+
+    JSON loses the blanks between its parts. Lines that follow each other in an earlier result of
+    the agent, and stand there as they are, are named by their numbers in it, with its handle.
+    What is then still large becomes a handle with a digest, which has room for what is new in it.
+    It is decided once, when the result is new, so the bytes that are sent first are those that
+    are sent always. Where prices decide, a result becomes a digest only if that is cheaper than
+    to send it whole, by the rules of the provider. A tool that says `@tool(compact=False)` is left
+    alone.
+
+    Before:  call open(a) -> 90 lines | call edit(a) -> the same 90 lines, one of them changed
+    After:   call open(a) -> 90 lines | call edit(a) -> "[as lines 1-40 of open(a) ...]", the one,
+             "[as lines 42-90 of open(a) ...]"
+    """
+
+    def change(item: Item, view: _ResultView) -> Item | Note:
+        return _change("reduce_results", item, view, env, options)
+
+    fresh = prompt
+    if prompt.items.settled:  # one view of several looks at all items: O(n) once a request
+        fresh = prompt.with_strand(Strand[Item]().with_tail(prompt.items))
+    fold = PassFold(lambda: _ResultView(_settled(env)), lambda view: view)
+    after = rewrite_items(fresh, "reduce_results", change, fold=fold)
+    return prompt if after is fresh else after
+
+
+def _change(step: str, item: Item, view: _ResultView, env: Env, options: Compact) -> Item | Note:
+    """The item with its results in short, and why; it is in view from then on."""
+    blocks = _reduced(item, view, env, options)
+    short = item
+    if any(new is not old for new, old in zip(blocks, item.blocks, strict=True)):
+        short = msgspec.structs.replace(item, blocks=blocks)
+    view.add(short, env)
+    verdicts, view.verdicts = view.verdicts, []
+    shorter = short is not item and any(map(_is_shorter, short.blocks, item.blocks))
+    if not shorter and not verdicts:
+        return short
+    reason = "what is in view already is said by reference, the rest in a digest"
+    if not shorter:
+        reason = "it stays whole, which is cheaper than a digest"
+    return Note(step, "; ".join((reason, *verdicts)), item, short)
+
+
+def reduce_seen(prompt: Prompt, env: Env, options: Compact) -> Prompt:
+    """As `reduce_results`, but each result is shown whole once, until the next one arrives.
+
+    The newest exchange stands at the end of a request, behind what the provider is asked to keep.
+    When the next one comes, what was seen is said in short, and only that is read anew. Where a
+    provider keeps everything unasked, the change costs what `WEFT502` says.
+
+    Before:  call open(a) -> 90 lines | call open(b) -> 90 lines
+    After:   call open(a) -> a digest | call open(b) -> 90 lines
+    """
+    items = prompt.items
+    with items.lock:
+        newest = _newest_exchange(items, env)
+        key = (env.agent, env.model.dialect, env.model.name, env.tools.priced, env.tools.head)
+        seen = derived(items, _Seen, key)
+        until = min(newest, items.settled)
+        if seen.read > until:  # an older snapshot is worked out by itself
+            seen = _Seen()
+        view, notes = seen.view, list[Note]()
+        seen.items = seen.items.grown(
+            _seen_items(items.between(seen.read, until), view, notes, env, options)
+        )
+        seen.notes, seen.read = seen.notes.grown(notes), until
+        passing, tail_notes = _ResultView(view), list[Note]()
+        tail = _seen_items(items.between(until, newest), passing, tail_notes, env, options)
+        rest = items.between(newest, len(items))
+        if rest:
+            short = _change(_SEEN, rest[0], passing, env, options)
+            if isinstance(short, Note) and short.after is not None and short.after != rest[0]:
+                rest[0] = msgspec.structs.replace(rest[0], passing=True)
+        return prompt.with_strand(
+            seen.items.with_tail([*tail, *rest]), seen.notes.with_tail(tail_notes)
+        )
+
+
+_SEEN = "reduce_seen"
+
+
+class _Seen:
+    """What became of the settled items that were seen, as far as they were read."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.items: Strand[Item] = Strand()
+        self.notes: Strand[Note] = Strand()
+        self.view = _ResultView(_Said(seen=True))
+
+
+def _newest_exchange(items: Strand[Item], env: Env) -> int:
+    """Where the agent's newest results stand, if nobody has answered them; else the end."""
+    index = len(items)
+    while index > 0:
+        item = items[index - 1]
+        if item.author == env.agent:
+            return index - 1 if item.kind == "exchange" else len(items)
+        index -= 1
+    return len(items)
+
+
+def _seen_items(
+    items: Sequence[Item], view: _ResultView, notes: list[Note], env: Env, options: Compact
+) -> list[Item]:
+    """The items in short; what there is to say about them is added to the notes."""
+    short: list[Item] = []
+    for item in items:
+        after = _change(_SEEN, item, view, env, options)
+        if isinstance(after, Note):
+            notes.append(after)
+            after = after.after if after.after is not None else item
+        short.append(after)
+    return short
+
+
+def _is_shorter(new: Block, old: Block) -> bool:
+    """Whether a block says less than before; else only what is known about it has changed."""
+    if isinstance(new, ResultBlock) and isinstance(old, ResultBlock):
+        return new.response is not old.response
+    return new is not old
+
+
+def _reduced(item: Item, view: _ResultView, env: Env, options: Compact) -> tuple[Block, ...]:
+    blocks: list[Block] = []
+    own = item.author == env.agent and item.kind == "exchange"
+    number = view.results
+    for block in item.blocks:
+        if isinstance(block, ResultBlock):
+            blocks.append(_reduce_result(block, item, number if own else -1, view, env, options))
+            number += 1
+        elif isinstance(block, TextBlock) and options.texts is not None:
+            is_own = item.author in ("user", env.agent)
+            is_own = is_own or item.kind in ("summary", "system", "state")
+            limits = HandleLimits(options.texts, options.to)
+            blocks.append(block if is_own else compact_text(block, item, env, limits))
+        else:
+            blocks.append(block)
+    return tuple(blocks)
+
+
+def _reduce_result(
+    block: ResultBlock, item: Item, number: int, view: _ResultView, env: Env, options: Compact
+) -> ResultBlock:
+    """A result in short; `number` says which of the agent's own it is, -1 of others' none.
+
+    What others did is told in other words, so their results neither refer nor are referred to.
+    """
+    if block.synthetic or block.name == RECALL:
+        return block
+    limits = result_limits(block.name, env, options)
+    if limits is not None:
+        asked = view.words.asked_by(block, item)
+        limits = limits._replace(known=view.names, asks=env.tools.priced, asked=asked)
+        tight = _tight(block)
+        folded = _folded(tight, number, view.lines, env) if number >= 0 else tight
+        if folded is not block and not _pays(block, folded, view, env):
+            folded = block
+        window = window_of(sole_text(folded.response))
+        if window is not None:
+            own = env.tools.own.get(block.name)
+            lenient = shows_all(window) and (own is None or own.compact is None)
+            over = max(limits.over, WINDOW_TO) if lenient else limits.over
+            limits = limits._replace(over=over, to=max(limits.to, WINDOW_TO))
+        short = compact_result(folded, item, env, limits)
+        block = short if short is folded or _pays(folded, short, view, env) else folded
+    return _placed(block, item, env) if number >= 0 else block
+
+
+def _pays(whole: ResultBlock, short: ResultBlock, view: _ResultView, env: Env) -> bool:
+    """Whether a shorter form is the cheaper one; a digest that its tool asks for always is."""
+    own = env.tools.own.get(whole.name)
+    if not env.tools.priced or (short.handle and own is not None and own.compact is not None):
+        return True
+    before, after = result_tokens(whole.response, env), result_tokens(short.response, env)
+    weigh = weigh_seen if view.seen else weigh_shorter
+    verdict = weigh(before, after, view.traffic, env, hides=bool(short.handle))
+    if short.handle or not verdict.pays:
+        view.verdicts.append(verdict.words)
+    return verdict.pays
+
+
+def referring(
+    block: ResultBlock,
+    item: Item,
+    number: int,
+    before: Sequence[tuple[ResultBlock, Item, int]],
+    env: Env,
+) -> ResultBlock:
+    """A result in short once more, which refers only to these others, each with its number."""
+    # what was sent changes here already, and handles stand in view: prices decide no more
+    tools = msgspec.structs.replace(env.tools, priced=False)
+    env = msgspec.structs.replace(env, tools=tools)
+    view = _ResultView(_Said())
+    for other, home, place in before:
+        _stock(_placed(other, home, env), home, place, view.lines, env)
+    return _reduce_result(block, item, number, view, env, AUTO)
+
+
+def _stock(block: ResultBlock, item: Item, number: int, lines: Stock, env: Env) -> None:
+    """Take in what of a result stands in view as it is, if it may be referred to."""
+    whole = logged_text(block, item, env)
+    if block.stands == () or not _is_source(block, whole):
+        return
+    source = source_of(block, item, number, env)
+    lines.add(source, block.stands if block.stands is not None else ((0, len(source.lines)),))
+
+
+def _tight(block: ResultBlock) -> ResultBlock:
+    """The result without what JSON says twice: blanks, and the names of fields in each record."""
+    text = sole_text(block.response)
+    if not text:
+        table = tabled_object(block.response)
+        if table is block.response:
+            return block
+        return msgspec.structs.replace(block, response=table)
+    tight = tabled_text(text)
+    if len(tight) == len(text):
+        return block
+    return msgspec.structs.replace(block, response=dict.fromkeys(block.response, tight))
+
+
+def _folded(block: ResultBlock, number: int, stock: Stock, env: Env) -> ResultBlock:
+    """The result without what stands in view already; itself where that is nothing."""
+    text = sole_text(block.response)
+    lines = text.split("\n")
+    lines_sent: list[str] = []
+    refers: list[Reference] = []
+    done = 0
+    for one in stretches(lines, stock, lambda stretch: _is_worth(stretch, number, env)):
+        refers.append(reference_to(one, number))
+        lines_sent += [*lines[done : one.start], refers[-1].words]
+        done = one.start + one.size
+    if not refers:
+        return block
+    response = dict.fromkeys(block.response, "\n".join([*lines_sent, *lines[done:]]))
+    return msgspec.structs.replace(
+        block, response=response, refers=tuple(refers), whole=block.response
+    )
+
+
+def _is_worth(stretch: Stretch, number: int, env: Env) -> bool:
+    """Whether the lines take more than the words that stand for them."""
+    lines = "\n".join(stretch.source.lines[stretch.line : stretch.line + stretch.size])
+    words = reference_to(stretch, number).words
+    return len(lines) > len(words) and env.tokens.count(lines) >= PAYS * env.tokens.count(words)
+
+
+def _placed(block: ResultBlock, item: Item, env: Env) -> ResultBlock:
+    """The result, which knows what of its logged text stands in it."""
+    text, whole = sole_text(block.response), logged_text(block, item, env)
+    if text == whole and block.stands is not None:
+        return msgspec.structs.replace(block, stands=None)
+    if text == whole or not _is_source(block, whole):
+        return block
+    return msgspec.structs.replace(block, stands=runs_in(text, whole))
+
+
+def _is_source(block: ResultBlock, whole: str) -> bool:
+    """Whether lines of a result may be referred to: it can be recalled, and has several."""
+    own = not block.synthetic and block.name != RECALL
+    return own and len(whole) <= MOST_REFERRED and whole.count("\n") + 1 >= LEAST
+
+
+def _settled(env: Env) -> _Said:
+    """What items that are final say, kept with them."""
+    items = env.thread.before
+    with items.lock:
+        settled = derived(items, _Said)
+        for item in items.since(settled.read)[: max(0, items.settled - settled.read)]:
+            settled.results = _read(item, env, settled.results, settled.lines, settled.names)
+            settled.words.add(item, env.agent)
+            if env.tools.priced:
+                settled.traffic.add(item, env)
+        settled.read = max(settled.read, items.settled)
+        return settled
+
+
+def _read(item: Item, env: Env, number: int, lines: Stock, names: set[str]) -> int:
+    """Take in what an item says; how many results there are with it."""
+    for block in item.blocks:
+        if isinstance(block, TextBlock):
+            names.update(names_in(block.text))
+        elif isinstance(block, ResultBlock):
+            names.update(names_in(sole_text(block.response)))
+    for block in own_results(item, env.agent):
+        _stock(block, item, number, lines, env)
+        number += 1
+    return number

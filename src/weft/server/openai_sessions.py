@@ -1,0 +1,258 @@
+"""The session that a request of OpenAI's clients belongs to, and the run that answers it.
+
+The client's messages are a whole history, ours is a log. A request goes on after a response, in a
+conversation, in the session that a header names, or with a question that is open; otherwise its
+history becomes a session of its own.
+
+Top to bottom: the request, how it is started, the ids of responses, a history as events.
+"""
+
+import asyncio
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+import msgspec
+
+from weft.content import Content
+from weft.declare import Agent, RunConfig
+from weft.declare.tool import Tool
+from weft.runtime import Result, Runner
+from weft.server.endpoints import Call
+from weft.server.openai_questions import asking_session, replies
+from weft.server.openai_requests import ClientMessage, client_tools, generation
+from weft.server.problems import Problem
+from weft.server.served import ServedRun
+from weft.session import Event, SessionKey
+from weft.session.event import new_id
+from weft.values import Json, JsonObject
+
+SESSION_HEADER = "x-weft-session"
+
+
+@dataclass
+class ClientRequest:
+    """A request, whichever of the two it came as."""
+
+    runner: Runner
+    model: str
+    messages: list[ClientMessage]
+    stream: bool
+    config: RunConfig
+    tools: list[Tool]
+    raw_tools: list[Json]
+    session: str | None
+    previous: str | None
+    conversation: str | None
+    instructions: str | None
+    keeps: bool
+    metadata: JsonObject = field(default_factory=dict[str, Json])
+
+    @property
+    def tool_names(self) -> frozenset[str]:
+        """The names of the client's tools."""
+        return frozenset(tool.name for tool in self.tools)
+
+    async def start(self, call: Call) -> ServedRun:
+        """Start the run: in the session that is named, or in one made of the history."""
+        user = call.user()
+        begins = _trailing(self.messages)
+        parts = tuple(part for one in self.messages[begins:] for part in one.parts)
+        if not parts:
+            raise Problem(422, "invalid", "there is no message of the user behind the last answer")
+        at = self.session
+        if self.previous is not None:
+            at = await self._continued(call, user)
+        key = SessionKey(self.runner.app_name, user, at or asking_session(self.messages) or "")
+        session = await self.runner.store.get(key) if key.id else None
+        answers = replies(session, parts) if session is not None and session.waiting else None
+        if session is None and self.conversation and not _is_minted(self.conversation):
+            raise Problem(
+                404,
+                "unknown-conversation",
+                f"there is no conversation `{self.conversation[:100]}`",
+                hint="POST /v1/conversations makes one",
+            )
+        is_new = at is None and answers is None
+        if is_new:
+            key = await self._make_session(user, begins)
+        try:
+            run = await call.served.start(
+                self.runner,
+                Content(role="user", parts=parts) if answers is None else None,
+                user=user,
+                session=key.id,
+                answers=answers,
+                tools=self.tools,
+                config=self.config,
+                stream=self.stream,
+                follow=True,
+            )
+        except Exception:
+            if is_new:
+                await self.runner.store.delete(key)
+            raise
+        if is_new and not self.keeps:
+            run.when_done(_forgetting(self.runner, key))
+        return run
+
+    async def _make_session(self, user: str, begins: int) -> SessionKey:
+        """A session of its own for a history without one."""
+        store, key = self.runner.store, SessionKey(self.runner.app_name, user, f"chat-{new_id()}")
+        session = await store.create(key)
+        history = _as_events(self.messages[:begins], self.runner)
+        if history:
+            await store.append(session, *history)
+        return key
+
+    async def _continued(self, call: Call, user: str) -> str:
+        """The session of the previous response; a copy, if it has gone on since."""
+        assert self.previous is not None
+        place = _place_of(self.previous)
+        if place is None:
+            raise unknown_response(self.previous)
+        id, run = place
+        try:
+            session = await call.served.session(self.runner, user, id)
+        except Problem:
+            raise unknown_response(self.previous) from None
+        events = session.events
+        ends = [i for i, event in enumerate(events, 1) if event.invocation_id == run]
+        if not ends:
+            raise unknown_response(self.previous)
+        if ends[-1] == len(events):
+            return id
+        forked = await self.runner.fork(user_id=user, session_id=id, upto=ends[-1])
+        return forked.id
+
+
+def read_request(
+    call: Call, body: dict[str, Json], source: Literal["messages", "input"],
+    history: Callable[[Json], list[ClientMessage]],
+) -> ClientRequest:  # fmt: skip
+    """The request, or a problem that names the field."""
+    model = body.get("model")
+    if not isinstance(model, str):
+        raise Problem(422, "invalid", "`model` names no app", where="model")
+    runner = call.served.runner(model)
+    if source not in body:
+        raise Problem(422, "invalid", f"`{source}` is missing", where=source)
+    messages = history(body[source])
+    instructions = body.get("instructions")
+    if instructions is not None:
+        if not isinstance(instructions, str):
+            raise Problem(422, "invalid", "`instructions` is not text", where="instructions")
+        messages = [ClientMessage.text("user", instructions), *messages]
+    conversation = body.get("conversation")
+    if isinstance(conversation, dict):
+        conversation = conversation.get("id")
+    previous = body.get("previous_response_id")
+    for name, value in (("conversation", conversation), ("previous_response_id", previous)):
+        if value is not None and (not isinstance(value, str) or not value):
+            raise Problem(422, "invalid", f"`{name}` is not an id", where=name)
+    header = call.header(SESSION_HEADER.encode())
+    session = conversation or header
+    if previous is not None and session is not None:
+        raise Problem(
+            422, "invalid", "two sessions are named", where="previous_response_id",
+            hint="previous_response_id, conversation, or the header, not two of them",
+        )  # fmt: skip
+    raw_tools = body.get("tools") or []
+    if not isinstance(raw_tools, list):
+        raise Problem(422, "invalid", "`tools` is not a list", where="tools")
+    stream, keeps = body.get("stream") or False, body.get("store")
+    metadata = body.get("metadata")
+    options = {**runner.config.generate_config, **generation(body)}
+    return ClientRequest(
+        runner=runner,
+        model=model,
+        messages=messages,
+        stream=bool(stream),
+        config=msgspec.structs.replace(runner.config, generate_config=options),
+        tools=client_tools(raw_tools),
+        raw_tools=raw_tools,
+        session=cast("str | None", session),
+        previous=cast("str | None", previous),
+        conversation=cast("str | None", conversation),
+        instructions=instructions,
+        keeps=keeps is not False,
+        metadata=metadata if isinstance(metadata, dict) else {},
+    )
+
+
+def _is_minted(conversation: str) -> bool:
+    """Whether an id is one that `create_conversation` makes; its session begins with its use."""
+    return re.fullmatch(r"conv_[0-9a-f]{32}", conversation) is not None
+
+
+def response_id(run: ServedRun, sequence: int) -> str:
+    """An id that says where the response stands: the session, and the last event of the run.
+
+    While it streams the last event is not known yet: the id then names the run.
+    """
+    name = f"{run.session_id}\n{run.id}".encode()
+    return f"resp_{base64.urlsafe_b64encode(name).decode().rstrip('=')}"
+
+
+def _place_of(response_id: str) -> tuple[str, str] | None:
+    """The session and the run that a response id names."""
+    name = response_id.removeprefix("resp_")
+    try:
+        text = base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+    session, separator, run = text.rpartition("\n")
+    return (session, run) if separator else None
+
+
+def _forgetting(runner: Runner, key: SessionKey) -> Callable[[object], None]:
+    """Delete the session of a request with `store: false`, once it is answered."""
+
+    def forget(outcome: object) -> None:
+        if isinstance(outcome, Result) and outcome.waiting:
+            return  # it is not answered: somebody is asked something first
+        task = asyncio.get_running_loop().create_task(runner.store.delete(key))
+        _forgotten.add(task)
+        task.add_done_callback(_forgotten.discard)
+
+    return forget
+
+
+_forgotten: set[object] = set()
+"""Tasks that delete sessions: a task that nobody holds may vanish."""
+
+
+def unknown_response(id: str) -> Problem:
+    """The problem of a response that is not there, or is another user's."""
+    return Problem(404, "unknown-response", f"there is no response `{id[:100]}`")
+
+
+def _trailing(messages: list[ClientMessage]) -> int:
+    """Where the last message of the user begins, with what belongs to it."""
+    last = max((i for i, one in enumerate(messages) if one.role == "assistant"), default=-1)
+    return last + 1
+
+
+def _as_events(messages: list[ClientMessage], runner: Runner) -> list[Event]:
+    """A history as events of a log: what a client brings is not ours, and carries no trust."""
+    root = runner.root
+    author = root.name if isinstance(root, Agent) else "assistant"
+    events: list[Event] = []
+    invocation = new_id()
+    for one in messages:
+        if one.role == "user" and (not events or events[-1].author != "user"):
+            invocation = new_id()
+        calls = [part.function_call for part in one.parts if part.function_call is not None]
+        whose, role = (author, "model") if one.role == "assistant" else ("user", "user")
+        events.append(
+            Event(
+                author=whose,
+                content=Content(role=role, parts=one.parts),
+                invocation_id=invocation,
+                long_running_tool_ids=tuple(one.id or "" for one in calls) or None,
+            )
+        )
+    return events

@@ -1,0 +1,281 @@
+"""A worker: a process that takes turns from a queue and runs them, beside any number of others.
+
+It can be killed at any time: others notice within about a second and go on with its turns. Told
+to stop, it takes no more turns, lets those that run end for a while, and leaves the others to the
+next worker, without a word in their logs.
+
+Top to bottom: the worker, what it says of itself, what it needs.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from weft.errors import StoreError, UsageError
+from weft.runtime import Runner
+from weft.runtime.metrics import Metrics
+from weft.session import Store
+from weft.stores.leases import new_worker
+from weft.turns.databases import FileDatabase, QueueDatabase
+from weft.turns.health import HealthAnswer, Pages, answer_health, metrics_answer
+from weft.turns.liveness import (
+    HUNG_AFTER,
+    FileLiving,
+    Liveness,
+    LivingTable,
+    WorkerInfo,
+    living_workers,
+)
+from weft.turns.opening import open_turns
+from weft.turns.running import ATTEMPTS, TurnRunner
+from weft.turns.turn import Turns
+
+_log = logging.getLogger("weft.turns")
+
+DECLARED_DEAD = 3
+"""The exit code of a worker that found itself declared dead."""
+
+_UNSERVED_EVERY = 60.0
+"""Seconds between two looks for turns that nobody will take."""
+
+
+class Worker:
+    """Takes turns of some runners, which share a store, from the queue of that store.
+
+    `slots` is how many turns run at once, `grace` how many seconds they may take to end when the
+    worker is told to stop. `attempts` is how often a turn that fails is run. A worker that gives
+    no sign of life for `hung` seconds is cut off by the others.
+    """
+
+    def __init__(
+        self,
+        *runners: Runner,
+        engine: str = "inbox",
+        slots: int = 16,
+        grace: float = 30.0,
+        attempts: int = ATTEMPTS,
+        hung: float = HUNG_AFTER,
+        turns: Turns | None = None,
+    ) -> None:
+        self._runners = {runner.app_name: runner for runner in runners}
+        _check(runners, self._runners, slots)
+        self.store: Store = runners[0].store
+        self.name = worker_name(self.store)
+        self.turns: Turns = turns if turns is not None else open_turns(self.store, engine)
+        self._database, self._table = _tables(self.store, self.name)
+        self._run = TurnRunner(self._runners, self.turns, attempts=attempts)
+        self._slots = slots
+        self._grace = grace
+        self._hung = hung
+        self._stop = asyncio.Event()
+        self._ended = asyncio.Event()
+        """It is time to hand over: declared dead, or told to stop a second time."""
+        self._liveness: Liveness | None = None
+        self._is_working = False
+
+    async def run(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        ready: Callable[[int | None], None] | None = None,
+    ) -> int:
+        """Work until `stop` is called, and give the exit code.
+
+        With a `port`, `/health`, `/ready` and `/metrics` are answered there; `ready` is called
+        with the port when the worker takes turns.
+        """
+        server: asyncio.Server | None = None
+        try:
+            await self._database.open()
+            await self.turns.open()
+            self._liveness = await self._live()
+            if port is not None:
+                server = await answer_health(self._pages(), host=host, port=port)
+                port = int(server.sockets[0].getsockname()[1])
+            if ready is not None:
+                ready(port)
+            return await self._work()
+        finally:
+            if server is not None:
+                server.close()
+            if self._liveness is not None:
+                await self._liveness.stop()
+            await self.turns.close()
+            await self._database.close()
+            for runner in self._runners.values():
+                await runner.close()
+
+    def stop(self) -> None:
+        """Take no more turns, and end; called again, end at once."""
+        if self._stop.is_set():
+            self._ended.set()
+        self._stop.set()
+
+    async def _live(self) -> Liveness:
+        info = WorkerInfo(self.name, tuple(self._runners), self.turns.engine, self._slots, 0.0)
+
+        async def living() -> frozenset[str]:
+            return frozenset(one.worker for one in await living_workers(self._database))
+
+        liveness = Liveness(
+            self._table,
+            info,
+            recover=lambda: self.turns.recover(living),
+            died=self._declared_dead,
+            hung=self._hung,
+        )
+        await liveness.start()
+        return liveness
+
+    def _declared_dead(self) -> None:
+        _log.error("%s was declared dead by others, who have its turns: it ends", self.name)
+        self._stop.set()
+        self._ended.set()
+
+    async def _work(self) -> int:
+        self._is_working = True
+        working = asyncio.create_task(
+            self.turns.work(
+                self._run,
+                apps=tuple(self._runners),
+                worker=self.name,
+                slots=self._slots,
+                stop=self._stop,
+            )
+        )
+        watching = asyncio.create_task(self._watch_unserved())
+        stopping = asyncio.create_task(self._until_over())
+        try:
+            await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+            self._is_working = False
+            self._run.hand_over()
+            await working
+        finally:
+            for task in (watching, stopping, working):
+                task.cancel()
+        return DECLARED_DEAD if self._liveness is not None and self._liveness.is_dead else 0
+
+    async def _until_over(self) -> None:
+        """Wait until the turns that still run must be handed over."""
+        await self._stop.wait()
+        self._is_working = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._grace):
+                await self._ended.wait()
+
+    async def _watch_unserved(self) -> None:
+        """Say which turns wait for an app that no worker has, as after an agent was renamed."""
+        while True:
+            with suppress(StoreError):
+                for app, count in (await unserved(self.turns, self._database)).items():
+                    _log.warning(
+                        "%d turns wait for the app `%s`, which no worker has: start one, with"
+                        ' Runner(agent, app_name="%s") if its agent has another name now',
+                        count,
+                        app,
+                        app,
+                    )
+            await asyncio.sleep(_UNSERVED_EVERY)
+
+    def _pages(self) -> Pages:
+        async def health() -> HealthAnswer:
+            return HealthAnswer(200, "ok\n")
+
+        async def ready() -> HealthAnswer:
+            if not self._is_working:
+                return HealthAnswer(503, "it is stopping\n")
+            if self._liveness is None or not self._liveness.is_beating:
+                return HealthAnswer(503, "the database cannot be reached\n")
+            return HealthAnswer(200, "ok\n")
+
+        async def metrics() -> HealthAnswer:
+            return metrics_answer(await self._metrics())
+
+        return {"/health": health, "/ready": ready, "/metrics": metrics}
+
+    async def _metrics(self) -> str:
+        numbers = Metrics()
+        for (app, outcome), count in self._run.outcomes.items():
+            numbers.count("weft_turns_total", count, app=app, outcome=outcome)
+        for app, seconds in self._run.seconds.items():
+            numbers.count("weft_turn_seconds_total", seconds, app=app)
+        liveness = self._liveness
+        if liveness is not None:
+            numbers.count("weft_workers_buried_total", liveness.buried)
+            numbers.count("weft_turns_recovered_total", liveness.recovered)
+        with suppress(StoreError):
+            for (app, status), count in (await self.turns.counts()).items():
+                numbers.gauge("weft_queue_turns", count, app=app, status=status)
+        return numbers.text(
+            {
+                "weft_worker_slots": self._slots,
+                "weft_worker_active": self._run.active,
+                "weft_worker_ready": int(liveness is not None and liveness.is_beating),
+            }
+        )
+
+
+async def unserved(turns: Turns, database: QueueDatabase) -> dict[str, int]:
+    """How many turns wait for an app that no living worker has, by that app."""
+    served = {app for one in await living_workers(database) for app in one.apps}
+    counts = await turns.counts()
+    return {
+        app: count
+        for (app, status), count in counts.items()
+        if status == "waiting" and count and app not in served
+    }
+
+
+def worker_name(store: Store) -> str:
+    """The name of the worker that uses a store: the one that its leases are under, if it has one.
+
+    So whoever declares the worker dead can cut off its leases too.
+    """
+    name = getattr(store, "worker", None)
+    return name if isinstance(name, str) else new_worker()
+
+
+def queue_database(store: Store, worker: str) -> QueueDatabase:
+    """The database of a store, for what stands beside the queue in it."""
+    return _tables(store, worker)[0]
+
+
+def _tables(store: Store, worker: str) -> tuple[QueueDatabase, LivingTable]:
+    from weft.stores.sqlite import SqliteStore
+
+    if isinstance(store, SqliteStore):
+        return FileDatabase(store.path), FileLiving(store.path)
+    from weft.stores.postgres import PostgresStore
+    from weft.turns.databases import ServerDatabase
+    from weft.turns.server_living import ServerLiving
+
+    if not isinstance(store, PostgresStore):
+        raise UsageError(
+            f"workers cannot share a {type(store).__name__}",
+            where="Worker",
+            hint="open the store by its address: sqlite:///weft.db, postgresql://host/database",
+        )
+    return ServerDatabase(store.address, worker), ServerLiving(store.address)
+
+
+def _check(runners: Sequence[Runner], by_app: dict[str, Runner], slots: int) -> None:
+    if not runners:
+        raise UsageError(
+            "there is nothing to run", where="Worker", hint="pass a runner: Worker(runner)"
+        )
+    if len(by_app) < len(runners):
+        raise UsageError(
+            "two runners have the same app",
+            where="Worker",
+            hint='give one another name: Runner(agent, app_name="...")',
+        )
+    if any(runner.store is not runners[0].store for runner in runners):
+        raise UsageError(
+            "the runners have several stores",
+            where="Worker",
+            hint="open one store and pass it to all: Runner(agent, store=store)",
+        )
+    if slots < 1:
+        raise UsageError(f"slots={slots}", where="Worker", hint="pass 1 or more")

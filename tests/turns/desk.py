@@ -1,0 +1,38 @@
+"""An agent for worker processes: it books what each message says, and can be slow or deadly."""
+
+import asyncio
+import inspect
+import os
+import signal
+
+from weft import Agent, ToolContext, tool
+from weft.ir import Prompt
+from weft.testing import ScriptedModel, call
+
+
+@tool(effect="transactional")
+async def book(item: str, ctx: ToolContext) -> str:
+    """Book an item.
+
+    Args:
+        item: What to book.
+    """
+    statement = f"INSERT INTO bookings VALUES ('{item}')"
+    result = ctx.connection.execute(statement)  # type: ignore[attr-defined]
+    if inspect.isawaitable(result):
+        await result
+    return f"booked {item}"
+
+
+async def answer(prompt: Prompt) -> object:
+    """Book what the last message says, then say that it is done."""
+    item = str(prompt).rsplit("\nuser: ", 1)[-1].split("\n")[0]
+    if "user result" in str(prompt).rsplit("\nuser: ", 1)[-1]:
+        return f"done {item}"
+    if item.startswith("kill"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    await asyncio.sleep(float(item.split()[1]) if item.startswith("slow") else 0.02)
+    return call("book", item=item)
+
+
+desk = Agent("desk", model=ScriptedModel([answer] * 10_000), tools=[book])

@@ -1,0 +1,305 @@
+"""Workers as real processes: killed, told to stop, declared dead, poisoned; and the commands."""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from tests.cli.run import weft as run_weft
+from weft.session import SessionKey, Store
+from weft.stores import open_store
+from weft.turns import TurnInfo, Turns, open_turns
+from weft.turns.opening import put_message
+
+ROOT = Path(__file__).parents[2]
+
+
+class Process:
+    """A worker that was started, until the test ends."""
+
+    def __init__(self, process: asyncio.subprocess.Process, lines: list[str]) -> None:
+        self.process = process
+        self.lines = lines
+
+    @property
+    def address(self) -> str:
+        """Where it answers /health."""
+        return self.lines[0].rsplit(" ", 1)[1].removesuffix("/health\n")
+
+    def send(self, sign: signal.Signals) -> None:
+        """Send it a signal."""
+        self.process.send_signal(sign)
+
+    async def code(self) -> int:
+        """Its exit code, once it has ended."""
+        async with asyncio.timeout(120):
+            return await self.process.wait()
+
+
+class Desk:
+    """A queue for the agent of `desk.py`, with the table that it books in."""
+
+    def __init__(self, address: str, engine: str) -> None:
+        self.address = address
+        self.engine = engine
+        self.store: Store = open_store(address)
+        self.turns: Turns = open_turns(self.store, engine)
+        self.user = f"user-{uuid4().hex}"
+        self._processes: list[Process] = []
+        self.run_sql("DROP TABLE IF EXISTS bookings")
+        self.run_sql("CREATE TABLE bookings (item text)")
+
+    def run_sql(self, statement: str) -> list[tuple[object, ...]]:
+        """The rows of a statement, from outside of Weft."""
+        if self.address.startswith("sqlite"):
+            file = sqlite3.connect(self.address.removeprefix("sqlite:///"), timeout=60)
+            with file:
+                rows = file.execute(statement).fetchall()
+            file.close()
+            return rows
+        with psycopg.connect(self.address) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description is not None else []
+
+    async def put(self, session: str, message: str) -> None:
+        """Put a message to a session."""
+        key = SessionKey("desk", self.user, session)
+        await put_message(self.turns, self.store, key, message, request_id=message)
+
+    async def start(self, *options: str) -> Process:
+        """Start a worker, and wait until it takes turns."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "weft", "worker", "tests.turns.desk:desk"),
+            *("--store", self.address, "--engine", self.engine, "--slots", "4", "--port", "0"),
+            *options,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        worker = Process(process, [])
+        self._processes.append(worker)
+        assert process.stdout is not None
+        async with asyncio.timeout(120):
+            line = (await process.stdout.readline()).decode()
+        assert line.startswith("ready: "), line
+        worker.lines.append(line)
+        return worker
+
+    async def until(self, condition: Callable[[dict[str, TurnInfo]], bool]) -> dict[str, TurnInfo]:
+        """Wait until the turns, by their request, are as they should be."""
+        async with asyncio.timeout(120):
+            while True:
+                infos = {
+                    info.turn.request_id: info
+                    for info in await self.turns.list(app_name="desk", limit=1000)
+                }
+                if condition(infos):
+                    return infos
+                await asyncio.sleep(0.05)
+
+    async def close(self) -> None:
+        """End all processes, and empty the queue for the next test."""
+        for worker in self._processes:
+            if worker.process.returncode is None:
+                worker.process.kill()
+                await worker.process.wait()
+        table = "turns" if self.address.startswith("sqlite") else "weft.turns"
+        if self.engine == "procrastinate":
+            table = "procrastinate_jobs"
+        self.run_sql(f"DELETE FROM {table}")
+        await self.turns.close()
+        await self.store.close()
+
+
+@asynccontextmanager
+async def desk_at(address: str, engine: str) -> AsyncIterator[Desk]:
+    """A desk, until the block ends."""
+    store = open_store(address)
+    await store.apps()  # the file is made by the store, not by the table of the test
+    await store.close()
+    desk = Desk(address, engine)
+    try:
+        yield desk
+    finally:
+        await desk.close()
+
+
+@pytest.fixture
+async def desk(address: str, place: list[str]) -> AsyncIterator[Desk]:
+    """A desk on each kind of database and queue."""
+    async with desk_at(address, place[1]) as desk:
+        yield desk
+
+
+@pytest.fixture
+async def file_desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    """A desk on a SQLite file."""
+    async with desk_at(f"sqlite:///{tmp_path}/weft.db", "inbox") as desk:
+        yield desk
+
+
+async def test_turns_of_a_killed_worker_are_finished_by_another_and_nothing_happens_twice(
+    desk: Desk,
+) -> None:
+    first, second = await asyncio.gather(desk.start(), desk.start())
+    wanted = [(f"s{session}", f"slow 0.2 {session}/{turn}") for turn in range(3)
+              for session in range(5)]  # fmt: skip
+    for session, message in wanted:
+        await desk.put(session, message)
+    await desk.until(lambda infos: any(info.status == "done" for info in infos.values()))
+    first.send(signal.SIGKILL)
+    await desk.until(
+        lambda infos: len(infos) == 15 and all(info.status == "done" for info in infos.values())
+    )
+    for session in range(5):
+        log = await desk.store.get(SessionKey("desk", desk.user, f"s{session}"))
+        assert log is not None
+        said = [event.text for event in log.events if event.text]
+        assert said == [
+            text
+            for turn in range(3)
+            for text in (f"slow 0.2 {session}/{turn}", f"done slow 0.2 {session}/{turn}")
+        ]
+    booked = sorted(str(item) for (item,) in desk.run_sql("SELECT item FROM bookings"))
+    assert booked == sorted(message for _, message in wanted)
+    second.send(signal.SIGTERM)
+    assert await second.code() == 0
+
+
+async def test_a_worker_that_is_told_to_stop_leaves_what_does_not_end_to_the_next(
+    desk: Desk,
+) -> None:
+    worker = await desk.start("--grace", "0.1")
+    await desk.put("s", "slow 600")
+    await desk.until(lambda infos: infos["slow 600"].status == "running")
+    worker.send(signal.SIGTERM)
+    assert await worker.code() == 0
+    infos = await desk.until(lambda infos: True)
+    assert infos["slow 600"].status == "waiting"
+    assert infos["slow 600"].kills == infos["slow 600"].turn.attempts == 0
+    log = await desk.store.get(SessionKey("desk", desk.user, "s"))
+    assert log is not None
+    assert [event.error_code for event in log.events] == [None], "no word of it in the log"
+
+
+async def test_a_worker_lets_turns_end_that_do_within_the_grace(file_desk: Desk) -> None:
+    worker = await file_desk.start("--grace", "60")
+    await file_desk.put("s", "slow 0.5 a")
+    await file_desk.put("s", "slow 0.5 b")
+    await file_desk.until(lambda infos: infos["slow 0.5 a"].status == "running")
+    worker.send(signal.SIGTERM)
+    assert await worker.code() == 0
+    infos = await file_desk.until(lambda infos: True)
+    assert [info.status for info in infos.values()] == ["done", "waiting"]
+
+
+async def test_a_turn_that_kills_three_workers_is_set_aside_and_the_next_goes_on(
+    file_desk: Desk,
+) -> None:
+    await file_desk.put("s", "kill")
+    await file_desk.put("s", "live")
+
+    async def replace_the_dead() -> None:
+        while True:
+            await (await file_desk.start()).code()
+
+    helping = asyncio.create_task(replace_the_dead())
+    infos = await file_desk.until(lambda infos: infos["live"].status == "done")
+    helping.cancel()
+    assert infos["kill"].status == "failed"
+    assert infos["kill"].kills == 3
+    assert infos["kill"].reason == "3 workers died while they ran it"
+
+
+async def test_a_worker_that_was_declared_dead_ends(desk: Desk) -> None:
+    worker = await desk.start()
+    table = "turn_workers" if desk.address.startswith("sqlite") else "weft.turn_workers"
+    name = worker.lines[0].split()[1]
+    desk.run_sql(f"DELETE FROM {table} WHERE worker = '{name}'")
+    assert await worker.code() == 3
+
+
+async def test_a_worker_says_how_it_is(file_desk: Desk) -> None:
+    worker = await file_desk.start()
+    await file_desk.put("s", "lamp")
+    await file_desk.until(lambda infos: infos["lamp"].status == "done")
+
+    def read(path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(worker.address + path, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    assert await asyncio.to_thread(read, "/health") == (200, "ok\n")
+    assert await asyncio.to_thread(read, "/ready") == (200, "ok\n")
+    assert (await asyncio.to_thread(read, "/other"))[0] == 404
+    status, text = await asyncio.to_thread(read, "/metrics")
+    assert status == 200
+    assert 'weft_turns_total{app="desk",outcome="done"} 1' in text
+    assert 'weft_queue_turns{app="desk",status="done"} 1' in text
+    assert "weft_worker_slots 4" in text
+    worker.send(signal.SIGINT)
+    assert await worker.code() == 0
+
+
+async def test_a_running_turn_is_cancelled_by_command_and_can_be_retried(
+    file_desk: Desk, tmp_path: Path
+) -> None:
+    worker = await file_desk.start("--grace", "0.1")
+    await file_desk.put("s", "slow 600")
+    infos = await file_desk.until(lambda infos: infos["slow 600"].status == "running")
+    id = infos["slow 600"].turn.id
+
+    async def weft(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        options = ("--store", file_desk.address)
+        return await asyncio.to_thread(run_weft, tmp_path, "turns", *arguments, *options)
+
+    shown = await weft("show", id)
+    assert "message: slow 600" in shown.stdout
+    assert "status: running" in shown.stdout
+    assert (await weft("cancel", id)).stdout == f"turn {id} was stopped\n"
+    await file_desk.until(lambda infos: infos["slow 600"].status == "cancelled")
+    refused = await weft("cancel", id)
+    assert refused.returncode == 2
+    assert "is cancelled" in refused.stderr
+    worker.send(signal.SIGTERM)
+    await worker.code()
+    assert (await weft("retry", id)).stdout == f"turn {id} waits again\n"
+    listed = await weft("list")
+    assert "waiting" in listed.stdout
+    assert "1 wait for the app `desk`, which no worker has" in listed.stderr
+    rows = json.loads((await weft("list", "--json", "--status", "waiting")).stdout)
+    assert [row["request"] for row in rows] == ["slow 600"]
+    wrong = await weft("list", "--status", "finished")
+    assert "no turn is `finished`" in wrong.stderr
+    assert "there is no turn `77`" in (await weft("show", "77")).stderr
+
+
+def test_what_a_worker_cannot_work_with_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "bot.py").write_text("from weft import Agent\nbot = Agent('bot')\n")
+    cases = {
+        ("bot:bot", "--store", "redis://localhost"): "is not the address of a store",
+        ("bot:bot", "--store", "memory://"): "a queue is for several processes",
+        ("bot:bot", "--engine", "celery"): "there is no engine `celery`",
+        ("bot:bot", "--engine", "procrastinate"): "procrastinate needs PostgreSQL",
+        ("nothing:bot",): "nothing",
+        ("bot:bot", "--store", "postgresql://127.0.0.1:1/x"): "the server cannot be reached",
+    }
+    for arguments, words in cases.items():
+        result = run_weft(tmp_path, "worker", *arguments)
+        assert (result.returncode, words in result.stderr) == (2, True), result.stderr
+        assert "Traceback" not in result.stderr
