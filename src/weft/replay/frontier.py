@@ -50,9 +50,8 @@ def oracle_trials(
     """What a recording costs if only what is used later was ever said, for each of `SHARES`."""
     trials: list[Trial] = []
     for share in SHARES:
-        kept = foreseen(recording, uses, share)
         trial = replay(
-            kept,
+            foreseen(recording, uses, share),
             C.default(),
             uses=uses,
             model=model,
@@ -99,35 +98,35 @@ def _needed(events: Sequence[Event], uses: Uses, share: float) -> dict[int, froz
     after = [0] * (len(events) + 1)
     for index in range(len(events) - 1, -1, -1):
         after[index] = after[index + 1] + is_answer(events[index])
-    told: list[_Line] = []
+    brought: list[_Line] = []
     spoken = False
     for index, event in enumerate(events):
         spoken = spoken or is_answer(event)
         for part in (event.content.parts or ()) if event.content is not None else ():
-            is_told = part.function_response is not None or (spoken and bool(part.text))
-            if is_told and event.content is not None and event.content.role == "user":
-                told += [_Line(index, line, after[index]) for line in _lines(part)]
+            is_news = part.function_response is not None or (spoken and bool(part.text))
+            if is_news and event.content is not None and event.content.role == "user":
+                brought += [_Line(index, line, after[index]) for line in _lines(part)]
     serves: Counter[_Line] = Counter()
-    kept: set[_Line] = set()
+    needed: set[_Line] = set()
     for index, strings in uses.by_event.items():
         for string in strings:
-            line = next((one for one in told if one.event < index and string in one.text), None)
+            line = next((one for one in brought if one.event < index and string in one.text), None)
             if line is not None:
                 serves[line] += 1
     for index, edited in uses.edits.items():
-        shown = [one for one in told if one.event < index and one.text in edited.lines]
-        kept.update({one.text: one for one in shown}.values())  # the newest of each
+        changed = [one for one in brought if one.event < index and one.text in edited.lines]
+        needed.update({one.text: one for one in changed}.values())  # the newest of each
     wanted = share * serves.total()
     ranked = sorted(serves, key=lambda one: (len(one.text) * one.requests / serves[one], one))
-    served = sum(serves[one] for one in kept)
+    served = sum(serves[one] for one in needed)
     for line in ranked:
         if served >= wanted:
             break
-        if line not in kept:
-            kept.add(line)
+        if line not in needed:
+            needed.add(line)
             served += serves[line]
     lines: dict[int, set[str]] = {}
-    for line in kept:
+    for line in needed:
         lines.setdefault(line.event, set()).add(line.text)
     return {index: frozenset(texts) for index, texts in lines.items()}
 
@@ -181,7 +180,7 @@ def _pruned(value: Json, keep: frozenset[str]) -> Json:
     return value if value is not None and spelled(value) in keep else None
 
 
-_WIDTH, _PANEL, _LEFT, _RIGHT, _TOP, _BOTTOM = 900, 460, 70, 250, 40, 50
+_WIDTH, _PANEL, _LEFT, _RIGHT, _TOP, _BOTTOM = 980, 460, 70, 330, 40, 50
 """The sizes of a panel, and of its margins; names stand to the right of it."""
 
 _LEAST_RANGE = 0.1
@@ -279,17 +278,17 @@ def _panel(trials: Sequence[Trial]) -> Iterator[str]:
     for number, point in enumerate(sorted(points, key=lambda one: (-one.view, one.cost))):
         across, up = place(point.cost, point.view)
         fill = "white" if point.is_oracle else point.colour
-        said = f"{point.name}: {point.cost:.2f}x, {point.view:.1%}"
+        label = f"{point.name}: {point.cost:.2f}x, {point.view:.1%}"
         yield (
             f'<circle cx="{across:.1f}" cy="{up:.1f}" r="5" fill="{fill}" stroke="{point.colour}">'
-            f"<title>{escape(said)}</title></circle>"
+            f"<title>{escape(label)}</title></circle>"
         )
         row = _TOP + 8 + number * 18
         yield (
             f'<circle cx="{_WIDTH - _RIGHT + 16}" cy="{row - 4}" r="5" fill="{fill}"'
             f' stroke="{point.colour}"/>'
         )
-        yield f'<text x="{_WIDTH - _RIGHT + 28}" y="{row}" font-size="11">{escape(said)}</text>'
+        yield f'<text x="{_WIDTH - _RIGHT + 28}" y="{row}" font-size="11">{escape(label)}</text>'
 
 
 def _joined(
