@@ -37,7 +37,7 @@ class WorkerProcesses:
 
     def __enter__(self) -> "WorkerProcesses":
         # the server stops on SIGTERM and then raises it again, which must not end us before them
-        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.signal(signal.SIGTERM, _go_on)
         for place in self._places:
             self._start(place)
         self._thread.start()
@@ -82,6 +82,10 @@ class WorkerProcesses:
                     _say(f"a worker ended with {code}: the next starts in {place.pause:g} s")
                 elif place.process is None and now >= place.again:
                     self._start(place)
+
+
+def _go_on(number: int, frame: object) -> None:
+    """Do nothing about a signal."""
 
 
 def _say(words: str) -> None:

@@ -16,7 +16,7 @@ from weft.runtime.resume import answers_by_event, content_of, last_invocation, r
 from weft.server.problems import unknown_session
 from weft.session import Busy, Event, Session, SessionKey
 from weft.session.event import new_id
-from weft.turns import Turn, TurnInfo, Turns
+from weft.turns import QueuedTurn, TurnInfo, Turns
 from weft.values import Json
 
 _LOOK_EVERY = 0.5
@@ -30,7 +30,7 @@ class QueuedRun:
     """A run that some worker has, had or will have."""
 
     def __init__(
-        self, runner: Runner, turns: Turns, turn: Turn, id: str, *, after: int, repeated: bool
+        self, runner: Runner, turns: Turns, turn: QueuedTurn, id: str, *, after: int, repeated: bool
     ) -> None:
         self.key: SessionKey = turn.key
         self.id = id
@@ -160,7 +160,7 @@ async def queue_run(
         assert stored is not None
         content, id = _open_run(stored, answers, invocation_id)
         request = new_id()
-    turn = Turn(
+    turn = QueuedTurn(
         key=key,
         request_id=request,
         message=content,

@@ -67,7 +67,7 @@ class SqlSpelling(NamedTuple):
     skip_locked: str
     is_in: str
     """How to ask whether a value is in a list: `{} = ANY({})`."""
-    notify: str
+    announce: str
     """Behind a statement that puts a turn: tells the workers."""
 
 
@@ -86,7 +86,7 @@ class ServerDatabase:
         next_place="nextval('weft.turn_places')",
         skip_locked="FOR UPDATE SKIP LOCKED",
         is_in="{} = ANY({})",
-        notify=f", pg_notify('{TURNS_CHANNEL}', '')",
+        announce=f", pg_notify('{TURNS_CHANNEL}', '')",
     )
     pause = 0.5
 
@@ -245,7 +245,7 @@ class FileDatabase:
         next_place="(SELECT coalesce(max(place), 0) + 1 FROM turns)",
         skip_locked="",
         is_in="{} IN (SELECT value FROM json_each({}))",
-        notify="",
+        announce="",
     )
     pause = 0.1
 

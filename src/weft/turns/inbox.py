@@ -221,7 +221,7 @@ class Statements:
                     CASE WHEN :delay > 0 THEN {now} + :delay END,
                     CASE WHEN :delay > 0 THEN NULL ELSE {sql.next_place} END)
             ON CONFLICT (app_name, user_id, session, request_id) DO NOTHING
-            RETURNING number{sql.notify}"""
+            RETURNING number{sql.announce}"""
         # A delayed turn has no place in its session until it is due: others pass it.
         self.place_due = f"""
             UPDATE {table} SET place = {sql.next_place}, due = NULL
@@ -267,7 +267,7 @@ class Statements:
                 status = CASE WHEN kills + 1 >= :most THEN 'failed' ELSE 'waiting' END,
                 reason = CASE WHEN kills + 1 >= :most THEN :reason ELSE reason END,
                 ended_at = CASE WHEN kills + 1 >= :most THEN {now} END
-            WHERE status = 'running' AND worker = :worker RETURNING number{sql.notify}"""
+            WHERE status = 'running' AND worker = :worker RETURNING number{sql.announce}"""
         self.find = f"SELECT {_COLUMNS} FROM {table} WHERE {same} AND request_id = :request_id"
         self.list = f"""
             SELECT {_COLUMNS} FROM {table}
@@ -279,7 +279,7 @@ class Statements:
             UPDATE {table} SET status = 'waiting', place = {sql.next_place}, due = NULL,
                 attempts = 0, kills = 0, ended_at = NULL
             WHERE number = :number AND status IN ('failed', 'cancelled')
-            RETURNING number{sql.notify}"""
+            RETURNING number{sql.announce}"""
         self.cancel = f"""
             UPDATE {table} SET status = 'cancelled', ended_at = {now}
             WHERE number = :number AND status = 'waiting' RETURNING number"""
