@@ -430,6 +430,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             "only_user",
             Take("as_json", "The rows as JSON."),
             Take("html", "Write tables and plots."),
+            "frontier",
         ),
         """Compile recorded sessions again under several policies and models, and compare.
 

@@ -339,6 +339,14 @@ class CommandOptions:
     html: Annotated[
         Path | None, Option("--html", help="Write the report as a page.", metavar="FILE")
     ] = None
+    frontier: Annotated[
+        Path | None,
+        Option(
+            "--frontier",
+            help="Draw cost against what is in view as SVG, with an oracle that knows the future.",
+            metavar="FILE",
+        ),
+    ] = None
     output: Annotated[
         Path | None, Option("-o", "--output", help="Write it to a file.", metavar="FILE")
     ] = None
