@@ -2,8 +2,8 @@
 #
 #   make demo                      run an agent with tools on the model in the box, and see what
 #                                  the model saw; fetches 93 MB of weights the first time
-#   make test                      everything in `check`, then the tests; those of google-adk in an
-#                                  environment of their own, since it needs older packages
+#   make test                      everything in `check`, then the tests; google-adk and clients of
+#                                  OpenAI's API have environments of their own, with other versions
 #   make coverage                  the tests with branch coverage, which takes 2.5 times as long
 #   make check                     format, lint, layers, types
 #   make bench                     measurements against json.dumps and other agent libraries
@@ -17,10 +17,11 @@ JOBS ?= 2
 BIN := .venv/bin
 BENCH := .venv-bench
 ADK := .venv-adk
+CLIENTS := .venv-clients
 RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 
 # An environment whose interpreter no longer runs is made again, whatever its stamps say.
-$(foreach venv,.venv $(BENCH) $(ADK),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/null || rm -f $(venv)/.made-*))
+$(foreach venv,.venv $(BENCH) $(ADK) $(CLIENTS),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/null || rm -f $(venv)/.made-*))
 
 # worksteal: a worker takes a run of neighbours, which share what is set up for them, and helps
 # the other one when it is done.
@@ -37,7 +38,7 @@ demo: .venv/.made-local
 	$(BIN)/weft model get
 	$(BIN)/python examples/local.py
 
-test: check $(ADK)/.made-adk browser
+test: check $(ADK)/.made-adk $(CLIENTS)/.made-clients browser
 	$(PYTEST)
 	$(ADK)/bin/python -m pytest tests/interop
 
@@ -73,7 +74,7 @@ bench: $(BENCH)/.made-bench .venv/.made-dev
 	$(BENCH)/bin/python bench/run.py
 
 clean:
-	rm -rf .venv $(BENCH) $(ADK) build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .venv $(BENCH) $(ADK) $(CLIENTS) build dist htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -126,3 +127,16 @@ $(ADK)/.made-venv:
 
 $(ADK)/.made-adk: $(ADK)/.made-venv pyproject.toml bench/constraints.txt
 	$(call install,$(ADK),.[adk-test],bench/constraints.txt)
+
+$(CLIENTS)/.made-venv:
+	$(call make_venv,$(CLIENTS))
+
+# Programs that the tests start: nothing of Weft is installed there.
+$(CLIENTS)/.made-clients: $(CLIENTS)/.made-venv tests/server/clients.txt
+	@echo "installing tests/server/clients.txt into $(CLIENTS)"
+	@if [ -n "$(UV)" ]; then \
+	    "$(UV)" pip install --quiet --python $(CLIENTS)/bin/python -r tests/server/clients.txt; \
+	else \
+	    $(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet -r tests/server/clients.txt; \
+	fi
+	@touch $@

@@ -32,7 +32,7 @@ from weft.load.program import PacedModel, make_agent, make_table
 from weft.load.report import cpu_seconds
 from weft.load.site import OwnedDatabase
 from weft.stores import open_store
-from weft.turns import Turn, open_turns
+from weft.turns import QueuedTurn, open_turns
 
 ENGINES = ("inbox", "procrastinate", "dbos")
 SLOTS = 16
@@ -93,22 +93,27 @@ async def side(name: str, address: str, database: int, sessions: int, turns: int
     store = open_store(address)
     runner = Runner(make_agent(latency=plan.latency), app_name=APP, store=store)
     if name == "bare":
-        before, server = time.process_time(), cpu_seconds([os.getpid()], database)
+        before, server = time.process_time(), database_seconds(database)
         await run_bare(runner, planned)
         used = time.process_time() - before
     else:
         queue = open_turns(store, name)
         for one in planned:
             message = to_content(one.message)
-            await queue.put(Turn(key=one.key, request_id=one.request_id, message=message))
+            await queue.put(QueuedTurn(key=one.key, request_id=one.request_id, message=message))
         await queue.close()
-        server = cpu_seconds([os.getpid()], database)
+        server = database_seconds(database)
         before = await run_queued(runner, name, planned)
         used = time.process_time() - before
-    total = cpu_seconds([os.getpid()], database) - server
+    both = used + database_seconds(database) - server
     await store.close()
-    # what the process itself had between is in both sums: take it out of the server's
-    print(json.dumps({"worker": used, "both": total}))
+    print(json.dumps({"worker": used, "both": both}))
+
+
+def database_seconds(database: int) -> float:
+    """The processor time that the database has had."""
+    own = os.getpid()
+    return cpu_seconds([own], database) - cpu_seconds([own], None)
 
 
 def measure_overhead(database: OwnedDatabase, options: argparse.Namespace) -> Table:

@@ -7,7 +7,7 @@ import pytest
 from weft import Agent, RunConfig, Session, compile
 from weft.content import Blob, Content, Part
 from weft.dialects.facts import facts_for
-from weft.dialects.options import EFFORTS, nearest
+from weft.dialects.options import EFFORT_TOKENS, EFFORTS, effort_for, nearest
 from weft.dialects.strict import check_request
 from weft.errors import LoweringError
 from weft.session import Event
@@ -31,7 +31,7 @@ def lowered(model: str, **options: Json) -> tuple[JsonObject, list[str]]:
     [
         ("claude-opus-4-6", "xhigh", "high"),
         ("claude-opus-4-8", "xhigh", "xhigh"),
-        ("claude-opus-5", "none", "low"),
+        ("claude-opus-5-5", "none", "low"),
         ("claude-opus-5", "minimal", "low"),
     ],
 )
@@ -55,7 +55,66 @@ def test_efforts_of_another_provider_are_fitted_too(model: str, asked: str, give
     assert "WEFT702" in said[0]
 
 
-@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "gpt-4o", "gemini-2.5-flash"])
+@pytest.mark.parametrize(
+    ("model", "asked", "field", "given", "words"),
+    [
+        # an effort where only a number of tokens is taken
+        ("claude-sonnet-4-5", {"effort": "high"}, "thinking",
+         {"type": "enabled", "budget_tokens": 24_576}, "`high` is sent as 24,576"),
+        ("gemini-2.5-flash", {"effort": "low"}, "generationConfig",
+         {"thinkingConfig": {"thinkingBudget": 1_024}}, "`low` is sent as 1,024"),
+        # a number of tokens where only an effort is taken
+        ("gpt-5", {"budget": 2_048}, "reasoning", {"effort": "medium"},
+         "2,048 is sent as `medium`"),
+        ("openai-chat/gpt-5", {"budget": 500}, "reasoning_effort", "low", "500 is sent as `low`"),
+        ("claude-sonnet-5", {"budget": 20_000}, "output_config", {"effort": "high"},
+         "20,000 is sent as `high`"),
+        ("gpt-5.2", {"budget": 0}, "reasoning", {"effort": "none"}, "0 is sent as `none`"),
+        # both, where one is taken
+        ("gpt-5", {"budget": 2_048, "effort": "low"}, "reasoning", {"effort": "low"},
+         "takes an effort for thinking, and no number of tokens"),
+        ("claude-sonnet-4-5", {"budget": 2_048, "effort": "low"}, "thinking",
+         {"type": "enabled", "budget_tokens": 2_048},
+         "takes a number of tokens for thinking, and no effort"),
+        ("gemini-3.5-flash", {"budget": 2_048, "effort": "low"}, "generationConfig",
+         {"thinkingConfig": {"thinkingLevel": "low"}}, "`low` is sent"),
+    ],
+)  # fmt: skip
+def test_effort_and_budget_stand_for_each_other(
+    model: str, asked: JsonObject, field: str, given: Json, words: str
+) -> None:
+    wire, said = lowered(model, thinking=asked)
+    assert wire[field] == given
+    assert len(said) == 1
+    assert said[0].startswith("info[WEFT702]")
+    assert words in said[0]
+    agent = Agent("bot", model=model, generate_config={"thinking": asked})
+    strict = compile(agent, message="Hi", config=RunConfig(strict=True))
+    assert strict.wire[field] == given  # it means the same, so strict has nothing against it
+    assert words in " ".join(str(strict.explain()).split())
+
+
+@pytest.mark.parametrize("model", ["claude-opus-5", "claude-sonnet-4-5", "claude-opus-4-5"])
+def test_no_effort_is_a_kind_of_thinking_where_there_is_a_word_for_it(model: str) -> None:
+    wire, said = lowered(model, thinking={"effort": "none"})
+    assert wire["thinking"] == {"type": "disabled"}
+    assert said == []
+
+
+def test_a_model_that_always_thinks_says_so() -> None:
+    wire, said = lowered("gemini-2.5-pro", thinking={"effort": "none"})
+    assert wire["generationConfig"] == {"thinkingConfig": {"thinkingBudget": 128}}
+    assert any(one.startswith("warning[WEFT702] gemini-2.5-pro always thinks") for one in said)
+
+
+def test_every_effort_has_its_tokens_in_one_table() -> None:
+    assert set(EFFORT_TOKENS) == set(EFFORTS)
+    assert [effort_for(EFFORT_TOKENS[one]) for one in ("none", "low", "medium", "high")] == [
+        "none", "low", "medium", "high",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ["gpt-4o"])
 def test_an_effort_is_left_out_where_none_can_be_told(model: str) -> None:
     wire, said = lowered(model, thinking={"effort": "high"})
     assert "high" not in str(wire)

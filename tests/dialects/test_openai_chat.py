@@ -216,7 +216,6 @@ def test_options() -> None:
     ("name", "option"),
     [
         ("option top_k = 40", "top_k"),
-        ("option thinking = {'budget': 2048}", "thinking.budget"),
     ],
 )
 def test_an_option_it_has_not_is_reported(name: str, option: str) -> None:

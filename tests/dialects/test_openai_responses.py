@@ -164,7 +164,6 @@ def test_reasoning_options() -> None:
         ("option seed = 7", "seed"),
         ("option presence_penalty = 0.1", "presence_penalty"),
         ("option frequency_penalty = -0.1", "frequency_penalty"),
-        ("option thinking = {'budget': 2048}", "thinking.budget"),
     ],
 )
 def test_an_option_it_has_not_is_reported(name: str, option: str) -> None:

@@ -264,3 +264,13 @@ def test_a_toolset_may_answer_one_and_the_log_has_it() -> None:
     assert model.wires[0]["tools"] == wanted
     stored = Session.from_json(session.to_json(), trusted=True)
     assert weft.compile(agent, session=stored, message="And?").wire["tools"] == wanted
+
+
+def test_a_spelling_for_a_dialect_that_there_is_not_is_refused_with_the_nearest_name() -> None:
+    images = ProviderTool("images", {"antropic": {"type": "image_generation"}})
+    agent = Agent("painter", model="claude-sonnet-5", tools=[images])
+    with pytest.raises(DeclarationError) as caught:
+        weft.compile(agent, message="Paint.")
+    assert caught.value.message == "`antropic` is not a dialect"
+    assert caught.value.where == "painter: ProviderTool images"
+    assert "did you mean `anthropic`?" in caught.value.hint

@@ -259,3 +259,37 @@ def test_a_model_that_is_no_model_says_what_to_pass() -> None:
         Runner(cast("Agent", "bot"))
     with pytest.raises(WeftError, match="cannot be run"):
         Runner(cast("Agent", [Agent("a"), Agent("b")]))
+
+
+KEY = "sk-proj-" + "a1B2c3D4" * 4
+
+
+class LeakyModel:
+    """A client whose exceptions quote its key."""
+
+    name, dialect = "leaky", "openai-chat"
+
+    def __init__(self, words: str) -> None:
+        self.api_key = "no-shape-at-all-1234"
+        self._words = words
+
+    async def generate(
+        self, prompt: Prompt, wire: JsonObject, *, stream: bool
+    ) -> AsyncIterator[ModelResponse]:
+        raise RuntimeError(self._words)
+        yield
+
+
+@pytest.mark.parametrize("secret", [KEY, "no-shape-at-all-1234", "of-the-environment-99"])
+async def test_a_key_in_an_exception_reaches_neither_the_log_nor_the_session(
+    secret: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("LEAKY_API_KEY", "of-the-environment-99")
+    agent = Agent("bot", model=LeakyModel(f"401 for {secret} at 10:00"))
+    result = await Runner(agent).run("Hi", session_id="s")
+    assert result.error is not None
+    assert result.error.error_message == "RuntimeError: 401 for [key] at 10:00"
+    assert secret not in result.session.to_json().decode()
+    assert secret not in caplog.text
+    assert "the model raised" in caplog.text
+    assert "Traceback" in caplog.text

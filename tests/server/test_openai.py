@@ -218,7 +218,7 @@ def test_what_is_wrong_is_told_as_the_client_reads_it(tmp_path: Path) -> None:
                 chat(**{"model": "bot", "messages": user, **options})  # type: ignore[call-overload]
         with pytest.raises(openai.InternalServerError, match="no luck"):
             chat(model="bot", messages=user)  # type: ignore[call-overload]
-        with pytest.raises(openai.AuthenticationError):
+        with pytest.raises(openai.AuthenticationError, match="shows no valid token"):
             client.with_options(api_key="wrong").models.list()
 
 

@@ -172,6 +172,52 @@ async def _names(runner: Runner) -> list[str]:
     return await runner.artifacts.names("eye", "user", "s")
 
 
+@pytest.mark.parametrize(
+    "returned", [PNG, bytearray(PNG), ["a dot", PNG], {"about": "a dot", "image": PNG}]
+)
+async def test_bytes_that_a_tool_returns_are_the_file_they_are(returned: object) -> None:
+    def draw() -> object:
+        """Draw a dot."""
+        return returned
+
+    model = ScriptedModel([call("draw"), "Nice."], dialect="anthropic")
+    await Runner(Agent("eye", model=model, tools=[draw])).run("Draw.", session_id="s")
+    result = model.wires[1]["messages"][-1]["content"][0]  # type: ignore[index, call-overload]
+    image = result["content"][-1]  # type: ignore[index, call-overload]
+    assert image == {
+        "type": "image",
+        "source": {
+            "type": "base64",
+            "media_type": "image/png",
+            "data": base64.b64encode(PNG).decode(),
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("returned", "place"),
+    [
+        (b"\x01\x02\x03", "result"),
+        (b"", "result"),
+        ({"rows": [{"raw": PNG}]}, "result.rows[0].raw"),
+    ],
+)
+async def test_bytes_of_no_known_type_are_an_error_for_the_model(
+    returned: object, place: str
+) -> None:
+    def draw() -> object:
+        """Draw a dot."""
+        return returned
+
+    model = ScriptedModel([call("draw"), "Oh."], dialect="anthropic")
+    result = await Runner(Agent("eye", model=model, tools=[draw])).run("Draw.", session_id="s")
+    sent = str(model.wires[1]["messages"][-1])  # type: ignore[index, call-overload]
+    assert f"draw returned what is not JSON: {place}: these are bytes of no known type" in sent
+    assert "Part.from_bytes" in sent
+    assert base64.b64encode(PNG).decode() not in sent
+    assert result.text == "Oh."
+
+
 async def test_a_large_file_of_a_tool_is_an_artifact_too() -> None:
     photo = _photo()
 

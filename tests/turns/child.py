@@ -19,7 +19,7 @@ from weft import Agent, Runner, ToolContext, tool
 from weft.ir import ModelResponse, Prompt
 from weft.load.program import EFFECTS, Journal, PacedModel
 from weft.stores import open_store
-from weft.turns import Outcome, Turn, TurnRunner, open_turns
+from weft.turns import QueuedTurn, TurnEnd, TurnRunner, open_turns
 from weft.values import Json
 
 APP = "shop"
@@ -140,7 +140,7 @@ async def _work(address: str, engine: str, folder: Path, name: str, slots: int) 
     runner = Runner(make_agent(folder, journal), app_name=APP, store=store)
     run = TurnRunner({APP: runner}, turns)
 
-    async def run_turn(turn: Turn) -> Outcome:
+    async def run_turn(turn: QueuedTurn) -> TurnEnd:
         journal.note("taken", turn.request_id)
         await held(folder, "before")
         outcome = await run(turn)

@@ -2,10 +2,12 @@
 
 Workers are processes. Where a fault must hit is not left to chance: a worker is held up at that
 place (see `child.py`), hit, and let go. Afterwards the logs and the rows that tools left are
-judged as `weft load` judges them.
+judged as `weft load` judges them. At the end `weft load` itself runs: 20 sessions, or as many as
+WEFT_CHAOS says, 200 for example; with so many, stops are 15 s long and there are 3 rounds.
 """
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,13 +18,14 @@ import pytest
 
 from tests.turns.child import APP, Child
 from weft.content import to_content
+from weft.load import LoadPlan, run_load
 from weft.load.plan import PlannedTurn
 from weft.load.program import count_effects, make_table
 from weft.load.site import OwnedDatabase
 from weft.load.verdict import Counts, judge_session
 from weft.session import SessionKey
 from weft.stores import open_store
-from weft.turns import Turn, Turns, open_turns
+from weft.turns import QueuedTurn, Turns, open_turns
 
 ENGINES = ("inbox", "procrastinate", "dbos")
 
@@ -111,8 +114,10 @@ class Shop:
         await self.store.close()
 
 
-def as_turn(planned: PlannedTurn) -> Turn:
-    return Turn(key=planned.key, request_id=planned.request_id, message=to_content(planned.message))
+def as_turn(planned: PlannedTurn) -> QueuedTurn:
+    return QueuedTurn(
+        key=planned.key, request_id=planned.request_id, message=to_content(planned.message)
+    )
 
 
 @pytest.fixture(params=ENGINES)
@@ -302,3 +307,26 @@ async def until_done(shop: Shop, turn: PlannedTurn) -> None:
             if info is not None and info.status == "done":
                 return
             await asyncio.sleep(0.05)
+
+
+CHAOS = int(os.environ.get("WEFT_CHAOS", "20"))
+
+
+@pytest.mark.parametrize("round", range(3 if CHAOS >= 200 else 1))
+async def test_chaos(engine: str, round: int) -> None:
+    """Workers as users start them, killed and stopped at random, and a server that restarts."""
+    is_large = CHAOS >= 200
+    plan = LoadPlan(
+        sessions=CHAOS,
+        turns=5,
+        workers=3,
+        slots=4,
+        engine=engine,
+        chaos=("kill", "stop", "restart"),
+        faults=2 if is_large else 1,
+        stop_seconds=15 if is_large else 3,
+        silence=4 if is_large else 2,
+        seed=round,
+    )
+    report = await run_load(plan)
+    assert report.is_sound, str(report)

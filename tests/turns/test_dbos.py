@@ -14,7 +14,7 @@ from weft.errors import UsageError
 from weft.session import SessionKey
 from weft.stores import open_store
 from weft.testing import ScriptedModel
-from weft.turns import Outcome, Turn, TurnRunner, Turns, TurnStatus, open_turns
+from weft.turns import QueuedTurn, TurnEnd, TurnRunner, Turns, TurnStatus, open_turns
 from weft.turns.opening import put_message
 
 KEY = SessionKey("shop", "ada", "s")
@@ -34,8 +34,10 @@ async def turns(postgres_url: str) -> AsyncIterator[Turns]:
     await store.close()
 
 
-def turn(app: str, session: str, request: str) -> Turn:
-    return Turn(key=SessionKey(app, "ada", session), request_id=request, message=to_content("hi"))
+def turn(app: str, session: str, request: str) -> QueuedTurn:
+    return QueuedTurn(
+        key=SessionKey(app, "ada", session), request_id=request, message=to_content("hi")
+    )
 
 
 async def until(turns: Turns, app: str, status: TurnStatus, count: int) -> None:
@@ -65,12 +67,12 @@ async def test_how_turns_end_is_what_dbos_has_of_them(
     seen: list[tuple[str, str, int]] = []
     kinds = {"fails": "failed", "stopped": "cancelled"}
 
-    async def run(turn: Turn) -> Outcome:
+    async def run(turn: QueuedTurn) -> TurnEnd:
         seen.append((turn.key.id, turn.request_id, turn.attempts))
         if turn.request_id == "again" and not turn.attempts:
-            return Outcome("again", "not yet", 0.01)
+            return TurnEnd("again", "not yet", 0.01)
         kind = kinds.get(turn.request_id, "done")
-        return Outcome(kind, "" if kind == "done" else "because")  # type: ignore[arg-type]
+        return TurnEnd(kind, "" if kind == "done" else "because")  # type: ignore[arg-type]
 
     for request in ("first", "again", "fails", "stopped", "last"):
         assert await turns.put(turn(app, "s", request))
@@ -156,10 +158,10 @@ async def test_a_worker_that_stops_gives_its_turns_back(turns: Turns, app: str) 
     begun = asyncio.Event()
     release = asyncio.Event()
 
-    async def hold(turn: Turn) -> Outcome:
+    async def hold(turn: QueuedTurn) -> TurnEnd:
         begun.set()
         await release.wait()
-        return Outcome("released")
+        return TurnEnd("released")
 
     await turns.put(turn(app, "s", "r1"))
     async with working(turns, app, hold):
@@ -170,8 +172,8 @@ async def test_a_worker_that_stops_gives_its_turns_back(turns: Turns, app: str) 
     (info,) = await turns.list(app_name=app)
     assert (info.status, info.kills) == ("waiting", 0)
 
-    async def run(turn: Turn) -> Outcome:
-        return Outcome("done")
+    async def run(turn: QueuedTurn) -> TurnEnd:
+        return TurnEnd("done")
 
     async with working(turns, app, run, "w2"):
         await until(turns, app, "done", 1)

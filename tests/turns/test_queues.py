@@ -11,7 +11,7 @@ from weft.content import to_content
 from weft.errors import StoreError, UsageError
 from weft.session import SessionKey, Store
 from weft.testing import ScriptedModel
-from weft.turns import Outcome, Turn, TurnRunner, open_turns
+from weft.turns import QueuedTurn, TurnEnd, TurnRunner, open_turns
 from weft.turns.inbox import InboxTurns
 from weft.turns.opening import put_message
 from weft.turns.procrastinate_queue import ProcrastinateTurns, queue_of
@@ -21,9 +21,11 @@ from weft.turns.turn import decode_turn, encode_turn, seconds_of
 OwnedTurns = InboxTurns | ProcrastinateTurns
 
 
-def turn(app: str, session: str, request: str, text: str = "hi") -> Turn:
+def turn(app: str, session: str, request: str, text: str = "hi") -> QueuedTurn:
     """A turn of a user of the app."""
-    return Turn(key=SessionKey(app, "ada", session), request_id=request, message=to_content(text))
+    return QueuedTurn(
+        key=SessionKey(app, "ada", session), request_id=request, message=to_content(text)
+    )
 
 
 async def take(source: TurnSource) -> list[str]:
@@ -57,7 +59,7 @@ async def test_the_same_request_is_put_once_also_when_it_is_done(
     assert not await turns.put(turn(app, "s", "r1"))
     (id,) = await take(source)
     assert not await turns.put(turn(app, "s", "r1"))
-    assert await source.settle(id, Outcome("done"))
+    assert await source.settle(id, TurnEnd("done"))
     assert not await turns.put(turn(app, "s", "r1"))
     assert await turns.put(turn(app, "other", "r1"))
     assert await turns.put(turn(app, "later", "r1"), delay=60)
@@ -77,7 +79,7 @@ async def test_turns_of_a_session_are_taken_one_at_a_time_in_order(
     first = await turns.find(SessionKey(app, "ada", "s"), "r1")
     assert first is not None
     assert (first.status, first.worker) == ("running", "w1")
-    assert await one.settle(first.turn.id, Outcome("again", "it failed", after=60))
+    assert await one.settle(first.turn.id, TurnEnd("again", "it failed", after=60))
     assert await take(two) == [], "the session waits for the one that is tried again"
     info = await turns.find(SessionKey(app, "ada", "s"), "r1")
     assert info is not None
@@ -96,9 +98,9 @@ async def test_a_turn_that_is_tried_again_says_how_often_it_failed(
         (taken,) = await source.take(5)
         assert taken.turn is not None
         assert taken.turn.attempts == attempts
-        await source.settle(taken.id, Outcome("again", "it failed"))
+        await source.settle(taken.id, TurnEnd("again", "it failed"))
     (taken,) = await source.take(5)
-    await source.settle(taken.id, Outcome("released"))
+    await source.settle(taken.id, TurnEnd("released"))
     (taken,) = await source.take(5)
     assert taken.turn is not None
     assert taken.turn.attempts == 3, "to be given back is no failure"
@@ -114,7 +116,7 @@ async def test_a_delayed_turn_lets_others_pass_and_then_has_its_place(
     assert (await turns.list(id=id))[0].turn.request_id == "now"
     await asyncio.sleep(0.5)
     assert await take(source) == []
-    await source.settle(id, Outcome("done"))
+    await source.settle(id, TurnEnd("done"))
     assert await take_requests(source) == ["s/late"]
 
 
@@ -133,7 +135,7 @@ async def test_a_turn_is_handed_on_and_fails_after_three_kills(turns: OwnedTurns
         (id,) = await take(source)
         assert await turns.recover(all_of_us) == 0
         assert await turns.recover(nobody) == 1
-        assert not await source.settle(id, Outcome("done")), "it is not the dead one's"
+        assert not await source.settle(id, TurnEnd("done")), "it is not the dead one's"
     source = turns.source(apps=[app], worker="w4")
     assert await take(source) == []
     (info,) = await turns.list(app_name=app, status="failed")
@@ -167,7 +169,7 @@ async def test_a_waiting_turn_is_cancelled_and_a_running_one_is_not(
     assert not await turns.cancel(first.turn.id)
     assert await turns.cancel(second.turn.id)
     assert not await turns.cancel("no number")
-    await source.settle(id, Outcome("done"))
+    await source.settle(id, TurnEnd("done"))
     assert await take(source) == []
     counts = await turns.counts()
     assert (counts[app, "done"], counts[app, "cancelled"]) == (1, 1)
@@ -254,7 +256,7 @@ async def test_a_turn_of_a_deleted_session_fails_and_makes_none(
     await store.delete(key)
     runner = Runner(Agent("bot", model=ScriptedModel([])), app_name=app, store=store)
     outcome = await TurnRunner({app: runner}, turns)(written)
-    assert outcome == Outcome("failed", "its session was deleted")
+    assert outcome == TurnEnd("failed", "its session was deleted")
     assert await store.get(key) is None
 
 
@@ -297,7 +299,7 @@ async def test_tables_of_a_newer_version_are_refused(
 
 
 def test_a_turn_that_is_written_down_reads_the_same(app: str) -> None:
-    one = Turn(
+    one = QueuedTurn(
         key=SessionKey(app, "ada", "s"),
         request_id="r",
         message=to_content(["look", "here"]),

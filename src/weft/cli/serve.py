@@ -24,8 +24,27 @@ def serve_command(options: CommandOptions) -> int:
     _require_closed(options, is_configured=auth is not None)
     application = _application(options, auth)
     names = ", ".join(application.served.runners)
-    run_application(application, options, what=f"{names} from {without_password(options.address)}")
+    what = f"{names} from {without_password(options.address)}"
+    if not options.workers:
+        run_application(application, options, what=what)
+        return 0
+    from weft.cli.children import WorkerProcesses
+
+    with WorkerProcesses(_worker_command(options), options.workers, grace=options.grace):
+        run_application(application, options, what=f"{what} with {options.workers} workers")
     return 0
+
+
+def _worker_command(options: CommandOptions) -> list[str]:
+    """The command of a worker that runs what this server serves."""
+    command = [sys.executable, "-m", "weft", "worker", *options.targets]
+    command += ["--store", options.address, "--engine", options.engine]
+    command += ["--slots", str(options.slots), "--grace", str(options.grace)]
+    if options.model is not None:
+        command += ["--model", options.model]
+    if options.max_llm_calls is not None:
+        command += ["--max-llm-calls", str(options.max_llm_calls)]
+    return command
 
 
 def run_application(application: "Application", options: CommandOptions, *, what: str) -> None:
@@ -65,10 +84,15 @@ def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") 
     from weft.server.access import LOOPBACK
 
     runners = load_runners(options)
+    turns = None
+    if options.queue or options.workers:
+        from weft.turns import open_turns
+
+        turns = open_turns(runners[0].store, options.engine)
     hosts = [*LOOPBACK, *(options.allow_host or ())]
     if not _is_loopback(options.host) and options.host not in ("0.0.0.0", "::"):
         hosts.append(options.host)
-    return app(*runners, auth=auth, hosts=hosts, grace=options.grace)
+    return app(*runners, auth=auth, hosts=hosts, grace=options.grace, turns=turns)
 
 
 def _auth(options: CommandOptions) -> "Authenticate | Tokens | None":

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -14,6 +16,12 @@ from weft.cli.options import CommandOptions
 from weft.declare import RunConfig
 from weft.runtime import Runner
 from weft.stores import open_store
+
+PARENT = "WEFT_WORKER_OF"
+"""The variable that names the process of the server that started a worker."""
+
+_PARENT_EVERY = 1.0
+"""Seconds between two looks whether that server lives."""
 
 
 def worker_command(options: CommandOptions) -> int:
@@ -41,10 +49,24 @@ def worker_command(options: CommandOptions) -> int:
             at = f", health at http://{options.host}:{port}/health" if port is not None else ""
             print(f"ready: {worker.name} takes turns of {names}{at}", flush=True)
 
+        watching = asyncio.create_task(_watch_parent(worker.stop))
         print(f"worker on {without_password(options.address)}", file=sys.stderr)
-        return await worker.run(host=options.host, port=options.health_port, ready=ready)
+        try:
+            return await worker.run(host=options.host, port=options.health_port, ready=ready)
+        finally:
+            watching.cancel()
 
     return asyncio.run(work())
+
+
+async def _watch_parent(stop: Callable[[], None]) -> None:
+    """Stop when the server has died that started this worker."""
+    parent = os.environ.get(PARENT)
+    while parent is not None:
+        if str(os.getppid()) != parent:
+            stop()
+            return
+        await asyncio.sleep(_PARENT_EVERY)
 
 
 def load_runners(options: CommandOptions) -> list[Runner]:

@@ -214,7 +214,7 @@ class Compilation:
             if self.policy.protections:
                 self.require_protected(self.prompt, lowered.wire, lowered)
             if self.labelled is not None:
-                self.require_cleared(lowered.wire)
+                self.require_cleared(lowered.wire, lowered)
             if self._strict and name == self.dialect:
                 from weft.compiler.prefix import require_accepted
 
@@ -238,12 +238,12 @@ class Compilation:
 
             require_protected(prompt, wire, self.policy, lowered)
 
-    def require_cleared(self, wire: JsonObject) -> None:
+    def require_cleared(self, wire: JsonObject, lowered: Lowered | None = None) -> None:
         """Refuse a request that still holds something that the model may not see."""
         if self.labelled is not None:
             from weft.compiler.protected import require_cleared
 
-            require_cleared(wire, self.prompt, self.labelled)
+            require_cleared(wire, self.prompt, self.labelled, lowered)
 
     @cached_property
     def diagnostics(self) -> tuple[Diagnostic, ...]:

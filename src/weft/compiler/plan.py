@@ -29,13 +29,14 @@ from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
 from weft.declare.config import merge
 from weft.declare.functions import PassFunction, name_of
 from weft.declare.policy_parts import Auto, Budget, Label
+from weft.declare.provider_tools import ProviderTool
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.facts import SECONDS, Cache
 from weft.dialects.names import require_model_name
 from weft.dialects.schema_subset import wrap_root
 from weft.dialects.track import Head
-from weft.errors import CompileError
+from weft.errors import CompileError, DeclarationError, UsageError
 from weft.ir import Output, ToolDecl
 from weft.ir.item import RECALL
 from weft.passes import PLAIN, Pass, Passes, passes_of
@@ -305,7 +306,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
     cache, problems = _cache(generate.pop("cache", True), target, origins)
     changes = generate.pop("instruction_changes", None)
     wording = wording_of(path, output, config.global_instruction or "")
-    tools = _tools(path, output, recalls=recalls)
+    tools = _tools(path, output, target.dialect, recalls=recalls)
     custom = (*_custom(agent, config), *_examples(agent, output, target))
     passes = PLAIN if policy.is_conditional else passes_of(policy, agent.name, custom)
     measure = _measure(agent, target)
@@ -490,9 +491,12 @@ def _output(path: tuple[Agent, ...], target: Target, *, recalls: bool) -> Output
 
 
 def _tools(
-    path: tuple[Agent, ...], output: Output | None, *, recalls: bool
+    path: tuple[Agent, ...], output: Output | None, dialect: str, *, recalls: bool
 ) -> tuple[ToolDecl, ...]:
     agent = path[-1]
+    for t in agent.tools:
+        if isinstance(t.hosted, ProviderTool):
+            _require_dialects(t.hosted, agent)
     tools = [
         ToolDecl(
             t.name,
@@ -500,6 +504,8 @@ def _tools(
             t.parameters,
             Origin("tool", t.name, agent.name),
             hosted=t.hosted,
+            provider=dialect if dialect in t.extra else "",
+            kept=t.extra.get(dialect),
         )
         for t in agent.tools
     ]
@@ -512,6 +518,20 @@ def _tools(
         about = "Give the final answer. Call this once, when you are done, instead of replying."
         tools.append(ToolDecl(SET_RESPONSE, about, output.schema, output.origin))
     return tuple(tools)
+
+
+def _require_dialects(tool: ProviderTool, agent: Agent) -> None:
+    """Refuse a spelling for a dialect that there is not: it would never be sent.
+
+    It is told here and not where the tool is declared, since a dialect may be registered later.
+    """
+    for name in tool.spelled:
+        try:
+            dialect_named(name)
+        except UsageError as error:
+            raise DeclarationError(
+                error.message, where=f"{agent.name}: ProviderTool {tool.name}", hint=error.hint
+            ) from None
 
 
 def _config(agent: Agent, config: RunConfig) -> tuple[JsonObject, dict[str, Origin]]:

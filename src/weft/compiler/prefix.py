@@ -130,11 +130,20 @@ class Segment(NamedTuple):
     origin: Origin
 
 
-class SourceMap:
-    """Answers where each piece of one lowered request came from."""
+TurnSegments = dict[tuple[int, str], tuple[Entry, list[Segment]]]
+"""The segments of turns that requests of a session share, by the turn and its place."""
 
-    def __init__(self, lowered: Lowered) -> None:
+
+class SourceMap:
+    """Answers where each piece of one lowered request came from.
+
+    Whoever asks for the segments of many requests of a session passes `known`: turns that they
+    share are walked once.
+    """
+
+    def __init__(self, lowered: Lowered, known: TurnSegments | None = None) -> None:
         self._lowered = lowered
+        self._known = known
         self._dialect = Origin("dialect", lowered.dialect)
 
     def origin(self, pointer: str, offset: int = 0) -> Origin:
@@ -224,6 +233,7 @@ class SourceMap:
         self, children: list[tuple[str, str, Json]], pointer: str, at: int
     ) -> Iterator[Segment]:
         here = self.origin(pointer)
+        is_turns = self._known is not None and pointer == f"/{self._lowered.turns}"
         yield Segment(at, at + 1, pointer, here)
         at += 1
         for index, (label, below, child) in enumerate(children):
@@ -231,10 +241,25 @@ class SourceMap:
             if lead:
                 yield Segment(at, at + lead, pointer, here)
                 at += lead
-            for segment in self._walk(child, below, at):
+            for segment in (
+                self._turn(child, below, at) if is_turns else self._walk(child, below, at)
+            ):
                 yield segment
                 at = segment.end
         yield Segment(at, at + 1, pointer, here)
+
+    def _turn(self, value: Json, pointer: str, at: int) -> Iterator[Segment]:
+        """Segments of a turn, which other requests may have at the same place."""
+        known, index = self._known, int(pointer.rpartition("/")[2]) - len(self._lowered.lead)
+        if known is None or index < 0:
+            yield from self._walk(value, pointer, at)
+            return
+        entry = self._lowered.entries[index]
+        walked = known.get((id(entry), pointer))
+        if walked is None:
+            walked = known[id(entry), pointer] = (entry, [*self._walk(value, pointer, 0)])
+        for start, end, place, origin in walked[1]:
+            yield Segment(start + at, end + at, place, origin)
 
 
 def _blame(old: Json, new: Json, where: str, origins: SourceMap) -> tuple[str, Origin, str]:

@@ -7,7 +7,8 @@ another that happens to stand beside it is not.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, assert_never, cast
 
@@ -265,35 +266,73 @@ _SEALED = frozenset(
 )  # fmt: skip
 """Fields that hold what is no text."""
 
+_MOST_KINDS = 32
+"""For how many kinds of things it is known how far the turns were looked through."""
+
 _STRONG = 8
 """From how many characters on a value with a digit in it is one even as a name."""
 
 
-def require_cleared(wire: JsonObject, prompt: Prompt, labelled: "Labelled") -> None:
-    """Refuse a request in which something stands that its model is not cleared for."""
-    fresh: JsonObject = {}
+def require_cleared(
+    wire: JsonObject, prompt: Prompt, labelled: "Labelled", lowered: Lowered | None = None
+) -> None:
+    """Refuse a request in which something stands that its model is not cleared for.
+
+    Turns are shared with the requests before. With `lowered`, whose wire this is, those that are
+    final and were looked through are not even counted.
+    """
+    calls = prompt.items.derive(_CallNames).after(prompt.items.tail).names
+    names = calls.union(tool.name for tool in prompt.tools)
     for key, piece in wire.items():
-        fresh[key] = piece
-        if isinstance(piece, list):  # turns are shared with the requests before
-            fresh[key] = [None if labelled.is_clean(turn) else turn for turn in piece]
-    _require(fresh, prompt, labelled)
-    for piece in fresh.values():
-        for turn in piece if isinstance(piece, list) else ():
+        if not isinstance(piece, list):
+            _require({key: piece}, "", names, prompt, labelled)
+            continue
+        _require({key: None}, "", names, prompt, labelled)
+        lead, final = len(piece), 0
+        is_turns = lowered is not None and key == lowered.turns
+        if lowered is not None and is_turns:
+            checked = lowered.track.checked.get(labelled.identity, 0)
+            lead, final = len(lowered.lead), min(checked, lowered.final)
+        for index in (*range(lead), *range(lead + final, len(piece))):
+            turn = piece[index]
+            if labelled.is_clean(turn):
+                continue
+            _require(turn, f"/{key}/{index}", names, prompt, labelled)
             if isinstance(turn, dict):
                 labelled.found_clean(turn)
+        if lowered is not None and is_turns:
+            done = lowered.track.checked
+            if len(done) >= _MOST_KINDS:  # what carries a label may change at every step
+                done.clear()
+            done[labelled.identity] = max(final, lowered.final)
 
 
-def _require(wire: JsonObject, prompt: Prompt, labelled: "Labelled") -> None:
-    names = {tool.name for tool in prompt.tools}
-    for item in prompt.items:
-        if item.kind == "exchange":
-            names.update(block.name for block in item.blocks if isinstance(block, CallBlock))
-    for pointer, text, named in _texts(wire, ""):
+class _CallNames(NamedTuple):
+    """The names of the tools that some items call."""
+
+    names: frozenset[str] = frozenset()
+
+    def after(self, items: Sequence[Item], /) -> "_CallNames":
+        """The names once these items follow."""
+        called = {
+            block.name
+            for item in items
+            if item.kind == "exchange"
+            for block in item.blocks
+            if isinstance(block, CallBlock)
+        }
+        return self if called <= self.names else _CallNames(self.names | called)
+
+
+def _require(
+    piece: Json, pointer: str, names: AbstractSet[str], prompt: Prompt, labelled: "Labelled"
+) -> None:
+    for place, text, named in _texts(piece, pointer):
         labels = _labels(text, labelled, named=named or text in names)
         if labels:
             words = " and ".join(f"`{label}`" for label in labels)
             raise ProtectionError(
-                f"the request holds at {pointer} what carries the label {words}",
+                f"the request holds at {place} what carries the label {words}",
                 where=prompt.agent,
                 hint=f'clear the agent: Agent("{prompt.agent}", cleared=["{labels[0]}"]),'
                 " or take the value out of what a callback adds and out of names",

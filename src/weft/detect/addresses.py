@@ -167,7 +167,7 @@ def _words_after(text: str, end: int, most: int) -> list[_Word]:
 
 
 def _number_first(text: str, start: int, end: int, *, plain: bool) -> int:
-    """Where a street ends that begins with this number; 0 where none does."""
+    """The end of a street that begins with this number; 0 if there is none."""
     words = _words_after(text, end, 6)
     if words and words[0].text[0].isdigit() and words[0].text[-1] != ".":
         words = words[1:]
@@ -238,13 +238,13 @@ def _is_announced(text: str, start: int) -> bool:
 
 
 def _with_unit(text: str, start: int) -> int:
-    """Where an address begins: at the unit or the word for a number right before its street."""
+    """The start of an address: the unit, or the word for a number, right before its street."""
     match = _UNIT_BEFORE.search(text, max(0, start - 24), start)
     return start if match is None else match.start()
 
 
 def _announced_start(text: str, start: int) -> int:
-    """Where an address begins: before the number, where words before it were announced as one."""
+    """The start of an address whose words before the number were announced as an address."""
     if start < 4 or text[start - 1] != " " or text[start - 2] == ",":
         return start
     words = _words_before(text, start)
@@ -253,7 +253,7 @@ def _announced_start(text: str, start: int) -> int:
 
 
 def _street_first(text: str, start: int, end: int, *, plain: bool) -> int | None:
-    """Where a street begins that ends with this number."""
+    """The start of a street that ends with this number."""
     words = _words_before(text, start)
     if not words or not re.fullmatch(r"[^\W\d_][\w'\u2019.\-]*,?", words[-1].text):
         return None
@@ -388,7 +388,7 @@ _MOST_STEPS = 24
 
 
 def tail(text: str, end: int) -> int:
-    """Where the address ends, with the unit, city, code and country that follow its street."""
+    """The end of the address, including unit, city, code and country after its street."""
     sure = at = end
     words = 0
     coded = False
@@ -420,7 +420,7 @@ def tail(text: str, end: int) -> int:
 
 
 def _town(text: str, end: int) -> int:
-    """Where a town ends that fills the rest of the line after a unit."""
+    """The end of a town that fills the rest of the line after a unit."""
     match = _TOWN.match(text, end)
     if match is None or any(each.strip(".") in STOPS for each in match.group().split()):
         return end
@@ -428,7 +428,7 @@ def _town(text: str, end: int) -> int:
 
 
 def city(text: str, end: int) -> int:
-    """Where the city after a postal code ends, on its line or alone on the next."""
+    """The end of the city after a postal code, on the same line or alone on the next."""
     match = _CITY_LINE.match(text, end)
     if match is None or text[match.end() : match.end() + 1] == ":":
         return end

@@ -110,7 +110,7 @@ class Plain(NamedTuple):
     places: list[int] | None
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Where a stretch of the plain text stands in the original text."""
+        """The position of a stretch of the plain text in the original text."""
         if self.places is None or end <= start:
             return start, end
         return self.places[start], self.places[end - 1] + 1

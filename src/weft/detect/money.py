@@ -121,7 +121,7 @@ def look_for_ibans(text: str) -> Iterator[Span]:
 
 
 def _after(spelled: str, length: int) -> int:
-    """Where so many letters and digits end; 0 where there are fewer, or it is inside a group."""
+    """The end of so many letters and digits; 0 if there are fewer, or it is inside a group."""
     seen = 0
     for at, each in enumerate(spelled):
         if each.isalnum():

@@ -76,7 +76,7 @@ def look_for_names(text: str) -> Iterator[Span]:
 
 
 def _speaking(text: str) -> set[str]:
-    """Who speaks in a text where one who speaks has a name that is known."""
+    """The speakers of a text in which at least one speaker has a known name."""
     labels = [Word(each, fold(each), 0, 0) for each in set(speakers(text))]
     named = [each for each in labels if each.low not in NOT_NAMES]
     if len(named) < 2 or len(named) * 2 < len(labels):
@@ -125,14 +125,14 @@ def _is_beside(words: Sequence[Word], at: int, other: int, text: str) -> bool:
 
 
 def _gap(words: Sequence[Word], at: int, text: str) -> str:
-    """What stands between a word and the next one; nothing where one of them is missing."""
+    """The text between a word and the next one; empty if one of them is missing."""
     if not 0 <= at < len(words) - 1:
         return ""
     return text[words[at].end : words[at + 1].start]
 
 
 def _lists(words: Sequence[Word], text: str) -> Iterator[tuple[int, int]]:
-    """Where three single words or more are listed: the first of them, and the end."""
+    """A list of three or more single words: its first word, and its end."""
     if ", " not in text:
         return
     first = 0
@@ -269,7 +269,7 @@ def _does(text: str, end: int) -> bool:
 
 
 def _after(word: Word, text: str) -> str:
-    """What follows a word, from its possessive on."""
+    """The text after a word, from its possessive on."""
     end = without_possessive(word)
     return text[end : end + 16]
 
@@ -385,7 +385,7 @@ def _begins_line(text: str, start: int) -> bool:
 
 
 def _with_title(text: str, start: int) -> int:
-    """Where a name begins: at its title or its particles, if it has any."""
+    """The start of a name, including its title or particles."""
     before = text[max(0, start - 32) : start]
     return start - (titled(before) or particles(before))
 
@@ -421,7 +421,7 @@ _SIGNS = frozenset("._-/@\\=:#$")
 
 
 def _with_surname(text: str, start: int, end: int) -> int:
-    """Where the name ends: after its surname, if it has one."""
+    """The end of a name, including its surname."""
     if text[end : end + 1] != " ":
         return end
     initial = _INITIAL.match(text, end)
@@ -550,7 +550,7 @@ def particles(before: str) -> int:
 
 
 def titled(before: str) -> int:
-    """How many characters in front of a name are its title; 0 where there is none."""
+    """The length of the title before a name; 0 if there is none."""
     if before[-1:] != " ":
         return 0
     words = before[:-1].replace("\n", " ").rsplit(" ", 3)
@@ -634,7 +634,7 @@ def bare(word: Word) -> str:
 
 
 def without_possessive(word: Word) -> int:
-    """Where the word ends, not counting its possessive."""
+    """The end of the word without its possessive."""
     return word.start + len(bare(word))
 
 

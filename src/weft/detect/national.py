@@ -565,7 +565,7 @@ def look_for_records(text: str) -> Iterator[Span]:
 
 
 def _values(pattern: re.Pattern[str], text: str, *stems: str) -> Iterator[Span]:
-    """What follows a label; every label begins with one of the stems."""
+    """The number after a label. Every label begins with one of the stems."""
     for at in places(lowered(text), *stems):
         match = pattern.match(text, at)
         if match is not None:

@@ -114,7 +114,7 @@ def _engine(expression: str) -> "regex.Pattern[str]":
 
 
 def search(pattern: Pattern, text: str) -> list[tuple[int, int]]:
-    """Where the pattern is found in the text.
+    """The spans of the text that match the pattern.
 
     A pattern that did not finish before gets less and less time, so that many texts cannot take
     long where one did.

@@ -31,7 +31,7 @@ _TELLS = late_pattern(r"(?i)age|zip|post|plz|pin|acc|pass|licen|rout")
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What to replace: kinds of values, the author's patterns, and names of fields."""
+    """The values to replace: kinds, the author's patterns, and names of fields."""
 
     kinds: tuple[str, ...] = ()
     patterns: tuple[Pattern, ...] = ()
@@ -42,7 +42,7 @@ class Wanted(msgspec.Struct, frozen=True):
 def wanted(
     kinds: tuple[str, ...], patterns: tuple[str, ...] = (), fields: tuple[str, ...] = ()
 ) -> Wanted:
-    """What these names, groups, regular expressions and paths of fields stand for."""
+    """Resolve names, groups, regular expressions and field paths to values to replace."""
     return Wanted(
         kinds_named(kinds),
         tuple(pattern_of(each) for each in patterns),
@@ -251,7 +251,7 @@ def replaced(text: str, cuts: Sequence[TextCut]) -> str:
 
 
 def moved(ends: Sequence[int], cuts: Sequence[TextCut]) -> list[int]:
-    """Where places of a text are after its cuts; a place inside a cut goes to its end."""
+    """Map positions of a text to positions after its cuts; one inside a cut moves to its end."""
     places: list[int] = []
     for end in ends:
         shift = 0

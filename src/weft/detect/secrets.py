@@ -114,7 +114,7 @@ def look_for_keys(text: str) -> Iterator[Span]:
 
 
 def _named(text: str, lower: str) -> Iterator[Span]:
-    """What follows `Bearer`, and what is assigned to a name that says it is secret."""
+    """Tokens after `Bearer`, and values assigned to names that call them secret."""
     for word in _BEARERS:
         for at in places(lower, word):
             match = _BEARER.match(text, at + len(word))

@@ -1,4 +1,4 @@
-"""Where values stand in a text, and what the finders of all kinds share."""
+"""Spans of values in a text, and helpers that all finders share."""
 
 import re
 import sys
@@ -18,7 +18,7 @@ class Detection(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Where a value stands in a text."""
+    """The position of a value in a text."""
 
     start: int
     end: int
@@ -72,7 +72,7 @@ def lowered(text: str) -> str:
 
 
 def places(text: str, *wanted: str) -> Iterator[int]:
-    """Where a text holds any of the others."""
+    """The spans where a text contains any of the others."""
     for each in wanted:
         at = text.find(each)
         while at >= 0:

@@ -78,7 +78,7 @@ from weft.dialects.media import (
     unread_media,
 )
 from weft.dialects.openai_common import read_arguments
-from weft.dialects.options import Option, is_forced, read_options
+from weft.dialects.options import Option, fit_option, is_forced, read_options
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
 from weft.dialects.track import Entry, LoweringReport, Placed, Track, Wire, letters
@@ -286,6 +286,8 @@ class AnthropicDialect(Dialect):
                 between = facts.rests == "between_tools"
                 write = _write_thinking_between_tools if between else _write_adaptive_thinking
                 return _THINKING._replace(write=write)
+        elif name in _SAMPLING and facts.thinks and _budget_of_effort(prompt):
+            return None  # a thinking model samples in its own way
         elif name == "tool_choice" and facts.thinks and _has_budget(prompt):
             forced = is_forced(prompt.config[name])
             return _TOOL_CHOICE._replace(write=_write_unforced_choice) if forced else _TOOL_CHOICE
@@ -633,8 +635,14 @@ def _document(source: Wire, name: str) -> Wire:
 
 
 def _has_budget(prompt: Prompt) -> bool:
-    thinking = prompt.config.get("thinking")
+    thinking = fit_option("thinking", prompt.config.get("thinking"), prompt.model).value
     return isinstance(thinking, dict) and bool(thinking.get("budget"))
+
+
+def _budget_of_effort(prompt: Prompt) -> bool:
+    """Whether an effort is sent as a number of tokens: its author did not ask for the number."""
+    thinking = prompt.config.get("thinking")
+    return isinstance(thinking, dict) and "effort" in thinking and _has_budget(prompt)
 
 
 def _settle(wire: Wire, most: float | None) -> None:

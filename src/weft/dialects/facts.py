@@ -38,6 +38,10 @@ class Cache(NamedTuple):
     read: float = 1.0
 
 
+_GEMINI, _CLAUDE, _GPT = "gemini", "anthropic", "openai-responses"
+_CHAT = "openai-chat"
+
+
 class Facts(NamedTuple):
     """What lowering must know of a model, and what its user may want to."""
 
@@ -67,13 +71,32 @@ class Facts(NamedTuple):
     """How many tokens a request with its answer may have; 0 where this table does not say."""
     output_limit: int = 0
     cache: Cache = Cache()
+    least_thought: int = 0
+    """The fewest tokens of thinking that it can be told; 0 if it can be told not to think."""
+
+    @property
+    def is_told_by_effort(self) -> bool:
+        """Whether how hard to try is all that it can be told about thinking."""
+        return self.dialect in (_CHAT, _GPT)
+
+    @property
+    def has_word_for_rest(self) -> bool:
+        """Whether not to think is said in a word of its own, and is no effort of none."""
+        return self.dialect == _CLAUDE and bool(self.rests)
+
+    @property
+    def takes_either(self) -> bool:
+        """Whether it takes an effort or a number of tokens, but not both at once."""
+        return self.dialect == _GEMINI
+
+    @property
+    def takes_budget(self) -> bool:
+        """Whether it can be told how many tokens to think."""
+        return self.sampling and not self.is_told_by_effort
 
 
 YARDSTICK = "openai-chat/gpt-5"
 """The model whose tokens are counted where policies are compared and no model is named."""
-
-_GEMINI, _CLAUDE, _GPT = "gemini", "anthropic", "openai-responses"
-_CHAT = "openai-chat"
 
 _MODELS: tuple[tuple[str, Facts], ...] = (
     (r"gemini-(1|2)(\.|-|$)", Facts(_GEMINI, schema_with_tools=False)),
@@ -144,6 +167,9 @@ _RESTS: tuple[tuple[str, str], ...] = (
     (r"claude-(opus-5-5|fable-5|mythos-5-[12])", ""),
     (r"claude-sonnet-5-5", "between_tools"),
 )
+
+_NEVER_RESTS = r"gemini-2\.5-pro"
+"""Who takes a number of tokens, and no 0."""
 
 _TRIES = ("low", "medium", "high")
 _EFFORTS: tuple[tuple[str, tuple[str, ...] | None], ...] = (
@@ -245,6 +271,7 @@ def _in_full(facts: Facts, model: str) -> Facts:
         window=window,
         output_limit=output_limit,
         cache=_first(_CACHES, model, Cache()),
+        least_thought=128 if re.match(_NEVER_RESTS, model) else 0,
     )
 
 

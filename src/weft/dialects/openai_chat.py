@@ -147,7 +147,7 @@ def _write_thinking(wire: Wire, value: Json) -> list[str]:
     for name, setting in value.items() if isinstance(value, dict) else ():
         if name == "effort" and setting in EFFORTS:
             wire["reasoning_effort"] = setting
-        else:
+        elif name != "budget" or setting != -1:  # -1 leaves it to the model
             missed.append(f"thinking.{name}")
     return missed
 

@@ -150,7 +150,7 @@ def _write_thinking(wire: Wire, value: Json) -> list[str]:
         elif name == "include":
             if setting:
                 put(wire, "reasoning.summary", "auto")
-        else:
+        elif name != "budget" or setting != -1:  # -1 leaves it to the model
             missed.append(f"thinking.{name}")
     return missed
 

@@ -61,6 +61,31 @@ class FittedOption(NamedTuple):
 
     value: Json
     lost: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    """What is asked for in other words, and means the same."""
+
+
+EFFORT_TOKENS: Mapping[str, int] = {
+    "none": 0,
+    "minimal": 1_024,
+    "low": 1_024,
+    "medium": 8_192,
+    "high": 24_576,
+    "xhigh": 24_576,
+    "max": 24_576,
+}
+"""How many tokens of thinking an effort means, for models that only take the one or the other.
+
+Every model that takes a budget takes these. Above the most, models of one provider differ.
+"""
+
+
+def effort_for(budget: int) -> str:
+    """The least effort that means as many tokens."""
+    if budget <= 0:
+        return "none"
+    wide_enough = (one for one in ("low", "medium") if EFFORT_TOKENS[one] >= budget)
+    return next(wide_enough, "high")
 
 
 def fit_option(name: str, value: Json, model: str) -> FittedOption:
@@ -100,7 +125,11 @@ def _fit_thinking(value: JsonObject, facts: Facts, model: str) -> FittedOption:
         return FittedOption(
             None, (f"{model} does not think: `thinking` is left out",) if wanted else ()
         )
-    fitted, lost = dict(value), list[str]()
+    fitted, changes = _in_other_words(value, facts, model)
+    effort, lost = fitted.get("effort"), list[str]()
+    if fitted.get("budget") == 0 and facts.least_thought and value.get("budget") != 0:
+        fitted["budget"] = facts.least_thought
+        lost.append(f"{model} always thinks: {facts.least_thought} tokens are asked for")
     if idle and not facts.rests:
         lost.append(f"{model} always thinks: `thinking.budget` is left out")
         del fitted["budget"]
@@ -113,4 +142,37 @@ def _fit_thinking(value: JsonObject, facts: Facts, model: str) -> FittedOption:
         elif effort not in facts.efforts:
             fitted["effort"] = nearest(effort, facts.efforts)
             lost.append(f"{model} has no effort `{effort}`: `{fitted['effort']}` is asked for")
-    return FittedOption(fitted or None, tuple(lost))
+    return FittedOption(fitted or None, tuple(lost), changes)
+
+
+def _in_other_words(
+    value: JsonObject, facts: Facts, model: str
+) -> tuple[JsonObject, tuple[str, ...]]:
+    """An effort as a budget, or a budget as an effort, for a model that only takes the other."""
+    effort, budget = value.get("effort"), value.get("budget")
+    rest = {key: one for key, one in value.items() if key != "effort"}
+    if effort == "none" and budget is None and facts.has_word_for_rest:
+        return {**rest, "budget": 0}, ()  # it is no effort there, but a kind of thinking
+    if facts.takes_budget:
+        if not isinstance(effort, str) or effort not in EFFORTS:
+            return dict(value), ()
+        if facts.efforts and budget is not None and facts.takes_either:
+            change = f"{model} takes an effort or a number of tokens: `{effort}` is sent"
+            return {key: one for key, one in value.items() if key != "budget"}, (change,)
+        if facts.efforts != ():
+            return dict(value), ()
+        if budget is not None:  # both were given: the one it takes stands
+            return rest, (f"{model} takes a number of tokens for thinking, and no effort",)
+        tokens = EFFORT_TOKENS[effort]
+        change = f"{model} takes a number of tokens for thinking: `{effort}` is sent as {tokens:,}"
+        return {**rest, "budget": tokens}, (change,)
+    if not isinstance(budget, int) or budget == -1 or facts.efforts == ():
+        return dict(value), ()
+    if budget == 0 and not facts.is_told_by_effort:
+        return dict(value), ()  # it has a word of its own for not thinking
+    if effort is not None:
+        change = f"{model} takes an effort for thinking, and no number of tokens"
+        return {**value, "budget": -1}, (change,)
+    meant = effort_for(budget)
+    change = f"{model} takes no number of tokens for thinking: {budget:,} is sent as `{meant}`"
+    return {**value, "budget": -1, "effort": meant}, (change,)

@@ -20,7 +20,7 @@ from weft.digest.objects import reduced_json
 from weft.digest.searches import choose_hits, with_failures
 from weft.digest.shape import parsed_json, shape_of
 from weft.digest.texts import base64_digest, is_numbered, lines_of
-from weft.digest.windows import GAP, Window, choose_window, window_of
+from weft.digest.windows import GAP, NumberedWindow, choose_window, window_of
 from weft.values import Json, compact
 
 _WINDOWS = ("code", "text", "log")
@@ -95,7 +95,7 @@ class Digester(msgspec.Struct, frozen=True):
         """A window that has nothing of what was asked, as any other text."""
         return Digester(self.count, self.known).text(text, min(limit, UNASKED))
 
-    def _window(self, window: Window, asked: Asked, limit: int) -> Digest | None:
+    def _window(self, window: NumberedWindow, asked: Asked, limit: int) -> Digest | None:
         short = choose_window(window, asked, limit=limit, count=self.count)
         if short is None:
             return None

@@ -42,9 +42,9 @@ def choose_hits(text: str, asked: Asked, *, limit: int, count: Count) -> str | N
     scores = fits(lines, asked)
     order = sorted(hits, key=lambda at: (-scores[at], at))
     for share in _SHARES:
-        shown = _hits_shown(lines, hits, order, int(limit * share), limit, count)
-        if shown is not None:
-            return shown
+        digest = _hits_shown(lines, hits, order, int(limit * share), limit, count)
+        if digest is not None:
+            return digest
     return None
 
 
@@ -76,9 +76,9 @@ def _hits_shown(
     size = len(rows)
     while size >= 0:
         more = [f"… {len(rows) - size:,} more paths …"] if size < len(rows) else []
-        shown = "\n".join([*whole, *(["also at:"] if size else []), *rows[:size], *more])
-        if count(shown) <= limit:
-            return shown
+        digest = "\n".join([*whole, *(["also at:"] if size else []), *rows[:size], *more])
+        if count(digest) <= limit:
+            return digest
         if not last:
             return None
         size = size * 3 // 4 if size > 1 else size - 1

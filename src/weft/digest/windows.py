@@ -62,7 +62,7 @@ _SIGNATURE = late_pattern(
 _TOTAL = late_pattern(r"\((\d{1,7}) lines total\)|of (\d{1,7}) lines")
 
 
-class Window(NamedTuple):
+class NumberedWindow(NamedTuple):
     """The lines of a text, and of those that have a number, which, and what stands behind it."""
 
     lines: list[str]
@@ -74,7 +74,7 @@ class Window(NamedTuple):
         return [place for place, number in self.numbers.items() if first <= number <= last]
 
 
-def window_of(text: str) -> Window | None:
+def window_of(text: str) -> NumberedWindow | None:
     """A text as a window: many of its lines are numbered, one after the other; None for others."""
     lines = text.split("\n")
     numbers: dict[int, int] = {}
@@ -87,10 +87,10 @@ def window_of(text: str) -> Window | None:
     if len(numbers) < _LEAST or len(numbers) * 10 < len(lines) * 4:
         return None
     following = sum(numbers.get(place - 1) == number - 1 for place, number in numbers.items())
-    return Window(lines, numbers, bodies) if following * 10 >= len(numbers) * 7 else None
+    return NumberedWindow(lines, numbers, bodies) if following * 10 >= len(numbers) * 7 else None
 
 
-def choose_window(window: Window, asked: Asked, *, limit: int, count: Count) -> str | None:
+def choose_window(window: NumberedWindow, asked: Asked, *, limit: int, count: Count) -> str | None:
     """The lines of a window that matter within so many tokens, a mark in each gap.
 
     None where nothing in it is what was asked for, and nothing has a signature.
@@ -128,7 +128,7 @@ def choose_window(window: Window, asked: Asked, *, limit: int, count: Count) -> 
 class _Chosen:
     """The places that are chosen, as far as there is room."""
 
-    def __init__(self, window: Window, limit: int, count: Count) -> None:
+    def __init__(self, window: NumberedWindow, limit: int, count: Count) -> None:
         self._lines = window.lines
         self._room = limit
         self._count = count
@@ -162,7 +162,7 @@ class _Chosen:
         return "\n".join([*rows, GAP] if last < len(self._lines) - 1 else rows)
 
 
-def _changed(window: Window, asked: Asked) -> tuple[int, int] | None:
+def _changed(window: NumberedWindow, asked: Asked) -> tuple[int, int] | None:
     """The first and the last number of the lines that the call changed; None if it changed none.
 
     It names them as a range, and how many lines it carries says where they end. Or it carries
@@ -181,7 +181,7 @@ def _changed(window: Window, asked: Asked) -> tuple[int, int] | None:
     return min(numbers), max(numbers)
 
 
-def _gone_to(window: Window, number: int) -> list[int]:
+def _gone_to(window: NumberedWindow, number: int) -> list[int]:
     """The places around a line that was gone to: to the end of its block, where it begins one."""
     start = next((place for place, one in window.numbers.items() if one == number), None)
     if start is None:
@@ -195,7 +195,7 @@ def _gone_to(window: Window, number: int) -> list[int]:
     return [place for place in around if place in window.bodies]
 
 
-def _block_end(window: Window, start: int, most: int) -> int:
+def _block_end(window: NumberedWindow, start: int, most: int) -> int:
     """Where the block ends that begins at a place: at the next line that is no deeper."""
     depth = _depth(window.bodies[start])
     for place in range(start + _HEADS, most):
@@ -209,7 +209,7 @@ def _depth(body: str) -> int:
     return len(body) - len(body.lstrip())
 
 
-def _add_fitting(window: Window, scores: Sequence[float], chosen: _Chosen) -> int:
+def _add_fitting(window: NumberedWindow, scores: Sequence[float], chosen: _Chosen) -> int:
     """Choose lines that fit, the best first, with those around; a signature with its block."""
     room = whole = ROOM * (3 if _shows_most(window) else 1)
     for place in sorted(window.bodies, key=lambda at: (-scores[at], at)):
@@ -222,18 +222,18 @@ def _add_fitting(window: Window, scores: Sequence[float], chosen: _Chosen) -> in
     return whole - room
 
 
-def shows_all(window: Window) -> bool:
+def shows_all(window: NumberedWindow) -> bool:
     """Whether the whole file stands in the window: who opens a short file reads it."""
     total = _total(window)
     return 0 < total <= len(window.numbers)
 
 
-def _shows_most(window: Window) -> bool:
+def _shows_most(window: NumberedWindow) -> bool:
     """Whether most of its file stands in the window."""
     return 0 < _total(window) * _LONG <= len(window.numbers)
 
 
-def _total(window: Window) -> int:
+def _total(window: NumberedWindow) -> int:
     """How many lines the file has, as far as what stands above the window says so; else 0."""
     first = min(window.numbers)
     match = _TOTAL.search("\n".join(window.lines[: first + 1])[:1_000])

@@ -4,10 +4,12 @@ import base64
 import json
 from importlib.resources import files
 
+import msgspec
+
 from weft.inspector import questions
 from weft.inspector.inspection import Inspection
 from weft.inspector.request import RequestView
-from weft.values import Json
+from weft.values import JsonObject
 
 PAGE = files("weft.inspector") / "page"
 """The page's own files; they are served as they are."""
@@ -18,30 +20,70 @@ LARGEST = 24_000_000
 
 def export(inspection: Inspection, *, key: str) -> str:
     """The whole session as a page: film, requests, caches, checks. It asks no server."""
-    data: dict[str, Json] = {}
+    data: dict[str, str] = {}
     quoted = _query(session=key)
     film = inspection.film()
-    data[f"film?{quoted}"] = film
-    data[f"ghosts?{quoted}"] = inspection.ghosts()
-    data[f"dead-weight?{quoted}"] = questions.dead_weight(inspection)
-    data[f"trust?{quoted}"] = questions.trust(inspection)
-    data[f"picture?{quoted}"] = questions.picture(inspection)
+    data[f"ghosts?{quoted}"] = _encoded(inspection.ghosts())
+    data[f"dead-weight?{quoted}"] = _encoded(questions.dead_weight(inspection))
+    data[f"trust?{quoted}"] = _encoded(questions.trust(inspection))
+    data[f"picture?{quoted}"] = _encoded(questions.picture(inspection))
+    texts = _Texts()
     size, omitted = 0, 0
     for step in reversed(inspection.steps):
         if step.request is None:
             continue
-        if size > LARGEST:
+        if size + texts.size > LARGEST:
             omitted += 1
             continue
         view = RequestView(inspection, step.number)
-        drawn = view.to_json()
-        size += len(json.dumps(drawn))
         where = _query(session=key, step=str(step.number))
-        data[f"request?{where}"] = drawn
-        data[f"cache?{where}"] = view.cache()
+        request = _encoded(texts.shared(view))
+        data[f"request?{where}"] = request
+        data[f"cache?{where}"] = _encoded(view.cache())
+        size += len(request)
     if omitted:
         film["notice"] = f"This file holds the newest requests; the first {omitted} were left out."
-    return _inlined(data, key)
+    data[f"film?{quoted}"] = _encoded(film)
+    return _inlined(data, texts, key)
+
+
+class _Texts:
+    """Texts of requests, each once: a turn stands in every request that comes after it."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self.size = 0
+
+    def number(self, text: str) -> int:
+        """The number of a text."""
+        number = self._numbers.get(text)
+        if number is None:
+            number = self._numbers[text] = len(self._numbers)
+            self.size += len(text)
+        return number
+
+    def shared(self, view: RequestView) -> JsonObject:
+        """A request with numbers in the place of its texts; the page puts them back."""
+        drawn = view.to_json()
+        rows = drawn["rows"]
+        assert isinstance(rows, list)
+        for row in rows:
+            assert isinstance(row, dict)
+            row["text"] = self.number(str(row["text"]))
+        return {**drawn, "text": [self.number(piece) for piece in view.pieces()]}
+
+    def encoded(self) -> str:
+        """All of them, in the order of their numbers."""
+        return _encoded([*self._numbers])
+
+
+def _encoded(value: object) -> str:
+    """JSON for a script: `<` never stands in it, so that no text can end the script around it."""
+    try:
+        text = msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # a lone surrogate, which only an escape can write
+        text = json.dumps(value)
+    return text.replace("<", "\\u003c")
 
 
 def _query(**params: str) -> str:
@@ -51,16 +93,18 @@ def _query(**params: str) -> str:
     return urlencode(params)
 
 
-def _inlined(data: dict[str, Json], key: str) -> str:
+def _inlined(data: dict[str, str], texts: _Texts, key: str) -> str:
     """The page with its files and the data inside."""
     html = (PAGE / "index.html").read_text("utf-8")
     style = (PAGE / "inspector.css").read_text("utf-8")
     library = base64.b64encode((PAGE / "vendor" / "htm-preact.js").read_bytes()).decode()
     script = (PAGE / "inspector.js").read_text("utf-8")
     script = script.replace('"./vendor/htm-preact.js"', f'"data:text/javascript;base64,{library}"')
-    # "<" never stands in the data, so that no text can end the script around it.
-    written = json.dumps(data).replace("<", "\\u003c")
-    start = f"<script>window.WEFT_DATA = {written}; location.hash ||= {_hash(key)};</script>"
+    entries = ",".join(f"{_encoded(name)}:{value}" for name, value in data.items())
+    start = (
+        f"<script>window.WEFT_DATA = {{{entries}}}; window.WEFT_TEXTS = {texts.encoded()};"
+        f" location.hash ||= {_hash(key)};</script>"
+    )
     html = html.replace('<link rel="stylesheet" href="inspector.css">', f"<style>\n{style}</style>")
     html = html.replace("<!-- data -->", start)
     return html.replace(

@@ -5,7 +5,7 @@ what was sent, to the byte. A variant is the same log under another policy, budg
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from threading import RLock
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from weft.compiler.breaks import read_again
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import Cost, cost_of
 from weft.compiler.explain import source_of
+from weft.compiler.prefix import TurnSegments
 from weft.declare import Agent, C, Node, Policy, RunConfig, Sequence
 from weft.declare.visit import rebuild
 from weft.dialects import Entry
@@ -21,9 +22,10 @@ from weft.errors import UsageError
 from weft.recordings import Recording
 from weft.replay.replay import policy_from, recorded_agents
 from weft.replay.steps import Answered, StepWalk, before_event
+from weft.runtime.approvals import pending_in
 from weft.session import Event, Session
 from weft.session.waiting import waiting_in
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, compact
 
 PLAIN = C.default()
 """Plain history: the whole visible log, appended to. What everything is compared with."""
@@ -92,6 +94,7 @@ class Inspection:
         self.lock = RLock()
         """Held while somebody asks: what is rebuilt once must not be rebuilt by two at a time."""
         self._later: Inspection | None = None
+        self.shared = SharedTurns()
         self.notice = ""
         """What a reader has to know of how the requests were rebuilt."""
 
@@ -139,6 +142,7 @@ class Inspection:
                 self.root, session, config=self.config, artifacts=self.artifacts, files=self.files
             )
             later.notice = self.notice
+            later.shared = self.shared
             later.__dict__ |= {"steps": steps, "_walk": self._walk}
             self._later = later
         return later
@@ -204,7 +208,16 @@ class Inspection:
             "notice": self.notice,
             "frames": [_frame(step, tokens) for step in self.steps],
             "events": [_event_row(index, event) for index, event in enumerate(self.session.events)],
-            "waiting": [{"id": id, "name": name} for id, name in self.waiting.items()],
+            "waiting": [
+                {
+                    "id": one.call_id,
+                    "name": one.name,
+                    "kind": one.kind,
+                    "question": one.question,
+                    "args": one.args,
+                }
+                for one in pending_in(self.session)
+            ],
         }
 
     def ghosts(self) -> list[Json]:
@@ -238,6 +251,53 @@ class Inspection:
     def waiting(self) -> dict[str, str]:
         """The questions that are open: call ids and the names of what was called."""
         return waiting_in(self.session.events)
+
+
+class SharedTurns:
+    """What is worked out of turns that several requests have: their texts and their segments."""
+
+    def __init__(self) -> None:
+        self.segments: TurnSegments = {}
+        self.declarations: object = None
+        """Where the program is written, once somebody has looked."""
+        self._texts: dict[int, tuple[object, str]] = {}
+        self._parts: dict[tuple[int, str], tuple[Compilation, dict[str, set[str]]]] = {}
+
+    def text(self, value: Json) -> str:
+        """A part of a request as compact JSON."""
+        if not isinstance(value, dict):
+            return compact(value)
+        known = self._texts.get(id(value))
+        if known is None:
+            known = self._texts[id(value)] = (value, compact(value))
+        return known[1]
+
+    def parts(self, request: Compilation, dialect: str) -> dict[str, set[str]]:
+        """The parts of a request by the field they stand in, as texts."""
+        known = self._parts.get((id(request), dialect))
+        if known is None:
+            parts: dict[str, set[str]] = {}
+            for _, key, text in self.spans(request, dialect):
+                parts.setdefault(key, set()).add(text)
+            known = self._parts[id(request), dialect] = (request, parts)
+        return known[1]
+
+    def spans(self, request: Compilation, dialect: str) -> Iterator[tuple[int, str, str]]:
+        """The fields of a request, turns one by one, each with where it ends in its text."""
+        at, turns = 1, request.lowered(dialect).turns
+        for index, (key, value) in enumerate(request.lower(dialect).items()):
+            at += len(compact(key)) + 1 + (1 if index else 0)
+            if key == turns and isinstance(value, list):
+                at += 1
+                for number, turn in enumerate(value):
+                    text = self.text(turn)
+                    at += len(text) + (1 if number else 0)
+                    yield at, key, text
+                at += 1
+            else:
+                text = compact(value)
+                at += len(text)
+                yield at, key, text
 
 
 class _SourceTokens:

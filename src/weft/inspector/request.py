@@ -8,11 +8,14 @@ import ast
 import inspect
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from weft.compiler.compiled import Compilation
 from weft.compiler.costs import cost_of, rates_for
 from weft.compiler.explain import explain, notes_of
+from weft.compiler.prefix import SourceMap
 from weft.compiler.report import Report, SentRow, block_text
 from weft.declare import Agent, Node
 from weft.declare.tool import Tool
@@ -43,6 +46,17 @@ class RequestView:
         """The request as it is sent: compact JSON."""
         return compact(self.request.wire)
 
+    def _source_map(self) -> SourceMap:
+        return SourceMap(self.request.lowered(), self.inspection.shared.segments)
+
+    def pieces(self) -> list[str]:
+        """The text in pieces that other requests may have too: up to each turn's end."""
+        ends = [
+            end for end, _, _ in self.inspection.shared.spans(self.request, self.request.dialect)
+        ]
+        bounds = [0, *ends, len(self.text)]
+        return [self.text[start:end] for start, end in pairwise(bounds) if end > start]
+
     def to_json(self, *, raw: bool = True) -> JsonObject:
         """All that the page draws of one request; without `raw`, only its messages."""
         origins = _Origins(self.inspection)
@@ -53,7 +67,7 @@ class RequestView:
                 origins.number(segment.origin),
                 pointers.setdefault(segment.pointer, len(pointers)),
             ]
-            for segment in (self.request.source_map().segments() if raw else ())
+            for segment in (self._source_map().segments() if raw else ())
         ]
         report = self.report
         return {
@@ -171,33 +185,26 @@ class RequestView:
     def _ages(self) -> list[Json]:
         """Stretches of the text with their ages: `[end, requests]`."""
         ages: list[Json] = []
-        earlier = self._earlier_turns()
-        lowered = self.request.lowered()
-        spans = _spans_of_top(self.request.wire, lowered.turns)
-        for end, key, value in spans:
-            text = compact(value)
+        shared, dialect = self.inspection.shared, self.request.dialect
+        earlier = [shared.parts(request, dialect) for request in self._earlier()]
+        for end, key, text in shared.spans(self.request, dialect):
             age = 0
-            for turns in earlier:
-                if text not in turns.get(key, ()):
+            for parts in earlier:
+                if text not in parts.get(key, ()):
                     break
                 age += 1
             ages.append([end, age])
         return ages
 
-    def _earlier_turns(self) -> list[dict[str, set[str]]]:
-        """The parts of the requests before, the latest first, as sets of texts."""
-        steps = self.inspection.steps[: self.number - 1]
+    def _earlier(self) -> list[Compilation]:
+        """The requests of the same agent before this one, the latest first."""
         author = self.inspection.step(self.number).event.author
-        mine = [step.request for step in reversed(steps) if step.event.author == author]
-        earlier: list[dict[str, set[str]]] = []
-        for request in mine[:_OLDEST]:
-            if request is None:
-                break
-            parts: dict[str, set[str]] = {}
-            turns = request.lowered(self.request.dialect).turns
-            for _, key, value in _spans_of_top(request.lower(self.request.dialect), turns):
-                parts.setdefault(key, set()).add(compact(value))
-            earlier.append(parts)
+        earlier: list[Compilation] = []
+        for step in reversed(self.inspection.steps[: self.number - 1]):
+            if step.event.author == author:
+                if step.request is None or len(earlier) == _OLDEST:
+                    break
+                earlier.append(step.request)
         return earlier
 
 
@@ -237,7 +244,7 @@ class _Origins:
     def __init__(self, inspection: Inspection) -> None:
         self._numbers: dict[Origin, int] = {}
         self._inspection = inspection
-        self._places = Declarations(inspection.root, inspection.files)
+        self._places = declarations_of(inspection)
 
     def number(self, origin: Origin) -> int:
         """The number of an origin."""
@@ -258,6 +265,14 @@ class _Origins:
             "words": str(origin),
             "place": self._places.of(origin),
         }
+
+
+def declarations_of(inspection: Inspection) -> "Declarations":
+    """Where the session's program is written; the sources are read once."""
+    known = inspection.shared.declarations
+    if not isinstance(known, Declarations):
+        known = inspection.shared.declarations = Declarations(inspection.root, inspection.files)
+    return known
 
 
 class Declarations:
@@ -361,19 +376,3 @@ def _differs_at(old: str, new: str) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _spans_of_top(wire: JsonObject, turns: str) -> Iterator[tuple[int, str, Json]]:
-    """The fields of a request, turns one by one, each with where it ends in the compact text."""
-    at = 1
-    for index, (key, value) in enumerate(wire.items()):
-        at += len(compact(key)) + 1 + (1 if index else 0)
-        if key == turns and isinstance(value, list):
-            at += 1
-            for number, turn in enumerate(value):
-                at += len(compact(turn)) + (1 if number else 0)
-                yield at, key, turn
-            at += 1
-        else:
-            at += len(compact(value))
-            yield at, key, value

@@ -24,7 +24,7 @@ from weft.load.plan import PlannedTurn
 from weft.runtime import Runner
 from weft.session import Event, SessionKey, Store
 from weft.session.event import read_event
-from weft.turns import Turn, Turns
+from weft.turns import QueuedTurn, Turns
 
 if TYPE_CHECKING:
     import httpx2
@@ -322,7 +322,9 @@ class QueueDriver:
 
     async def begin(self, turn: PlannedTurn) -> None:
         """Put the turn, until the queue has it."""
-        queued = Turn(key=turn.key, request_id=turn.request_id, message=to_content(turn.message))
+        queued = QueuedTurn(
+            key=turn.key, request_id=turn.request_id, message=to_content(turn.message)
+        )
         while True:
             try:
                 await self._turns.put(queued)

@@ -1,4 +1,4 @@
-"""What a model is: it carries a request to somebody and brings the answer back."""
+"""The model protocol: send a request, return the answer."""
 
 from collections.abc import AsyncIterator
 from typing import Protocol, runtime_checkable

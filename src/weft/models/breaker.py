@@ -28,7 +28,7 @@ class Breaker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Circuit:
-    """What one server did lately with one model."""
+    """The recent failures of one server with one model."""
 
     __slots__ = ("_breaker", "_failed", "_lock", "_opened", "_trial", "_why")
 

@@ -29,7 +29,7 @@ _OURS = ("content-type", "accept", "anthropic-beta")
 
 
 def carrier_for(client: object, vendor: str, headers: Mapping[str, str], *, where: str) -> Carrier:
-    """What carries requests: the shared connections, or the client somebody gave.
+    """A carrier of requests: the shared connections, or a client that the user passed.
 
     `vendor` is the package whose clients will do; `headers` are the caller's own.
     """
@@ -81,7 +81,7 @@ class _Decoder(Protocol):
 
 
 class _Client(Protocol):
-    """What the vendors' clients have in common."""
+    """What all vendors' clients share."""
 
     @property
     def post(self) -> "Callable[..., Awaitable[httpx2.Response] | httpx2.Response]":
@@ -249,7 +249,7 @@ class _ThreadReply:
 
 
 class _NetworkStream(Protocol):
-    """What an answer says about its connection."""
+    """A connection that can be asked about itself."""
 
     def get_extra_info(self, info: str) -> object:
         """A fact about the connection."""
@@ -257,7 +257,7 @@ class _NetworkStream(Protocol):
 
 
 async def _in_thread(work: "Callable[[], httpx2.Response]") -> "httpx2.Response":
-    """What the call gives; one that nobody waits for any more is closed when it comes."""
+    """The result of the call. If nobody waits for it any more, it is closed on arrival."""
     future = asyncio.get_running_loop().run_in_executor(None, work)
     try:
         return await asyncio.shield(future)
@@ -386,7 +386,7 @@ def _refusal(error: Exception, url: str) -> Reply:
 
 
 class _RaisedReply:
-    """An answer of which the client told no more than its status and its JSON."""
+    """An answer of which the client kept only the status and the JSON."""
 
     __slots__ = ("_body", "headers", "status")
 

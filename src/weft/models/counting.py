@@ -11,7 +11,7 @@ from weft.values import Json, JsonObject
 
 
 class CountEndpoint(NamedTuple):
-    """What a provider's count takes of a request, and where its answer says the number."""
+    """Which fields a provider's token count takes, and where its answer holds the number."""
 
     takes: frozenset[str] | None
     """The fields it takes; None for a request in whole."""

@@ -123,7 +123,7 @@ class Gemini(Remote):
                 yield response
 
     def _asks_as(self) -> str:
-        """Where requests go and who asks: what is kept for one is not there for another."""
+        """The address and the caller. A cache of one caller is not visible to another."""
         if self._client is not None:
             return f"client {id(self._client)}"
         return f"{self.address} {digest(' '.join(self._secrets()).encode())}"
@@ -220,7 +220,7 @@ def seconds_of(ttl: object, where: str) -> int | None:
 
 
 class CachedHead(NamedTuple):
-    """What a request says before its turns: to whom, by which agent, and whether it may change."""
+    """The part of a request before its turns: model, agent, and whether it may change."""
 
     place: str
     """Where it is sent, and by whom: nobody may name what another one keeps."""
@@ -277,7 +277,7 @@ class Heads:
         self._lock = Lock()
 
     async def name_of(self, head: CachedHead, seconds: int, make: Make) -> str:
-        """The name of the head, which is kept now if it is worth it; "" where it has none."""
+        """The name of the cached head, cached now if that pays; "" if it is not cached."""
         loop = asyncio.get_running_loop()
         with self._lock:
             entry, worth = self._known(head)
@@ -308,7 +308,7 @@ class Heads:
                     entry.rests = now() + _PAUSE
 
     def _known(self, head: CachedHead) -> tuple[_CachedHead, bool]:
-        """What is known of a head, and whether it is worth keeping."""
+        """A head's cache entry, and whether caching it pays."""
         key = (head.place, head.model, head.mark)
         entry = self._entries.get(key)
         if entry is None:

@@ -87,7 +87,7 @@ class Reply(Protocol):
 
 
 class Carrier(Protocol):
-    """What carries a request; what goes wrong on the way is a ModelError."""
+    """The transport of a request. Failures on the way become a ModelError."""
 
     async def send(self, sending: Sending) -> Reply:
         """Send the request and wait for the head of the answer."""
@@ -142,7 +142,7 @@ def _request(sending: Sending) -> "httpx2.Request":
 
 
 async def in_time(asked: Awaitable[T], timeouts: Timeouts, url: str) -> T:
-    """What was asked for, if the answer begins in time."""
+    """The response, if it begins in time."""
     if timeouts.first_byte >= timeouts.read:  # no sooner than whoever reads notices it
         return await asked
     try:

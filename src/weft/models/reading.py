@@ -24,7 +24,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 async def require_answer(reply: Reply, dialect: str, url: str) -> None:
-    """Raise what an answer says that is none."""
+    """Raise the error that a failed answer describes."""
     status = reply.status
     if 200 <= status < 300:
         if "text/html" in reply.headers.get("content-type", ""):
@@ -141,7 +141,7 @@ class Reading:
         )
 
     def _cut(self, error: ModelError) -> list[ModelResponse]:
-        """What to make of a connection that broke: nothing, where all was said before it did."""
+        """Handle a broken connection. It is no error if the answer was complete."""
         assert self._stream is not None
         try:
             self._stream.body()
@@ -226,7 +226,7 @@ def _opens(text: str) -> int:
 
 
 def _forgiven(body: bytes | str) -> Json:
-    """What is JSON but for what models and servers write at times; None where it is not.
+    """Parse JSON with the small faults that models and servers make; None if it is not JSON.
 
     Half a character stays as it is, bytes that are no character become one that says so, and a
     number that is none, such as NaN, becomes null.

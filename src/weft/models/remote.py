@@ -79,7 +79,7 @@ class Remote:
 
     @property
     def address(self) -> str:
-        """Where its requests go, without the path; "" where nobody said."""
+        """The server's address without the path; "" if none is set."""
         return self._located().base
 
     def _located(self) -> Address:
@@ -209,7 +209,7 @@ class Remote:
         return Sending(f"{located.base}{path}", path, headers, body, self._timeouts, query)
 
     async def _credentials(self) -> dict[str, str]:
-        """Who asks, as headers."""
+        """The headers that identify the caller."""
         headers = self.service.credentials(self._given_key)
         if headers is None:
             if self._asks_without_key():

@@ -76,7 +76,7 @@ class Trail:
         self._started = self._retry.clock()
 
     def failed(self, error: ModelError, *, has_streamed: bool) -> float | None:
-        """Note a failure; how long to wait before the next attempt, None where there is none."""
+        """Record a failure. Returns the wait before the next attempt, or None to give up."""
         pause = self._pause(error, has_streamed=has_streamed)
         at = round(self._started - self._began, 3)
         rounded = round(pause, 3) if pause is not None else None

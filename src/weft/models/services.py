@@ -9,15 +9,15 @@ import functools
 import logging
 import os
 import re
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple, cast
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 Scheme = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]
 
 
 class Address(NamedTuple):
-    """Where requests go, what every one of them carries behind it, and who asks."""
+    """A server's address in its parts: base, query, login and fragment."""
 
     base: str
     """Scheme, host and path, without a slash at the end."""
@@ -40,14 +40,14 @@ class Address(NamedTuple):
         return {"authorization": f"Basic {base64.b64encode(pair).decode()}"}
 
     def secrets(self) -> list[str]:
-        """What of it must not be seen."""
+        """The parts of an address that must stay hidden."""
         values = [pair.partition("=")[2] for pair in self.query.split("&")]
         user, _, password = self.login.partition(":")
         lent = [text.rpartition(" ")[2] for text in self.credentials().values()]
         return [*values, password or user, unquote(password), *lent]
 
     def keys(self) -> list[str]:
-        """What of it is surely a key: the password, and what a name in the query calls one."""
+        """The parts that are surely keys: the password, and query values with a name for one."""
         pairs = (pair.partition("=") for pair in self.query.split("&"))
         named = [value for name, _, value in pairs if is_secret_name(name)]
         user, _, password = self.login.partition(":")
@@ -78,7 +78,7 @@ class Service(NamedTuple):
         return self.located().base
 
     def located(self) -> Address:
-        """Where it is, as the environment says or as usual."""
+        """The address from the environment, or the default."""
         variable = _first(self.url_variables)
         if not variable:
             return address_of(self.url)
@@ -86,7 +86,7 @@ class Service(NamedTuple):
         return address._replace(base=address.base.removesuffix(self.path) + self.path)
 
     def credentials(self, api_key: str | None) -> dict[str, str] | None:
-        """The headers that say who asks; None where a key is needed and there is none."""
+        """The headers that identify the caller; None if a required key is missing."""
         key = api_key or _first(self.keys)
         if key:
             if self.scheme == "bearer":
@@ -99,7 +99,7 @@ class Service(NamedTuple):
 
     @property
     def hint(self) -> str:
-        """What to type where there is no key."""
+        """The hint for a missing key."""
         variable = self.keys[0] if self.keys else f"{self.name.upper()}_API_KEY"
         return f'export {variable}=..., or pass api_key="...", or use model="local"'
 
@@ -231,6 +231,47 @@ def without_keys(text: str, secrets: Iterable[str]) -> str:
             else:
                 text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", MARK, text)
     return text
+
+
+KEY_NAMES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
+"""How environment variables end that hold a key."""
+
+SHORTEST_KEY = 12
+
+
+def environment_keys() -> dict[str, str]:
+    """The keys in the environment, with the names of their variables."""
+    return {
+        value: name
+        for name, value in os.environ.items()
+        if name.endswith(KEY_NAMES) and len(value) >= SHORTEST_KEY
+    }
+
+
+def without_secrets(text: str, *holders: object) -> str:
+    """A text that somebody else wrote, such as an exception's, without keys.
+
+    Keys are what has the shape of one, what the environment holds as one, and what stands on the
+    holders under a name such as `api_key`.
+    """
+    from weft.detect.find import find  # few texts go this way
+    from weft.detect.kinds import kinds_named
+
+    own = [value for holder in holders for value in _keys_on(holder)]
+    text = without_keys(text, (*own, *environment_keys()))
+    for one in sorted(find(text, kinds_named(("secrets",))), key=lambda one: -one.start):
+        if MARK not in text[one.start : one.end]:
+            text = text[: one.start] + MARK + text[one.end :]
+    return text
+
+
+def _keys_on(holder: object) -> Iterator[str]:
+    """The texts that an object of somebody else's has under names such as `api_key`."""
+    for place in (holder, type(holder)):
+        fields = cast("Mapping[str, object]", getattr(place, "__dict__", {}))
+        for name, value in fields.items():
+            if isinstance(value, str) and len(value) >= _WORD and is_secret_name(name):
+                yield value
 
 
 class BareAddresses(logging.Filter):

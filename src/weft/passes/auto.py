@@ -224,10 +224,10 @@ def reduce_seen(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     with items.lock:
         newest = _newest_exchange(items, env)
         key = (env.agent, env.model.dialect, env.model.name, env.tools.priced, env.tools.head)
-        seen = derived(items, _Seen, key)
+        seen = derived(items, _SeenItems, key)
         until = min(newest, items.settled)
         if seen.read > until:  # an older snapshot is worked out by itself
-            seen = _Seen()
+            seen = _SeenItems()
         view, notes = seen.view, list[Note]()
         seen.items = seen.items.grown(
             _seen_items(items.between(seen.read, until), view, notes, env, options)
@@ -248,7 +248,7 @@ def reduce_seen(prompt: Prompt, env: Env, options: Compact) -> Prompt:
 _SEEN = "reduce_seen"
 
 
-class _Seen:
+class _SeenItems:
     """What became of the settled items that were seen, as far as they were read."""
 
     def __init__(self) -> None:

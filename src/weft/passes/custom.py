@@ -128,7 +128,7 @@ class CustomPass:
             raise CompileError(
                 f"the pass `{self.__name__}` raised {type(error).__name__}: {error}",
                 where=self.where,
-                hint="mend the pass, or leave it out of the agent",
+                hint=f"mend the pass, or leave it out of {self.where}",
             ) from error
         if isinstance(after, Prompt):
             return after

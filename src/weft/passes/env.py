@@ -208,7 +208,7 @@ def turn_numbers(items: Iterable[Item]) -> list[int]:
     return numbers
 
 
-class Turns:
+class TurnFold:
     """Where the turns of some items begin, in the order of the items."""
 
     def __init__(self, read: int = 0, last: str = "", starts: list[int] | None = None) -> None:
@@ -236,7 +236,7 @@ class Turns:
 
     def behind(self, items: Sequence[Item]) -> list[int]:
         """Where the turns begin that begin in a tail."""
-        tail = Turns(self._read, self._last)
+        tail = TurnFold(self._read, self._last)
         tail.take(items, spoken=bool(self.starts))
         return tail.starts
 
@@ -267,9 +267,9 @@ class TurnStarts(Sequence[int]):
 def turns_of(items: Strand[Item]) -> TurnStarts:
     """At which item each turn begins, as `turn_numbers` counts them, the first being 0."""
     with items.lock:
-        turns = derived(items, Turns)
+        turns = derived(items, TurnFold)
         if not turns.has_read(items):  # an older snapshot
-            turns = Turns()
+            turns = TurnFold()
         turns.read(items)
         return TurnStarts(turns.starts, turns.behind(items.tail))
 

@@ -1,6 +1,7 @@
 """Passes that give up old results: those no longer fresh, and those that cost too much."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -57,23 +58,67 @@ def mark_stale(prompt: Prompt, env: Env, options: Fresh) -> Prompt:
 
 
 def _first_fresh(prompt: Prompt, env: Env, options: Fresh) -> int | None:
-    """The log position before which all results are stale, by their turns, and none behind it.
+    """The log position before which all results are stale, and none behind it.
 
-    None where it takes a look at each item: where time decides, where a warning is given for each,
-    where items do not stand in the order of the log, or where the current turn is stale in part.
+    None where it takes a look at each item: where a warning is given for each, where items do not
+    stand in the order of the log or of time, or where the current turn is stale in part.
     """
     items = prompt.items
-    if options.turns is None or options.seconds is not None or options.stale == "warn":
+    if options.stale == "warn":
         return None
     starts = turns_of(items)
-    gone = _strides(len(starts) - options.turns, max(1, options.turns // 4))
+    gone = 0
+    if options.turns is not None:
+        gone = _strides(len(starts) - options.turns, max(1, options.turns // 4))
     if gone >= len(starts) or not is_in_log_order(items):
         return None
     first = starts[gone]
+    if options.seconds is not None:
+        by_time = _stale_by_time(items, env, _time_of_staleness(env, options.seconds))
+        if by_time is None or by_time >= items.length:
+            return None
+        first = max(first, by_time)
     until = items[first].position
     if until > env.turn or (first and items[first - 1].position == until):
         return None
     return until
+
+
+class _Times:
+    """When the settled items of a strand happened, and whether that is the order they stand in."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.ordered = True
+
+
+def _stale_by_time(items: Strand[Item], env: Env, before: float) -> int | None:
+    """How many items happened before that time; None where a later one happened earlier."""
+    with items.lock:
+        known = derived(items, _Times)
+        times = known.times
+        for item in items.between(len(times), items.settled):
+            happened = _happened(item, env)
+            known.ordered = known.ordered and (not times or times[-1] <= happened)
+            times.append(happened)
+        if not known.ordered:
+            return None
+        last = times[items.settled - 1] if items.settled else -math.inf
+        gone = bisect_left(times, before, 0, items.settled)
+    for item in items.tail:
+        happened = _happened(item, env)
+        if happened < last:
+            return None
+        last = happened
+        gone += happened < before
+    return gone
+
+
+def _time_of_staleness(env: Env, seconds: float) -> float:
+    """The time before which results are stale; it moves in strides."""
+    newest = max((event.timestamp for event in env.log.since(env.log.length - 2)), default=0.0)
+    stride = seconds / 4
+    return math.ceil((newest - seconds) / stride) * stride
 
 
 def _reason(options: Fresh) -> str:
@@ -108,9 +153,7 @@ def _stale(prompt: Prompt, env: Env, options: Fresh) -> list[bool]:
         gone = _strides(numbers[-1] - options.turns, max(1, options.turns // 4))
     before = -math.inf
     if options.seconds is not None:
-        newest = max((event.timestamp for event in env.log.since(len(env.log) - 2)), default=0.0)
-        stride = options.seconds / 4
-        before = math.ceil((newest - options.seconds) / stride) * stride
+        before = _time_of_staleness(env, options.seconds)
     return [
         number <= gone or _happened(item, env) < before
         for item, number in zip(prompt.items, numbers, strict=True)

@@ -52,7 +52,7 @@ def knowing_pass(events: Sequence[Event], uses: Uses) -> Callable[[Prompt, Env],
 def _used_of(events: Sequence[Event], uses: Uses) -> dict[tuple[str, int], str]:
     """What later steps use of each result, by its place in the log."""
     short: dict[tuple[str, int], str] = {}
-    shown: list[str] = []
+    earlier: list[str] = []
     for index, event in enumerate(events):
         later = [one for at, strings in uses.by_event.items() if at > index for one in strings]
         for at, part in enumerate((event.content.parts if event.content else None) or ()):
@@ -65,18 +65,18 @@ def _used_of(events: Sequence[Event], uses: Uses) -> dict[tuple[str, int], str]:
                 if place > index and edit.handle == handle_of(value)
                 for line in edit.lines
             ]
-            text = _lines_with(spelled(value), dict.fromkeys(later), edits, shown)
+            text = _lines_with(spelled(value), dict.fromkeys(later), edits, earlier)
             short[event.id or "", at] = text
-            shown.append(text)
+            earlier.append(text)
     return short
 
 
-def _lines_with(text: str, strings: dict[str, None], edits: list[str], shown: list[str]) -> str:
+def _lines_with(text: str, strings: dict[str, None], edits: list[str], earlier: list[str]) -> str:
     """The lines of a text that have these strings, unless they were shown before, and the edits.
 
     Of a text in one line only the strings are left.
     """
-    missing = [one for one in strings if one in text and not any(one in old for old in shown)]
+    missing = [one for one in strings if one in text and not any(one in old for old in earlier)]
     lines = text.split("\n")
     if len(lines) == 1:
         return " ".join([*missing, _GAP])

@@ -524,14 +524,19 @@ def recorded_agents(recording: Recording, *, as_recorded: bool = False) -> dict[
             identity=False,  # what introduces them is in the recorded text, or nothing is
             instruction=_literal(instructions.get(name, "")),
             output_schema=recording.output if as_recorded else None,
-            tools=_tools(recording, name),
+            tools=_tools(recording, name, as_recorded=as_recorded),
         )
         for name in speakers(recording)
     }
 
 
-def _tools(recording: Recording, agent: str) -> list[Tool]:
-    """The tools that were declared, and those that were called without, as providers want it."""
+def _tools(recording: Recording, agent: str, *, as_recorded: bool) -> list[Tool]:
+    """The tools that were declared, and those that were called without, as providers want it.
+
+    What a request declared is all that it had: nothing is added to a request `as_recorded`.
+    """
+    if as_recorded and recording.declared:
+        return [*recording.declared]
     declared = {tool.name for tool in recording.tools}
     called = _tools_called(recording.session, agent)
     return [*recording.tools, *(tool for tool in called if tool.name not in declared)]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from weft.content import Part
 from weft.digest.asked import asked_by
-from weft.digest.windows import Window, window_of
+from weft.digest.windows import NumberedWindow, window_of
 from weft.ir.item import handle_of
 from weft.session import Event
 from weft.values import Json, compact
@@ -51,7 +51,7 @@ def uses_of(events: Sequence[Event], instruction: str = "") -> Uses:
     uses: dict[int, tuple[str, ...]] = {}
     at_once: dict[int, frozenset[str]] = {}
     edits: dict[int, EditedLines] = {}
-    results = _Results()
+    results = _EditableResults()
     spoken, older = False, 0
     for index, event in enumerate(events):
         content = event.content
@@ -107,7 +107,7 @@ class _ShownWindow(NamedTuple):
     handle: str
 
 
-class _Results:
+class _EditableResults:
     """The results so far that an edit may be about."""
 
     def __init__(self) -> None:
@@ -145,9 +145,9 @@ class _Results:
 
     def _numbered(self, first: int, last: int) -> EditedLines | None:
         numbers = range(first, last + 1)
-        for shown in reversed(self._windows):
-            if all(number in shown.lines for number in numbers):
-                return EditedLines(tuple(shown.lines[one] for one in numbers), shown.handle)
+        for window in reversed(self._windows):
+            if all(number in window.lines for number in numbers):
+                return EditedLines(tuple(window.lines[one] for one in numbers), window.handle)
         return None
 
     def _quoted(self, quote: str) -> EditedLines | None:
@@ -160,7 +160,7 @@ class _Results:
         return None
 
 
-def _by_number(window: Window) -> dict[int, str]:
+def _by_number(window: NumberedWindow) -> dict[int, str]:
     return {number: window.lines[place] for place, number in window.numbers.items()}
 
 

@@ -17,7 +17,7 @@ from weft.runtime.feeds import Follower
 from weft.runtime.invocation import Invocation, Services
 from weft.runtime.result import Result
 from weft.runtime.run import Running, unknown_session
-from weft.session import Event, SessionKey, Store
+from weft.session import Event, Session, SessionKey, Store
 from weft.session.event import numbered
 
 _log = logging.getLogger("weft")
@@ -87,6 +87,10 @@ class StartedRun:
         self._is_awaited = True
         # whoever waits for it and gives up does not stop it
         return asyncio.shield(self._task).__await__()
+
+    async def final_session(self) -> Session:
+        """The session as the run leaves it, once it is over."""
+        return (await self).session
 
     def when_done(self, tell: Callable[[Result | BaseException], None]) -> None:
         """Have somebody told of the result, or of the error, once it is over."""
@@ -185,8 +189,8 @@ class StartedRun:
         self._among.discard(self)
         self._wake()
         error = task.exception() if not task.cancelled() else None
-        is_told = self._is_awaited or (self._ready is not None and not self._is_open)
-        if error is not None and not is_told:
+        is_reported = self._is_awaited or (self._ready is not None and not self._is_open)
+        if error is not None and not is_reported:
             _log.error("the run %s of %s failed: %s", self._run_name(), self.key, error)
         for tell in self._to_tell:
             tell(_outcome(task))

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -28,10 +29,14 @@ from weft.values import JsonObject
 
 
 class Batch(NamedTuple):
-    """What became of the calls of one reply; `alone` are those that ran by themselves."""
+    """What became of the calls of one reply; `alone` are those that ran by themselves.
+
+    `stored` is the event with the results, where a tool's transaction has stored it.
+    """
 
     outcomes: tuple[Outcome, ...]
     alone: frozenset[str] = frozenset()
+    stored: Event | None = None
 
     def event(self, invocation: Invocation, agent: str, place: Place) -> Event | None:
         """The results in call order as one event, with all they change; None if there are none."""
@@ -118,10 +123,12 @@ async def run_calls(
     bindings: AgentBindings,
     progress: Progress,
     event: Event | None,
+    finish: Callable[[Batch], Event | None],
 ) -> Batch:
     """Run the open calls: side by side, a sequential one alone; results in call order.
 
-    `event` is the reply that made them, where it is at hand: it says which are malformed.
+    `event` is the reply that made them, where it is at hand: it says which are malformed. `finish`
+    makes the event with the results, or gives None where there is more to store with them.
     """
     reply = event if event is not None else progress.reply
     raw, withheld, cut = _malformed(reply), withheld_in(reply), _cut_call(reply)
@@ -162,8 +169,12 @@ async def run_calls(
             )
         running.append(one)
     if len(running) == 1:  # the common case: nobody to wait for, nobody to stop
-        await running[0].run()
-        return Batch(_in_order(tuple(one.outcome for one in running if one.outcome is not None)))
+        only = running[0]
+        # a call beside it that waits has its result in the same event
+        alone = len(progress.open) == 1
+        await only.run((lambda outcome: finish(Batch((outcome,)))) if alone else None)
+        outcomes = (only.outcome,) if only.outcome is not None else ()
+        return Batch(_in_order(outcomes), stored=only.result)
     groups = _groups(running, bindings)
     written: JsonObject = {}
     for group in groups:

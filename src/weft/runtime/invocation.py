@@ -117,11 +117,12 @@ def _unscoped(event: Event) -> Event:
 
 
 class _Keeping:
-    """A transaction that remembers the session it leads to."""
+    """A transaction that remembers the session it leads to, and the events that are new there."""
 
     def __init__(self, inner: Transaction, session: Session) -> None:
         self._inner = inner
         self.session = session
+        self.stored: list[Event] = []
 
     @property
     def connection(self) -> object:
@@ -129,6 +130,7 @@ class _Keeping:
 
     async def append(self, *events: Event) -> Session:
         self.session = await self._inner.append(*events)
+        self.stored += events
         return self.session
 
 
@@ -377,10 +379,7 @@ class Invocation:
 
     async def _stored(self, events: Sequence[Event]) -> list[Event]:
         """Store the events, and note what they change; gives them back as they were stored."""
-        stored = [
-            self._forking.as_stored(event) if event.actions.state_delta else event
-            for event in events
-        ]
+        stored = [self._merged(event) for event in events]
         if self.labels:
             from weft.runtime.labels import noted
 
@@ -397,6 +396,22 @@ class Invocation:
             raise
         finally:
             self._lock.release()
+        self._note(stored)
+        return stored
+
+    def _merged(self, event: Event) -> Event:
+        """The event with its delta as the state outside of a branch takes it."""
+        return self._forking.as_stored(event) if event.actions.state_delta else event
+
+    def ready(self, event: Event) -> Event | None:
+        """The event as it is stored, if that takes nothing that must not be done in a transaction.
+
+        Labels and plugins may read the store, and would wait for the transaction.
+        """
+        return None if self.labels or self.services.on_event else self._merged(event)
+
+    def _note(self, stored: Sequence[Event]) -> None:
+        """Take up what events that are stored now change."""
         for event in stored:
             scope = event.isolation_scope
             if scope and scope in self._views:
@@ -408,7 +423,6 @@ class Invocation:
                 self._artifacts = None
             if self.spending is not None:
                 self.spending.note(event)
-        return stored
 
     async def _append_again(self, events: list[Event]) -> None:
         """Store events of which the store may have been told before: they are stored once."""
@@ -436,6 +450,7 @@ class Invocation:
         length = self.session.events.length
         self.session = keeping.session
         self.feed.grow(self.session.events, length)
+        self._note(keeping.stored)
 
     async def _seen(self, event: Event) -> Event:
         """The event as the plugins leave it."""

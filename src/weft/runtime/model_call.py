@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import suppress
 from functools import partial
+from traceback import format_exception
 from typing import Literal, cast
 
 import msgspec
@@ -27,6 +28,7 @@ from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.late import late_pattern
 from weft.models import Model
+from weft.models.services import without_secrets
 from weft.runtime.bindings import AgentBindings
 from weft.runtime.invocation import Invocation, chosen_model
 from weft.runtime.labels import labelled_texts, part_of
@@ -199,13 +201,20 @@ class ModelCall:
             self.response = await chain.first((ModelResponse,), self.context, self._prompt, error)
         if self.response is None:
             if isinstance(error, ModelError):
-                _log.warning("%s: %s [%s]", self._plan.agent.name, error, error.code)
-                self.response = ModelResponse(error_code=error.code, error_message=str(error))
+                message = self._without_keys(str(error))
+                _log.warning("%s: %s [%s]", self._plan.agent.name, message, error.code)
+                self.response = ModelResponse(error_code=error.code, error_message=message)
                 return False
-            _log.warning("%s: the model raised", self._plan.agent.name, exc_info=error)
-            words = f"{type(error).__name__}: {error}"
+            # a client's exception may quote the request, and a request has a key
+            trace = self._without_keys("".join(format_exception(error)))
+            _log.warning("%s: the model raised\n%s", self._plan.agent.name, trace)
+            words = self._without_keys(f"{type(error).__name__}: {error}")
             self.response = ModelResponse(error_code="model_error", error_message=words)
         return False
+
+    def _without_keys(self, text: str) -> str:
+        """What an error says, without keys: those of the models that may have been asked too."""
+        return without_secrets(text, self._plan.agent.model, self._invocation.config.model)
 
     async def _shorten(self, error: ModelError) -> bool:
         """Compile a request that was too long again, within what the provider takes, once."""

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from types import CoroutineType
@@ -24,6 +24,7 @@ from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow, Tool
 from weft.declare.context import ToolContext
 from weft.errors import SchemaError, SessionError, StoreError
+from weft.media import type_by_content
 from weft.misuse import close
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.approvals import edited_arguments, reason_in
@@ -73,12 +74,17 @@ class Returned(NamedTuple):
     parts: tuple[Part, ...] = ()
 
 
+Finish = Callable[[Outcome], Event | None]
+"""Makes the event with the results of a reply from the outcome of its only call."""
+
+
 class ToolCall:
     """A call on its way to its outcome."""
 
     __slots__ = (
         "_bindings",
         "_edited",
+        "_finish",
         "_invocation",
         "_malformed",
         "_place",
@@ -87,6 +93,7 @@ class ToolCall:
         "begun",
         "call",
         "outcome",
+        "result",
         "written",
     )  # fmt: skip
 
@@ -99,6 +106,7 @@ class ToolCall:
         call: FunctionCall,
         malformed: str,
     ) -> None:
+        self._finish: Finish | None = None
         self._invocation = invocation
         self._place = place
         self._bindings = bindings
@@ -111,6 +119,8 @@ class ToolCall:
         self.outcome: Outcome | None = recorded(progress, call)
         self.begun = False
         """Whether the function was called, and may have done something."""
+        self.result: Event | None = None
+        """The event with the results, where it is stored already."""
         self.written: JsonObject = {}
         """What calls of the same reply wrote that this one had to wait for."""
 
@@ -119,9 +129,14 @@ class ToolCall:
         if self.outcome is None:
             self.outcome = outcome
 
-    async def run(self) -> None:
-        """Run the call, unless it is settled."""
+    async def run(self, finish: "Finish | None" = None) -> None:
+        """Run the call, unless it is settled.
+
+        `finish` makes the event with the results of the reply from this one outcome. A tool that
+        writes in the store's transaction then stores it there: one commit instead of two.
+        """
         if self.outcome is None:
+            self._finish = finish
             outcome = await self._outcome()
             if self._restored:
                 outcome = msgspec.structs.replace(outcome, restored=self._restored)
@@ -296,13 +311,34 @@ class ToolCall:
             context.connection = transaction.connection
             returned = self._returned(await call_within_limits(bound, kwargs), bound.tool)
             response, parts = returned if returned is not None else (None, ())
-            outcome = Outcome(self.call, response, context.actions.to_actions(), parts)
-            outcomes = {self.call.id or "": _record(outcome)}
-            event = self._invocation.event(
-                self._bindings.agent.name, self._place, notes=Provenance(outcomes=outcomes)
+            outcome = Outcome(
+                self.call,
+                response,
+                context.actions.to_actions(),
+                parts,
+                waits=bound.tool.long_running,
+                restored=self._restored,
             )
-            await transaction.append(event)
+            result = self._final(outcome)
+            if result is None:
+                outcomes = {self.call.id or "": _record(outcome)}
+                record = self._invocation.event(
+                    self._bindings.agent.name, self._place, notes=Provenance(outcomes=outcomes)
+                )
+                await transaction.append(record)
+            else:
+                await transaction.append(result)
+        self.result = result
         return returned
+
+    def _final(self, outcome: Outcome) -> Event | None:
+        """The event with the results, if nothing can change them any more."""
+        if self._finish is None or self._bindings.callbacks.after_tool or outcome.waits:
+            return None
+        if outcome.parts or outcome.response is None or not _is_small(outcome.response):
+            return None
+        result = self._finish(outcome)
+        return self._invocation.ready(result) if result is not None else None
 
     def _returned(self, value: object, tool: Tool) -> Returned | None:
         """What the function returned; the model is told of arguments that it did not choose."""
@@ -408,7 +444,12 @@ def _returned(value: object, tool: Tool) -> Returned | None:
     try:
         return to_returned(value)
     except SessionError as error:
-        return Returned({"error": f"{tool.name} returned what is not JSON: {error.message}"})
+        return Returned(
+            {
+                "error": f"{tool.name} returned what is not JSON: {error.where}: {error.message};"
+                f" {error.hint}"
+            }
+        )
 
 
 def _checked(answer: object, moment: str) -> JsonObject:
@@ -547,6 +588,7 @@ def to_returned(value: object) -> Returned:
     """What a function returned, as a result: a mapping as it is, anything else under `result`."""
     if type(value) is str:
         return Returned({"result": value})
+    value = _with_files(value)
     media = _media(value)
     if media is not None:
         texts = [part.text for part in media if part.text]
@@ -556,6 +598,29 @@ def to_returned(value: object) -> Returned:
     without_media, taken = _beside(value)
     plain = to_json(without_media)
     return Returned(plain if isinstance(plain, dict) else {"result": plain}, taken)
+
+
+_BYTES = (bytes, bytearray, memoryview)
+
+
+def _with_files(value: object) -> object:
+    """The value with bytes as the files they are: a model cannot read base64.
+
+    Bytes of no known type stay, and are refused as what is no JSON.
+    """
+    if type(value) in (list, tuple):
+        return [_as_file(one) for one in cast("Sequence[object]", value)]
+    if type(value) is dict:
+        fields = cast("dict[object, object]", value)
+        return {key: _as_file(one) for key, one in fields.items()}
+    return _as_file(value)
+
+
+def _as_file(value: object) -> object:
+    if not isinstance(value, _BYTES):
+        return value
+    data = bytes(cast("bytes | bytearray", value))
+    return Part.from_bytes(data) if type_by_content(data) else data
 
 
 def _media(value: object) -> tuple[Part, ...] | None:
@@ -592,10 +657,35 @@ def to_json(value: object) -> Json:
         return require_json(value, where="result")
     except SessionError as refused:
         try:
-            plain: object = msgspec.to_builtins(value, str_keys=True, enc_hook=_fields)
+            plain: object = msgspec.to_builtins(
+                value, str_keys=True, enc_hook=_fields, builtin_types=_BYTES
+            )
         except (TypeError, ValueError, RecursionError):
             raise refused from None
+        place = _place_of_bytes(plain)
+        if place is not None:
+            raise SessionError(
+                "these are bytes of no known type",
+                where=place,
+                hint='return Part.from_bytes(data, "image/png") for a file, data.decode() for text',
+            ) from None
         return require_json(plain, where="result")
+
+
+def _place_of_bytes(value: object, where: str = "result") -> str | None:
+    """Where the first bytes stand in a plain value; None where there are none."""
+    if isinstance(value, _BYTES):
+        return where
+    if isinstance(value, dict):
+        fields = cast("dict[object, object]", value)
+        below = ((one, f"{where}.{key}") for key, one in fields.items())
+    elif isinstance(value, list | tuple):
+        listed = cast("Sequence[object]", value)
+        below = ((one, f"{where}[{at}]") for at, one in enumerate(listed))
+    else:
+        return None
+    places = (_place_of_bytes(one, place) for one, place in below)
+    return next((place for place in places if place is not None), None)
 
 
 def _fields(value: object) -> object:

@@ -390,8 +390,17 @@ class Turn:
     async def answer_calls(self, reply: Event | None) -> StepEnd:
         """Run the open calls, store their results as one event, and do what they ask for."""
         batch = await run_calls(
-            self.invocation, self.place, self.plan.path, self.bindings, self.progress, reply
+            self.invocation,
+            self.place,
+            self.plan.path,
+            self.bindings,
+            self.progress,
+            reply,
+            self._finished,
         )
+        if batch.stored is not None:
+            self.progress.note(batch.stored)
+            return StepEnd((batch.stored,))
         events: list[Event] = []
         raised: Exception | None = None
         stopped = asks = unknown = suspended = False
@@ -428,6 +437,14 @@ class Turn:
         if raised is None and suspended:
             return StepEnd(visible, Suspended())
         return StepEnd(visible, raised)
+
+    def _finished(self, batch: Batch) -> Event | None:
+        """The results as one event, if that is all there is to store and to do."""
+        event = batch.event(self.invocation, self.agent.name, self.place)
+        if event is None or event.content is None or event.actions.transfer_to_agent is not None:
+            return None
+        event, stalled = self._repeated(event)
+        return event if stalled is None else None
 
     async def _settle_stopped(self, batch: Batch) -> None:
         """Answer the open calls of agents that were called as tools and then stopped."""

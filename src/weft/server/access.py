@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 from urllib.parse import parse_qsl, urlencode
 
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weft.errors import UsageError
@@ -228,8 +229,10 @@ class Gatekeeper:
         origins: Sequence[str],
         limits: Limits,
         answered: Callable[[Scope, int], None],
+        shape: Callable[[Scope, Problem], Response],
     ) -> None:
         self._inner = inner
+        self._shape = shape
         self._authenticate = authenticate
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(origins)
@@ -263,8 +266,12 @@ class Gatekeeper:
                 return
             scope["weft.identity"] = identity
             await self._inner(scope, receive, noting)  # type: ignore[arg-type]
+        except HTTPException as refused:  # a file that is not there
+            place = str(scope["path"])[:200]
+            problem = Problem(refused.status_code, "unknown-path", f"there is nothing at {place}")
+            await self._shape(scope, problem)(scope, receive, noting)  # type: ignore[arg-type]
         except Problem as problem:
-            await problem.response()(scope, receive, noting)  # type: ignore[arg-type]
+            await self._shape(scope, problem)(scope, receive, noting)  # type: ignore[arg-type]
         finally:
             self._answered(scope, status)
 

@@ -27,7 +27,6 @@ from weft.declare import Agent, Node, tree
 from weft.declare.tool import to_tools
 from weft.errors import WeftError
 from weft.runtime import Runner
-from weft.runtime.background import StartedRun
 from weft.server.endpoints import (
     Answer,
     ApiRoute,
@@ -40,6 +39,7 @@ from weft.server.endpoints import (
     whole_number,
 )
 from weft.server.problems import Problem, require_id
+from weft.server.served import ServedRun
 from weft.server.sessions import write_state
 from weft.server.stream import Chunks, stream_problem
 from weft.session import Event, Session, SessionKey
@@ -49,6 +49,9 @@ from weft.values import Json, JsonObject, digest
 
 BROWSER_VARIABLE = "WEFT_ADK_BROWSER"
 """A folder with the page, where google-adk is installed elsewhere."""
+
+_NAMED = 200
+"""Of how many sessions, the newest first, a list says the state."""
 
 _TRACED = 100
 """Of how many model calls a trace shows the requests."""
@@ -90,13 +93,15 @@ async def list_sessions(call: Call) -> Answer:
     """The sessions of a user, without their events."""
     runner, user = call.runner(), call.user(call.path("user"))
     listed: list[JsonObject] = []
-    for info in await runner.store.sessions(runner.app_name, user):
+    for place, info in enumerate(await runner.store.sessions(runner.app_name, user)):
+        # the page shows sessions by a name that it keeps in their state
+        session = await runner.store.get(info.key, recent=0) if place < _NAMED else None
         listed.append(
             {
                 "id": info.key.id,
                 "appName": runner.app_name,
                 "userId": user,
-                "state": {},
+                "state": without_temp(session.state) if session is not None else {},
                 "events": [],
                 "lastUpdateTime": info.last_update_time,
             }
@@ -183,7 +188,7 @@ async def run_sse(call: Call) -> Answer:
     return call.served.run_stream(call.identity, started, _lines(started))
 
 
-async def _started(call: Call, body: AdkRun, *, stream: bool) -> StartedRun:
+async def _started(call: Call, body: AdkRun, *, stream: bool) -> ServedRun:
     runner = call.served.runner(body.app_name)
     user = call.user(body.user_id)
     return await call.served.start(
@@ -199,7 +204,7 @@ async def _started(call: Call, body: AdkRun, *, stream: bool) -> StartedRun:
     )
 
 
-async def _lines(started: StartedRun) -> Chunks:
+async def _lines(started: ServedRun) -> Chunks:
     """One event a chunk, and each with an id of its own: the page drops an id that it has seen."""
     number = 0
     try:

@@ -41,6 +41,7 @@ from weft.server.inspect import ServedSources, inspector_routes
 from weft.server.problems import Problem
 from weft.server.served import Served
 from weft.session import ArtifactStore, Store
+from weft.turns import Turns
 
 DAY = 86_400.0
 
@@ -68,9 +69,10 @@ class Application:
         limits: Limits,
         recover: float,
         grace: float,
+        turns: Turns | None = None,
         source: Callable[[Request], SessionSource] | None = None,
     ) -> None:
-        self.served = Served(runners, limits=limits, recover=recover)
+        self.served = Served(runners, limits=limits, recover=recover, turns=turns)
         self.token: str | None = None
         """The token of this start, where no other authentication is configured."""
         authenticate: Authenticate | Tokens | StartToken
@@ -89,6 +91,7 @@ class Application:
             origins=origins,
             limits=limits,
             answered=self._count,
+            shape=_shape_refusal,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -166,6 +169,7 @@ def app(
     limits: Limits | None = None,
     recover: float = DAY,
     grace: float = 10.0,
+    turns: Turns | None = None,
 ) -> Application:
     """An ASGI application that serves agents, flows and runners.
 
@@ -173,6 +177,7 @@ def app(
     it a token is made, `application.token`. `hosts` are the names it answers to, `"*"` for any;
     `origins` are pages of others that may ask. `recover` is how many seconds back unfinished runs
     are looked for at the start; 0 for none. `grace` is how long runs may go on when it stops.
+    With `turns`, a queue, it runs nothing itself: it puts turns there, and workers run them.
     """
     if not served:
         raise UsageError("there is nothing to serve", where="app", hint="pass an agent: app(agent)")
@@ -203,6 +208,7 @@ def app(
         limits=limits if limits is not None else Limits(),
         recover=recover,
         grace=grace,
+        turns=turns,
     )
 
 
@@ -267,6 +273,12 @@ class _AsgiEndpoint:
 
 def _shape(problem: Problem) -> Response:
     return problem.response()
+
+
+def _shape_refusal(scope: Scope, problem: Problem) -> Response:
+    """What the gate refuses, as the clients of that path read it."""
+    is_openai = inner_path(scope).startswith("/v1/")
+    return openai.shape_problem(problem) if is_openai else problem.response()
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

@@ -19,7 +19,6 @@ import msgspec
 from starlette.responses import Response
 
 from weft.content import FunctionCall
-from weft.runtime.background import StartedRun
 from weft.runtime.result import total_usage
 from weft.server.endpoints import Answer, Body, Call, Endpoint, decoded, respond
 from weft.server.openai_questions import in_words, open_questions
@@ -31,6 +30,7 @@ from weft.server.openai_sessions import (
     response_id,
 )
 from weft.server.problems import Problem
+from weft.server.served import ServedRun
 from weft.server.stream import Chunks, stream_problem
 from weft.session import Event, Usage
 from weft.session.event import new_id
@@ -101,7 +101,7 @@ def shape_problem(problem: Problem) -> Response:
 
 
 async def _answered(
-    call: Call, asked: "ClientRequest", run: StartedRun, form: "_ChatForm | _ResponseForm"
+    call: Call, asked: "ClientRequest", run: ServedRun, form: "_ChatForm | _ResponseForm"
 ) -> Answer:
     """The answer in one piece, or as a stream."""
     pieces = _pieces(run, asked.tool_names)
@@ -143,7 +143,7 @@ class _Ended(NamedTuple):
 _Piece = _Text | _ToolCall | _Ended
 
 
-async def _pieces(run: StartedRun, tools: frozenset[str]) -> AsyncGenerator[_Piece, None]:
+async def _pieces(run: ServedRun, tools: frozenset[str]) -> AsyncGenerator[_Piece, None]:
     """What a run says to the client, each text once however it came."""
     streamed: dict[str, str] = {}
     complete: list[Event] = []
@@ -173,7 +173,7 @@ async def _pieces(run: StartedRun, tools: frozenset[str]) -> AsyncGenerator[_Pie
             for tool_call in event.calls:
                 if tool_call.name in tools:
                     yield _ToolCall(tool_call)
-        questions = open_questions((await run).session, run.id, tools)
+        questions = open_questions(await run.final_session(), run.id, tools)
         if questions:
             words = in_words(questions)
             yield _Text(f"\n\n{words}" if texts else words)
@@ -191,7 +191,7 @@ async def _pieces(run: StartedRun, tools: frozenset[str]) -> AsyncGenerator[_Pie
 class _Form:
     """What both forms of an answer gather."""
 
-    def __init__(self, asked: "ClientRequest", run: StartedRun) -> None:
+    def __init__(self, asked: "ClientRequest", run: ServedRun) -> None:
         self.asked = asked
         self.run = run
         self.text = ""
@@ -223,7 +223,7 @@ class _Form:
 class _ChatForm(_Form):
     """A chat completion."""
 
-    def __init__(self, asked: "ClientRequest", run: StartedRun, *, include_usage: bool) -> None:
+    def __init__(self, asked: "ClientRequest", run: ServedRun, *, include_usage: bool) -> None:
         super().__init__(asked, run)
         self._include_usage = include_usage
 
@@ -306,7 +306,7 @@ def _output(usage: Usage) -> int:
 class _ResponseForm(_Form):
     """A response, and the events that it is streamed as."""
 
-    def __init__(self, asked: "ClientRequest", run: StartedRun) -> None:
+    def __init__(self, asked: "ClientRequest", run: ServedRun) -> None:
         super().__init__(asked, run)
         self._number = -1
         self._output: list[Json] = []

@@ -21,11 +21,11 @@ from weft.content import Content
 from weft.declare import Agent, RunConfig
 from weft.declare.tool import Tool
 from weft.runtime import Result, Runner
-from weft.runtime.background import StartedRun
 from weft.server.endpoints import Call
 from weft.server.openai_questions import asking_session, replies
 from weft.server.openai_requests import ClientMessage, client_tools, generation
 from weft.server.problems import Problem
+from weft.server.served import ServedRun
 from weft.session import Event, SessionKey
 from weft.session.event import new_id
 from weft.values import Json, JsonObject
@@ -56,7 +56,7 @@ class ClientRequest:
         """The names of the client's tools."""
         return frozenset(tool.name for tool in self.tools)
 
-    async def start(self, call: Call) -> StartedRun:
+    async def start(self, call: Call) -> ServedRun:
         """Start the run: in the session that is named, or in one made of the history."""
         user = call.user()
         begins = _trailing(self.messages)
@@ -188,7 +188,7 @@ def _is_minted(conversation: str) -> bool:
     return re.fullmatch(r"conv_[0-9a-f]{32}", conversation) is not None
 
 
-def response_id(run: StartedRun, sequence: int) -> str:
+def response_id(run: ServedRun, sequence: int) -> str:
     """An id that says where the response stands: the session, and the last event of the run.
 
     While it streams the last event is not known yet: the id then names the run.

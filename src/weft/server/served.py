@@ -18,19 +18,31 @@ from weft.runtime.background import StartedRun
 from weft.runtime.metrics import Metrics
 from weft.server.access import Identity, Limits
 from weft.server.problems import Problem, require_id, unknown_app, unknown_session
+from weft.server.queued import QueuedRun, queue_run
 from weft.server.stream import Chunks, EventStream
 from weft.session import Session, SessionKey, Store
+from weft.turns import Turns
 from weft.values import Json
 
 _log = logging.getLogger("weft.server")
 
 Busy = Literal["queue", "reject", "interrupt"]
 
+ServedRun = StartedRun | QueuedRun
+"""A run of this process, or one that a worker has."""
+
 
 class Served:
     """The runners of an application by the name of their app."""
 
-    def __init__(self, runners: Sequence[Runner], *, limits: Limits, recover: float) -> None:
+    def __init__(
+        self,
+        runners: Sequence[Runner],
+        *,
+        limits: Limits,
+        recover: float,
+        turns: Turns | None = None,
+    ) -> None:
         self.runners: dict[str, Runner] = {}
         for runner in runners:
             if runner.app_name in self.runners:
@@ -41,6 +53,8 @@ class Served:
                 )
             self.runners[runner.app_name] = runner
         self.limits = limits
+        self.turns = turns
+        """The queue of turns, where workers run them and not this process."""
         self.metrics = Metrics()
         self.is_stopping = False
         self._open_streams: set[EventStream] = set()
@@ -52,7 +66,7 @@ class Served:
 
     def start_up(self) -> None:
         """Go on with what an earlier process left unfinished; once."""
-        if self._recovering is None and self._recover:
+        if self._recovering is None and self._recover and self.turns is None:
             self._recovering = asyncio.get_running_loop().create_task(self._recover_all())
 
     def stop_streams(self) -> None:
@@ -69,6 +83,8 @@ class Served:
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 await asyncio.gather(*self._runs, return_exceptions=True)
+        if self.turns is not None:
+            await self.turns.close()
         closed: set[int] = set()
         for runner in self.runners.values():
             if id(runner) not in closed:
@@ -127,7 +143,7 @@ class Served:
         stream: bool = True,
         follow: bool = False,
         create: bool = True,
-    ) -> StartedRun:
+    ) -> ServedRun:
         """Start a run; what is wrong with it is raised here, before any of it is streamed."""
         if self.is_stopping:
             raise Problem(503, "stopping", "the server is stopping", headers={"retry-after": "5"})
@@ -137,6 +153,28 @@ class Served:
             )
         if message is not None and session and create:
             require_id(session)
+        if self.turns is not None:
+            if tools or config not in (None, runner.config):
+                raise Problem(
+                    422,
+                    "invalid",
+                    "tools and options of a single request cannot go through a queue",
+                    hint="leave them out, or serve without --queue and --workers",
+                )
+            return await queue_run(
+                self.turns,
+                runner,
+                message,
+                user=user,
+                session=session,
+                state=state,
+                answers=answers,
+                retry=retry,
+                invocation_id=invocation_id,
+                request_id=request_id,
+                busy=busy,
+                create=create,
+            )
         chosen = config if config is not None else runner.config
         try:
             run = await runner.start(
@@ -195,7 +233,7 @@ class Served:
     def run_stream(
         self,
         identity: Identity,
-        run: StartedRun,
+        run: ServedRun,
         chunks: Chunks,
         headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> EventStream:

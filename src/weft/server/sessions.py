@@ -14,11 +14,10 @@ from weft.declare import Agent, tree
 from weft.errors import SessionBusy, StoreError, UsageError
 from weft.runtime import Runner
 from weft.runtime.approvals import Pending, pending_in
-from weft.runtime.background import StartedRun
 from weft.runtime.earlier import is_unfinished, require_request_id
 from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw, whole_number
 from weft.server.problems import Problem, require_id
-from weft.server.served import Busy
+from weft.server.served import Busy, ServedRun
 from weft.server.stream import frames
 from weft.session import Actions, Event, Session, SessionInfo, SessionKey
 from weft.session.event import new_id
@@ -236,7 +235,7 @@ def _request_id(call: Call, body: NewRun) -> str | None:
         raise Problem(422, "invalid", error.message, hint=error.hint, where="/request_id") from None
 
 
-def _started(call: Call, run: StartedRun) -> Answer:
+def _started(call: Call, run: ServedRun) -> Answer:
     if call.wants_stream():
         return call.served.run_stream(call.identity, run, frames(run.events()))
     return respond(

@@ -24,6 +24,7 @@ from weft.session.memory import (
 from weft.stores import postgres_tables as tables
 from weft.stores.cache import SessionCache, require_recent
 from weft.stores.leases import inside, new_worker, require_outside
+from weft.stores.postgres_batch import Batches, Look, NewEvent, append_events
 from weft.stores.postgres_lease import News, ServerLeases
 from weft.stores.postgres_server import (
     ConnectionPool,
@@ -35,7 +36,9 @@ from weft.stores.postgres_tables import (
     Stale,
     explaining,
     place,
+    server_gone,
 )
+from weft.stores.rows import StateReader, encode_event
 from weft.values import Json, require_object
 
 
@@ -65,6 +68,7 @@ class PostgresStore:
         self._leases = ServerLeases(self.worker, self._address.lease_timeout)
         self._news = News()
         self._cache = SessionCache(in_use=self._leases.holds)
+        self._appends = Batches(self._appended, at_once=_AT_ONCE, stops=True)
 
     @property
     def address(self) -> DatabaseAddress:
@@ -76,11 +80,15 @@ class PostgresStore:
         require_key(key)
         own, app, user = scoped([require_object(state or {}, where="session.state")])
         async with self._connection(writing=True) as connection:
-            async with connection.transaction():
+            if app or user:
+                async with connection.transaction():
+                    await tables.insert_session(connection, key, time.time(), own)
+                    await tables.share(connection, key, app, user)
+            else:  # one statement needs no transaction around it
                 await tables.insert_session(connection, key, time.time(), own)
-                await tables.share(connection, key, app, user)
-            _, session = await self.read_newest(connection, key)
-            return session
+            stored, session = await self.read_newest(connection, key)
+        self._cache.put(stored)
+        return session
 
     async def get(
         self,
@@ -96,6 +104,14 @@ class PostgresStore:
         """
         require_key(key)
         require_recent(recent)
+        if not skip_unreadable and recent is None and after is None:
+            look, cached = self._leases.look(key), self._cache.get(key)
+            if look is not None and not look.number:
+                return None
+            if look is not None and cached is not None and _is_newest(cached, look):
+                reader = StateReader(key)
+                app, user = reader.shared(key[:1], look.app), reader.shared(key[:2], look.user)
+                return cached.session(app, user)
         # a cached session is caught up, not read in part: the next run wants all of it
         in_part = recent is not None or after is not None
         if in_part and not skip_unreadable and self._cache.get(key) is None:
@@ -127,25 +143,28 @@ class PostgresStore:
             raise
 
     async def _append(self, session: Session, events: Sequence[Event]) -> Session:
+        self._require_outside()
         key = key_of(session)
-        async with self._connection(writing=True) as connection:
-            stored = self._cache.get(key)
-            if stored is None or not follows(session, stored.events):
+        self._leases.look(key)  # it is about to be of the past
+        stored = self._cache.get(key)
+        if stored is None or not follows(session, stored.events):
+            async with self._connection(writing=True) as connection:
                 stored, now = await self.read_newest(connection, key)
-                if not follows(session, stored.events):
-                    if has_all(stored.events, events):
-                        return now
-                    raise conflict(session, stored.events)
-            growth = grow(session, events)
-            if not growth.added:
-                return session
-            try:
-                after, asked = await self._inserted(connection, stored, growth)
-            except Stale:
-                stored, now = await self.read_newest(connection, key)
+            if not follows(session, stored.events):
                 if has_all(stored.events, events):
                     return now
-                raise conflict(session, stored.events) from None
+                raise conflict(session, stored.events)
+        growth = grow(session, events)
+        if not growth.added:
+            return session
+        try:
+            after, asked = await self._inserted(stored, growth)
+        except Stale:
+            async with self._connection(writing=True) as connection:
+                stored, now = await self.read_newest(connection, key)
+            if has_all(stored.events, events):
+                return now
+            raise conflict(session, stored.events) from None
         self._cache.put(after)
         self._news.tell(await self._current(), key)
         if asked is not None:
@@ -153,16 +172,43 @@ class PostgresStore:
         return growth.session
 
     async def _inserted(
-        self, connection: Connection, stored: StoredSession, growth: Growth
+        self, stored: StoredSession, growth: Growth
     ) -> tuple[StoredSession, float | None]:
         """Insert the events of a run that still has its lease; without one, if they fit."""
         fence = self._leases.fence(stored.key)
         try:
-            return await _insert(connection, stored, growth, fence)
+            return await self._insert(stored, growth, fence)
         except Stale:
             if fence is None or not await self._leases.require(await self._current(), stored.key):
                 raise
-            return await _insert(connection, stored, growth, fence)
+            return await self._insert(stored, growth, fence)
+
+    async def _insert(
+        self, stored: StoredSession, growth: Growth, fence: str | None
+    ) -> tuple[StoredSession, float | None]:
+        """Insert the events: one that shares nothing goes with those of other sessions."""
+        if len(growth.added) > 1 or growth.app or growth.user:
+            async with self._connection(writing=True) as connection, connection.transaction():
+                return await tables.insert_events(connection, stored, growth, fence)
+        (event,) = growth.added
+        data, checksum = encode_event(event)
+        new = NewEvent(
+            stored.key,
+            stored.number,
+            len(stored.events),
+            event.timestamp,
+            data.decode(),
+            checksum or 0,
+            fence,
+        )
+        await self._current()
+        async with explaining(self.url):
+            asked = await self._appends.put(new)
+        return stored.after(growth)._replace(size=stored.size + len(data)), asked
+
+    async def _appended(self, events: Sequence[NewEvent]) -> list[float | Exception | None]:
+        async with (await self._current()).connection() as connection:
+            return await append_events(connection, events)
 
     async def events(
         self, key: SessionKey, *, after: int = 0, limit: int | None = None
@@ -199,6 +245,22 @@ class PostgresStore:
         async with self._connection(writing=True) as connection:
             await tables.delete_session(connection, key)
         self._cache.drop(key)
+
+    async def erase_user(self, app_name: str, user_id: str) -> int:
+        """Delete a user's sessions, state and waiting turns; gives how many sessions there were."""
+        require_key(SessionKey(app_name, user_id, "s"))
+        async with self._connection(writing=True) as connection, connection.transaction():
+            count = await tables.erase_user(connection, app_name, user_id)
+        self._cache.drop_user(app_name, user_id)
+        return count
+
+    async def compact(self) -> None:
+        """Write the tables anew, so that nothing deleted is in their files; others wait meanwhile.
+
+        The server's own log and its backups are the server's: they are not touched.
+        """
+        async with self._connection(writing=True) as connection:
+            await tables.rewrite(connection)
 
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
         """The right to run the session, across all processes that use the database."""
@@ -238,6 +300,9 @@ class PostgresStore:
                 self._require_sound(connection)
             except BaseException as error:
                 await scope.__aexit__(type(error), error, error.__traceback__)
+                if connection.broken and isinstance(error, Exception):
+                    # not the tool failed but the server: the call is made again later
+                    raise server_gone(error, self.url) from error
                 raise
             async with explaining(self.url):
                 await scope.__aexit__(None, None, None)
@@ -252,7 +317,13 @@ class PostgresStore:
         self._cache = SessionCache(in_use=self._leases.holds)
         self._leases.forget()
         news, self._news = self._news, News()
+        appends, self._appends = (
+            self._appends,
+            Batches(self._appended, at_once=_AT_ONCE, stops=True),
+        )
         if server is not None:
+            if server.loop is asyncio.get_running_loop():
+                await appends.close()
             await news.close()
             await server.close()
 
@@ -265,6 +336,14 @@ class PostgresStore:
             raise unknown(key)
         stored, app, user = newest_and_shared
         return stored, stored.session(app, user)
+
+    async def known(self, connection: Connection, session: Session) -> StoredSession:
+        """The session as it is cached, if the value is the same; else as the database has it."""
+        cached = self._cache.get(key_of(session))
+        if cached is not None and follows(session, cached.events):
+            return cached
+        stored, _ = await self.read_newest(connection, key_of(session))
+        return stored
 
     @asynccontextmanager
     async def _connection(self, *, writing: bool = False) -> AsyncGenerator[Connection, None]:
@@ -325,29 +404,36 @@ class _PostgresTransaction:
 
     async def append(self, *events: Event) -> Session:
         """Add the events; they are stored when the transaction ends without an error."""
-        async with explaining(self._store.url), self._connection.transaction():
+        async with explaining(self._store.url):
             stored = self.stored
             if stored is None:
-                stored, _ = await self._store.read_newest(self._connection, key_of(self._session))
+                stored = await self._store.known(self._connection, self._session)
             if not follows(self._session, stored.events):
                 raise conflict(self._session, stored.events)
             growth = grow(self._session, events)
             if growth.added:
-                try:
-                    fence = self._store.fence(stored.key)
-                    stored, _ = await tables.insert_events(self._connection, stored, growth, fence)
-                except Stale:
-                    await self._store.require_lease(stored.key)
-                    raise conflict(self._session, stored.events) from None
+                stored = await self._inserted(stored, growth)
         self.stored, self._session = stored, growth.session
         return self._session
 
+    async def _inserted(self, stored: StoredSession, growth: Growth) -> StoredSession:
+        fence, connection = self._store.fence(stored.key), self._connection
+        try:
+            if len(growth.added) == 1 and not growth.app and not growth.user:
+                # a single statement leaves nothing behind if it does not fit
+                after, _ = await tables.insert_events(connection, stored, growth, fence)
+                return after
+            async with connection.transaction():
+                after, _ = await tables.insert_events(connection, stored, growth, fence)
+                return after
+        except Stale:
+            await self._store.require_lease(stored.key)
+            raise conflict(self._session, stored.events) from None
 
-async def _insert(
-    connection: Connection, stored: StoredSession, growth: Growth, fence: str | None
-) -> tuple[StoredSession, float | None]:
-    """Insert the events; a single statement needs no transaction around it."""
-    if len(growth.added) == 1 and not growth.app and not growth.user:
-        return await tables.insert_events(connection, stored, growth, fence)
-    async with connection.transaction():
-        return await tables.insert_events(connection, stored, growth, fence)
+
+_AT_ONCE = 2
+"""How many statements with appends are on their way at once, each for many sessions."""
+
+
+def _is_newest(cached: StoredSession, look: Look) -> bool:
+    return (cached.number, len(cached.events)) == (look.number, look.length)

@@ -10,14 +10,15 @@ Top to bottom: the leases of a store, one lease, and what sessions other process
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 
 from weft.errors import LeaseLost, StoreError
 from weft.session import Busy, Lease, SessionKey
 from weft.session.lease import Leases, LocalLease
 from weft.stores import postgres_tables as tables
 from weft.stores.leases import WATCH_EVERY, Holders, outwait
+from weft.stores.postgres_batch import Batches, Locked, LockWish, Look, move_locks
 from weft.stores.postgres_server import ConnectionPool
 from weft.stores.postgres_tables import Connection, DriverError
 
@@ -34,6 +35,9 @@ _TELL_AFTER = 0.02
 
 _CHANNEL = "weft_sessions"
 
+_LOOK_LASTS = 1.0
+"""Seconds for which what was seen when a lease was taken counts as new."""
+
 
 class ServerLeases:
     """The leases that a store holds, and the task that watches for those who want them."""
@@ -44,6 +48,9 @@ class ServerLeases:
         self._line = Leases()
         self._holders = Holders()
         self._locked_by: Connection | None = None
+        self._moves: Batches[LockWish, Locked | None] | None = None
+        self._using = asyncio.Lock()
+        self._looks: dict[SessionKey, tuple[float, Look]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._beat = 0.0
 
@@ -57,20 +64,22 @@ class ServerLeases:
 
         async def take() -> bool:
             nonlocal looked
-            connection = await self._leasing(server)
-            since = await tables.lock(connection, key, self.worker)
-            if since is None and self._timeout and time.monotonic() - looked >= _STALE_EVERY:
+            moves = self._moves_on(server)
+            locked = await moves.put((key, True))
+            if locked is None and self._timeout and time.monotonic() - looked >= _STALE_EVERY:
                 looked = time.monotonic()
-                silent = await tables.end_stale(connection, key, self.worker, self._timeout)
+                async with self._alone(server) as connection:
+                    silent = await tables.end_stale(connection, key, self.worker, self._timeout)
                 if silent is not None:
                     _log.warning(
                         "%s is taken from %s, silent for %g seconds", key, silent, self._timeout
                     )
                     await asyncio.sleep(0.05)  # until the server has ended its connections
-                    since = await tables.lock(connection, key, self.worker)
-            if since is not None:
-                self._holders.add(local, since)
-            return since is not None
+                    locked = await moves.put((key, True))
+            if locked is not None:
+                self._holders.add(local, locked.since)
+                self._looks[key] = time.monotonic(), locked.look
+            return locked is not None
 
         async def ask() -> None:
             async with server.connection() as connection:
@@ -96,6 +105,25 @@ class ServerLeases:
         """Whether this store holds that lease."""
         return key in self._holders
 
+    def look(self, key: SessionKey) -> Look | None:
+        """The session as it was when the lease was taken, if that was just now; once."""
+        when, look = self._looks.pop(key, (0.0, None))
+        return look if time.monotonic() - when < _LOOK_LASTS else None
+
+    def _moves_on(self, server: ConnectionPool) -> "Batches[LockWish, Locked | None]":
+        """What collects the locks to be taken and given back."""
+        if self._moves is None:
+
+            async def serve(wishes: Sequence[LockWish]) -> Sequence[Locked | Exception | None]:
+                is_lost = self._locked_by is None or self._locked_by.closed
+                if is_lost and not any(locks for _, locks in wishes):
+                    return [None] * len(wishes)  # the locks went with the connection
+                async with self._alone(server) as connection:
+                    return await move_locks(connection, wishes, self.worker)
+
+            self._moves = Batches(serve, at_once=1)
+        return self._moves
+
     def fence(self, key: SessionKey) -> str | None:
         """Who must have the lease for a write to count; None where it was written without one."""
         return self.worker if key in self._holders else None
@@ -111,9 +139,10 @@ class ServerLeases:
             holder = await tables.find_holder(connection, key)
         if holder is not None and holder[0] == self.worker:
             return False
-        with suppress(DriverError):  # a connection that broke is noticed when it is used
-            await (await server.leasing()).execute("SELECT 1")
-        await self._leasing(server)
+        async with self._using:
+            with suppress(DriverError):  # a connection that broke is noticed when it is used
+                await (await server.leasing()).execute("SELECT 1")
+            await self._leasing(server)
         async with server.connection() as connection:
             holder = await tables.find_holder(connection, key)
         if holder is not None and holder[0] == self.worker:
@@ -133,6 +162,9 @@ class ServerLeases:
     def forget(self) -> None:
         """Hold nothing any more: the connection is about to close."""
         self._holders.clear()
+        self._looks.clear()
+        self._moves = None
+        self._using = asyncio.Lock()
         self._locked_by = None
         if self._watching is not None and not self._watching.get_loop().is_closed():
             self._watching.cancel()
@@ -140,10 +172,11 @@ class ServerLeases:
 
     async def _unlock(self, local: LocalLease) -> None:
         self._holders.remove(local.key)
+        self._looks.pop(local.key, None)
         try:
-            if self._locked_by is not None and not self._locked_by.closed:
-                with suppress(DriverError):  # it broke, and the lock is gone with it
-                    await tables.unlock(self._locked_by, local.key)
+            if self._moves is not None:
+                with suppress(DriverError, StoreError):  # it broke, and the lock is gone with it
+                    await self._moves.put((local.key, False))
         finally:
             await local.release()
             if not self._holders and self._watching is not None:
@@ -153,12 +186,18 @@ class ServerLeases:
     async def _watch(self, server: ConnectionPool) -> None:
         while True:
             with suppress(StoreError, DriverError):  # the next look may do better
-                connection = await self._leasing(server)
-                if time.monotonic() - self._beat > _BEAT_EVERY:
-                    await tables.beat(connection, self.worker)
-                    self._beat = time.monotonic()
-                self.stop(await tables.list_requests(connection))
+                async with self._alone(server) as connection:
+                    if time.monotonic() - self._beat > _BEAT_EVERY:
+                        await tables.beat(connection, self.worker)
+                        self._beat = time.monotonic()
+                    self.stop(await tables.list_requests(connection))
             await asyncio.sleep(WATCH_EVERY)
+
+    @asynccontextmanager
+    async def _alone(self, server: ConnectionPool) -> AsyncGenerator[Connection, None]:
+        """The connection that holds the locks, for one task at a time."""
+        async with self._using:
+            yield await self._leasing(server)
 
     async def _leasing(self, server: ConnectionPool) -> Connection:
         """The connection that holds the locks; a new one takes again what the old one held.

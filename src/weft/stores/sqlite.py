@@ -1,22 +1,25 @@
 """Sessions in one SQLite file: durable, shared by the processes of one machine, nothing to set up.
 
-One thread writes and one reads, so the event loop never waits for the disk. `append` returns
-when the event is on the disk.
+One thread writes, one flushes and one reads, so the event loop does not wait for the disk. Of a
+session that is cached it looks itself whether that is the newest: this takes microseconds.
+`append` returns when the event is on the disk.
 """
 
 import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
 from weft.errors import UsageError
 from weft.session import Busy, Event, Holder, Lease, Session, SessionInfo, SessionKey, Transaction
+from weft.session.lease import LocalLease
 from weft.session.memory import (
+    Growth,
     StoredSession,
     conflict,
     follows,
@@ -33,9 +36,18 @@ from weft.stores import sqlite_tables as tables
 from weft.stores.cache import SessionCache, require_recent
 from weft.stores.leases import inside, outwait, require_outside
 from weft.stores.rows import StateReader, warn_unreadable
-from weft.stores.sqlite_file import WholeFile, explained, open_file
+from weft.stores.sqlite_file import WholeFile, explained, leave_flushing, open_file, rewrite_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
-from weft.stores.sqlite_worker import Hold, Watch, Work, Worker, read, write
+from weft.stores.sqlite_worker import (
+    Addition,
+    ConnectionThread,
+    Flusher,
+    Hold,
+    Watch,
+    Work,
+    Writer,
+    read,
+)
 from weft.values import Json, require_object
 
 T = TypeVar("T")
@@ -47,8 +59,10 @@ class _Open(NamedTuple):
     process: int
     leases: FileLeases
     whole: WholeFile
-    writer: Worker
-    reader: Worker
+    writer: ConnectionThread
+    reader: ConnectionThread
+    flusher: Flusher
+    glances: "_Glances"
 
 
 class SqliteStore:
@@ -105,6 +119,16 @@ class SqliteStore:
         require_recent(recent)
         if skip_unreadable:
             return await self._sound(key, recent=recent, after=after)
+        if (recent is None and after is None) or self._cache.get(key) is not None:
+            glance = self._opened().glances.at(key)
+            if glance is not None:
+                stored, (number, length, app, user) = self._cache.get(key), glance
+                if number == 0:
+                    return None
+                if stored is not None and (stored.number, len(stored.events)) == (number, length):
+                    reader = StateReader(key)
+                    shared = reader.shared(key[:1], app), reader.shared(key[:2], user)
+                    return part(stored.session(*shared), recent=recent, after=after)
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session | None]:
             # a cached session is caught up, not read in part: the next run wants all of it
@@ -139,21 +163,52 @@ class SqliteStore:
 
     async def append(self, session: Session, *events: Event) -> Session:
         """The session with the events stored: atomically, durably, each id once."""
-        key, leases = key_of(session), self._opened().leases
+        self._require_outside()
+        key, opened = key_of(session), self._opened()
+        leases, known = opened.leases, self._cache.get(key)
+        growth: Growth | None = None
+        if known is not None and follows(session, known.events):
+            growth = grow(session, events)
+            if not growth.added:
+                return session
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
-            stored = tables.read_newest(connection, key, self._cache)
-            if stored is None:
-                raise unknown(key)
-            if not follows(session, stored.events) and has_all(stored.events, events):
+            opened.whole.require(connection)
+            stored = self.newest(connection, key)
+            if not follows(session, stored.events):
+                if not has_all(stored.events, events):
+                    raise conflict(session, stored.events)
                 shared = tables.read_shared(connection, StateReader(key))
                 return lambda: stored.session(*shared)
-            after, grown = _store(connection, stored, session, events)
+            grown = growth if growth is not None else grow(session, events)
+            rows, size = tables.new_rows(stored, grown)
+            after = stored.after(grown)._replace(size=stored.size + size)
+            if not tables.add_rows(connection, rows):
+                raise conflict(session, stored.events)
+            tables.share(connection, key, grown.app, grown.user)
             if leases.holds(key):
                 leases.stop(tables.list_requests(connection))
-            return lambda: self._keep(after) and grown
+            return lambda: self._keep(after) and grown.session
 
-        return await self._write(work)
+        if known is None or growth is None:
+            return await self._explained(opened.writer.run(work))
+        grown, size = growth, 0
+
+        def rows() -> list[tables.NewRow]:
+            nonlocal size
+            new, size = tables.new_rows(known, grown)
+            return new
+
+        def finish() -> Session:
+            self._keep(known.after(grown)._replace(size=known.size + size))
+            return grown.session
+
+        def share(connection: sqlite3.Connection) -> None:
+            tables.share(connection, key, grown.app, grown.user)
+
+        addition = Addition(work, rows, finish, share if grown.app or grown.user else None)
+        opened.writer.submit(addition)
+        return await self._explained(addition.result())
 
     async def events(
         self, key: SessionKey, *, after: int = 0, limit: int | None = None
@@ -214,11 +269,52 @@ class SqliteStore:
 
         await self._write(work)
 
+    async def erase_user(self, app_name: str, user_id: str) -> int:
+        """Delete a user's sessions, state and waiting turns; gives how many sessions there were."""
+        require_key(SessionKey(app_name, user_id, "s"))
+
+        def work(connection: sqlite3.Connection) -> Callable[[], int]:
+            count = tables.erase_user(connection, app_name, user_id)
+            return lambda: self._cache.drop_user(app_name, user_id) or count
+
+        return await self._write(work)
+
+    async def compact(self) -> None:
+        """Write the file anew, so that nothing deleted can be read from the disk.
+
+        It takes as long as reading and writing all of it, and others wait meanwhile.
+        """
+        self._require_outside()
+        opened = self._opened()
+
+        def rewrite() -> None:
+            with opened.leases.alone():
+                connection = open_file(self._path, timeout=self._timeout, alone=nullcontext())
+                try:
+                    rewrite_file(connection, self._path)
+                finally:
+                    connection.close()
+
+        await self._explained(asyncio.to_thread(rewrite))
+
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
         """The right to run the session, across the processes that use the file."""
         require_key(key)
         opened = self._opened()
         lease = await opened.leases.line.acquire(key, busy=busy, interrupt=interrupt)
+        try:
+            if not opened.leases.take(lease):
+                await self._outwait(opened, lease, busy)
+        except BaseException:
+            await lease.release()
+            raise
+        lease.settle()
+        opened.reader.wake()
+        return lease
+
+    async def _outwait(self, opened: _Open, lease: LocalLease, busy: Busy) -> None:
+        """Wait until another process gives the session back."""
+        key = lease.key
 
         async def take() -> bool:
             return opened.leases.take(lease)
@@ -231,21 +327,14 @@ class SqliteStore:
             tables.delete_request(connection, key)
             return _nothing
 
-        try:
-            await outwait(
-                key,
-                busy,
-                take=take,
-                wanted=lambda: lease.asked,
-                ask=lambda: self._write(ask),
-                withdraw=lambda: self._write(withdraw),
-            )
-        except BaseException:
-            await lease.release()
-            raise
-        lease.settle()
-        opened.reader.wake()
-        return lease
+        await outwait(
+            key,
+            busy,
+            take=take,
+            wanted=lambda: lease.asked,
+            ask=lambda: self._write(ask),
+            withdraw=lambda: self._write(withdraw),
+        )
 
     async def holder(self, key: SessionKey) -> Holder | None:
         """Who has the session now; of another process only that there is one."""
@@ -269,9 +358,7 @@ class SqliteStore:
         hold = Hold()
         self._opened().writer.submit(hold)
         connection = await self._explained(hold.begin())
-        transaction = _SqliteTransaction(
-            connection, session, self._cache, lambda work: self._explained(hold.run(work))
-        )
+        transaction = _SqliteTransaction(connection, session, self)
         try:
             with inside(self):
                 yield transaction
@@ -289,8 +376,10 @@ class SqliteStore:
             opened, self._open = self._open, None
             self._cache = SessionCache()
         if opened is not None and opened.process == os.getpid():
+            opened.glances.close()
             await opened.reader.close()
             await opened.writer.close()
+            await opened.flusher.close()
             leave(opened.leases)
 
     def _opened(self) -> _Open:
@@ -306,17 +395,24 @@ class SqliteStore:
                 def stop_asked(connection: sqlite3.Connection) -> None:
                     leases.stop(tables.list_requests(connection))
 
+                def connect_writer() -> sqlite3.Connection:
+                    connection = connect()
+                    leave_flushing(connection)
+                    return connection
+
+                flusher = Flusher(self._path)
+                whole = WholeFile(self._path)
+                watch = Watch(leases.any_held, stop_asked)
                 opened = self._open = _Open(
                     process,
                     leases,
-                    WholeFile(self._path),
-                    Worker(f"weft writes {self._path}", connect, write),
-                    Worker(
-                        f"weft reads {self._path}",
-                        connect,
-                        read,
-                        watch=Watch(leases.any_held, stop_asked),
+                    whole,
+                    ConnectionThread(
+                        f"weft writes {self._path}", connect_writer, Writer(flusher.flush, watch)
                     ),
+                    ConnectionThread(f"weft reads {self._path}", connect, read, watch=watch),
+                    flusher,
+                    _Glances(self._path, whole),
                 )
                 self._cache = SessionCache(in_use=leases.holds)
             return opened
@@ -343,10 +439,23 @@ class SqliteStore:
         return await self._explained(opened.writer.run(checked))
 
     async def _explained(self, work: Awaitable[T]) -> T:
-        try:
+        with self.explaining():
             return await work
+
+    @contextmanager
+    def explaining(self) -> Generator[None, None, None]:
+        """Turn errors of SQLite into ours."""
+        try:
+            yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise explained(error, self._path, timeout=self._timeout) from None
+
+    def newest(self, connection: sqlite3.Connection, key: SessionKey) -> StoredSession:
+        """The session as a connection sees it."""
+        stored = tables.read_newest(connection, key, self._cache)
+        if stored is None:
+            raise unknown(key)
+        return stored
 
     def _require_outside(self) -> None:
         require_outside(self, where=str(self._path))
@@ -356,24 +465,68 @@ class SqliteStore:
         return stored
 
 
-_Stored = tuple[StoredSession, Session]
+class _Glances:
+    """A connection for the event loop itself, for what is seen in microseconds.
+
+    It never waits: where the file is locked or in other use, or there is much to read, the reader's
+    thread does it.
+    """
+
+    MOST = 100_000
+    """Bytes of shared state that are read here."""
+
+    def __init__(self, path: Path, whole: WholeFile) -> None:
+        self._path = path
+        self._whole = whole
+        self._lock = Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._heavy: set[tuple[str, str]] = set()
+
+    def at(self, key: SessionKey) -> tables.Glance | None:
+        """The session as it is now, with number 0 if it is not there; None: read it properly."""
+        owner = key.app_name, key.user_id
+        if not self._whole.is_sound or owner in self._heavy:
+            return None
+        if not self._lock.acquire(blocking=False):  # another thread uses the store as well
+            return None
+        try:
+            if self._connection is None:
+                address = f"{self._path.as_uri()}?mode=rw"
+                self._connection = sqlite3.connect(
+                    address, timeout=0, isolation_level=None, check_same_thread=False, uri=True
+                )
+            glance = tables.glance(self._connection, key)
+        except (sqlite3.Error, UnicodeDecodeError):
+            return None
+        finally:
+            self._lock.release()
+        if glance is None:
+            return _NOT_THERE
+        if sum(len(value) for _, value, _ in (*glance.app, *glance.user)) > self.MOST:
+            self._heavy.add(owner)
+        return glance
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+
+_NOT_THERE = tables.Glance(0, 0, [], [])
 
 
 class _SqliteTransaction:
     """A transaction of the file, and the session as it is inside."""
 
     def __init__(
-        self,
-        connection: sqlite3.Connection,
-        session: Session,
-        cache: SessionCache,
-        run: Callable[[Work[_Stored]], Awaitable[_Stored]],
+        self, connection: sqlite3.Connection, session: Session, store: SqliteStore
     ) -> None:
         self.stored: StoredSession | None = None
         self._connection = connection
         self._session = session
-        self._cache = cache
-        self._run = run
+        self._store = store
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -382,33 +535,28 @@ class _SqliteTransaction:
 
     async def append(self, *events: Event) -> Session:
         """Add the events; they are stored when the transaction ends without an error."""
-        key = key_of(self._session)
-
-        def work(connection: sqlite3.Connection) -> Callable[[], _Stored]:
-            stored = self.stored or tables.read_newest(connection, key, self._cache)
-            if stored is None:
-                raise unknown(key)
-            connection.execute("SAVEPOINT append")
-            try:
-                grown = _store(connection, stored, self._session, events)
-            except Exception:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK TO append")
-                raise
-            return lambda: grown
-
-        self.stored, self._session = await self._run(work)
+        # Nothing of this reaches the disk before the transaction ends, so no thread is needed.
+        with self._store.explaining():
+            self.stored, self._session = self._appended(events)
         return self._session
 
-
-def _store(
-    connection: sqlite3.Connection, stored: StoredSession, session: Session, events: Sequence[Event]
-) -> _Stored:
-    """Insert the events behind those that are kept."""
-    if not follows(session, stored.events):
-        raise conflict(session, stored.events)
-    growth = grow(session, events)
-    return tables.insert_events(connection, stored, growth), growth.session
+    def _appended(self, events: Sequence[Event]) -> tuple[StoredSession, Session]:
+        connection, key = self._connection, key_of(self._session)
+        stored = self.stored or self._store.newest(connection, key)
+        if not follows(self._session, stored.events):
+            raise conflict(self._session, stored.events)
+        growth = grow(self._session, events)
+        connection.execute("SAVEPOINT append")
+        try:
+            rows, size = tables.new_rows(stored, growth)
+            if not tables.add_rows(connection, rows):
+                raise conflict(self._session, stored.events)
+            tables.share(connection, key, growth.app, growth.user)
+        except Exception:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK TO append")
+            raise
+        return stored.after(growth)._replace(size=stored.size + size), growth.session
 
 
 def _nothing() -> None:

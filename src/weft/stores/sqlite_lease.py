@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
@@ -172,6 +173,7 @@ OPENING = 0
 """The byte that is locked while a process makes or migrates the database."""
 
 
+@lru_cache(10_000)
 def place_of(key: SessionKey) -> int:
     """The byte that stands for a session: far apart from any other, and never OPENING."""
     text = "\0".join(key).encode("utf-8", "surrogatepass")

@@ -209,21 +209,91 @@ def insert_session(
     return StoredSession(key, number, created, initial, initial, Strand())
 
 
-def insert_events(
-    connection: sqlite3.Connection, stored: StoredSession, growth: Growth
-) -> StoredSession:
-    """Insert the events behind those of the session, and what they write to the shared scopes."""
-    place, size = stored.number * ROOM + len(stored.events), stored.size
+NewRow = tuple[int, float, str, int | None, int, int | None]
+"""An event to be added: place, timestamp, text and checksum, the number of its session, and the
+place before it that must be taken, for the first of those that are added to a log that has some."""
+
+
+def new_rows(stored: StoredSession, growth: Growth) -> tuple[list[NewRow], int]:
+    """The rows of the events behind those of the session, and how many bytes they have."""
+    length, size = len(stored.events), 0
+    place = stored.number * ROOM + length
+    before = place - 1 if length else None
+    rows: list[NewRow] = []
     for event in growth.added:
         data, checksum = encode_event(event)
         size += len(data)
-        connection.execute(
-            "INSERT INTO events (place, timestamp, event, checksum) VALUES (?, ?, ?, ?)",
-            (place, event.timestamp, data.decode(), checksum),
-        )
-        place += 1
-    share(connection, stored.key, growth.app, growth.user)
-    return stored.after(growth)._replace(size=size)
+        rows.append((place, event.timestamp, data.decode(), checksum, stored.number, before))
+        place, before = place + 1, None
+    return rows, size
+
+
+def add_rows(connection: sqlite3.Connection, rows: Sequence[NewRow]) -> bool:
+    """Insert the events of several sessions; False where one does not fit.
+
+    One statement for many rows: a thread that calls SQLite waits for its turn after each call.
+    Up to `MOST_ROWS` are inserted by one statement, all or none, which needs no transaction.
+    """
+    try:
+        for first in range(0, len(rows), MOST_ROWS):
+            some = rows[first : first + MOST_ROWS]
+            values = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
+            cells = [cell for row in some for cell in row]
+            connection.execute(f"{_ADD} (VALUES {values})", cells)
+    except sqlite3.IntegrityError:  # the place is taken, or the session is another
+        return False
+    return True
+
+
+MOST_ROWS = 40
+"""How many rows a statement inserts at most: SQLite may be built to take 250 values."""
+
+# Where a row does not fit it has no timestamp, and the whole statement is refused.
+_ADD = """INSERT INTO events (place, timestamp, event, checksum)
+SELECT column1, CASE WHEN EXISTS (SELECT 1 FROM sessions WHERE number = column5)
+    AND (column6 IS NULL OR EXISTS (SELECT 1 FROM events WHERE place = column6))
+    THEN column2 END, column3, column4 FROM"""
+
+
+class Glance(NamedTuple):
+    """A session as it is now, as far as that is seen at once."""
+
+    number: int
+    length: int
+    app: list[tuple[str, bytes, int | None]]
+    user: list[tuple[str, bytes, int | None]]
+
+
+def glance(connection: sqlite3.Connection, key: SessionKey) -> Glance | None:
+    """The number and the length of a session, and the shared state; None where it is not there."""
+    rows = cast(
+        "list[tuple[int, int | bytes, int | bytes | None, int | None]]",
+        connection.execute(_GLANCE, (*key, key.app_name, *key[:2])).fetchall(),
+    )
+    session: tuple[int, int | None] | None = None
+    shared: list[list[tuple[str, bytes, int | None]]] = [[], []]
+    for scope, first, second, checksum in rows:
+        if scope == 0:
+            session = cast("tuple[int, int | None]", (first, second))
+        else:
+            name = cast("bytes", first).decode(errors="replace")
+            shared[scope - 1].append((name, cast("bytes", second), checksum))
+    if session is None:
+        return None
+    number, place = session
+    return Glance(number, 0 if place is None else place - number * ROOM + 1, *shared)
+
+
+_GLANCE = """SELECT 0 AS scope, number, (
+    SELECT place FROM events
+    WHERE place >= number * 4294967296 AND place < (number + 1) * 4294967296
+    ORDER BY place DESC LIMIT 1
+), NULL FROM sessions WHERE app_name = ? AND user_id = ? AND id = ?
+UNION ALL
+SELECT 1, CAST(key AS BLOB), CAST(value AS BLOB), checksum FROM app_state WHERE app_name = ?
+UNION ALL
+SELECT 2, CAST(key AS BLOB), CAST(value AS BLOB), checksum FROM user_state
+WHERE app_name = ? AND user_id = ?"""
 
 
 def share(
@@ -350,6 +420,27 @@ def delete_session(connection: sqlite3.Connection, key: SessionKey) -> None:
     start = row[0] * ROOM
     connection.execute("DELETE FROM events WHERE place >= ? AND place < ?", (start, start + ROOM))
     connection.execute("DELETE FROM sessions WHERE number = ?", row)
+
+
+def erase_user(connection: sqlite3.Connection, app_name: str, user_id: str) -> int:
+    """Delete all rows of a user: sessions, events, state, requests and turns that wait."""
+    owner = (app_name, user_id)
+    numbers = cast(
+        "list[tuple[int]]",
+        connection.execute(
+            "SELECT number FROM sessions WHERE app_name = ? AND user_id = ?", owner
+        ).fetchall(),
+    )
+    for (number,) in numbers:
+        first = number * ROOM
+        connection.execute(
+            "DELETE FROM events WHERE place >= ? AND place < ?", (first, first + ROOM)
+        )
+    listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'turns'"
+    turns = ["turns"] if connection.execute(listed).fetchone() else []
+    for table in ("sessions", "user_state", "interrupts", *turns):
+        connection.execute(f"DELETE FROM {table} WHERE app_name = ? AND user_id = ?", owner)
+    return len(numbers)
 
 
 def insert_request(connection: sqlite3.Connection, key: SessionKey, asked: float) -> None:

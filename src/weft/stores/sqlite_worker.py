@@ -1,20 +1,24 @@
 """Threads that serve a SQLite connection, and how queued jobs become transactions.
 
 A reader runs one job after the other. A writer commits together what was queued while it was
-busy, so that many sessions share one flush to the disk. A job is done when its commit is.
+busy. A third thread flushes the log that SQLite writes ahead: a job is done when its commit is on
+the disk, and meanwhile the writer goes on, so that many commits share one flush.
 """
 
 import asyncio
+import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from weft.errors import StoreError
 from weft.stores.leases import WATCH_EVERY
+from weft.stores.sqlite_tables import MOST_ROWS, NewRow, add_rows
 
 T = TypeVar("T")
 
@@ -26,13 +30,20 @@ class Task(Protocol):
         """Do the part inside the transaction."""
         ...
 
-    def done(self) -> None:
-        """The transaction has ended well."""
+    def done(self) -> "Settlement | None":
+        """The transaction has ended well: who is to be told what."""
         ...
 
     def failed(self, error: Exception) -> None:
         """The transaction was rolled back."""
         ...
+
+
+class Settlement(NamedTuple):
+    """What an event loop has to do so that whoever waits for a job goes on."""
+
+    loop: asyncio.AbstractEventLoop
+    settle: Callable[[], None]
 
 
 Work = Callable[[sqlite3.Connection], Callable[[], T]]
@@ -46,7 +57,7 @@ class Watch(NamedTuple):
     look: Callable[[sqlite3.Connection], None]
 
 
-class Worker:
+class ConnectionThread:
     """One thread with one connection, which serves what is queued.
 
     The thread starts with the first job. A connection that cannot be opened fails the jobs that
@@ -69,6 +80,7 @@ class Worker:
         self._lock = Lock()
         self._thread: Thread | None = None
         self._closed = False
+        self._watching = False
 
     async def run(self, work: Work[T]) -> T:
         """The result of the work, once its transaction has ended."""
@@ -86,8 +98,9 @@ class Worker:
 
     def wake(self) -> None:
         """Have the thread see whether something is to be watched."""
-        with self._lock:
-            self._put(None)
+        if not self._watching:
+            with self._lock:
+                self._put(None)
 
     def _put(self, job: Task | None) -> None:
         if self._thread is None:
@@ -108,7 +121,9 @@ class Worker:
         connection: sqlite3.Connection | None = None
         due: float | None = None
         while not (self._closed and self._queue.empty()):
+            self._watching = False  # before it is asked what is wanted: see `wake`
             watch = self._watch if self._watch is not None and self._watch.wanted() else None
+            self._watching = watch is not None
             if watch is None:
                 due = None
             elif due is None:
@@ -151,74 +166,199 @@ def read(connection: sqlite3.Connection, batch: Sequence[Task]) -> None:
         except Exception as error:
             job.failed(error)
         else:
-            job.done()
+            _settle([job])
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
 
-def write(connection: sqlite3.Connection, batch: Sequence[Task]) -> None:
-    """Serve a writer: what is queued is committed together, a held transaction by itself."""
-    plain: list[Task] = []
-    for job in batch:
-        if isinstance(job, Hold):
-            _together(connection, plain)
-            _alone(connection, job)
-            plain = []
-        else:
-            plain.append(job)
-    _together(connection, plain)
+class Writer:
+    """Serves a writer: what is queued is committed together, a held transaction by itself.
 
+    `flush` settles jobs once their commit is on the disk; a connection that flushes by itself
+    needs none.
+    """
 
-def _together(connection: sqlite3.Connection, jobs: Sequence[Task]) -> None:
-    """One transaction for all; a job that fails leaves nothing behind, and harms no other."""
-    if len(jobs) < 2:  # savepoints are for several
-        for job in jobs:
-            _alone(connection, job)
-        return
-    failures: dict[int, Exception] = {}
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for at, job in enumerate(jobs):
-            connection.execute("SAVEPOINT job")
-            try:
-                job.work(connection)
-            except Exception as error:
-                if not connection.in_transaction:  # SQLite gave up the whole of it
-                    raise
-                connection.execute("ROLLBACK TO job")
-                failures[at] = error
-            connection.execute("RELEASE job")
-        connection.execute("COMMIT")
-    except Exception:
-        # nothing was committed: each job gets a chance, and an error, of its own
-        _roll_back(connection)
-        for job in jobs:
-            _alone(connection, job)
-        return
-    for at, job in enumerate(jobs):
-        if at in failures:
-            job.failed(failures[at])
-        else:
-            job.done()
+    def __init__(
+        self,
+        flush: Callable[[Sequence[Task]], None] | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        self._flush = flush or _settle
+        self._watch = watch
+        self._looked = 0.0
 
+    def __call__(self, connection: sqlite3.Connection, batch: Sequence[Task]) -> None:
+        """Commit the jobs, and have them flushed."""
+        plain = [job for job in batch if not isinstance(job, Hold)]
+        if plain:
+            self._together(connection, plain)
+        for job in batch:
+            if isinstance(job, Hold):
+                self._hold(connection, job)
 
-def _alone(connection: sqlite3.Connection, job: Task) -> None:
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        job.work(connection)
-        if connection.in_transaction:  # a `Hold` has committed by itself
+    def _together(self, connection: sqlite3.Connection, jobs: Sequence[Task]) -> None:
+        """One transaction for all. If one of them fails, each has a transaction of its own."""
+        try:
+            additions = [cast("Addition[object]", job) for job in jobs if _adds(job)]
+            rows = [row for job in additions for row in job.rows()]
+            is_plain = len(additions) == len(jobs) and len(rows) <= MOST_ROWS
+            if is_plain and not any(job.shares for job in additions):
+                if not add_rows(connection, rows):  # a statement is a transaction
+                    raise _Unfit
+            else:
+                connection.execute("BEGIN IMMEDIATE")
+                for job in jobs:
+                    if not _adds(job):
+                        job.work(connection)
+                if not add_rows(connection, rows):
+                    raise _Unfit
+                for job in additions:
+                    job.share(connection)
+                connection.execute("COMMIT")
+        except Exception as error:
+            # nothing was committed: each job gets a chance, and an error, of its own
+            _roll_back(connection)
+            if len(jobs) == 1 and not _adds(jobs[0]):
+                jobs[0].failed(error)
+                return
+            for job in jobs:
+                self._alone(connection, job)
+            return
+        if additions:
+            self._look(connection)
+        self._flush(jobs)
+
+    def _alone(self, connection: sqlite3.Connection, job: Task) -> None:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            job.work(connection)
             connection.execute("COMMIT")
-    except Exception as error:
-        _roll_back(connection)
-        job.failed(error)
-    else:
-        job.done()
+        except Exception as error:
+            _roll_back(connection)
+            job.failed(error)
+        else:
+            self._flush([job])
+
+    def _look(self, connection: sqlite3.Connection) -> None:
+        """Look whether somebody wants a run that writes to stop, but not at every write."""
+        watch, now = self._watch, time.monotonic()
+        if watch is not None and now - self._looked > _LOOK_EVERY and watch.wanted():
+            self._looked = now
+            with suppress(StoreError, sqlite3.Error):  # the reader looks as well
+                watch.look(connection)
+
+    def _hold(self, connection: sqlite3.Connection, hold: "Hold") -> None:
+        """A transaction that ends by itself, and has its commit flushed."""
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            hold.flush = self._flush
+            hold.work(connection)
+        except Exception as error:
+            _roll_back(connection)
+            hold.failed(error)
+
+
+_LOOK_EVERY = 0.05
+"""Seconds between two looks of a writer."""
+
+
+def _adds(job: Task) -> bool:
+    return isinstance(job, Addition)
+
+
+class _Unfit(Exception):
+    """Events do not follow those in the file: somebody has to look closely."""
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:
         connection.execute("ROLLBACK")
+
+
+class Flusher:
+    """A thread that flushes the log of a SQLite file to the disk, for all commits since the last.
+
+    The writer commits without a flush. Nobody is told of a commit before the flush after it has
+    ended, so what was acknowledged is on the disk, as if SQLite had flushed each commit itself.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._log = Path(f"{path}-wal")
+        self._queue: SimpleQueue[Sequence[Task] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._descriptor = -1
+
+    def flush(self, jobs: Sequence[Task]) -> None:
+        """Settle the jobs once the commit before this is on the disk."""
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name=f"weft flushes {self._log}", daemon=True)
+            self._thread.start()
+        self._queue.put(jobs)
+
+    async def close(self) -> None:
+        """End the thread, once everything queued is on the disk."""
+        if self._thread is not None:
+            self._queue.put(None)
+            await asyncio.to_thread(self._thread.join)
+            self._thread = None
+
+    def _run(self) -> None:
+        is_open = True
+        while is_open:
+            queued = [self._queue.get()]
+            with suppress(Empty):
+                while True:
+                    queued.append(self._queue.get_nowait())
+            is_open = None not in queued
+            jobs = [job for group in queued if group is not None for job in group]
+            if not jobs:
+                continue
+            try:
+                self._sync()
+            except OSError as error:
+                for job in jobs:
+                    job.failed(self._refused(error))
+            else:
+                _settle(jobs)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _sync(self) -> None:
+        if self._descriptor < 0:
+            try:
+                self._descriptor = os.open(self._log, os.O_RDWR)
+            except FileNotFoundError:  # the last commit was moved into the file, and flushed there
+                return
+        sync_data(self._descriptor)
+
+    def _refused(self, error: OSError) -> StoreError:
+        return StoreError(
+            f"the disk failed: {error.strerror or error}",
+            where=str(self._log),
+            hint="check the disk and its mount; what was stored before is safe",
+        )
+
+
+sync_data = os.fdatasync if hasattr(os, "fdatasync") else os.fsync
+
+
+def _settle(jobs: Iterable[Task]) -> None:
+    """Tell everybody who waits; each event loop is woken once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = {}
+    for job in jobs:
+        settlement = job.done()
+        if settlement is not None:
+            by_loop.setdefault(settlement.loop, []).append(settlement.settle)
+    for loop, settlements in by_loop.items():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_call_all, settlements)
+
+
+def _call_all(functions: Iterable[Callable[[], None]]) -> None:
+    for function in functions:
+        function()
 
 
 class Job(Generic[T]):
@@ -234,69 +374,102 @@ class Job(Generic[T]):
         """Do the part inside the transaction."""
         self._finish = self._work(connection)
 
-    def done(self) -> None:
-        """Do the part after the transaction, and give the result to whoever waits."""
+    def done(self) -> Settlement | None:
+        """Do the part after the transaction; the result goes to whoever waits."""
         assert self._finish is not None
         try:
             result = self._finish()
         except Exception as error:
             self.failed(error)
-        else:
-            self._tell(lambda: self._future.set_result(result))
+            return None
+
+        def settle() -> None:
+            if not self._future.done():  # whoever waited may have been cancelled
+                self._future.set_result(result)
+
+        return Settlement(self._loop, settle)
 
     def failed(self, error: Exception) -> None:
         """Give the error to whoever waits."""
-        self._tell(lambda: self._future.set_exception(error))
 
-    def _tell(self, settle: Callable[[], None]) -> None:
-        def settle_once() -> None:
-            if not self._future.done():  # whoever waited may have been cancelled
-                settle()
+        def settle() -> None:
+            if not self._future.done():
+                self._future.set_exception(error)
 
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(settle_once)
+            self._loop.call_soon_threadsafe(settle)
 
     async def result(self) -> T:
         """Wait for it; whoever stops waiting does not stop the job."""
         return await self._future
 
 
+class Addition(Job[T]):
+    """A job that adds events to a session as this process knows it.
+
+    The writer inserts the rows of several such jobs at once. What the events write to shared state
+    is written with them by `share`, if there is something. Where the session turns out to be
+    another, the job's own work is done instead.
+    """
+
+    def __init__(
+        self,
+        work: Work[T],
+        rows: Callable[[], Sequence[NewRow]],
+        finish: Callable[[], T],
+        share: Callable[[sqlite3.Connection], None] | None,
+    ) -> None:
+        super().__init__(work)
+        self.rows = rows
+        self.shares = share is not None
+        self._finish = finish
+        self._share = share
+
+    def share(self, connection: sqlite3.Connection) -> None:
+        """Write to the shared state, in the transaction of the events."""
+        if self._share is not None:
+            self._share(connection)
+
+
 class Hold:
     """A job that keeps the writer's connection for one transaction, until that ends.
 
-    What the transaction does runs on the writer's thread too. Everybody else waits.
+    Whoever holds it uses the connection. The writer's thread waits, and so does everybody else.
     """
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[tuple[Task, bool]] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Job[None], bool]] = SimpleQueue()
         self._begun = Job(self._begin)
+        self.flush: Callable[[Sequence[Task]], None] = _settle
 
     def _begin(self, connection: sqlite3.Connection) -> Callable[[], sqlite3.Connection]:
         connection.set_authorizer(_no_commit)
         return lambda: connection
 
     def work(self, connection: sqlite3.Connection) -> None:
-        """Serve the transaction from its beginning to its end."""
+        """Serve the transaction from its beginning to its end; a commit is flushed."""
         try:
             self._begun.work(connection)
-            self._begun.done()
-            last = False
-            while not last:
-                job, last = self._queue.get()
-                try:
-                    job.work(connection)
-                except Exception as error:
-                    job.failed(error)
+            _settle([self._begun])
+            end, commits = self._queue.get()
+            try:
+                end.work(connection)
+            except Exception as error:
+                end.failed(error)
+            else:
+                if commits:
+                    self.flush([end])
                 else:
-                    job.done()
+                    _settle([end])
         finally:
             connection.set_authorizer(None)
             # a tool may have changed how its rows look
             connection.row_factory, connection.text_factory = None, str
             _roll_back(connection)
 
-    def done(self) -> None:
+    def done(self) -> Settlement | None:
         """Nobody waits for the whole."""
+        return None
 
     def failed(self, error: Exception) -> None:
         """The transaction could not begin."""
@@ -308,14 +481,8 @@ class Hold:
             return await self._begun.result()
         except asyncio.CancelledError:
             # the thread may have begun already: end what nobody will use
-            self._queue.put((Job[None](_nothing), True))
+            self._queue.put((Job[None](_nothing), False))
             raise
-
-    async def run(self, work: Work[T]) -> T:
-        """The result of the work, which stays undecided until the end."""
-        job = Job(work)
-        self._queue.put((job, False))
-        return await job.result()
 
     async def commit(self) -> None:
         """Store everything."""
@@ -326,7 +493,7 @@ class Hold:
     async def rollback(self) -> None:
         """Store nothing."""
         job = Job(_nothing)
-        self._queue.put((job, True))
+        self._queue.put((job, False))
         await job.result()
 
 

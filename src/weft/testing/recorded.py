@@ -27,6 +27,7 @@ from weft.late import late_pattern
 from weft.misuse import close, explained
 from weft.models.base import Model
 from weft.models.registry import model_for
+from weft.models.services import environment_keys
 from weft.values import Json, JsonObject, compact
 
 RecordMode = Literal["once", "replay", "new"]
@@ -44,11 +45,6 @@ _OPAQUE = frozenset(
      "file_data", "image_url", "id", "tool_use_id", "tool_call_id", "call_id")
 )  # fmt: skip
 """Fields whose random letters are no secret, and must come back as they are."""
-
-_KEY_NAMES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
-"""How environment variables end that hold a key."""
-
-_SHORTEST_KEY = 12
 
 _RANDOM_ID = late_pattern("adk-[0-9a-f]{32}")
 """Ids that the runtime gives to calls whose provider gives none."""
@@ -315,11 +311,7 @@ class _Cover:
         self._kinds = kinds
         self._values: dict[str, str] = {}
         self._ids: dict[str, str] = {}
-        self._environment = {
-            value: name
-            for name, value in os.environ.items()
-            if name.endswith(_KEY_NAMES) and len(value) >= _SHORTEST_KEY
-        }
+        self._environment = environment_keys()
 
     def covered(self, value: Json, field: str = "") -> Json:
         """The value without secrets."""

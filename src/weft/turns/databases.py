@@ -19,7 +19,7 @@ from weft.errors import StoreError, UsageError
 from weft.stores.sqlite_file import explained as explained_sqlite
 from weft.stores.sqlite_file import open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
-from weft.stores.sqlite_worker import Worker, write
+from weft.stores.sqlite_worker import ConnectionThread, Writer
 
 if TYPE_CHECKING:
     from weft.stores.postgres_server import ConnectionPool, DatabaseAddress
@@ -29,13 +29,13 @@ Cell = str | int | float | None
 Values = Mapping[str, "Cell | Sequence[str] | Sequence[int]"]
 
 TURNS_CHANNEL = "weft_turns"
-"""Where it is told that a turn was put in the inbox."""
+"""Where it is announce that a turn was put in the inbox."""
 
 
 class QueueDatabase(Protocol):
     """What a database does for a queue."""
 
-    sql: "Spelling"
+    sql: "SqlSpelling"
     pause: float
     """Seconds between two looks for turns, where nothing says that one was put."""
 
@@ -58,7 +58,7 @@ class QueueDatabase(Protocol):
         ...
 
 
-class Spelling(NamedTuple):
+class SqlSpelling(NamedTuple):
     """What the two databases write differently."""
 
     schema: str
@@ -67,7 +67,7 @@ class Spelling(NamedTuple):
     skip_locked: str
     is_in: str
     """How to ask whether a value is in a list: `{} = ANY({})`."""
-    told: str
+    announce: str
     """Behind a statement that puts a turn: tells the workers."""
 
 
@@ -80,13 +80,13 @@ _CONNECTIONS = 2
 class ServerDatabase:
     """A PostgreSQL database with the tables of queues."""
 
-    sql = Spelling(
+    sql = SqlSpelling(
         schema="weft.",
         now="extract(epoch FROM clock_timestamp())::float8",
         next_place="nextval('weft.turn_places')",
         skip_locked="FOR UPDATE SKIP LOCKED",
         is_in="{} = ANY({})",
-        told=f", pg_notify('{TURNS_CHANNEL}', '')",
+        announce=f", pg_notify('{TURNS_CHANNEL}', '')",
     )
     pause = 0.5
 
@@ -102,7 +102,7 @@ class ServerDatabase:
         self._spelled: dict[str, bytes] = {}
 
     def listen_to(self, *channels: str) -> None:
-        """Have `news` wait for what is told there."""
+        """Have `news` wait for what is announce there."""
         self._channels = channels
 
     async def open(self) -> None:
@@ -189,7 +189,7 @@ class ServerDatabase:
             with suppress(DriverError):
                 for channel in self._channels:
                     await connection.execute(f'LISTEN "{channel}"'.encode())
-                self._heard.set()  # of what was put before, nobody has told
+                self._heard.set()  # of what was put before, nobody has announce
                 async for _ in connection.notifies():
                     self._heard.set()
         finally:
@@ -239,20 +239,20 @@ def require_connection(connection: object) -> "Connection":
 class FileDatabase:
     """A SQLite file with the tables of queues."""
 
-    sql = Spelling(
+    sql = SqlSpelling(
         schema="",
         now="((julianday('now') - 2440587.5) * 86400.0)",
         next_place="(SELECT coalesce(max(place), 0) + 1 FROM turns)",
         skip_locked="",
         is_in="{} IN (SELECT value FROM json_each({}))",
-        told="",
+        announce="",
     )
     pause = 0.1
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._leases: FileLeases | None = None
-        self._writer: Worker | None = None
+        self._writer: ConnectionThread | None = None
 
     async def open(self) -> None:
         """Make the tables, or refuse those of another version."""
@@ -296,7 +296,7 @@ class FileDatabase:
         if leases is not None:
             leave(leases)
 
-    def _current(self) -> Worker:
+    def _current(self) -> ConnectionThread:
         if self._writer is None:
             leases = self._leases = join(self._path)
 
@@ -314,7 +314,7 @@ class FileDatabase:
                     raise
                 return connection
 
-            self._writer = Worker(f"weft queues in {self._path}", connect, write)
+            self._writer = ConnectionThread(f"weft queues in {self._path}", connect, Writer())
         return self._writer
 
 

@@ -29,10 +29,10 @@ from weft.turns.inbox import poison_reason
 from weft.turns.turn import (
     MOST_KILLS,
     Living,
-    Outcome,
+    QueuedTurn,
     RunTurn,
     StopSignal,
-    Turn,
+    TurnEnd,
     TurnInfo,
     TurnStatus,
     UnreadableTurn,
@@ -109,7 +109,7 @@ class DbosTurns:
         self._is_open = True
 
     async def put(
-        self, turn: Turn, *, delay: float = 0.0, priority: int = 0, connection: object = None
+        self, turn: QueuedTurn, *, delay: float = 0.0, priority: int = 0, connection: object = None
     ) -> bool:
         """Put a turn behind the others of its session; False where it is known already."""
         if priority:
@@ -388,7 +388,7 @@ class _DbosWorker:
                     done, _ = await asyncio.wait([stopping], timeout=outcome.after)
                     stopping.cancel()
                     if done:
-                        outcome = Outcome("released")
+                        outcome = TurnEnd("released")
                         break
             await self._settle(id, number, outcome)
         finally:
@@ -396,17 +396,17 @@ class _DbosWorker:
             if not self._running[id]:
                 del self._running[id]
 
-    async def _outcome(self, number: int) -> Outcome:
+    async def _outcome(self, number: int) -> TurnEnd:
         if self._stop.is_set():  # it was taken in the moment in which we stopped
-            return Outcome("released")
+            return TurnEnd("released")
         row = (await self._until_read(number))[0]
         try:
             turn = decode_turn(str(row[0]), id=str(number), attempts=cast("int", row[1]))
         except UnreadableTurn as error:
-            return Outcome("failed", str(error))
+            return TurnEnd("failed", str(error))
         return await self._run(turn)
 
-    async def _settle(self, id: str, number: int, outcome: Outcome) -> None:
+    async def _settle(self, id: str, number: int, outcome: TurnEnd) -> None:
         """Return where the workflow has succeeded; else raise what DBOS makes the end of it."""
         if outcome.kind == "done":
             return
@@ -523,7 +523,7 @@ def _sqlalchemy_url(url: str) -> str:
     plain = not host.startswith("/") and "," not in host
     if plain:
         options.pop("host", None)
-    made = sqlalchemy.URL.create(
+    address = sqlalchemy.URL.create(
         "postgresql+psycopg",
         username=options.pop("user", None),
         password=options.pop("password", None),
@@ -532,7 +532,7 @@ def _sqlalchemy_url(url: str) -> str:
         database=options.pop("dbname", None),
         query=options,
     )
-    return made.render_as_string(hide_password=False)
+    return address.render_as_string(hide_password=False)
 
 
 _Row = tuple[object, ...]

@@ -18,7 +18,7 @@ _SECONDS = 10.0
 _LONGEST_LINE = 8_000
 
 
-class Answer(NamedTuple):
+class HealthAnswer(NamedTuple):
     """An answer: its status, its text and what kind of text that is."""
 
     status: int
@@ -26,12 +26,12 @@ class Answer(NamedTuple):
     media_type: str = "text/plain; charset=utf-8"
 
 
-Pages = dict[str, Callable[[], Awaitable[Answer]]]
+Pages = dict[str, Callable[[], Awaitable[HealthAnswer]]]
 
 
-def metrics_answer(text: str) -> Answer:
+def metrics_answer(text: str) -> HealthAnswer:
     """The numbers of a worker."""
-    return Answer(200, text, MEDIA_TYPE)
+    return HealthAnswer(200, text, MEDIA_TYPE)
 
 
 async def answer_health(pages: Pages, *, host: str, port: int) -> asyncio.Server:
@@ -42,8 +42,8 @@ async def answer_health(pages: Pages, *, host: str, port: int) -> asyncio.Server
             async with asyncio.timeout(_SECONDS):
                 path = await _asked(reader)
                 page = pages.get(path)
-                found = await page() if page is not None else Answer(404, "not here\n")
-                writer.write(_spelled(found))
+                response = await page() if page is not None else HealthAnswer(404, "not here\n")
+                writer.write(_spelled(response))
                 await writer.drain()
         writer.close()
 
@@ -68,7 +68,7 @@ async def _asked(reader: asyncio.StreamReader) -> str:
 _REASONS = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}
 
 
-def _spelled(answer: Answer) -> bytes:
+def _spelled(answer: HealthAnswer) -> bytes:
     body = answer.text.encode()
     head = (
         f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\n"

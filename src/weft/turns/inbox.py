@@ -12,15 +12,15 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple, cast
 
 from weft.session import SessionKey
-from weft.turns.databases import Cell, QueueDatabase, Spelling
+from weft.turns.databases import Cell, QueueDatabase, SqlSpelling
 from weft.turns.taking import TakenTurn, take_turns
 from weft.turns.turn import (
     MOST_KILLS,
     Living,
-    Outcome,
+    QueuedTurn,
     RunTurn,
     StopSignal,
-    Turn,
+    TurnEnd,
     TurnInfo,
     TurnStatus,
     UnreadableTurn,
@@ -48,7 +48,7 @@ class InboxTurns:
         await self._database.open()
 
     async def put(
-        self, turn: Turn, *, delay: float = 0.0, priority: int = 0, connection: object = None
+        self, turn: QueuedTurn, *, delay: float = 0.0, priority: int = 0, connection: object = None
     ) -> bool:
         """Put a turn behind the others of its session; False where it is known already."""
         values = {
@@ -88,7 +88,7 @@ class InboxTurns:
         values = {"worker": worker, "running": [int(id) for id in running]}
         return len(await self._database.run(self._statements.drop_adrift, values))
 
-    async def settle(self, id: str, worker: str, outcome: Outcome) -> bool:
+    async def settle(self, id: str, worker: str, outcome: TurnEnd) -> bool:
         """Write down what came of a turn; False where it is another worker's by now."""
         statement = {
             "again": self._statements.again,
@@ -193,7 +193,7 @@ class InboxSource:
         """Give back what this worker owns beside those that it runs."""
         return await self._inbox.drop_adrift(self._worker, running)
 
-    async def settle(self, id: str, outcome: Outcome) -> bool:
+    async def settle(self, id: str, outcome: TurnEnd) -> bool:
         """Write down what came of a turn."""
         return await self._inbox.settle(id, self._worker, outcome)
 
@@ -210,7 +210,7 @@ _COLUMNS = (
 class Statements:
     """The statements of the inbox, as one database spells them."""
 
-    def __init__(self, sql: Spelling) -> None:
+    def __init__(self, sql: SqlSpelling) -> None:
         table, now = f"{sql.schema}turns", sql.now
         open_turn = "status IN ('waiting', 'running')"
         same = "app_name = :app_name AND user_id = :user_id AND session = :id"
@@ -221,7 +221,7 @@ class Statements:
                     CASE WHEN :delay > 0 THEN {now} + :delay END,
                     CASE WHEN :delay > 0 THEN NULL ELSE {sql.next_place} END)
             ON CONFLICT (app_name, user_id, session, request_id) DO NOTHING
-            RETURNING number{sql.told}"""
+            RETURNING number{sql.announce}"""
         # A delayed turn has no place in its session until it is due: others pass it.
         self.place_due = f"""
             UPDATE {table} SET place = {sql.next_place}, due = NULL
@@ -267,7 +267,7 @@ class Statements:
                 status = CASE WHEN kills + 1 >= :most THEN 'failed' ELSE 'waiting' END,
                 reason = CASE WHEN kills + 1 >= :most THEN :reason ELSE reason END,
                 ended_at = CASE WHEN kills + 1 >= :most THEN {now} END
-            WHERE status = 'running' AND worker = :worker RETURNING number{sql.told}"""
+            WHERE status = 'running' AND worker = :worker RETURNING number{sql.announce}"""
         self.find = f"SELECT {_COLUMNS} FROM {table} WHERE {same} AND request_id = :request_id"
         self.list = f"""
             SELECT {_COLUMNS} FROM {table}
@@ -279,7 +279,7 @@ class Statements:
             UPDATE {table} SET status = 'waiting', place = {sql.next_place}, due = NULL,
                 attempts = 0, kills = 0, ended_at = NULL
             WHERE number = :number AND status IN ('failed', 'cancelled')
-            RETURNING number{sql.told}"""
+            RETURNING number{sql.announce}"""
         self.cancel = f"""
             UPDATE {table} SET status = 'cancelled', ended_at = {now}
             WHERE number = :number AND status = 'waiting' RETURNING number"""
@@ -307,7 +307,7 @@ class TurnRow(NamedTuple):
         """The row of these cells."""
         return cls(*cells)  # type: ignore[arg-type]
 
-    def turn(self) -> Turn:
+    def turn(self) -> QueuedTurn:
         """The turn, or an error if this version cannot read it."""
         return decode_turn(self.text, id=str(self.number), attempts=self.attempts)
 

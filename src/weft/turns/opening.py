@@ -10,7 +10,7 @@ from weft.session import MemoryStore, SessionKey, Store
 from weft.session.event import new_id
 from weft.stores import open_store
 from weft.turns.inbox import InboxTurns
-from weft.turns.turn import Turn, Turns, seconds_of
+from weft.turns.turn import QueuedTurn, Turns, seconds_of
 from weft.values import Json, require_object
 
 ENGINES = ("inbox", "procrastinate", "dbos")
@@ -86,13 +86,13 @@ async def put_message(
     delay: float = 0.0,
     every: str | float | None = None,
     priority: int = 0,
-) -> tuple[Turn, bool]:
+) -> tuple[QueuedTurn, bool]:
     """Put a message to a session, which is made if there is none; and whether it is new.
 
     If the session is deleted before the turn is taken, the turn fails and makes no new one.
     """
     content = require_posted(to_content(message), where="message")
-    turn = Turn(
+    turn = QueuedTurn(
         key=key,
         request_id=request_id if request_id is not None else new_id(),
         message=content,

@@ -25,10 +25,10 @@ from weft.turns.taking import TakenTurn, take_turns
 from weft.turns.turn import (
     MOST_KILLS,
     Living,
-    Outcome,
+    QueuedTurn,
     RunTurn,
     StopSignal,
-    Turn,
+    TurnEnd,
     TurnInfo,
     TurnStatus,
     UnreadableTurn,
@@ -98,7 +98,7 @@ class ProcrastinateTurns:
         self._is_open = True
 
     async def put(
-        self, turn: Turn, *, delay: float = 0.0, priority: int = 0, connection: object = None
+        self, turn: QueuedTurn, *, delay: float = 0.0, priority: int = 0, connection: object = None
     ) -> bool:
         """Put a turn behind the others of its session; False where it is known already."""
         await self.open()
@@ -286,7 +286,7 @@ class JobSource:
         async with self._database.connection() as connection:
             return len(await _execute(connection, _DROP_ADRIFT, values))
 
-    async def settle(self, id: str, outcome: Outcome) -> bool:
+    async def settle(self, id: str, outcome: TurnEnd) -> bool:
         """Write down what came of a turn."""
         values = {
             "id": int(id),

@@ -24,7 +24,7 @@ from weft.errors import (
 )
 from weft.runtime import Result, Runner, Running
 from weft.session import Event
-from weft.turns.turn import Outcome, Turn, Turns
+from weft.turns.turn import QueuedTurn, TurnEnd, Turns
 
 _log = logging.getLogger("weft.turns")
 
@@ -84,7 +84,7 @@ class TurnRunner:
         """How many turns run now."""
         return len(self._running)
 
-    async def __call__(self, turn: Turn) -> Outcome:
+    async def __call__(self, turn: QueuedTurn) -> TurnEnd:
         """Run a turn to its end, and say what came of it."""
         begun = time.monotonic()
         outcome = await self._outcome(turn)
@@ -108,31 +108,31 @@ class TurnRunner:
             running.invocation.hand_over()
             task.cancel()
 
-    async def _outcome(self, turn: Turn) -> Outcome:
+    async def _outcome(self, turn: QueuedTurn) -> TurnEnd:
         if self._is_handing_over:
-            return Outcome("released")
+            return TurnEnd("released")
         try:
             if turn.every is not None:
                 await self._put_next(turn)
             return self._judge(turn, await self._run(turn))
         except LeaseLost as error:  # whoever has the session now goes on with it
-            return Outcome("released", str(error))
+            return TurnEnd("released", str(error))
         except SessionBusy as error:
-            return Outcome("released", str(error), _FIRST_PAUSE)
+            return TurnEnd("released", str(error), _FIRST_PAUSE)
         except (StoreError, ModelError, RunError) as error:
             return self._again(turn, str(error))
         except WeftError as error:
-            return Outcome("failed", str(error))
+            return TurnEnd("failed", str(error))
         except Exception as error:
             _log.exception("turn %s of %s", turn.request_id, turn.key)
             return self._again(turn, f"{type(error).__name__}: {error}")
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._is_handing_over and not (task is not None and task.cancelling()):
-                return Outcome("released")
+                return TurnEnd("released")
             raise
 
-    async def _put_next(self, turn: Turn) -> None:
+    async def _put_next(self, turn: QueuedTurn) -> None:
         """Put the next turn of a schedule, before this one can fail; twice is once."""
         name, mark, count = turn.request_id.rpartition("#")
         if not mark or not count.isdecimal():
@@ -142,7 +142,7 @@ class TurnRunner:
         )
         await self._turns.put(following, delay=turn.every or 0.0)
 
-    async def _run(self, turn: Turn) -> Result | None:
+    async def _run(self, turn: QueuedTurn) -> Result | None:
         """What came of the run; None where its session is gone."""
         runner, config = self._runners[turn.key.app_name], self._configs[turn.key.app_name]
         if turn.requires_session and not await runner.store.lengths([turn.key]):
@@ -154,7 +154,7 @@ class TurnRunner:
         config = msgspec.structs.replace(config, unfinished="resume")
         return await self._carry(start_turn(runner, turn, config))
 
-    async def _end_given_up(self, runner: Runner, turn: Turn, invocation_id: str) -> None:
+    async def _end_given_up(self, runner: Runner, turn: QueuedTurn, invocation_id: str) -> None:
         """End the run that was cut off before this one, if the queue has given it up.
 
         To go on with it would kill this worker too, or run what somebody cancelled.
@@ -183,26 +183,26 @@ class TurnRunner:
         finally:
             del self._running[task]
 
-    def _judge(self, turn: Turn, result: Result | None) -> Outcome:
+    def _judge(self, turn: QueuedTurn, result: Result | None) -> TurnEnd:
         if result is None:
-            return Outcome("failed", "its session was deleted")
+            return TurnEnd("failed", "its session was deleted")
         error = result.error
         if error is None:
-            return Outcome("done")
+            return TurnEnd("done")
         words = f"{error.error_code}: {error.error_message}"
         if error.interrupted:
-            return Outcome("cancelled", words)
+            return TurnEnd("cancelled", words)
         if result.repeated and _went_on(result, error):
             hint = "the conversation went on without it: send the message anew"
-            return Outcome("failed", f"{words}; {hint}")
+            return TurnEnd("failed", f"{words}; {hint}")
         if error.error_code in _FOR_GOOD:
-            return Outcome("failed", words)
+            return TurnEnd("failed", words)
         return self._again(turn, words)
 
-    def _again(self, turn: Turn, reason: str) -> Outcome:
+    def _again(self, turn: QueuedTurn, reason: str) -> TurnEnd:
         if turn.attempts + 1 >= self._attempts:
-            return Outcome("failed", reason)
-        return Outcome("again", reason, pause_after(turn.attempts))
+            return TurnEnd("failed", reason)
+        return TurnEnd("again", reason, pause_after(turn.attempts))
 
 
 def pause_after(attempts: int) -> float:
@@ -210,11 +210,17 @@ def pause_after(attempts: int) -> float:
     return min(_FIRST_PAUSE * 3.0**attempts, _LONGEST_PAUSE)
 
 
-def start_turn(runner: Runner, turn: Turn, config: RunConfig) -> Running:
+def start_turn(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
     """The run of a turn: its message, its answers, or what is open in the session."""
     user_id, session_id = turn.key.user_id, turn.key.id
     if turn.message is None:
-        return runner.resume(user_id=user_id, session_id=session_id, config=config)
+        return runner.resume(
+            user_id=user_id,
+            session_id=session_id,
+            retry=turn.retry,
+            invocation_id=turn.invocation_id,
+            config=config,
+        )
     is_answer = any(part.function_response is not None for part in turn.message.parts or ())
     return runner.run(
         turn.message,

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from weft.errors import StoreError
-from weft.turns.turn import Outcome, RunTurn, StopSignal, Turn
+from weft.turns.turn import QueuedTurn, RunTurn, StopSignal, TurnEnd
 
 _log = logging.getLogger("weft.turns")
 
@@ -29,7 +29,7 @@ class TakenTurn(NamedTuple):
     """A turn that this worker owns; without a turn it could not be read, for that reason."""
 
     id: str
-    turn: Turn | None
+    turn: QueuedTurn | None
     reason: str = ""
 
 
@@ -44,7 +44,7 @@ class TurnSource(Protocol):
         """Give back what this worker owns beside those that it runs; how many there were."""
         ...
 
-    async def settle(self, id: str, outcome: Outcome) -> bool:
+    async def settle(self, id: str, outcome: TurnEnd) -> bool:
         """Write down what came of a turn; False where it is another worker's by now."""
         ...
 
@@ -126,7 +126,7 @@ class _Taking:
 
     async def _carry_out(self, taken: TakenTurn) -> None:
         """Run a turn, and write down what came of it until the database has that."""
-        outcome = Outcome("failed", taken.reason)
+        outcome = TurnEnd("failed", taken.reason)
         try:
             if taken.turn is not None:
                 outcome = await self._run(taken.turn)

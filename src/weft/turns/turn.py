@@ -41,7 +41,12 @@ class Turns(Protocol):
         ...
 
     async def put(
-        self, turn: "Turn", *, delay: float = 0.0, priority: int = 0, connection: object = None
+        self,
+        turn: "QueuedTurn",
+        *,
+        delay: float = 0.0,
+        priority: int = 0,
+        connection: object = None,
     ) -> bool:
         """Put a turn behind the others of its session; False where it is known already.
 
@@ -128,7 +133,7 @@ class StopSignal(Protocol):
         ...
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class QueuedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """A message to a session, to be answered by a worker.
 
     `request_id` is the id of the message, by which it is known: in the queue and in the log.
@@ -140,6 +145,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """What is said: None to go on with the session's last run."""
     state: dict[str, Json] = {}
     """Written with the message."""
+    retry: tuple[str, ...] = ()
+    """Calls to run again though nobody knows whether they ran; for a turn without a message."""
+    invocation_id: str | None = None
+    """The run to go on with, for a turn without a message: the last one if left out."""
     requires_session: bool = False
     """Whether the session must exist: a turn of one that was deleted fails and makes no new one."""
     every: float | None = None
@@ -150,7 +159,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """The queue's own name for it, once it is in one."""
 
 
-class Outcome(NamedTuple):
+class TurnEnd(NamedTuple):
     """What came of a turn, for the queue.
 
     `done`: it is over. `again`: it failed, and is tried again `after` so many seconds; its
@@ -163,14 +172,14 @@ class Outcome(NamedTuple):
     after: float = 0.0
 
 
-RunTurn = Callable[[Turn], Awaitable[Outcome]]
+RunTurn = Callable[[QueuedTurn], Awaitable[TurnEnd]]
 """Runs a turn and says what came of it; it raises nothing but `asyncio.CancelledError`."""
 
 
 class TurnInfo(NamedTuple):
     """A turn in a list."""
 
-    turn: Turn
+    turn: QueuedTurn
     status: TurnStatus
     priority: int = 0
     due: float | None = None
@@ -199,6 +208,8 @@ class _WrittenTurn(msgspec.Struct, omit_defaults=True):
     request: str
     message: Content | None = None
     state: dict[str, msgspec.Raw] = {}
+    retry: tuple[str, ...] = ()
+    invocation: str | None = None
     requires_session: bool = False
     every: float | None = None
 
@@ -207,7 +218,7 @@ class UnreadableTurn(WeftError):
     """A turn in a queue that this version cannot read."""
 
 
-def encode_turn(turn: Turn) -> str:
+def encode_turn(turn: QueuedTurn) -> str:
     """The turn as JSON; attempts and id are for the queue to keep."""
     return msgspec.json.encode(
         {
@@ -218,13 +229,15 @@ def encode_turn(turn: Turn) -> str:
             "request": turn.request_id,
             **({"message": turn.message} if turn.message is not None else {}),
             **({"state": turn.state} if turn.state else {}),
+            **({"retry": turn.retry} if turn.retry else {}),
+            **({"invocation": turn.invocation_id} if turn.invocation_id is not None else {}),
             **({"requires_session": True} if turn.requires_session else {}),
             **({"every": turn.every} if turn.every is not None else {}),
         }
     ).decode()
 
 
-def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> Turn:
+def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> QueuedTurn:
     """The turn that was written down, or an error if a newer version wrote it."""
     try:
         written = msgspec.json.decode(text, type=_WrittenTurn)
@@ -241,11 +254,13 @@ def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> Turn:
             hint="upgrade the worker, then weft turns retry",
         )
     state = cast("JsonObject", {k: msgspec.json.decode(v) for k, v in written.state.items()})
-    return Turn(
+    return QueuedTurn(
         key=SessionKey(written.app, written.user, written.session),
         request_id=written.request,
         message=written.message,
         state=state,
+        retry=written.retry,
+        invocation_id=written.invocation,
         requires_session=written.requires_session,
         every=written.every,
         attempts=attempts,

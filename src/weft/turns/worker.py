@@ -18,7 +18,7 @@ from weft.runtime.metrics import Metrics
 from weft.session import Store
 from weft.stores.leases import new_worker
 from weft.turns.databases import FileDatabase, QueueDatabase
-from weft.turns.health import Answer, Pages, answer_health, metrics_answer
+from weft.turns.health import HealthAnswer, Pages, answer_health, metrics_answer
 from weft.turns.liveness import (
     HUNG_AFTER,
     FileLiving,
@@ -180,17 +180,17 @@ class Worker:
             await asyncio.sleep(_UNSERVED_EVERY)
 
     def _pages(self) -> Pages:
-        async def health() -> Answer:
-            return Answer(200, "ok\n")
+        async def health() -> HealthAnswer:
+            return HealthAnswer(200, "ok\n")
 
-        async def ready() -> Answer:
+        async def ready() -> HealthAnswer:
             if not self._is_working:
-                return Answer(503, "it is stopping\n")
+                return HealthAnswer(503, "it is stopping\n")
             if self._liveness is None or not self._liveness.is_beating:
-                return Answer(503, "the database cannot be reached\n")
-            return Answer(200, "ok\n")
+                return HealthAnswer(503, "the database cannot be reached\n")
+            return HealthAnswer(200, "ok\n")
 
-        async def metrics() -> Answer:
+        async def metrics() -> HealthAnswer:
             return metrics_answer(await self._metrics())
 
         return {"/health": health, "/ready": ready, "/metrics": metrics}

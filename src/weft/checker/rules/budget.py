@@ -38,7 +38,7 @@ def too_long(record: WalkRecord) -> Iterator[Diagnostic]:
 
 
 def _too_long(agent: Agent, top: Agent, *, limited: bool) -> Iterator[Diagnostic]:
-    """What the compiler says of a request that holds nothing yet: it is the least there can be."""
+    """The compiler's findings on an empty request: no request of the agent is smaller."""
     from weft.compiler import compile_request
     from weft.compiler.costs import window_of
 

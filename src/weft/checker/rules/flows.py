@@ -250,7 +250,7 @@ def _with_parentheses(node: Parallel, index: int, reads: tuple[Read, ...]) -> st
 
 
 def _keys_before_last(node: Node) -> set[str]:
-    """What all but the last step of a branch write."""
+    """The keys that all steps of a branch but the last write."""
     writes = Writes()
     steps = node.steps[:-1] if _is_plain(node) else ()
     return {key for step in steps for key in writes.of(step)}

@@ -12,7 +12,7 @@ from weft.misuse import close
 
 
 def secret_reaches_model(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A labelled key that an agent or a tool reads which is not cleared for the label."""
+    """A labelled key read by an agent or tool that is not cleared for the label."""
     for site in record.sites:
         agent = site.node
         if not isinstance(agent, Agent):
@@ -41,7 +41,7 @@ def secret_reaches_model(record: WalkRecord) -> Iterator[Diagnostic]:
 
 
 def secret_may_reach_tool(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A cleared agent that could hand a secret to one of its tools, which is not."""
+    """A cleared agent that could pass a secret to a tool that is not cleared."""
     for site in record.sites:
         agent = site.node
         if not isinstance(agent, Agent):

@@ -145,7 +145,7 @@ def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
 
 
 def _gone(read: Read, gone: Gone) -> Diagnostic:
-    """What was there, and no longer is."""
+    """A read of a key that was written and then removed."""
     if gone.by.kind == "gate":
         what = f"{_what(read)} is not kept while `{gone.by.name}` waits for its answer"
         bare = read.key.removeprefix("temp:")
@@ -161,13 +161,13 @@ def _gone(read: Read, gone: Gone) -> Diagnostic:
 
 
 def _typed(writer: Writer) -> str:
-    """Who it is, as its author wrote it: with the quotes that the messages have."""
+    """The writer as its author wrote it, with double quotes."""
     written = writer.written
     return (written if '"' in written else written.replace("'", '"')) or writer.name
 
 
 def _severity(read: Read, world: World) -> Severity | None:
-    """What another run may have kept is no error, unless it looks misspelt."""
+    """The severity: a key that another run may have stored is no error, unless misspelt."""
     if scope_of(read.key) in ("app", "user"):
         near = close(read.key, world.facts, cutoff=0.85)
         return Severity.WARNING if near else Severity.INFO
@@ -208,7 +208,7 @@ def _hint(read: Read) -> str:
 
 
 def _reads(read: Read) -> str:
-    """What is read, and through which channel."""
+    """A clause that names the key and the channel it is read through."""
     match read.how:
         case "template":
             return f"the template reads {_what(read)} from the state"
@@ -223,7 +223,7 @@ def _reads(read: Read) -> str:
 
 
 def _what(read: Read) -> str:
-    """What is read, as its author wrote it."""
+    """The variable as its author wrote it."""
     if read.typed:
         return f"`{read.typed}`"
     name = Variable(read.key, read.path, "", read.optional, 0, 0).name
@@ -235,7 +235,7 @@ def _named(writers: Iterable[Writer]) -> str:
 
 
 def torn_read(record: WalkRecord) -> Iterator[Diagnostic]:
-    """What one branch reads while another takes it away."""
+    """A key that one branch reads while another removes it."""
     for read, by in record.removed_by_sibling:
         yield report(
             "WEFT111",
@@ -426,7 +426,7 @@ class _Vain(NamedTuple):
 
 
 def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
-    """What is wrong with a comparison, by the values or the type that are written."""
+    """The mistake in a comparison, judged by the values or the type that are written."""
     outcome = "always" if one.operator in ("ne", "not in") else "never"
     listed = items_of(shape) if one.operator == "contains" else values_of(shape)
     if listed is not None:
@@ -532,7 +532,7 @@ class Lookalike(NamedTuple):
 
 
 def lookalikes(source: str) -> Iterator[Lookalike]:
-    """What in a text looks like a placeholder and is none; escapes are none on purpose."""
+    """Text that looks like a placeholder but is none. Escaped braces are left alone."""
     pieces = template.parse(source).pieces
     for piece in pieces:
         if not isinstance(piece, template.Literal):

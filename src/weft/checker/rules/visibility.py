@@ -48,7 +48,7 @@ def seen_twice(record: WalkRecord) -> Iterator[Diagnostic]:
 
 
 def _whole(site: Site) -> Iterator[Read]:
-    """What is put before the model as a whole value."""
+    """The values that the model is shown as a whole."""
     return (r for r in site.reads if not r.path and r.how in ("template", "policy"))
 
 
@@ -188,7 +188,7 @@ def _near(name: str, names: set[str]) -> bool:
 
 
 def _named(policy: Policy) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """The agents that each selector names, and whether it is to show them; the user is none.
+    """The agents that each selector names, without the user, and whether it shows them.
 
     A policy that leaves agents out may be shared by flows that have some of them each.
     """

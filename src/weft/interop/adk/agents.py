@@ -354,7 +354,7 @@ class _Import:
         return Loop(Sequence(step, way.otherwise(_idle)), max=UNBOUNDED, name=f"{name}_runs")
 
     def _within(self, agent: object) -> list[object]:
-        """What such an agent may run: sub-agents, the nodes of its graph, agents in its fields."""
+        """The agents that it may run: sub-agents, nodes of its graph, agents in its fields."""
         members = [*listed(agent, "sub_agents"), *listed(field(agent, "graph"), "nodes")]
         for name in fields_of(agent):
             if name != "parent_agent":
@@ -392,7 +392,7 @@ def _behind(spelling: Spelled, length: int) -> Spelled:
 
 
 def _more(agent: Agent, code: Foreign) -> tuple[Callable[..., object], ...]:
-    """What runs before an agent, with one more."""
+    """The callbacks before an agent, with one more at the end."""
     before = agent.before_agent
     if before is None:
         return (code,)
@@ -441,7 +441,7 @@ _THINKING = {
 
 
 class Options(NamedTuple):
-    """What the agent's model is told to do, and what could not be carried over."""
+    """The agent's options as Weft's, and a list of those that could not be carried over."""
 
     config: JsonObject = {}
     notes: tuple[Diagnostic, ...] = ()
@@ -491,7 +491,7 @@ _NOT_SENT = ("http_options", "automatic_function_calling", "should_return_http_r
 
 
 def _extra(rest: Mapping[str, object]) -> tuple[JsonObject, list[str]]:
-    """What only Gemini knows, under its own names, and what is no option of a request."""
+    """Options that only Gemini has, under Gemini's names, and fields that are no request option."""
     beside: JsonObject = {}
     options: JsonObject = {}
     unsent: list[str] = []
@@ -568,7 +568,7 @@ class Provider:
         self.__name__ = str(getattr(function, "__name__", "instruction"))
 
     def __call__(self, context: object) -> object:
-        """What the function says now."""
+        """The function's current text."""
         from weft.interop.adk.running import instruction_context
 
         answer = self.function(instruction_context(context, self.agent))

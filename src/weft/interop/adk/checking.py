@@ -47,7 +47,7 @@ _WRITES = re.compile(r'(?:\w*)\.writes\("([^"]*)"\)')
 
 
 class Seat(NamedTuple):
-    """Where an agent stands: its branch, and whether it sees that others spoke before it."""
+    """An agent's place: its branch, and whether it sees the words of agents before it."""
 
     branch: tuple[str, ...]
     behind: bool
@@ -61,7 +61,7 @@ def check_adk(
     allow: Iterable[str] = (),
     plugins: Iterable[object] = (),
 ) -> list[Diagnostic]:
-    """What is wrong with an agent, workflow or app of google-adk, the worst first.
+    """Check an agent, workflow or app of google-adk; the worst findings come first.
 
     `inputs` are the state keys that are there when it starts, `allow` codes to leave out. Nothing
     is run. Places are named by google-adk's own fields.
@@ -106,7 +106,7 @@ def _by_cause(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _cause(one: Diagnostic) -> str:
-    """What a finding is about, so that the same at another place is no other finding."""
+    """The subject of a finding: two with the same subject count once, wherever they are."""
     read = _READ.search(one.message)
     if one.code == "WEFT105" and read is not None:
         return read[1]
@@ -181,7 +181,7 @@ def _own(tree: Imported, record: WalkRecord) -> Iterator[Diagnostic]:
 def _seen_twice(
     site: Site, agent: Agent, tree: Imported, seats: Mapping[str, Seat]
 ) -> Iterator[Diagnostic]:
-    """What another agent said, in the instruction and in the conversation."""
+    """Words of another agent that reach the model twice: in the instruction and as a turn."""
     if agent.name in tree.bare:
         return
     for read in site.reads:
@@ -205,7 +205,7 @@ def _seen_twice(
 
 
 def _lost_message(site: Site, agent: Agent, tree: Imported, seat: Seat) -> Iterator[Diagnostic]:
-    """An agent that begins where the one before it spoke, which is behind the user's message."""
+    """An agent that sees only what was said after the agent before it, not the user's message."""
     if agent.name not in tree.bare or not seat.behind or not isinstance(agent.instruction, str):
         return
     stands_for_it = any(_is_from_outside(read, site.world) for read in site.reads)
@@ -286,7 +286,7 @@ def _spoken(seats: Mapping[str, Seat]) -> dict[str, tuple[str, ...]]:
 
 
 def _braces(tree: Imported) -> Iterator[Diagnostic]:
-    """Where google-adk and Weft read braces differently."""
+    """Braces that google-adk and Weft read differently."""
     written = _output_keys(tree.node)
     for (agent, kind), spelling in tree.spellings.items():
         for move in spelling.doubled:

@@ -16,7 +16,7 @@ MOST = 64
 
 
 class EventReader(NamedTuple):
-    """Who is to see a session: the place it stands at, and whose words are what to it."""
+    """A reader of a session: its place in the tree, and how it sees other agents' words."""
 
     branch: str = ""
     path: str = ""
@@ -28,7 +28,7 @@ class EventReader(NamedTuple):
 
 
 class SeenEvents(NamedTuple):
-    """What an agent sees of a session: google-adk's events, and the same as a session of Weft's."""
+    """An agent's view of a session, as google-adk's events and as a Weft session."""
 
     events: tuple[object, ...]
     session: Session
@@ -73,7 +73,7 @@ class EventViews:
 def turn(
     seen: SeenEvents, agent: str, invocation: str, reader: EventReader
 ) -> tuple[SeenEvents, SeenEvents]:
-    """What include_contents="none" shows of it, and that with the user's message before it."""
+    """The view under include_contents="none", alone and with the user's message before it."""
     start = 0
     for index in range(len(seen.events) - 1, -1, -1):
         if _opens_turn(seen.events[index], agent):

@@ -76,5 +76,5 @@ def fields_of(value: object) -> tuple[str, ...]:
 
 
 def named(value: object) -> str:
-    """What the object is called: by its own name, else by its class."""
+    """The object's own name, or the name of its class."""
     return text(value, "name") or type(value).__name__

@@ -64,7 +64,7 @@ class _Target(NamedTuple):
 
 
 class AdkRequest(NamedTuple):
-    """What replaces a request: its contents, and its system instruction where that is known."""
+    """The replacement for a request: its contents, and its system instruction if known."""
 
     contents: list[Json]
     system: str | None
@@ -125,7 +125,7 @@ class Delivery:
         return self.contexts.get(agent, self.context)
 
     def request(self, context: object, request: object) -> AdkRequest | str:
-        """What to send in place of the request, or why it is to stay as it is."""
+        """The request to send instead, or the reason to leave it unchanged."""
         running = field(context, "_invocation_context")
         agent, session = field(running, "agent"), field(running, "session")
         if not is_a(agent, "LlmAgent") or session is None:
@@ -235,7 +235,7 @@ class _Tree(NamedTuple):
 
 
 def _declared(agent: object) -> Iterator[object]:
-    """What a tree says of its agents, to see whether it is still the same."""
+    """A fingerprint of a tree's agents, to notice a changed tree."""
     yield id(agent)
     yield from (field(agent, name) for name in WATCHED)
     for child in listed(agent, "sub_agents"):
@@ -289,7 +289,7 @@ if TYPE_CHECKING:
 def _room(
     delivery: AdkRequest, policy: Policy, request: object, compiled: Compilation
 ) -> Budget | None:
-    """What the budget leaves beside google-adk's own part of the request; None where that fits."""
+    """The tokens left beside google-adk's own part of the request; None if everything fits."""
     limit = policy.limit
     if limit is None:
         return None

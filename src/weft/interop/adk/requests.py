@@ -48,7 +48,7 @@ def put(request: object, contents: list[Json], system: str | None) -> None:
 
 
 def refusal(why: str) -> object:
-    """What google-adk takes for the answer to a request that is not sent."""
+    """The answer that google-adk gets for a request that is not sent."""
     response = cast("Callable[..., object]", import_module("google.adk.models").LlmResponse)
     return response(error_code="PROTECTED", error_message=f"the request was not sent: {why}")
 
@@ -125,7 +125,7 @@ _TRANSFER = "transfer_to_agent"
 
 
 def _written(agent: object, root: object, state: JsonObject) -> list[str | None]:
-    """What google-adk itself writes into it, None for what cannot be known."""
+    """The text that google-adk itself adds; None if that cannot be known."""
     name, description = text(agent, "name"), text(agent, "description")
     identity = f'You are an agent. Your internal name is "{name}".'
     if description:
@@ -185,7 +185,7 @@ def difference(contents: list[object], events: tuple[object, ...], agent: str) -
 
 
 def _words(events: Iterable[object]) -> Iterator[str]:
-    """What events say that is no thought."""
+    """The text of events, without thoughts."""
     for part in _parts(events):
         words = text(part, "text")
         if words.strip() and not flag(part, "thought"):

@@ -60,7 +60,7 @@ _RESPONSE = (
 
 
 class RawResult(NamedTuple):
-    """What a tool returned, before it was made an object."""
+    """A tool's return value before it was wrapped in an object."""
 
     value: object
 
@@ -75,7 +75,7 @@ class CallbackCode:
         """Answers that stand for the model's: nobody is asked about them afterwards."""
 
     def at(self, moment: str, functions: Sequence[Callable[..., object]]) -> Callable[..., object]:
-        """What Weft calls at a moment, for all these functions."""
+        """One callback for Weft that calls all these functions."""
 
         async def run(ctx: CallbackContext, *arguments: object) -> object:
             return await self._run(moment, functions, ctx, arguments)
@@ -511,7 +511,7 @@ def response_of(response: ModelResponse) -> object:
 
 
 def response_from(answer: object) -> object:
-    """An answer of google-adk's as Weft's; what is none stays as it is, to be refused."""
+    """Convert google-adk's answer to Weft's; anything else stays, and is refused later."""
     if not is_a(answer, "LlmResponse"):
         return answer
     return _replaced(ModelResponse(), {}, _dumped(answer))

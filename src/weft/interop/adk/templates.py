@@ -37,7 +37,7 @@ class Spelled(NamedTuple):
     """The text as its author wrote it."""
 
     def place(self, start: int, end: int) -> tuple[int, int]:
-        """Where a stretch of the spelling stands in the text as its author wrote it."""
+        """The position of a rewritten stretch in the author's text."""
         shift = 0
         for move in self.moves:
             if start < move.start:
@@ -106,7 +106,7 @@ def literal(text: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """The text with the braces of every variable doubled, which is how Weft leaves one be."""
+    """The text with every variable's braces doubled, so that Weft leaves it as it is."""
     parsed = template.parse(text)
     pieces: list[str] = []
     for piece in parsed.pieces:

@@ -107,7 +107,7 @@ def _is_ours(function: object) -> bool:
 
 
 def _last_of_each_name(tools: ConvertedTools, place: AdkPlace) -> ConvertedTools:
-    """Of tools with one name the last, which is the one that google-adk calls."""
+    """The last of several tools with one name: google-adk calls that one."""
     last = {tool.name: tool for tool in tools.tools}
     if len(last) == len(tools.tools):
         return tools

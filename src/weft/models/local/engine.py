@@ -158,7 +158,7 @@ class Engine:
 
     @property
     def url(self) -> str:
-        """Where the engine listens, for clients that only speak HTTP."""
+        """The engine's address, for clients that only speak HTTP."""
         return self._server.listening_address
 
     def answer(
@@ -238,7 +238,7 @@ _is_fork = False
 
 
 def _note_fork() -> None:
-    """In a fork, note that the engines have no threads here and that none can start.
+    """After a fork: mark all engines as stopped, and refuse to start new ones.
 
     The engines stay in memory: ending one means waiting for its threads.
     """
@@ -252,7 +252,7 @@ if sys.platform != "win32":
 
 
 def engine_for(setup: Setup) -> Engine:
-    """The engine of this process with that setup; starts it if there is none yet."""
+    """This process's engine for that setup; it is started on first use."""
     if _is_fork:
         raise ModelError(
             "this process was forked from one in which local models already ran",

@@ -258,7 +258,7 @@ def _weights_or_path(name: str) -> tuple[str, Path | None]:
 
 
 class LocalServer(NamedTuple):
-    """Where the engine listens for clients that speak HTTP, and the key it wants."""
+    """The engine's address for HTTP clients, and the key it expects."""
 
     url: str
     api_key: str

@@ -402,7 +402,7 @@ class WeightsFile(NamedTuple):
 
 
 def read_file(path: Path) -> WeightsFile:
-    """Read the head of a GGUF file, or raise the reason why it is none."""
+    """Read the head of a GGUF file; raise an error that says why if it is not one."""
     try:
         with path.open("rb") as file:
             if file.read(4) != _MAGIC:

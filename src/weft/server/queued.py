@@ -1,0 +1,206 @@
+"""Runs that a server only puts into a queue: a worker runs them, the server follows their log.
+
+Nothing of a turn is in this process, so to kill the server loses nothing. Top to bottom: a run in
+the queue, and how it is put there.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
+
+from weft.content import Content, ContentLike, require_posted, to_content
+from weft.errors import Conflict, RunError, SessionBusy
+from weft.runtime import Result, Runner
+from weft.runtime.background import interrupt_session
+from weft.runtime.resume import answers_by_event, content_of, last_invocation, require_answers
+from weft.server.problems import unknown_session
+from weft.session import Busy, Event, Session, SessionKey
+from weft.session.event import new_id
+from weft.turns import QueuedTurn, TurnInfo, Turns
+from weft.values import Json
+
+_LOOK_EVERY = 0.5
+"""Seconds between two looks whether the turn is over, while its log does not grow."""
+
+_LOOK_SOON = 0.05
+"""The same, when the run has said its last word."""
+
+
+class QueuedRun:
+    """A run that some worker has, had or will have."""
+
+    def __init__(
+        self, runner: Runner, turns: Turns, turn: QueuedTurn, id: str, *, after: int, repeated: bool
+    ) -> None:
+        self.key: SessionKey = turn.key
+        self.id = id
+        self.after = after
+        self.repeated = repeated
+        self._runner = runner
+        self._turns = turns
+        self._turn = turn
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def session_id(self) -> str:
+        """The session it runs in."""
+        return self.key.id
+
+    @property
+    def user_id(self) -> str:
+        """Whose session that is."""
+        return self.key.user_id
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """The events of this run, from what was said to how it ended.
+
+        A turn that fails without an event in the log is an error here.
+        """
+        waiting: asyncio.Queue[Event] = asyncio.Queue()
+        reading = asyncio.create_task(self._read(waiting))
+        position, pause = self.after, _LOOK_EVERY
+        try:
+            while True:
+                event: Event | None = None
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        event = await waiting.get()
+                if event is not None:
+                    position = event.sequence or position
+                    if event.invocation_id == self.id:
+                        is_last = not event.partial and event.author != "user"
+                        pause = _LOOK_SOON if is_last and _may_end(event) else _LOOK_EVERY
+                        yield event
+                    if not waiting.empty() or event.partial or pause == _LOOK_EVERY:
+                        continue
+                elif reading.done():
+                    reading.result()
+                info = await self._turns.find(self.key, self._turn.request_id)
+                if info is not None and info.status in ("waiting", "running"):
+                    continue
+                has_more = False
+                store = self._runner.store
+                for event in await store.events(self.key, after=position) or ():
+                    has_more = True
+                    if event.invocation_id == self.id:
+                        yield event
+                self._require_end(info, is_logged=has_more or position > self.after)
+                return
+        finally:
+            reading.cancel()
+
+    async def final_session(self) -> Session:
+        """The session as the run left it."""
+        session = await self._runner.store.get(self.key)
+        if session is None:
+            raise unknown_session(self.key.id)
+        return session
+
+    def unfollow(self) -> None:
+        """Nobody will read the events: nothing was begun for them."""
+
+    def when_done(self, tell: Callable[[Result | BaseException], None]) -> None:
+        """Have somebody told when the turn is over; its result is in the log."""
+        self._watching = asyncio.create_task(self._watch(tell))
+
+    async def _watch(self, tell: Callable[[Result | BaseException], None]) -> None:
+        while True:
+            info = await self._turns.find(self.key, self._turn.request_id)
+            if info is None or info.status not in ("waiting", "running"):
+                tell(RunError("the run was one of a worker", where=str(self.key)))
+                return
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def _read(self, waiting: "asyncio.Queue[Event]") -> None:
+        """Follow the log of the session."""
+        events = self._runner.events(
+            user_id=self.key.user_id, session_id=self.key.id, after=self.after, follow=True
+        )
+        try:
+            async for event in events:
+                waiting.put_nowait(event)
+        finally:
+            await events.aclose()
+
+    def _require_end(self, info: TurnInfo | None, *, is_logged: bool) -> None:
+        if info is not None and info.status == "failed" and not is_logged:
+            raise RunError(info.reason, where=f"turn {info.turn.id}")
+
+
+def _may_end(event: Event) -> bool:
+    """Whether the run may be over behind this event."""
+    return event.is_final_response() or event.error_code is not None
+
+
+async def queue_run(
+    turns: Turns,
+    runner: Runner,
+    message: ContentLike | None,
+    *,
+    user: str,
+    session: str | None,
+    state: Mapping[str, Json] | None,
+    answers: Mapping[str, object] | None,
+    retry: Sequence[str],
+    invocation_id: str | None,
+    request_id: str | None,
+    busy: Busy,
+    create: bool,
+) -> QueuedRun:
+    """Put a run into the queue; what is wrong with it is raised here, as far as that is known."""
+    key = SessionKey(runner.app_name, user, session or new_id())
+    stored = await runner.store.get(key)
+    if stored is None and (message is None or not create):
+        raise unknown_session(key.id)
+    if message is not None:
+        content: Content | None = require_posted(to_content(message), where="message")
+        request = request_id or invocation_id or new_id()
+        id = request
+    else:
+        assert stored is not None
+        content, id = _open_run(stored, answers, invocation_id)
+        request = new_id()
+    turn = QueuedTurn(
+        key=key,
+        request_id=request,
+        message=content,
+        state=dict(state or {}),
+        retry=tuple(retry),
+        invocation_id=None if content is not None else id,
+        requires_session=True,
+    )
+    known = await turns.find(key, request) if request_id is not None else None
+    if known is None:
+        await _make_room(runner, key, busy)
+    length = len(stored.events) if stored is not None else 0
+    if stored is None:
+        with suppress(Conflict):  # another request was faster
+            await runner.store.create(key)
+    is_new = known is None and await turns.put(turn)
+    after = length if is_new or stored is None else _first_of(stored, id, length)
+    return QueuedRun(runner, turns, turn, id, after=after, repeated=not is_new)
+
+
+def _open_run(
+    session: Session, answers: Mapping[str, object] | None, invocation_id: str | None
+) -> tuple[Content | None, str]:
+    """The answers as a message to those who asked, and the run that goes on with them."""
+    content = content_of(session, answers or {})
+    if content is None:
+        return None, invocation_id or last_invocation(session)
+    content = require_answers(session, content)
+    return content, answers_by_event(session, content)[0][0].invocation_id
+
+
+async def _make_room(runner: Runner, key: SessionKey, busy: Busy) -> None:
+    """Do with the run that has the session what the client asks for."""
+    if busy == "interrupt":
+        await interrupt_session(runner.store, key)
+    elif busy == "reject" and await runner.store.holder(key) is not None:
+        raise SessionBusy("another run has the session", where=str(key))
+
+
+def _first_of(session: Session, id: str, length: int) -> int:
+    """How many events came before those of a run."""
+    events = enumerate(session.events)
+    return next((at for at, event in events if event.invocation_id == id), length)

@@ -1,0 +1,132 @@
+"""A server that runs nothing itself: it puts turns, workers run them, it follows their logs."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from tests.server.live import read_events, serving
+from tests.turns.desk import desk
+from weft import Runner
+from weft.server import app
+from weft.stores import open_store
+from weft.turns import open_turns
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def server(*options: str) -> Iterator[tuple[subprocess.Popen[str], httpx2.Client]]:
+    """`weft serve` in a process of its own, and a client of it."""
+    command = [sys.executable, "-m", "weft", "serve", "tests.turns.desk:desk", "--port", "0"]
+    process = subprocess.Popen(
+        [*command, *options],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        address = urlsplit(process.stdout.readline().strip())
+        token = parse_qs(address.query)["token"][0]
+        base = f"{address.scheme}://{address.netloc}"
+        headers = {"authorization": f"Bearer {token}"}
+        with httpx2.Client(base_url=base, headers=headers, timeout=120) as client:
+            yield process, client
+    finally:
+        process.terminate()
+        process.wait(60)
+        process.stdout.close()
+
+
+def texts_of_run(client: httpx2.Client, session: str, message: str, **more: object) -> list[str]:
+    """What a run says, as its stream tells it."""
+    with client.stream(
+        "POST",
+        f"/api/apps/desk/sessions/{session}/runs",
+        json={"message": message, "create": True, **more},
+        headers={"accept": "text/event-stream"},
+    ) as answer:
+        if answer.status_code != 200:
+            raise AssertionError(answer.read())
+        events = [json.loads(one["data"]) for one in read_events(answer.iter_lines())]
+    return [
+        part["text"]
+        for event in events
+        for part in event.get("content", {}).get("parts", ())
+        if "text" in part
+    ]
+
+
+def worker_processes(file: Path) -> list[int]:
+    """The workers that live, as the store has them."""
+    connection = sqlite3.connect(file)
+    rows = connection.execute("SELECT worker FROM turn_workers").fetchall()
+    connection.close()
+    return [int(str(name).split(":")[-2]) for (name,) in rows]
+
+
+def test_a_server_with_workers_answers_also_when_one_was_killed(tmp_path: Path) -> None:
+    file = tmp_path / "weft.db"
+    options = ("--store", f"sqlite:///{file}", "--workers", "1", "--grace", "5")
+    with server(*options) as (process, client):
+        client.post("/api/apps/desk/sessions", json={"id": "s"}).raise_for_status()
+        connection = sqlite3.connect(file)
+        connection.execute("CREATE TABLE bookings (item text)")
+        connection.commit()
+        assert texts_of_run(client, "s", "lamp", request_id="r1") == ["lamp", "done lamp"]
+        assert texts_of_run(client, "s", "lamp", request_id="r1") == ["lamp", "done lamp"]
+        assert connection.execute("SELECT item FROM bookings").fetchall() == [("lamp",)]
+        (killed,) = worker_processes(file)
+        assert killed != process.pid, "the server runs no turns itself"
+        os.kill(killed, signal.SIGKILL)
+        assert texts_of_run(client, "s", "chair") == ["chair", "done chair"]
+        connection.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert {*worker_processes(file)} <= {killed}, "its workers ended with it"
+
+
+@pytest.fixture
+def queue_address(tmp_path: Path) -> str:
+    """A store with a queue that nobody works on."""
+    return f"sqlite:///{tmp_path}/weft.db"
+
+
+def test_what_a_queue_cannot_carry_is_refused_and_what_it_can_waits(queue_address: str) -> None:
+    store = open_store(queue_address)
+    application = app(Runner(desk, store=store), turns=open_turns(store))
+    with serving(application) as live, live.client() as client:
+        posted = client.post(
+            "/api/apps/desk/sessions/s/runs",
+            json={"message": "lamp", "create": True, "request_id": "r1"},
+        )
+        assert posted.status_code == 202
+        again = client.post(
+            "/api/apps/desk/sessions/s/runs", json={"message": "lamp", "request_id": "r1"}
+        )
+        assert (posted.json()["repeated"], again.json()["repeated"]) == (False, True)
+        assert posted.json()["id"] == again.json()["id"] == "r1"
+        unknown = client.post("/api/apps/desk/sessions/t/runs", json={"message": "lamp"})
+        assert unknown.status_code == 404
+        refused = client.post(
+            "/v1/chat/completions",
+            json={
+                "model": "desk",
+                "messages": [{"role": "user", "content": "hi"}],
+                "temperature": 0.3,
+            },
+        )
+        assert refused.status_code == 422
+        assert "cannot go through a queue" in refused.text
+        assert client.get("/api/apps/desk/sessions/s").json()["events"] in (0, []), "it waits"
