@@ -32,7 +32,7 @@ from weft.declare.policy_parts import Auto, Budget, Label
 from weft.declare.provider_tools import ProviderTool
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
-from weft.dialects.facts import Cache
+from weft.dialects.facts import SECONDS, Cache
 from weft.dialects.names import require_model_name
 from weft.dialects.schema_subset import wrap_root
 from weft.dialects.track import Head
@@ -393,10 +393,17 @@ def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
         read=shares.read,
         write=shares.write,
         minimum=minimum,
+        lifetime=_lifetime(cache, target),
         marks=bool(cache) and bool(target.facts.cache.lookback),
         picks_tools=target.facts.picks_tools,
         cleared=frozenset(agent.cleared),
     )
+
+
+def _lifetime(cache: str, target: Target) -> float:
+    """For how many seconds the provider is asked to keep what it reads; 0 where nobody knows."""
+    ttls = target.facts.cache.ttls
+    return SECONDS.get(cache if cache in ttls else "".join(ttls[:1]), 0.0)
 
 
 def _widest(model: str) -> int:

@@ -455,10 +455,10 @@ class Dialect:
                     severity=Severity.INFO,
                 )
                 continue
-            value, lost, reworded = fit_option(name, value, prompt.model)
+            value, lost, changes = fit_option(name, value, prompt.model)
             for message in lost:
                 report.lose("WEFT702", origin, message, _OWN_WORD)
-            for message in reworded:
+            for message in changes:
                 report.add("WEFT702", origin, message, severity=Severity.INFO)
             if value is None:
                 continue
