@@ -165,12 +165,12 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
 
 
 def _check_extra(extra: object, *, where: str) -> None:
-    shown = shorten(repr(extra), 60)
+    extra_text = shorten(repr(extra), 60)
     fields = cast("dict[object, object]", extra) if isinstance(extra, dict) else {None: None}
     for value in fields.values():
         if not isinstance(value, dict):
             raise DeclarationError(
-                f"{shown} names no dialect with its fields",
+                f"{extra_text} names no dialect with its fields",
                 where=where,
                 hint='write extra={"DIALECT": {"strict": True}}',
             )

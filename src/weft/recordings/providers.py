@@ -99,10 +99,10 @@ def read_provider(
     transcript.tools = tools_of(reading.tools)
     beside = [reader.reader.tool(tool).kept for tool in reading.tools]
     transcript.declared = declared_tools(zip(reading.tools, beside, strict=True), dialect)
-    for tool, kept in zip(reading.tools, beside, strict=True):
+    for tool, fields in zip(reading.tools, beside, strict=True):
         if tool.own:
             transcript.put_aside(f"tool `{tool.name}`", "the provider runs it itself", where)
-        for name in kept or {}:
+        for name in fields or {}:
             transcript.put_aside(f"`{name}` of a tool", "an agent's tool has no such field", where)
     if response is not None:
         answered = take_answer(transcript, dialect, response, f"{where}: response") or answered
