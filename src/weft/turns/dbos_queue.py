@@ -177,7 +177,7 @@ class DbosTurns:
         """Turns in the order they were put."""
         if id is not None and not id.isdecimal():
             return []
-        return await self._infos(app_name=app_name, status=status, id=id, limit=limit)
+        return [*await self._infos(app_name=app_name, status=status, id=id, limit=limit)]
 
     async def _infos(
         self,
@@ -188,7 +188,7 @@ class DbosTurns:
         status: TurnStatus | None = None,
         id: str | None = None,
         limit: int = 1,
-    ) -> "list[TurnInfo]":
+    ) -> Sequence[TurnInfo]:
         await self.open()
         values = {
             "app_name": key.app_name if key is not None else app_name,
@@ -231,7 +231,7 @@ class DbosTurns:
         """Close the connections."""
         await self._database.close()
 
-    async def _run(self, statement: str, values: Mapping[str, object]) -> "list[_Row]":
+    async def _run(self, statement: str, values: Mapping[str, object]) -> "Sequence[_Row]":
         async with self._database.connection() as connection:
             return await _execute(connection, statement, values)
 

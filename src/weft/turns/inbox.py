@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple, cast
 
 from weft.session import SessionKey
-from weft.turns.databases import Cell, QueueDatabase, SqlSpelling
+from weft.turns.databases import Cell, QueueDatabase, SqlSpelling, Values
 from weft.turns.taking import TakenTurn, take_turns
 from weft.turns.turn import (
     MOST_KILLS,
@@ -51,7 +51,7 @@ class InboxTurns:
         self, turn: QueuedTurn, *, delay: float = 0.0, priority: int = 0, connection: object = None
     ) -> bool:
         """Put a turn behind the others of its session; False where it is known already."""
-        values = {
+        values: Values = {
             **turn.key._asdict(),
             "request_id": turn.request_id,
             "turn": encode_turn(turn),
@@ -77,15 +77,14 @@ class InboxTurns:
             self._placed = time.monotonic()
             while await self._database.run(self._statements.place_due, {}):
                 pass
-        rows = await self._database.run(
-            self._statements.take, {"apps": list(apps), "worker": worker, "most": most}
-        )
+        values: Values = {"apps": list(apps), "worker": worker, "most": most}
+        rows = await self._database.run(self._statements.take, values)
         # an UPDATE gives its rows in any order
         return sorted(map(TurnRow.read, rows), key=lambda row: (-row.priority, row.place or 0))
 
     async def drop_adrift(self, worker: str, running: Collection[str]) -> int:
         """Give back what a worker owns beside those that it runs."""
-        values = {"worker": worker, "running": [int(id) for id in running]}
+        values: Values = {"worker": worker, "running": [int(id) for id in running]}
         return len(await self._database.run(self._statements.drop_adrift, values))
 
     async def settle(self, id: str, worker: str, outcome: TurnEnd) -> bool:
@@ -116,7 +115,11 @@ class InboxTurns:
         dead = sorted({str(owner) for (owner,) in rows} - alive)
         handed_on = 0
         for owner in dead:
-            values = {"worker": owner, "most": MOST_KILLS, "reason": poison_reason(MOST_KILLS)}
+            values: Values = {
+                "worker": owner,
+                "most": MOST_KILLS,
+                "reason": poison_reason(MOST_KILLS),
+            }
             handed_on += len(await self._database.run(self._statements.hand_on, values))
         return handed_on
 
@@ -137,7 +140,7 @@ class InboxTurns:
         """Turns in the order they were put."""
         if id is not None and not id.isdecimal():
             return []
-        values = {
+        values: Values = {
             "app_name": app_name or "",
             "status": status or "",
             "number": int(id) if id is not None else 0,

@@ -175,12 +175,13 @@ class ProcrastinateTurns:
         """Turns in the order they were put."""
         if id is not None and not id.isdecimal():
             return []
-        return await self._infos(
+        infos = await self._infos(
             queue=queue_of(app_name) if app_name is not None else None,
             statuses=[each for each, ours in _STATUSES.items() if status in (None, ours)],
             id=int(id) if id is not None else None,
             limit=limit,
         )
+        return [*infos]
 
     async def _infos(
         self,
@@ -190,7 +191,7 @@ class ProcrastinateTurns:
         id: int | None = None,
         request: str | None = None,
         limit: int = 1,
-    ) -> "list[TurnInfo]":
+    ) -> Sequence[TurnInfo]:
         await self.open()
         values = {
             "task": _TASK,

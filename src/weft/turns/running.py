@@ -128,9 +128,12 @@ class TurnRunner:
             return self._again(turn, f"{type(error).__name__}: {error}")
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if self._is_handing_over and not (task is not None and task.cancelling()):
+            if self._hands_over() and not (task is not None and task.cancelling()):
                 return TurnEnd("released")
             raise
+
+    def _hands_over(self) -> bool:
+        return self._is_handing_over
 
     async def _put_next(self, turn: QueuedTurn) -> None:
         """Put the next turn of a schedule, before this one can fail; twice is once."""
