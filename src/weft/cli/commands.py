@@ -292,8 +292,56 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 ("id", "before", "last", _EXISTING_STORE, _ONLY_APP, "only_user"),
                 "Take a session back to before an invocation; nothing is deleted from its log.",
             ),
+            Command(
+                "delete",
+                "retention:delete_command",
+                (Take("only_user", "Whose data."), _EXISTING_STORE, _ONLY_APP, "yes"),
+                """Delete all data of a user: sessions, state, memories, artifacts, waiting turns.
+
+                Without --yes it only says what there is. Nothing is left in the files of the store.
+                """,
+            ),
+            Command(
+                "prune",
+                "retention:prune_command",
+                ("older_than", _EXISTING_STORE, _ONLY_APP, "only_user", "yes"),
+                """Delete the sessions that have not changed for a while, with their artifacts.
+
+                Without --yes it only lists them.
+                """,
+            ),
         ),
-        "List, show, export, import and rewind stored sessions, and what they wait for.",
+        "List, show, export, import, rewind and delete stored sessions, and what they wait for.",
+    ),
+    CommandGroup(
+        "store",
+        (
+            Command(
+                "status",
+                "store:status_command",
+                (_EXISTING_STORE,),
+                "Say which version the tables of a store have, and what to do about it.",
+            ),
+            Command(
+                "migrate",
+                "store:migrate_command",
+                (Take("store", "sqlite:///FILE or postgresql://...", default=DEFAULT_STORE),),
+                "Make the tables of a store, or bring them up to date, while others use it.",
+            ),
+            Command(
+                "downgrade",
+                "store:downgrade_command",
+                (_EXISTING_STORE, "yes"),
+                "Take the tables back by one version, for the Weft before this one.",
+            ),
+            Command(
+                "backup",
+                "store:backup_command",
+                (_EXISTING_STORE, Take("output", "The copy.")),
+                "Copy a file of sessions while it is in use.",
+            ),
+        ),
+        "The tables of a store: their version, one on or back, a backup.",
     ),
     Command(
         "compile",
@@ -375,6 +423,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             "limit",
             "gap",
             "sessions_per_hour",
+            "oracle",
             "store",
             "session",
             _ONLY_APP,

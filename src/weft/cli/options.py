@@ -92,6 +92,9 @@ class CommandOptions:
             min=0,
         ),
     ] = 0.0
+    oracle: Annotated[
+        bool, Option("--oracle", help="One row more: results that say only what was used later.")
+    ] = False
 
     # what is said, in which session
     message: Annotated[
@@ -328,6 +331,11 @@ class CommandOptions:
         Option("--format", help="The form; by default that of the file, else text."),
     ] = None
     as_json: Annotated[bool, Option("--json", help="The list as JSON.")] = False
+    older_than: Annotated[
+        str | None,
+        Option("--older-than", help="Unchanged for so long: 90d, 12h or 30m.", metavar="TIME"),
+    ] = None
+    yes: Annotated[bool, Option("--yes", help="Do it; without it, only say what.")] = False
     html: Annotated[
         Path | None, Option("--html", help="Write the report as a page.", metavar="FILE")
     ] = None

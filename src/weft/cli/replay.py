@@ -141,7 +141,7 @@ def replayed(
         for done, recording in enumerate(recordings, 1):
             models = [*(options.models or ())] or [_priced(recording)]
             for model in models:
-                rows = trials.setdefault(model, [[] for _ in policies])
+                rows = trials.setdefault(model, [[] for _ in range(len(policies) + options.oracle)])
                 tried = _one(recording, [policy for _, policy in policies], model, agents, options)
                 for row, trial in zip(rows, tried, strict=True):
                     row.append(trial)
@@ -192,6 +192,18 @@ def _one(
         )
         for policy in policies
     ]
+    if options.oracle:
+        bound = replay(
+            recording,
+            policies[0],
+            uses=uses,
+            model=model,
+            agents=known,
+            gap=options.gap,
+            sessions_per_hour=options.sessions_per_hour,
+            oracle=True,
+        )
+        trials.append(bound)
     return [trial.against(trials[0]) for trial in trials]
 
 

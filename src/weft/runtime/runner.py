@@ -36,6 +36,9 @@ from weft.session.state import scope_of, without_shared
 from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
+if TYPE_CHECKING:
+    from weft.stores.retention import Erased
+
 _DEFAULT = RunConfig()
 
 _SAME_REQUEST = (0.01, 0.05, 0.2, 0.5)
@@ -336,6 +339,26 @@ class Runner(Generic[AnswerT]):
         await stop_run(self._services, key)
         await self.store.delete(key)
         self._services.feeds.forget(key)
+
+    @explained('await runner.delete_user(user_id="u")')
+    async def delete_user(self, *, user_id: str) -> "Erased":
+        """Delete all that is kept of a user: sessions, state, memories, artifacts, waiting turns.
+
+        Runs of the user are stopped, in whichever process. Nothing of it is left in the files of
+        the store. State under `app:` belongs to all users, and stays.
+        """
+        from weft.stores.memories import Memory  # most programs delete nobody
+        from weft.stores.retention import erase_user
+
+        self._key(user_id, "s")
+        running = [key for key in self.active if key.user_id == user_id]
+        erased = await erase_user(self.store, self.artifacts, self.app_name, user_id)
+        for key in running:
+            self._services.feeds.forget(key)
+        memory = self._services.memory
+        if isinstance(memory, Memory):  # it may be in a store of its own
+            await memory.forget(self.app_name, user_id)
+        return erased
 
     @property
     def config(self) -> RunConfig:

@@ -200,6 +200,18 @@ class MemoryStore:
         with self._lock:
             self._records.pop(key, None)
 
+    async def erase_user(self, app_name: str, user_id: str) -> int:
+        """Delete a user's sessions and state; gives how many sessions there were."""
+        with self._lock:
+            keys = [key for key in self._records if key[:2] == (app_name, user_id)]
+            for key in keys:
+                del self._records[key]
+            self._user.pop((app_name, user_id), None)
+            return len(keys)
+
+    async def compact(self) -> None:
+        """Nothing to do: what is deleted in memory is gone."""
+
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
         """The right to run the session, inside this process."""
         lease = await self._leases.acquire(key, busy=busy, interrupt=interrupt)

@@ -158,6 +158,28 @@ class WaitingList(Protocol):
         ...
 
 
+@runtime_checkable
+class ErasingStore(Protocol):
+    """A store that can forget a user, and leave nothing of what was deleted."""
+
+    async def erase_user(self, app_name: str, user_id: str) -> int:
+        """Delete a user's sessions, state and waiting turns; gives how many sessions there were."""
+        ...
+
+    async def compact(self) -> None:
+        """Write what is left anew, so that nothing deleted can be read from the disk."""
+        ...
+
+
+@runtime_checkable
+class ErasingArtifacts(Protocol):
+    """An artifact store that can forget a user, or a session."""
+
+    async def erase(self, app_name: str, user_id: str, session_id: str | None = None) -> int:
+        """Delete the artifacts of a session, or all of a user; gives how many there were."""
+        ...
+
+
 class ArtifactStore(Protocol):
     """Where artifacts are kept."""
 

@@ -62,6 +62,18 @@ class MemoryArtifacts:
         with self._lock:
             self._versions.pop(_place(app_name, user_id, session_id, name), None)
 
+    async def erase(self, app_name: str, user_id: str, session_id: str | None = None) -> int:
+        """Delete the artifacts of a session, or all of a user; gives how many there were."""
+        with self._lock:
+            places = [
+                place
+                for place in self._versions
+                if place[:2] == (app_name, user_id) and session_id in (None, place[2])
+            ]
+            for place in places:
+                del self._versions[place]
+            return len(places)
+
 
 class FileArtifacts:
     """Artifacts as JSON files below `root`, which is made if it does not exist.
@@ -102,6 +114,19 @@ class FileArtifacts:
     async def delete(self, app_name: str, user_id: str, session_id: str, name: str) -> None:
         """Forget the artifact with all its versions."""
         await asyncio.to_thread(self._delete, _place(app_name, user_id, session_id, name))
+
+    async def erase(self, app_name: str, user_id: str, session_id: str | None = None) -> int:
+        """Delete the artifacts of a session, or all of a user; gives how many there were."""
+        return await asyncio.to_thread(self._erase, app_name, user_id, session_id)
+
+    def _erase(self, app_name: str, user_id: str, session_id: str | None) -> int:
+        folder = self._folder((app_name, user_id, session_id))
+        if session_id is None:  # that of the user's own artifacts, beside those of the sessions
+            folder = folder.parent
+        with _explained(folder, "deleted"):
+            count = sum(bool(_numbers(inner)) for inner in folder.rglob("*") if inner.is_dir())
+            _remove(folder)
+        return count
 
     def _save(self, place: tuple[str, str, str | None, str], data: bytes) -> int:
         folder = self._folder(place)
@@ -151,15 +176,9 @@ class FileArtifacts:
             return sorted(_written(folder))
 
     def _delete(self, place: tuple[str, str, str | None, str]) -> None:
-        import shutil  # a first turn deletes nothing
-
         folder = self._folder(place)
         with _explained(folder, "deleted"):
-            # Moved away first, so that nobody sees half of it.
-            gone = folder.with_name(f".{os.urandom(8).hex()}")
-            with suppress(FileNotFoundError):
-                folder.rename(gone)
-                shutil.rmtree(gone)
+            _remove(folder)
 
     def _folder(self, place: tuple[str | None, ...]) -> Path:
         """The folder of an artifact, or of all artifacts of an owner, reached by no link."""
@@ -176,6 +195,16 @@ class FileArtifacts:
                     hint="remove the link; only the root itself may be one",
                 )
         return folder
+
+
+def _remove(folder: Path) -> None:
+    """Delete a folder; it is moved away first, so that nobody sees half of it."""
+    import shutil  # a first turn deletes nothing
+
+    gone = folder.with_name(f".{os.urandom(8).hex()}")
+    with suppress(FileNotFoundError):
+        folder.rename(gone)
+        shutil.rmtree(gone)
 
 
 def _place(

@@ -77,6 +77,12 @@ class SessionCache:
         with self._lock:
             self._remove(key)
 
+    def drop_user(self, app_name: str, user_id: str) -> None:
+        """Forget the sessions of a user."""
+        with self._lock:
+            for key in [key for key in self._sessions if key[:2] == (app_name, user_id)]:
+                self._remove(key)
+
     def _evict(self, newest: SessionKey) -> None:
         """Forget the sessions that were not used for longest, until the rest fits."""
         for key in list(self._sessions):

@@ -17,9 +17,11 @@ from weft.errors import Conflict, SessionError, UsageError
 from weft.ir.item import handle_of
 from weft.relevance.index import Index, SearchScope, match, words
 from weft.session import Event, Session, SessionKey, Store
+from weft.session.store import ErasingStore
 from weft.stores import open_store
+from weft.stores.retention import MEMORY_APP
 
-_APP = "memory:"
+_APP = MEMORY_APP
 
 _LONGEST = 4_000
 """Letters of one memory that are kept: a memory is a sentence, not a file."""
@@ -162,6 +164,8 @@ class Memory:
         for key in chosen:
             await self._store.delete(key)
             self._read.pop(key, None)
+        if id is None and chosen and isinstance(self._store, ErasingStore):
+            await self._store.compact()
         return len(chosen)
 
     async def close(self) -> None:

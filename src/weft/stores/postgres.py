@@ -36,6 +36,7 @@ from weft.stores.postgres_tables import (
     Stale,
     explaining,
     place,
+    server_gone,
 )
 from weft.stores.rows import StateReader, encode_event
 from weft.values import Json, require_object
@@ -245,6 +246,22 @@ class PostgresStore:
             await tables.delete_session(connection, key)
         self._cache.drop(key)
 
+    async def erase_user(self, app_name: str, user_id: str) -> int:
+        """Delete a user's sessions, state and waiting turns; gives how many sessions there were."""
+        require_key(SessionKey(app_name, user_id, "s"))
+        async with self._connection(writing=True) as connection, connection.transaction():
+            count = await tables.erase_user(connection, app_name, user_id)
+        self._cache.drop_user(app_name, user_id)
+        return count
+
+    async def compact(self) -> None:
+        """Write the tables anew, so that nothing deleted is in their files; others wait meanwhile.
+
+        The server's own log and its backups are the server's: they are not touched.
+        """
+        async with self._connection(writing=True) as connection:
+            await tables.rewrite(connection)
+
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
         """The right to run the session, across all processes that use the database."""
         require_key(key)
@@ -283,6 +300,9 @@ class PostgresStore:
                 self._require_sound(connection)
             except BaseException as error:
                 await scope.__aexit__(type(error), error, error.__traceback__)
+                if connection.broken and isinstance(error, Exception):
+                    # not the tool failed but the server: the call is made again later
+                    raise server_gone(error, self.url) from error
                 raise
             async with explaining(self.url):
                 await scope.__aexit__(None, None, None)

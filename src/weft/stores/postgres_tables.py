@@ -521,6 +521,28 @@ ON CONFLICT (worker) DO UPDATE SET beat = excluded.beat
 """
 
 
+async def erase_user(connection: Connection, app_name: str, user_id: str) -> int:
+    """Delete all rows of a user: sessions, events, state, leases, requests, turns that wait."""
+    cursor = await connection.execute(
+        "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'weft' AND tablename = 'turns'"
+    )
+    turns = ["turns"] if await cursor.fetchone() is not None else []
+    count = 0
+    for table in ("sessions", "user_state", "interrupts", "leases", *turns):
+        deleted = await connection.execute(
+            f"DELETE FROM weft.{table} WHERE app_name = %s AND user_id = %s".encode(),
+            (app_name, user_id),
+        )
+        count = deleted.rowcount if table == "sessions" else count
+    return count
+
+
+async def rewrite(connection: Connection) -> None:
+    """Write the tables anew, so that nothing deleted is in their files; nobody can write then."""
+    for table in ("sessions", "events", "user_state", "interrupts"):
+        await connection.execute(f"VACUUM FULL weft.{table}".encode())
+
+
 async def insert_request(connection: Connection, key: SessionKey) -> None:
     """Ask the holder of the session, in another process, to stop."""
     await connection.execute(
@@ -616,17 +638,24 @@ MIGRATIONS: tuple[Migration, ...] = (
 )
 
 
+UNDO: Migration = ("DROP TABLE weft.leases", "DROP TABLE weft.workers")
+"""The statements that lead from the newest version of the tables back to the one before."""
+
+AHEAD = 1
+"""How many versions newer tables may be. A version only adds to the one before it, so that old and
+new processes can work side by side while one after the other is upgraded."""
+
 MIGRATING = 0x57454654
 """The advisory lock that is held while the tables are made or migrated."""
 
 
 async def migrate(connection: Connection, migrations: Sequence[Migration], *, where: str) -> None:
     """Make the tables, or bring them up to date; one process at a time."""
-    if await _version(connection, migrations, where=where) == len(migrations):
+    if await version_of(connection, migrations, where=where) >= len(migrations):
         return
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
-        version = await _version(connection, migrations, where=where)
+        version = await version_of(connection, migrations, where=where)
         if version == 0:
             await connection.execute("CREATE SCHEMA IF NOT EXISTS weft")
             await connection.execute("CREATE TABLE weft.version (version integer NOT NULL)")
@@ -634,10 +663,11 @@ async def migrate(connection: Connection, migrations: Sequence[Migration], *, wh
         for statements in migrations[version:]:
             for statement in statements:
                 await connection.execute(statement.encode())
-        await connection.execute("UPDATE weft.version SET version = %s", (len(migrations),))
+        newest = max(version, len(migrations))
+        await connection.execute("UPDATE weft.version SET version = %s", (newest,))
 
 
-async def _version(connection: Connection, migrations: Sequence[Migration], *, where: str) -> int:
+async def version_of(connection: Connection, migrations: Sequence[Migration], *, where: str) -> int:
     """The version of the tables, 0 if there are none."""
     # The catalogue is read as a table: to_regclass may answer from before the lock was taken.
     cursor = await connection.execute(
@@ -648,12 +678,13 @@ async def _version(connection: Connection, migrations: Sequence[Migration], *, w
     cursor = await connection.execute("SELECT version FROM weft.version")
     row = cast("tuple[int] | None", await cursor.fetchone())
     version = row[0] if row is not None else 0
-    if version > len(migrations):
+    if version > len(migrations) + AHEAD:
         raise StoreError(
             f"the tables were written by a newer Weft: they are version {version}, "
             f"and this one knows up to {len(migrations)}",
             where=where,
-            hint="upgrade: pip install --upgrade weft",
+            hint="upgrade: pip install --upgrade weft; or with the newer one, go back a version:"
+            " weft store downgrade",
         )
     return version
 
@@ -696,3 +727,13 @@ def explained(error: psycopg.Error, url: str) -> StoreError:
         case _:
             message, hint = f"PostgreSQL refused: {words}", ""
     return StoreError(message, where=place(url), hint=hint)
+
+
+def server_gone(error: Exception, url: str) -> StoreError:
+    """What it means that a connection broke while somebody else used it."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return StoreError(
+        f"the server has ended the connection: {words}",
+        where=place(url),
+        hint="nothing of the transaction is stored; the next use connects again",
+    )

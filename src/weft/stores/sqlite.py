@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, TypeVar
@@ -36,9 +36,18 @@ from weft.stores import sqlite_tables as tables
 from weft.stores.cache import SessionCache, require_recent
 from weft.stores.leases import inside, outwait, require_outside
 from weft.stores.rows import StateReader, warn_unreadable
-from weft.stores.sqlite_file import WholeFile, explained, leave_flushing, open_file
+from weft.stores.sqlite_file import WholeFile, explained, leave_flushing, open_file, rewrite_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
-from weft.stores.sqlite_worker import Addition, Flusher, Hold, Watch, Work, Worker, Writer, read
+from weft.stores.sqlite_worker import (
+    Addition,
+    ConnectionThread,
+    Flusher,
+    Hold,
+    Watch,
+    Work,
+    Writer,
+    read,
+)
 from weft.values import Json, require_object
 
 T = TypeVar("T")
@@ -50,8 +59,8 @@ class _Open(NamedTuple):
     process: int
     leases: FileLeases
     whole: WholeFile
-    writer: Worker
-    reader: Worker
+    writer: ConnectionThread
+    reader: ConnectionThread
     flusher: Flusher
     glances: "_Glances"
 
@@ -260,6 +269,34 @@ class SqliteStore:
 
         await self._write(work)
 
+    async def erase_user(self, app_name: str, user_id: str) -> int:
+        """Delete a user's sessions, state and waiting turns; gives how many sessions there were."""
+        require_key(SessionKey(app_name, user_id, "s"))
+
+        def work(connection: sqlite3.Connection) -> Callable[[], int]:
+            count = tables.erase_user(connection, app_name, user_id)
+            return lambda: self._cache.drop_user(app_name, user_id) or count
+
+        return await self._write(work)
+
+    async def compact(self) -> None:
+        """Write the file anew, so that nothing deleted can be read from the disk.
+
+        It takes as long as reading and writing all of it, and others wait meanwhile.
+        """
+        self._require_outside()
+        opened = self._opened()
+
+        def rewrite() -> None:
+            with opened.leases.alone():
+                connection = open_file(self._path, timeout=self._timeout, alone=nullcontext())
+                try:
+                    rewrite_file(connection, self._path)
+                finally:
+                    connection.close()
+
+        await self._explained(asyncio.to_thread(rewrite))
+
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
         """The right to run the session, across the processes that use the file."""
         require_key(key)
@@ -370,10 +407,10 @@ class SqliteStore:
                     process,
                     leases,
                     whole,
-                    Worker(
+                    ConnectionThread(
                         f"weft writes {self._path}", connect_writer, Writer(flusher.flush, watch)
                     ),
-                    Worker(f"weft reads {self._path}", connect, read, watch=watch),
+                    ConnectionThread(f"weft reads {self._path}", connect, read, watch=watch),
                     flusher,
                     _Glances(self._path, whole),
                 )

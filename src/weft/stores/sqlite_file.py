@@ -78,6 +78,14 @@ MIGRATIONS: tuple[Migration, ...] = (
 )
 
 
+UNDO: Migration = ("DROP INDEX deltas",)
+"""The statements that lead from the newest version of the tables back to the one before."""
+
+AHEAD = 1
+"""How many versions newer tables may be. A version only adds to the one before it, so that old and
+new processes can work side by side while one after the other is upgraded."""
+
+
 def open_file(
     path: Path,
     *,
@@ -97,7 +105,7 @@ def open_file(
     except (sqlite3.Error, ValueError) as error:
         raise explained(error, path, timeout=timeout) from None
     try:
-        if _version(connection, path, migrations) < len(migrations):
+        if file_version(connection, path, migrations) < len(migrations):
             with alone:
                 _migrate(connection, path, migrations)
         connection.execute("PRAGMA synchronous=FULL")
@@ -112,6 +120,23 @@ def open_file(
     return connection
 
 
+def rewrite_file(connection: sqlite3.Connection, path: Path) -> None:
+    """Write all of the file anew, and empty the log written ahead: what was deleted is gone.
+
+    SQLite only marks what is deleted as free, in the file and in its log.
+    """
+    connection.execute("PRAGMA secure_delete=ON")
+    connection.execute("VACUUM")
+    cursor = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    blocked, _, _ = cast("tuple[int, int, int]", cursor.fetchone())
+    if blocked:
+        raise StoreError(
+            "another process reads the file, so its log cannot be emptied",
+            where=str(path),
+            hint="end long transactions of other programs on the file, and do it again",
+        )
+
+
 def leave_flushing(connection: sqlite3.Connection) -> None:
     """Have commits not wait for the disk: the caller flushes the log written ahead by itself.
 
@@ -122,7 +147,9 @@ def leave_flushing(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA synchronous=NORMAL")
 
 
-def _version(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> int:
+def file_version(
+    connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS
+) -> int:
     """The version of the tables, 0 for a new file; a file that is not ours is refused."""
     version = _number(connection, "PRAGMA user_version")
     if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
@@ -133,29 +160,30 @@ def _version(connection: sqlite3.Connection, path: Path, migrations: Sequence[Mi
                 hint="name a file that does not exist yet, and it will be made",
             )
         return 0
-    if version > len(migrations):
+    if version > len(migrations) + AHEAD:
         raise StoreError(
             f"the file was written by a newer Weft: its tables are version {version}, "
             f"and this one knows up to {len(migrations)}",
             where=str(path),
-            hint="upgrade: pip install --upgrade weft",
+            hint="upgrade: pip install --upgrade weft; or with the newer one, go back a version:"
+            " weft store downgrade",
         )
     return version
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> None:
-    if _version(connection, path, migrations) == 0:
+    if file_version(connection, path, migrations) == 0:
         connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
         connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Asked again: another process may have been here before the lock was ours.
-        version = _version(connection, path, migrations)
+        version = file_version(connection, path, migrations)
         for statements in migrations[version:]:
             for statement in statements:
                 connection.execute(statement)
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version={len(migrations)}")
+        connection.execute(f"PRAGMA user_version={max(version, len(migrations))}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -422,6 +422,27 @@ def delete_session(connection: sqlite3.Connection, key: SessionKey) -> None:
     connection.execute("DELETE FROM sessions WHERE number = ?", row)
 
 
+def erase_user(connection: sqlite3.Connection, app_name: str, user_id: str) -> int:
+    """Delete all rows of a user: sessions, events, state, requests and turns that wait."""
+    owner = (app_name, user_id)
+    numbers = cast(
+        "list[tuple[int]]",
+        connection.execute(
+            "SELECT number FROM sessions WHERE app_name = ? AND user_id = ?", owner
+        ).fetchall(),
+    )
+    for (number,) in numbers:
+        first = number * ROOM
+        connection.execute(
+            "DELETE FROM events WHERE place >= ? AND place < ?", (first, first + ROOM)
+        )
+    listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'turns'"
+    turns = ["turns"] if connection.execute(listed).fetchone() else []
+    for table in ("sessions", "user_state", "interrupts", *turns):
+        connection.execute(f"DELETE FROM {table} WHERE app_name = ? AND user_id = ?", owner)
+    return len(numbers)
+
+
 def insert_request(connection: sqlite3.Connection, key: SessionKey, asked: float) -> None:
     """Ask the holder of the session, in another process, to stop."""
     connection.execute("INSERT OR REPLACE INTO interrupts VALUES (?, ?, ?, ?)", (*key, asked))

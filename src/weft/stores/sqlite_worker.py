@@ -57,7 +57,7 @@ class Watch(NamedTuple):
     look: Callable[[sqlite3.Connection], None]
 
 
-class Worker:
+class ConnectionThread:
     """One thread with one connection, which serves what is queued.
 
     The thread starts with the first job. A connection that cannot be opened fails the jobs that
@@ -195,7 +195,7 @@ class Writer:
             self._together(connection, plain)
         for job in batch:
             if isinstance(job, Hold):
-                self._held(connection, job)
+                self._hold(connection, job)
 
     def _together(self, connection: sqlite3.Connection, jobs: Sequence[Task]) -> None:
         """One transaction for all. If one of them fails, each has a transaction of its own."""
@@ -248,7 +248,7 @@ class Writer:
             with suppress(StoreError, sqlite3.Error):  # the reader looks as well
                 watch.look(connection)
 
-    def _held(self, connection: sqlite3.Connection, hold: "Hold") -> None:
+    def _hold(self, connection: sqlite3.Connection, hold: "Hold") -> None:
         """A transaction that ends by itself, and has its commit flushed."""
         try:
             connection.execute("BEGIN IMMEDIATE")

@@ -1,0 +1,99 @@
+"""`weft sessions delete` and `prune`: what must not be kept."""
+
+import asyncio
+import sys
+import time
+
+from weft.cli.inputs import listed, opened
+from weft.cli.options import CommandOptions
+from weft.cli.screen import moment, table_lines
+from weft.compiler.report import safe
+from weft.errors import UsageError
+from weft.session import SessionInfo, Store
+from weft.stores import beside_store, open_artifacts
+from weft.stores.retention import MEMORY_APP, erase_sessions, erase_user
+
+_UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+def delete_command(options: CommandOptions) -> int:
+    """Delete all data of a user, or say what there is."""
+    user = options.only_user
+    if user is None:
+        raise UsageError("whose data?", where="delete", hint="--user ID")
+
+    async def work() -> None:
+        async with opened(options.address) as store:
+            infos = await listed(store, app=options.app, user=user)
+            apps = sorted({info.key.app_name.removeprefix(MEMORY_APP) for info in infos})
+            if not options.yes:
+                _show(infos)
+                _say_yes(f"{len(infos)} sessions of `{user}`, and the user's state and artifacts")
+                return
+            artifacts = open_artifacts(beside_store(store))
+            for at, app in enumerate(apps):
+                last = at == len(apps) - 1
+                erased = await erase_user(store, artifacts, app, user, compact=last)
+                print(
+                    f"deleted from {safe(app)}: {erased.sessions} sessions,"
+                    f" {erased.memories} memories, {erased.artifacts} artifacts"
+                )
+
+    asyncio.run(work())
+    return 0
+
+
+def prune_command(options: CommandOptions) -> int:
+    """Delete the sessions that have not changed for a while, or list them."""
+    before = time.time() - seconds_in(options.older_than)
+
+    async def work() -> None:
+        async with opened(options.address) as store:
+            infos = await _old(store, options, before)
+            if not infos:
+                print("no session is that old", file=sys.stderr)
+            elif not options.yes:
+                _show(infos)
+                _say_yes(f"{len(infos)} sessions, unchanged for {options.older_than}")
+            else:
+                artifacts = open_artifacts(beside_store(store))
+                erased = await erase_sessions(store, artifacts, [info.key for info in infos])
+                print(f"deleted {erased.sessions} sessions, {erased.artifacts} artifacts")
+
+    asyncio.run(work())
+    return 0
+
+
+def seconds_in(text: str | None) -> float:
+    """How long a text such as 90d says, in seconds."""
+    number, unit = (text or "")[:-1], (text or "")[-1:]
+    if number.isdecimal() and int(number) and unit in _UNITS:
+        return int(number) * _UNITS[unit]
+    raise UsageError(
+        "how old?" if text is None else f"`{text}` is no time",
+        where="--older-than",
+        hint="write a number and m, h, d or w: --older-than 90d",
+    )
+
+
+async def _old(store: Store, options: CommandOptions, before: float) -> list[SessionInfo]:
+    infos = await listed(store, app=options.app, user=options.only_user)
+    return [
+        info
+        for info in infos
+        if info.last_update_time < before and not info.key.app_name.startswith(MEMORY_APP)
+    ]
+
+
+def _show(infos: list[SessionInfo]) -> None:
+    rows = [
+        [safe(info.key.id), safe(info.key.user_id), f"{info.events:,}",
+         moment(info.last_update_time), safe(info.key.app_name)]
+        for info in infos
+    ]  # fmt: skip
+    for line in table_lines(["id", "user", "events", "last change", "app"], rows):
+        print(line)
+
+
+def _say_yes(what: str) -> None:
+    print(f"would delete {what}; nothing was deleted, add --yes", file=sys.stderr)

@@ -1,0 +1,87 @@
+"""Delete what must not be kept: a user with everything, or sessions that are old.
+
+The log, the state, turns that wait, memories and artifacts go. Then the store writes what is left
+anew, because a database only marks deleted rows as free.
+"""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+from weft.errors import UsageError
+from weft.session import ArtifactStore, SessionKey, Store
+from weft.session.store import ErasingArtifacts, ErasingStore
+
+MEMORY_APP = "memory:"
+"""What the name of an app begins with whose sessions are the memories of another."""
+
+
+class Erased(NamedTuple):
+    """How much was deleted."""
+
+    sessions: int
+    memories: int
+    artifacts: int
+
+
+async def erase_user(
+    store: Store, artifacts: ArtifactStore, app_name: str, user_id: str, *, compact: bool = True
+) -> Erased:
+    """Delete all that is kept of a user of an app; runs of the user are stopped first.
+
+    State under `app:` belongs to all users and stays. Without `compact`, deleted rows stay on the
+    disk until the database uses their place again.
+    """
+    erasing, files = _able(store), _able_artifacts(artifacts)
+    apps = (app_name, f"{MEMORY_APP}{app_name}")
+    keys = [info.key for app in apps for info in await store.sessions(app, user_id)]
+    async with AsyncExitStack() as stack:
+        await _take(store, keys, stack)
+        sessions, memories = [await erasing.erase_user(app, user_id) for app in apps]
+        erased = Erased(sessions, memories, await files.erase(app_name, user_id))
+    if compact:
+        await erasing.compact()
+    return erased
+
+
+async def erase_sessions(
+    store: Store, artifacts: ArtifactStore, keys: Sequence[SessionKey]
+) -> Erased:
+    """Delete sessions with their artifacts; what they wrote to `user:` and `app:` stays."""
+    erasing, files = _able(store), _able_artifacts(artifacts)
+    count = 0
+    for key in keys:
+        async with AsyncExitStack() as stack:
+            await _take(store, [key], stack)
+            await store.delete(key)
+            count += await files.erase(*key)
+    if keys:
+        await erasing.compact()
+    return Erased(len(keys), 0, count)
+
+
+async def _take(store: Store, keys: Sequence[SessionKey], stack: AsyncExitStack) -> None:
+    """Stop the runs of the sessions, in whichever process, and keep others from beginning."""
+    for key in keys:
+        lease = await store.lease(key, busy="interrupt", interrupt=lambda: None)
+        stack.push_async_callback(lease.release)
+
+
+def _able(store: Store) -> ErasingStore:
+    if isinstance(store, ErasingStore):
+        return store
+    raise UsageError(
+        f"a {type(store).__name__} cannot forget a user",
+        where="store",
+        hint="give it `erase_user(app_name, user_id)` and `compact()`",
+    )
+
+
+def _able_artifacts(artifacts: ArtifactStore) -> ErasingArtifacts:
+    if isinstance(artifacts, ErasingArtifacts):
+        return artifacts
+    raise UsageError(
+        f"a {type(artifacts).__name__} cannot forget a user",
+        where="artifacts",
+        hint="give it `erase(app_name, user_id, session_id)`",
+    )

@@ -1,0 +1,181 @@
+"""The upkeep of a store: the version of its tables, one version on or back, and a backup.
+
+A store brings its tables up to date with its first use. These are for whoever wants to do it at a
+moment of their own, in one place, before any worker is upgraded.
+"""
+
+import asyncio
+import os
+import sqlite3
+from pathlib import Path
+from typing import NamedTuple
+
+from weft.errors import StoreError, UsageError
+from weft.stores import open_store
+from weft.stores.sqlite_file import MIGRATIONS as FILE_MIGRATIONS
+from weft.stores.sqlite_file import UNDO as FILE_UNDO
+from weft.stores.sqlite_file import explained, file_version, open_file
+from weft.stores.sqlite_lease import join, leave
+
+_WAIT = 30.0
+
+
+class StoreVersion(NamedTuple):
+    """The version that the tables have, and the newest that this Weft knows."""
+
+    version: int
+    known: int
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        if self.version == self.known:
+            return "up to date"
+        if self.version < self.known:
+            return "older: run `weft store migrate`"
+        return "newer by one: this Weft works with it; upgrade it when you can"
+
+
+async def store_version(address: str) -> StoreVersion:
+    """The version of a store; nothing is changed."""
+    path = _path(address)
+    if path is not None:
+        version = await asyncio.to_thread(_file_version, path)
+        return StoreVersion(version, len(FILE_MIGRATIONS))
+    from weft.stores import postgres_tables as tables
+
+    async with tables.explaining(address):
+        connection = await tables.connect(_server(address))
+        async with connection:
+            where = tables.place(address)
+            version = await tables.version_of(connection, tables.MIGRATIONS, where=where)
+    return StoreVersion(version, len(tables.MIGRATIONS))
+
+
+async def migrate_store(address: str) -> StoreVersion:
+    """Bring the tables up to date, while others work on."""
+    store = open_store(address)
+    try:
+        await store.apps()
+    finally:
+        await store.close()
+    return await store_version(address)
+
+
+async def downgrade_store(address: str) -> StoreVersion:
+    """Take the tables back by one version, for the Weft before this one.
+
+    Sessions stay as they are. A process of this version that opens the store migrates it again.
+    """
+    before = await store_version(address)
+    if before.version != before.known:
+        raise StoreError(
+            f"the tables are version {before.version}, and this Weft knows the way back from"
+            f" {before.known} only",
+            where=address if _path(address) is not None else "store",
+            hint="each version takes back its own: use the Weft that made them",
+        )
+    path = _path(address)
+    if path is not None:
+        await asyncio.to_thread(_downgrade_file, path)
+        return await store_version(address)
+    from weft.stores import postgres_tables as tables
+
+    async with tables.explaining(address):
+        connection = await tables.connect(_server(address))
+        async with connection, connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (tables.MIGRATING,))
+            for statement in tables.UNDO:
+                await connection.execute(statement.encode())
+            await connection.execute("UPDATE weft.version SET version = version - 1")
+    return await store_version(address)
+
+
+async def backup_store(address: str, target: Path) -> int:
+    """Copy a file of sessions while it is in use; gives the bytes of the copy, which is whole."""
+    path = _path(address)
+    if path is None:
+        raise UsageError(
+            "a server is backed up with its own program",
+            where="store backup",
+            hint="pg_dump --schema=weft --format=custom --file=weft.dump ADDRESS; and back with"
+            " pg_restore --clean --if-exists --dbname=ADDRESS weft.dump",
+        )
+    return await asyncio.to_thread(_copy, path, target)
+
+
+def _copy(path: Path, target: Path) -> int:
+    if target.exists():
+        raise UsageError(
+            "the file exists already", where=str(target), hint="name one that does not"
+        )
+    unfinished = target.with_name(f".{target.name}.part")
+    try:
+        source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_WAIT)
+        copy = sqlite3.connect(unfinished)
+        try:
+            source.backup(copy)
+            (verdict,) = copy.execute("PRAGMA integrity_check").fetchone()
+            if verdict != "ok":
+                raise StoreError(
+                    f"the copy is damaged: {verdict}", where=str(path), hint="try again"
+                )
+        finally:
+            copy.close()
+            source.close()
+        with open(unfinished, "rb") as file:
+            os.fsync(file.fileno())
+        unfinished.rename(target)
+    except sqlite3.Error as error:
+        raise explained(error, path, timeout=_WAIT) from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return target.stat().st_size
+
+
+def _file_version(path: Path) -> int:
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_WAIT)
+        try:
+            return file_version(connection, path)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise explained(error, path, timeout=_WAIT) from None
+
+
+def _downgrade_file(path: Path) -> None:
+    leases = join(path)
+    try:
+        connection = open_file(path, timeout=_WAIT, alone=leases.alone())
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in FILE_UNDO:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={len(FILE_MIGRATIONS) - 1}")
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise explained(error, path, timeout=_WAIT) from None
+    finally:
+        leave(leases)
+
+
+def _path(address: str) -> Path | None:
+    """The file of a SQLite address; None for a server. Memory has neither."""
+    store = open_store(address)
+    file = getattr(store, "path", None)
+    if isinstance(file, Path):
+        return file
+    if address == "memory://":
+        raise UsageError(
+            "a store in memory has no tables", where="store", hint="sqlite:///FILE or postgresql://"
+        )
+    return None
+
+
+def _server(address: str) -> str:
+    from weft.stores.postgres_server import read_address
+
+    return read_address(address).url
