@@ -27,6 +27,7 @@ MODELS = ("gpt-4o", "claude-opus-4-6", "gemini-2.5-pro")
 
 REDUCING = {
     "auto": C.auto(),
+    "careful": C.auto(careful=True),
     "auto_dedupe": C.auto().dedupe(),
     "compact": C.default().compact(results=64, texts=64, to=64),
     "compact_kept": C.default().compact(),

@@ -27,6 +27,7 @@ SHARES = (1.0, 0.95, 0.9)
 
 FRONTIER: tuple[Policy, ...] = (
     C.auto(),
+    C.auto(careful=True),
     C.default().compact(),
     C.default().truncate(1000),
     C.default().truncate(400),
