@@ -38,7 +38,16 @@ from weft.stores.leases import inside, outwait, require_outside
 from weft.stores.rows import StateReader, warn_unreadable
 from weft.stores.sqlite_file import WholeFile, explained, leave_flushing, open_file, rewrite_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
-from weft.stores.sqlite_worker import Addition, Flusher, Hold, Watch, Work, Worker, Writer, read
+from weft.stores.sqlite_worker import (
+    Addition,
+    Flusher,
+    GroupWriter,
+    Hold,
+    Watch,
+    Work,
+    Worker,
+    read,
+)
 from weft.values import Json, require_object
 
 T = TypeVar("T")
@@ -399,7 +408,9 @@ class SqliteStore:
                     leases,
                     whole,
                     Worker(
-                        f"weft writes {self._path}", connect_writer, Writer(flusher.flush, watch)
+                        f"weft writes {self._path}",
+                        connect_writer,
+                        GroupWriter(flusher.flush, watch),
                     ),
                     Worker(f"weft reads {self._path}", connect, read, watch=watch),
                     flusher,

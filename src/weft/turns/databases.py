@@ -19,7 +19,7 @@ from weft.errors import StoreError, UsageError
 from weft.stores.sqlite_file import explained as explained_sqlite
 from weft.stores.sqlite_file import open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
-from weft.stores.sqlite_worker import Worker, Writer
+from weft.stores.sqlite_worker import GroupWriter, Worker
 
 if TYPE_CHECKING:
     from weft.stores.postgres_server import ConnectionPool, DatabaseAddress
@@ -314,7 +314,7 @@ class FileDatabase:
                     raise
                 return connection
 
-            self._writer = Worker(f"weft queues in {self._path}", connect, Writer())
+            self._writer = Worker(f"weft queues in {self._path}", connect, GroupWriter())
         return self._writer
 
 
