@@ -21,6 +21,7 @@ POLICIES = {
     "C.default().fence()": (C.default().fence(), 1.5),
     'C.default().label("secret", "plan")': (C.default().label("secret", "plan"), 1.5),
     "C.default().fresh(turns=3)": (C.default().fresh(turns=3), 1.5),
+    "C.default().fresh(seconds=60)": (C.default().fresh(seconds=60), 1.5),
     "C.default().fit(2000)": (C.default().fit(2000), 1.5),
     "C.default().budget(2000)": (C.default().budget(2000), 4.0),
     "C.relevant(top_k=8)": (C.relevant(top_k=8), 4.0),

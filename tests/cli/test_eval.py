@@ -123,3 +123,26 @@ def test_a_wrong_use_says_what_to_type(folder: Path, words: tuple[str, ...], mes
     assert done.returncode == 2
     assert message in done.stderr
     assert "hint: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("spec", "line", "hint"),
+    [
+        (
+            "trajectry: [price_of]",
+            "there is no evaluator `trajectry`",
+            "did you mean `trajectory`?",
+        ),
+        ("answer: {wrong: 3}", "the evaluator `answer` of case 'a'", "`answer` takes "),
+    ],
+)
+def test_a_wrong_evaluator_is_named_with_what_there_is(
+    folder: Path, spec: str, line: str, hint: str
+) -> None:
+    text = f"cases:\n  - name: a\n    inputs: Hi\n    evaluators:\n      - {spec}\n"
+    (folder / "wrong.yaml").write_text(text)
+    done = weft(folder, "eval", "desk:desk", "wrong.yaml")
+    assert done.returncode == 2
+    first, second = done.stderr.splitlines()[:2]
+    assert line in first
+    assert hint in second

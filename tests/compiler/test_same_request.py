@@ -24,6 +24,7 @@ POLICIES = (
     C.window(2),
     C.relevant(top_k=3),
     C.default().fresh(turns=1, stale="compact"),
+    C.default().fresh(seconds=0.5),
     C.default().budget(500),
     C.when(lambda state: "plan" in state, C.window(2)) + C.state("plan"),
 )

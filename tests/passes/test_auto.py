@@ -4,6 +4,7 @@ import json
 import random
 from typing import cast
 
+import msgspec
 import pytest
 
 import weft
@@ -162,3 +163,18 @@ def test_windows_that_are_shown_again_cost_what_changed() -> None:
     auto, broken, _ = costs(recording, C.auto())
     assert auto < 0.5 * base
     assert broken == 0
+
+
+def test_an_edit_is_free_once_the_provider_has_let_go_of_what_it_kept() -> None:
+    def edited_after(pause: float) -> int:
+        session = working_session(5, 9, lines=200)
+        late = len(session.events) - 3
+        events = [
+            msgspec.structs.replace(event, timestamp=1e9 + at + (pause if at > late else 0.0))
+            for at, event in enumerate(session.events)
+        ]
+        recording = recording_of(Session("s", events=events))
+        *_, (_, _, last) = requests_of(recording, C.auto(), model="claude-opus-5")
+        return sum(len(step.notes) for step in last.steps if step.name == "plan_edit")
+
+    assert edited_after(3_600.0) > 0 == edited_after(1.0)

@@ -513,3 +513,52 @@ def test_folders_and_globs_are_searched(tmp_path: Path) -> None:
         files_in([tmp_path / "empty"])
     with pytest.raises(SessionError, match="there is no such file"):
         files_in([tmp_path / "none.json"])
+
+
+@pytest.mark.parametrize(
+    ("dialect", "tools"),
+    [
+        ("openai-chat", [{"type": "function", "function": {
+            "name": "look", "description": "Look.", "strict": True,
+            "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}}]),
+        ("openai-responses", [
+            {"type": "web_search"},
+            {"type": "function", "name": "look", "description": "Look.", "strict": True,
+             "parameters": {"type": "object", "properties": {}}}]),
+        ("anthropic", [
+            {"name": "look", "description": "Look.", "defer_loading": True,
+             "input_schema": {"type": "object", "properties": {}}},
+            {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}]),
+        ("gemini", [{"functionDeclarations": [{
+            "name": "look", "description": "Look.",
+            "parametersJsonSchema": {"type": "object", "properties": {}}}]}]),
+    ],
+)  # fmt: skip
+def test_tools_come_back_as_they_were_declared(dialect: str, tools: list[Json]) -> None:
+    request = {**json.loads((SAMPLES / f"{dialect}.json").read_text()), "tools": tools}
+    recording = from_messages({"dialect": dialect, "request": request})
+    assert sent(recording, GEMINI if dialect == "gemini" else "")["tools"] == tools
+    assert [tool.name for tool in recording.tools] == ["look"]  # an agent's own runs it again
+
+
+def test_what_has_another_form_when_it_comes_back_is_named() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    calls = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "c", "name": "look", "content": "rain"}
+    chat = from_messages([{"role": "user", "content": "Hi"}, calls, result, calls, result])
+    assert [(one.what, one.places) for one in chat.aside] == [
+        ("id of a call", ("messages: messages[3]",)),
+    ]
+    results = [one for one in cast("list[JsonObject]", sent(chat, CHAT)["messages"])
+               if one["role"] == "tool"]  # fmt: skip
+    assert [one["name"] for one in results] == ["look", "look"]
+    elsewhere = cast("list[JsonObject]", sent(chat, "anthropic/claude-sonnet-5")["messages"])
+    assert "name" not in str([one for one in elsewhere if one["role"] == "user"])
+    gemini = from_messages([
+        {"role": "model", "parts": [{"text": "Hello"}]},
+        {"role": "user", "parts": [{"text": "a"}]},
+        {"role": "user", "parts": [{"text": "b"}]},
+    ])  # fmt: skip
+    assert [one.what for one in gemini.aside] == [
+        "beginning without the user", "border of two turns of one side",
+    ]  # fmt: skip

@@ -10,10 +10,12 @@ import psycopg
 import pytest
 
 from tests.support.build import user
+from weft import Agent, Runner, ToolContext, tool
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Session, SessionKey, Transaction
 from weft.stores.postgres import PostgresStore
 from weft.stores.postgres_tables import MIGRATIONS, Migration, explained, migrate, place
+from weft.testing import ScriptedModel, call
 
 KEY = SessionKey("app", "ada", "s")
 
@@ -322,3 +324,30 @@ except UsageError as error:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert 'pip install "weft[postgres]"' in done.stdout, done.stderr
+
+
+async def test_a_server_that_goes_away_under_a_tool_is_no_failure_of_the_tool(
+    url: str, store: PostgresStore
+) -> None:
+    """The model is not told of it: the run is cut off, and the call is made again."""
+    await store.apps()
+    run(url, "CREATE TABLE IF NOT EXISTS booked (what text)")
+    run(url, "TRUNCATE booked")
+    breaks = [True, False]
+
+    @tool(effect="transactional")
+    async def book(what: str, ctx: ToolContext) -> str:
+        """Book."""
+        if breaks.pop(0):
+            await asyncio.to_thread(cut, url)
+        await ctx.connection.execute("INSERT INTO booked VALUES (%s)", (what,))  # type: ignore[union-attr]
+        return "booked"
+
+    model = ScriptedModel([call("book", what="a lamp"), "It is booked."])
+    runner = Runner(Agent("bot", model=model, tools=[book]), store=store)
+    with pytest.raises(StoreError, match="the server has ended the connection"):
+        await runner.run("A lamp!", session_id="s", request_id="r1")
+    result = await runner.run("A lamp!", session_id="s", request_id="r1")
+    assert result.text == "It is booked."
+    assert run(url, "SELECT what FROM booked") == [("a lamp",)]
+    assert "error" not in str(model.prompts[-1])

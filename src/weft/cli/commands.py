@@ -423,12 +423,14 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             "limit",
             "gap",
             "sessions_per_hour",
+            "oracle",
             "store",
             "session",
             _ONLY_APP,
             "only_user",
             Take("as_json", "The rows as JSON."),
             Take("html", "Write tables and plots."),
+            "frontier",
         ),
         """Compile recorded sessions again under several policies and models, and compare.
 

@@ -92,6 +92,9 @@ class CommandOptions:
             min=0,
         ),
     ] = 0.0
+    oracle: Annotated[
+        bool, Option("--oracle", help="One row more: results that say only what was used later.")
+    ] = False
 
     # what is said, in which session
     message: Annotated[
@@ -335,6 +338,14 @@ class CommandOptions:
     yes: Annotated[bool, Option("--yes", help="Do it; without it, only say what.")] = False
     html: Annotated[
         Path | None, Option("--html", help="Write the report as a page.", metavar="FILE")
+    ] = None
+    frontier: Annotated[
+        Path | None,
+        Option(
+            "--frontier",
+            help="Draw cost against what is in view as SVG, with an oracle that knows the future.",
+            metavar="FILE",
+        ),
     ] = None
     output: Annotated[
         Path | None, Option("-o", "--output", help="Write it to a file.", metavar="FILE")

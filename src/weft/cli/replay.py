@@ -19,6 +19,7 @@ from weft.declare import Agent, C, Policy
 from weft.errors import SessionError, UsageError
 from weft.recordings import Recording, files_in, read_file, recording_of
 from weft.recordings.read import require_format
+from weft.replay.frontier import FRONTIER, frontier_lines, frontier_svg, oracle_trials
 from weft.replay.page import (
     RecordedFacts,
     SessionTrials,
@@ -31,6 +32,7 @@ from weft.replay.page import (
 )
 from weft.replay.replay import Trial, policy_from, replay, speakers, total, uses_of
 from weft.replay.steps import homes_of
+from weft.replay.uses import Uses
 from weft.session.attachments import attach
 from weft.stores import beside_store, open_artifacts
 from weft.values import JsonObject
@@ -44,6 +46,8 @@ def replay_command(options: CommandOptions) -> int:
     files, html = options.files or [], options.html
     if html is not None:
         require_folder(html, "--html")
+    if options.frontier is not None:
+        require_folder(options.frontier, "--frontier")
     if bool(files) == (options.store is not None):
         raise UsageError(
             "FILES and --store name two sources" if files else "what is to be replayed?",
@@ -51,7 +55,7 @@ def replay_command(options: CommandOptions) -> int:
             hint="weft replay FILES, or weft replay --store ADDRESS",
         )
     read = _read(options)
-    trials, sessions = replayed(options, read.recordings)
+    trials, sessions, drawn = replayed(options, read.recordings)
     facts = recorded_facts(read.recordings)
     source = _named(files) if files else "stored sessions"
     if html is not None:
@@ -77,6 +81,12 @@ def replay_command(options: CommandOptions) -> int:
         _print(trials, facts, read)
         if html is not None:
             print(f"wrote {html}")
+    if options.frontier is not None:
+        options.frontier.write_text(frontier_svg(drawn), "utf-8")
+        if not options.as_json:
+            for line in frontier_lines(drawn):
+                print(line)
+            print(f"wrote {options.frontier}")
     for error in read.failed:
         print(f"error: {safe(str(error))}", file=sys.stderr)
     return 1 if read.failed else 0
@@ -105,13 +115,16 @@ Tell = Callable[[int], None]
 
 def replayed(
     options: CommandOptions, recordings: Sequence[Recording]
-) -> tuple[list[Trial], list[SessionTrials]]:
+) -> tuple[list[Trial], list[SessionTrials], list[Trial]]:
     """A trial for each model and policy, append-only first; and those of each recording.
+
+    For --frontier the oracle's trials stand behind those of each model, in a list of its own.
 
     Without --model each recording is measured as the model that it names; one that names none, or
     one without a price, by the yardstick.
     """
-    chosen = [policy_from(text) for text in options.policies or ()] or [C.auto()]
+    usual = FRONTIER if options.frontier is not None else (C.auto(),)
+    chosen = [policy_from(text) for text in options.policies or ()] or usual
     policies = list(dict.fromkeys((str(one), one) for one in (C.default(), *chosen)))
     agents = (
         homes_of(load_node(options.recorded_target))
@@ -122,18 +135,34 @@ def replayed(
         where = options.store or _named(options.files or [])
         raise SessionError("no model answers in it", where=where, hint="nothing to do")
     trials: dict[str | None, list[list[Trial]]] = {}
+    foreseen: dict[str | None, list[list[Trial]]] = {}
     sessions: list[SessionTrials] = []
     with _progress(len(recordings)) as tell:
         for done, recording in enumerate(recordings, 1):
             models = [*(options.models or ())] or [_priced(recording)]
             for model in models:
-                rows = trials.setdefault(model, [[] for _ in policies])
+                rows = trials.setdefault(model, [[] for _ in range(len(policies) + options.oracle)])
                 tried = _one(recording, [policy for _, policy in policies], model, agents, options)
                 for row, trial in zip(rows, tried, strict=True):
                     row.append(trial)
                 sessions.append(SessionTrials(recording.id, recording.source, tuple(tried)))
+                if options.frontier is not None:
+                    foreseen.setdefault(model, []).append(
+                        oracle_trials(
+                            recording,
+                            _uses(recording),
+                            model=model,
+                            agents=_roots(recording, agents),
+                            gap=options.gap,
+                            sessions_per_hour=options.sessions_per_hour,
+                        )
+                    )
             tell(done)
-    return [total(each) for rows in trials.values() for each in rows], sessions
+    drawn: list[Trial] = []
+    for model, rows in trials.items():
+        oracle = zip(*foreseen.get(model, ()), strict=True)
+        drawn += [*map(total, rows), *map(total, oracle)]
+    return [total(each) for rows in trials.values() for each in rows], sessions, drawn
 
 
 def _priced(recording: Recording) -> str | None:
@@ -150,18 +179,7 @@ def _one(
     options: CommandOptions,
 ) -> list[Trial]:
     """What one recording gives under a model and every policy."""
-    known = agents
-    if agents is not None:
-        spoke = speakers(recording)
-        missing = [name for name in spoke if name not in agents]
-        if missing:
-            raise UsageError(
-                f"`{missing[0]}` speaks in session {recording.id}, and is not here",
-                where="--target",
-                hint=f"this target has: {', '.join(agents)}",
-            )
-        known = {name: agents[name] for name in spoke}
-    uses = uses_of(recording.session.events, "\n".join(recording.instructions.values()))
+    known, uses = _roots(recording, agents), _uses(recording)
     trials = [
         replay(
             recording,
@@ -174,7 +192,38 @@ def _one(
         )
         for policy in policies
     ]
+    if options.oracle:
+        bound = replay(
+            recording,
+            policies[0],
+            uses=uses,
+            model=model,
+            agents=known,
+            gap=options.gap,
+            sessions_per_hour=options.sessions_per_hour,
+            oracle=True,
+        )
+        trials.append(bound)
     return [trial.against(trials[0]) for trial in trials]
+
+
+def _uses(recording: Recording) -> Uses:
+    return uses_of(recording.session.events, "\n".join(recording.instructions.values()))
+
+
+def _roots(recording: Recording, agents: dict[str, Agent] | None) -> dict[str, Agent] | None:
+    """The agents that speak in a recording, where a target has them."""
+    if agents is None:
+        return None
+    spoke = speakers(recording)
+    missing = [name for name in spoke if name not in agents]
+    if missing:
+        raise UsageError(
+            f"`{missing[0]}` speaks in session {recording.id}, and is not here",
+            where="--target",
+            hint=f"this target has: {', '.join(agents)}",
+        )
+    return {name: agents[name] for name in spoke}
 
 
 @dataclass

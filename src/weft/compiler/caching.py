@@ -12,7 +12,7 @@ from weft.compiler.prefix import PrefixBreak, Shared
 from weft.diagnostics import Origin
 from weft.dialects import dialect_named
 from weft.dialects.caching import MARK
-from weft.dialects.facts import Cache
+from weft.dialects.facts import SECONDS, Cache
 from weft.session import Event, Usage
 from weft.session.strand import Strand
 from weft.values import JsonObject
@@ -24,8 +24,6 @@ EVICTED = "evicted or not yet written: the provider did not keep it"
 
 SLACK = 0.1
 """How far a prediction may be off before it counts as a miss, where the provider is not exact."""
-
-SECONDS = {"5m": 300, "30m": 1_800, "1h": 3_600, "12h": 43_200}
 
 
 Tokens = Callable[[JsonObject], Sequence[int] | None]

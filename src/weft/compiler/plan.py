@@ -32,7 +32,7 @@ from weft.declare.policy_parts import Auto, Budget, Label
 from weft.declare.provider_tools import ProviderTool
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
-from weft.dialects.facts import Cache
+from weft.dialects.facts import SECONDS, Cache
 from weft.dialects.names import require_model_name
 from weft.dialects.schema_subset import wrap_root
 from weft.dialects.track import Head
@@ -306,7 +306,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
     cache, problems = _cache(generate.pop("cache", True), target, origins)
     changes = generate.pop("instruction_changes", None)
     wording = wording_of(path, output, config.global_instruction or "")
-    tools = _tools(path, output, recalls=recalls)
+    tools = _tools(path, output, target.dialect, recalls=recalls)
     custom = (*_custom(agent, config), *_examples(agent, output, target))
     passes = PLAIN if policy.is_conditional else passes_of(policy, agent.name, custom)
     measure = _measure(agent, target)
@@ -393,10 +393,17 @@ def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
         read=shares.read,
         write=shares.write,
         minimum=minimum,
+        lifetime=_lifetime(cache, target),
         marks=bool(cache) and bool(target.facts.cache.lookback),
         picks_tools=target.facts.picks_tools,
         cleared=frozenset(agent.cleared),
     )
+
+
+def _lifetime(cache: str, target: Target) -> float:
+    """For how many seconds the provider is asked to keep what it reads; 0 where nobody knows."""
+    ttls = target.facts.cache.ttls
+    return SECONDS.get(cache if cache in ttls else "".join(ttls[:1]), 0.0)
 
 
 def _widest(model: str) -> int:
@@ -484,7 +491,7 @@ def _output(path: tuple[Agent, ...], target: Target, *, recalls: bool) -> Output
 
 
 def _tools(
-    path: tuple[Agent, ...], output: Output | None, *, recalls: bool
+    path: tuple[Agent, ...], output: Output | None, dialect: str, *, recalls: bool
 ) -> tuple[ToolDecl, ...]:
     agent = path[-1]
     for t in agent.tools:
@@ -497,6 +504,8 @@ def _tools(
             t.parameters,
             Origin("tool", t.name, agent.name),
             hosted=t.hosted,
+            provider=dialect if dialect in t.extra else "",
+            kept=t.extra.get(dialect),
         )
         for t in agent.tools
     ]

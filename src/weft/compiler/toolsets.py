@@ -35,6 +35,8 @@ def declared_by(tools: Iterable[Tool]) -> list[JsonObject]:
             declaration["writes"] = [*tool.writes]
         if tool.hosted is not None:
             declaration["hosted"] = msgspec.json.decode(msgspec.json.encode(tool.hosted))
+        if tool.extra:
+            declaration["extra"] = {**tool.extra}
         declarations.append(declaration)
     return declarations
 

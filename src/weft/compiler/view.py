@@ -618,6 +618,8 @@ def _block(
             response=result.response or {},
             given=result.id is not None and not result.id.startswith("adk-"),
             media=_result_media(result, origin) if result.parts else (),
+            provider=provider if extra else "",
+            kept=extra,
         )
     if (payload := notes.payload) is not None and notes.provider is not None:
         return OpaqueBlock(

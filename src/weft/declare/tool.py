@@ -107,6 +107,11 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
     """What the provider runs, in place of a function."""
     agent: "Node | None" = None
     """The agent or flow that is run when the tool is called, in place of a function."""
+    extra: dict[str, JsonObject] = {}
+    """Fields of the declaration that only one dialect has, by its name.
+
+    They are sent as they are, and so are the parameters then: whoever writes them knows the rules.
+    """
 
     def __post_init__(self) -> None:
         name = cast("object", self.name)
@@ -144,6 +149,8 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
         _check_confirm(self.confirm, self.confirm_expires, where=f"tool {name}.confirm")
         if self.prepare is not None:
             check_pass(f"tool {name}", "prepare", self.prepare)
+        if self.extra:
+            _check_extra(self.extra, where=f"tool {name}.extra")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function as if it had not been decorated."""
@@ -155,6 +162,18 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
                 where=f"tool {self.name}",
             )
         return cast("R", self.function(*args, **kwargs))
+
+
+def _check_extra(extra: object, *, where: str) -> None:
+    shown = shorten(repr(extra), 60)
+    fields = cast("dict[object, object]", extra) if isinstance(extra, dict) else {None: None}
+    for value in fields.values():
+        if not isinstance(value, dict):
+            raise DeclarationError(
+                f"{shown} names no dialect with its fields",
+                where=where,
+                hint='write extra={"DIALECT": {"strict": True}}',
+            )
 
 
 @runtime_checkable

@@ -455,10 +455,10 @@ class Dialect:
                     severity=Severity.INFO,
                 )
                 continue
-            value, lost, told = fit_option(name, value, prompt.model)
+            value, lost, changes = fit_option(name, value, prompt.model)
             for message in lost:
                 report.lose("WEFT702", origin, message, _OWN_WORD)
-            for message in told:
+            for message in changes:
                 report.add("WEFT702", origin, message, severity=Severity.INFO)
             if value is None:
                 continue
@@ -755,12 +755,15 @@ _BOOKKEEPING = frozenset(
 def report_foreign_fields(blocks: Sequence[Block], report: LoweringReport) -> None:
     """Say, once a turn, that what another provider said beside its words is left out.
 
-    Thoughts are told of by those who drop them.
+    Thoughts are told of by those who drop them. What stands beside a result names its tool, which
+    every provider knows from the call.
     """
     foreign = [
         block
         for block in blocks
-        if block.kept and block.provider != report.dialect and not isinstance(block, ThoughtBlock)
+        if block.kept
+        and block.provider != report.dialect
+        and not isinstance(block, ThoughtBlock | ResultBlock)
     ]
     names = dict.fromkeys(
         name for block in foreign for name in _meaningful_fields(block.kept or {})

@@ -9,6 +9,9 @@ import functools
 import re
 from typing import NamedTuple, TypeVar
 
+SECONDS = {"5m": 300, "30m": 1_800, "1h": 3_600, "12h": 43_200}
+"""How long a provider keeps something, by the name of the lifetime."""
+
 
 class Cache(NamedTuple):
     """How a provider reuses what it has read: from how many tokens on, how long, at what price.

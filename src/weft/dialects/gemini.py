@@ -256,11 +256,14 @@ class GeminiDialect(Dialect):
             placed.append(Placed("/generationConfig/responseMimeType", prompt.output.origin))
             placed.append(Placed("/generationConfig/responseJsonSchema", prompt.output.origin))
         if any(self.has_kept(block) for block in prompt.system):
-            wire["systemInstruction"] = {"parts": [self.part(one, report) for one in prompt.system]}
+            beside = object_in(wire.get("systemInstruction"))  # the author's own word, a role
+            parts: list[Json] = [self.part(one, report) for one in prompt.system]
+            wire["systemInstruction"] = {**beside, "parts": parts}
             spot = "/systemInstruction/parts/{}/text"
             placed += [Placed(spot.format(at), (one,)) for at, one in enumerate(prompt.system)]
         elif prompt.system:
-            wire["systemInstruction"] = {"parts": [{"text": prompt.system_text}]}
+            beside = object_in(wire.get("systemInstruction"))
+            wire["systemInstruction"] = {**beside, "parts": [{"text": prompt.system_text}]}
             placed.append(system_placed(prompt, "/systemInstruction/parts/0/text"))
         if prompt.tools:
             self.put_tools(prompt, wire, placed, report)

@@ -61,7 +61,7 @@ class FittedOption(NamedTuple):
 
     value: Json
     lost: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
     """What is asked for in other words, and means the same."""
 
 
@@ -125,7 +125,7 @@ def _fit_thinking(value: JsonObject, facts: Facts, model: str) -> FittedOption:
         return FittedOption(
             None, (f"{model} does not think: `thinking` is left out",) if wanted else ()
         )
-    fitted, told = _in_other_words(value, facts, model)
+    fitted, changes = _in_other_words(value, facts, model)
     effort, lost = fitted.get("effort"), list[str]()
     if fitted.get("budget") == 0 and facts.least_thought and value.get("budget") != 0:
         fitted["budget"] = facts.least_thought
@@ -142,7 +142,7 @@ def _fit_thinking(value: JsonObject, facts: Facts, model: str) -> FittedOption:
         elif effort not in facts.efforts:
             fitted["effort"] = nearest(effort, facts.efforts)
             lost.append(f"{model} has no effort `{effort}`: `{fitted['effort']}` is asked for")
-    return FittedOption(fitted or None, tuple(lost), told)
+    return FittedOption(fitted or None, tuple(lost), changes)
 
 
 def _in_other_words(
@@ -157,22 +157,22 @@ def _in_other_words(
         if not isinstance(effort, str) or effort not in EFFORTS:
             return dict(value), ()
         if facts.efforts and budget is not None and facts.takes_either:
-            told = f"{model} takes an effort or a number of tokens: `{effort}` is sent"
-            return {key: one for key, one in value.items() if key != "budget"}, (told,)
+            change = f"{model} takes an effort or a number of tokens: `{effort}` is sent"
+            return {key: one for key, one in value.items() if key != "budget"}, (change,)
         if facts.efforts != ():
             return dict(value), ()
         if budget is not None:  # both were given: the one it takes stands
             return rest, (f"{model} takes a number of tokens for thinking, and no effort",)
         tokens = EFFORT_TOKENS[effort]
-        told = f"{model} takes a number of tokens for thinking: `{effort}` is sent as {tokens:,}"
-        return {**rest, "budget": tokens}, (told,)
+        change = f"{model} takes a number of tokens for thinking: `{effort}` is sent as {tokens:,}"
+        return {**rest, "budget": tokens}, (change,)
     if not isinstance(budget, int) or budget == -1 or facts.efforts == ():
         return dict(value), ()
     if budget == 0 and not facts.is_told_by_effort:
         return dict(value), ()  # it has a word of its own for not thinking
     if effort is not None:
-        told = f"{model} takes an effort for thinking, and no number of tokens"
-        return {**value, "budget": -1}, (told,)
+        change = f"{model} takes an effort for thinking, and no number of tokens"
+        return {**value, "budget": -1}, (change,)
     meant = effort_for(budget)
-    told = f"{model} takes no number of tokens for thinking: {budget:,} is sent as `{meant}`"
-    return {**value, "budget": -1, "effort": meant}, (told,)
+    change = f"{model} takes no number of tokens for thinking: {budget:,} is sent as `{meant}`"
+    return {**value, "budget": -1, "effort": meant}, (change,)

@@ -74,12 +74,12 @@ def asked_by(
 
     `earlier` are things the agent said before, `question` is what the user wants.
     """
-    given = [one for one in arguments if one.strip()]
-    command = "\n".join(given) if given else _command(words)
+    texts = [one for one in arguments if one.strip()]
+    command = "\n".join(texts) if texts else _command(words)
     head, *carried = command.split("\n")
-    if given:
-        head = "\n".join(one for one in given if "\n" not in one and len(one) <= _SHORT)
-        carried = [line for one in given if "\n" in one for line in one.split("\n")]
+    if texts:
+        head = "\n".join(one for one in texts if "\n" not in one and len(one) <= _SHORT)
+        carried = [line for one in texts if "\n" in one for line in one.split("\n")]
     weights = dict(names_of("\n".join((words, command))))
     for text, share in (*((one, EARLIER) for one in earlier), (question, QUESTION)):
         for name, weight in names_of(text).items():

@@ -4,7 +4,7 @@ from collections.abc import Container
 
 import msgspec
 
-from weft.digest.asked import Asked, fits
+from weft.digest.asked import NOTHING, Asked, fits
 from weft.digest.cut import Count, Shape, cut_text
 from weft.digest.lines import (
     NAMED,
@@ -17,6 +17,7 @@ from weft.digest.lines import (
     hidden_text,
 )
 from weft.digest.objects import reduced_json
+from weft.digest.searches import choose_hits, with_failures
 from weft.digest.shape import parsed_json, shape_of
 from weft.digest.texts import base64_digest, is_numbered, lines_of
 from weft.digest.windows import GAP, Window, choose_window, window_of
@@ -47,7 +48,8 @@ class Digester(msgspec.Struct, frozen=True):
 
     def json(self, value: Json, limit: int) -> Digest:
         """A JSON value within so many tokens as compact JSON."""
-        reduced = reduced_json(value, limit=limit, count=self.count, text=_as_text)
+        names = (self.asked or NOTHING).names
+        reduced = reduced_json(value, limit=limit, count=self.count, text=_as_text, names=names)
         return reduced, "json", _gone(value)
 
     def text(self, text: str, limit: int) -> Digest:
@@ -68,9 +70,13 @@ class Digester(msgspec.Struct, frozen=True):
         if shape == "base64":
             short = cut_text(base64_digest(text), limit=limit, count=count)
             return short, shape, f"{len(text):,} characters of base64"
+        if self.asked is not None and shape in _WINDOWS:
+            hits = choose_hits(text, self.asked, limit=limit, count=count)
+            if hits is not None:
+                return hits, shape, f"the text of some of {len(text.splitlines()):,} hits"
         lines = lines_of(text, shape)
         if self.asked is not None:
-            lines = _fitting(lines, self.asked)
+            lines = _fitting(with_failures(lines), self.asked)
         chosen = choose_lines(
             lines,
             limit=limit,

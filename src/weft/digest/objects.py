@@ -1,7 +1,7 @@
 """JSON: keys stay, long lists keep their ends, long texts say how long they were."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from weft.digest.cut import Count, head_of
@@ -19,6 +19,11 @@ _TELLING = re.compile(
 _LONG = 320
 """A text of so many characters is a document of its own, and reduced by its shape."""
 _DOCUMENTS = 6
+_NO_NAMES: Mapping[str, float] = {}
+_ASKED = 0.8
+"""From which weight on a name that was asked for makes a row matter."""
+_RARE = 4
+"""What more rows say tells them not apart."""
 
 
 class Detail(NamedTuple):
@@ -45,26 +50,40 @@ _LADDER = tuple(
 )  # fmt: skip
 
 
-def reduced_json(value: Json, *, limit: int, count: Count, text: ReduceText) -> Json:
-    """The value within `limit` tokens as compact JSON; None where nothing of it fits."""
+def reduced_json(
+    value: Json,
+    *,
+    limit: int,
+    count: Count,
+    text: ReduceText,
+    names: Mapping[str, float] = _NO_NAMES,
+) -> Json:
+    """The value within `limit` tokens as compact JSON; None where nothing of it fits.
+
+    Fields that have one of these names come first, and rows that say one of them stay.
+    """
     documents: list[str] = []
     _gather_documents(value, documents, 0)
     if 1 <= len(documents) <= _DOCUMENTS:
-        whole = _with_documents(value, documents, limit, count, text)
+        whole = _with_documents(value, documents, limit, count, text, names)
         if whole is not None:
             return whole
-    return _in_most_detail(value, {}, limit, count)[0]
+    return _in_most_detail(value, {}, limit, count, names)[0]
 
 
 def _in_most_detail(
-    value: Json, texts: dict[str, str], limit: int, count: Count
+    value: Json,
+    texts: dict[str, str],
+    limit: int,
+    count: Count,
+    names: Mapping[str, float],
 ) -> tuple[Json, Detail]:
     """The value in as much detail as fits; None where not even the least does."""
     best: Json = None
     low, high = 0, len(_LADDER) - 1
     while low <= high:
         middle = (low + high) // 2
-        reduced = _Shower(_LADDER[middle], texts).reduced(value, 0)
+        reduced = _Shower(_LADDER[middle], texts, names).reduced(value, 0)
         if count(compact(reduced)) <= limit:
             best, low = reduced, middle + 1
         else:
@@ -73,10 +92,15 @@ def _in_most_detail(
 
 
 def _with_documents(
-    value: Json, documents: list[str], limit: int, count: Count, text: ReduceText
+    value: Json,
+    documents: list[str],
+    limit: int,
+    count: Count,
+    text: ReduceText,
+    names: Mapping[str, float],
 ) -> Json:
     """The value with its few long texts reduced, each by its own shape, to what room is left."""
-    frame, detail = _in_most_detail(value, dict.fromkeys(documents, ""), limit // 2, count)
+    frame, detail = _in_most_detail(value, dict.fromkeys(documents, ""), limit // 2, count, names)
     if frame is None:
         return None
     room = limit - count(compact(frame)) - 4
@@ -88,7 +112,7 @@ def _with_documents(
         if room < 12 * len(documents):
             return None
         short = _shared_out(documents, room, spelled, text)
-        whole = _Shower(detail, short).reduced(value, 0)
+        whole = _Shower(detail, short, names).reduced(value, 0)
         over = count(compact(whole)) - limit
         if over <= 0:
             return whole
@@ -125,6 +149,7 @@ class _Shower(NamedTuple):
 
     detail: Detail
     texts: dict[str, str]
+    names: Mapping[str, float] = _NO_NAMES
 
     def reduced(self, value: Json, depth: int) -> Json:
         """The value, what is too much of it replaced by how much it was."""
@@ -148,8 +173,10 @@ class _Shower(NamedTuple):
         middle = rows[first : len(rows) - last]
         first_rows = [self.reduced(row, depth + 1) for row in rows[:first]]
         first_rows.append(f"… {len(middle):,} more{_called(middle, self.detail)} …")
+        stay = _asked_for(middle, self.names)[: max(1, most // 2)]
         if most >= 3:
-            first_rows += [self.reduced(row, depth + 1) for row in _troubled(middle)[:1]]
+            stay += [row for row in _troubled(middle)[:1] if row not in stay]
+        first_rows += [self.reduced(row, depth + 1) for row in stay]
         return first_rows + [self.reduced(row, depth + 1) for row in rows[len(rows) - last :]]
 
     def _object(self, fields: JsonObject, depth: int) -> Json:
@@ -158,7 +185,15 @@ class _Shower(NamedTuple):
             return f"{{{len(fields):,} keys}}"
         keys, omitted = list(fields), list[str]()
         if len(keys) > most + 1:
-            ranked = sorted(keys, key=lambda key: (not _is_telling(key), _is_large(fields[key])))
+            names = self.names
+            ranked = sorted(
+                keys,
+                key=lambda key: (
+                    key.lower() not in names,
+                    not _is_telling(key),
+                    _is_large(fields[key]),
+                ),
+            )
             stay = set(ranked[:most])
             omitted = [key for key in keys if key not in stay]
             keys = [key for key in keys if key in stay]
@@ -184,6 +219,16 @@ def _shortened(text: str, letters: int) -> str:
 def _troubled(rows: list[Json]) -> list[Json]:
     """Rows that tell of trouble; of very many only the first are looked at."""
     return [row for row in rows[:200] if trouble_in(compact(row)[:2_000]) >= 5.0]
+
+
+def _asked_for(rows: list[Json], names: Mapping[str, float]) -> list[Json]:
+    """Rows that say a telling name that was asked for, and that few others say."""
+    telling = [name for name, weight in names.items() if weight >= _ASKED]
+    if not telling:
+        return []
+    texts = [compact(row)[:2_000].lower() for row in rows[:200]]
+    rare = [name for name in telling if 0 < sum(name in text for text in texts) <= _RARE]
+    return [rows[at] for at, text in enumerate(texts) if any(name in text for name in rare)]
 
 
 def _called(rows: list[Json], detail: Detail) -> str:

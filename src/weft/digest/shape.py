@@ -124,10 +124,13 @@ def _is_csv(lines: list[str], commas: int) -> bool:
     return blanks * 2 < commas * len(lines) and brackets * 4 < len(lines)
 
 
+_KINDS = (late_pattern("[0-9]"), late_pattern("[A-Z]"), late_pattern("[a-z]"))
+"""Characters of which base64 of any length has all."""
+
+
 def _is_base64(text: str) -> bool:
     if _BASE64.fullmatch(text) is None:
         return False
     sample = text[:4_000]
-    gaps = sum(char.isspace() for char in sample)
-    mixed = any(c.isdigit() for c in sample) and any(c.isupper() for c in sample)
-    return gaps * 40 < len(sample) and mixed and any(c.islower() for c in sample)
+    gaps = len(sample) - len("".join(sample.split()))
+    return gaps * 40 < len(sample) and all(kind.search(sample) for kind in _KINDS)

@@ -1,6 +1,8 @@
 """Cases from files: pydantic-evals' datasets, and the eval sets of google-adk, older and newer."""
 
+import inspect
 import json
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,7 +29,8 @@ from weft.evals.evaluators import (
     Trajectory,
 )
 from weft.evals.task import CaseInputs, task
-from weft.misuse import few
+from weft.late import late_pattern
+from weft.misuse import close, few
 from weft.values import Json, require_object
 
 if TYPE_CHECKING:
@@ -184,9 +187,36 @@ def _dataset(path: Path, fields: Mapping[str, object]) -> Cases:
         raise _unreadable(path, f"{place}: {first['msg']}") from error
     except ExceptionGroup as group:
         leaf = next(_leaves(group))
-        raise _unreadable(path, " ".join(str(leaf).split())) from group
+        raise _wrong_evaluator(path, " ".join(str(leaf).split())) from group
     except (ValueError, TypeError) as error:
-        raise _unreadable(path, " ".join(str(error).split())) from error
+        raise _wrong_evaluator(path, " ".join(str(error).split())) from error
+
+
+_UNKNOWN = late_pattern(
+    r"Evaluator '([^']*)' is not in the provided .*?Valid choices: \[([^\]]*)\]"
+)
+
+_MISUSED = late_pattern(r"Failed to instantiate evaluator '([^']*)' for ([^:]*): (.*)")
+
+
+def _wrong_evaluator(path: Path, why: str) -> UsageError:
+    """The error for a dataset that cannot be made: mostly an evaluator is spelled wrong."""
+    if unknown := _UNKNOWN.search(why):
+        known = re.findall(r"'([^']*)'", unknown[2])
+        near = close(unknown[1], known, cutoff=0.5)
+        meant = f"did you mean `{near[0]}`? " if near else ""
+        message = f"there is no evaluator `{unknown[1]}`"
+        return UsageError(message, where=str(path), hint=f"{meant}known: {', '.join(known)}")
+    if misused := _MISUSED.search(why):
+        kinds = {kind.get_serialization_name(): kind for kind in EVALUATORS}
+        kind = kinds.get(misused[1])
+        takes = [*inspect.signature(kind).parameters] if kind is not None else []
+        return UsageError(
+            f"the evaluator `{misused[1]}` of {misused[2]}: {misused[3]}",
+            where=str(path),
+            hint=f"`{misused[1]}` takes {', '.join(takes)}" if takes else "see its documentation",
+        )
+    return _unreadable(path, why)
 
 
 def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:

@@ -22,6 +22,7 @@ from weft.errors import UsageError
 from weft.recordings import Recording
 from weft.replay.replay import policy_from, recorded_agents
 from weft.replay.steps import Answered, StepWalk, before_event
+from weft.runtime.approvals import pending_in
 from weft.session import Event, Session
 from weft.session.waiting import waiting_in
 from weft.values import Json, JsonObject, compact
@@ -207,7 +208,16 @@ class Inspection:
             "notice": self.notice,
             "frames": [_frame(step, tokens) for step in self.steps],
             "events": [_event_row(index, event) for index, event in enumerate(self.session.events)],
-            "waiting": [{"id": id, "name": name} for id, name in self.waiting.items()],
+            "waiting": [
+                {
+                    "id": one.call_id,
+                    "name": one.name,
+                    "kind": one.kind,
+                    "question": one.question,
+                    "args": one.args,
+                }
+                for one in pending_in(self.session)
+            ],
         }
 
     def ghosts(self) -> list[Json]:

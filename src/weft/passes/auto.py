@@ -50,6 +50,9 @@ WINDOW_TO = 1_100
 REMEMBERED = 2
 """How many of the agent's turns before a call say what it looks for."""
 
+FIELD = 0.5
+"""How much the name of an argument counts that the agent has passed before."""
+
 PAYS = 1.5
 """How many times the tokens of a reference the lines that it stands for must have."""
 
@@ -69,14 +72,19 @@ class _Both:
 
 
 class _Words:
-    """What was said last: by the user, by the agent, and by its newest result."""
+    """What was said last: by the user, by the agent, and by its newest result.
 
-    __slots__ = ("question", "result", "spoken")
+    `fields` are the arguments of the agent's calls so far: a result that has a field of that name
+    is likely to be asked for it.
+    """
+
+    __slots__ = ("fields", "question", "result", "spoken")
 
     def __init__(self, known: "_Words | None" = None) -> None:
         self.question: str = known.question if known is not None else ""
         self.spoken: tuple[str, ...] = known.spoken if known is not None else ()
         self.result: str = known.result if known is not None else ""
+        self.fields: frozenset[str] = known.fields if known is not None else frozenset()
 
     def add(self, item: Item, agent: str) -> None:
         """Take in an item as it is sent."""
@@ -86,6 +94,9 @@ class _Words:
             self.spoken = (*self.spoken, text)[-REMEMBERED:]
         for block in own_results(item, agent):
             self.result = sole_text(block.response)
+        for call in item.blocks if item.author == agent else ():
+            if isinstance(call, CallBlock) and not self.fields.issuperset(call.args):
+                self.fields = self.fields | {name.lower() for name in call.args}
 
     def asked_by(self, block: ResultBlock, item: Item) -> Asked:
         """What the call of a result asked for, with what was said before it."""
@@ -94,7 +105,8 @@ class _Words:
         arguments = _spelled_arguments(call.args if call is not None else {})
         asked = asked_by(arguments, _text_in(item), earlier=self.spoken, question=self.question)
         seen = frozenset(self.result.split("\n")) if self.result else frozenset[str]()
-        return asked._replace(seen=seen)
+        names = {**asked.names, **dict.fromkeys(self.fields, FIELD)} if self.fields else asked.names
+        return asked._replace(seen=seen, names=names)
 
 
 def _text_in(item: Item) -> str:

@@ -67,6 +67,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a token costs that the provider is to keep, as a share of a fresh one."""
     minimum: int = 0
     """How many tokens a prefix must have for the provider to keep it."""
+    lifetime: float = 0.0
+    """For how many seconds the provider keeps what it has read; 0 where nobody knows."""
     marks: bool = False
     """Whether the provider keeps only what it is asked to, up to a mark."""
     picks_tools: bool = True

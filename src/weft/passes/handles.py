@@ -170,7 +170,8 @@ def _short(
         return {key: _short_text(text, handle, size, limits, env) for key in response}
     asks = _ASKS_JSON if limits.asks else ""
     head = env.tokens.count(compact(_headed({}, handle, size, f"some of 1,000,000 items{asks}")))
-    digest_of = reduced(response, limit_tokens=max(1, limits.to - head), count=env.tokens.count)
+    room = max(1, limits.to - head)
+    digest_of = reduced(response, limit_tokens=room, count=env.tokens.count, asked=limits.asked)
     fields = digest_of.value if isinstance(digest_of.value, dict) else {}
     return _headed(fields, handle, size, digest_of.left_out, asks)
 

@@ -65,7 +65,7 @@ def run(prompt: Prompt, env: Env, passes: tuple[Pass | Views, ...]) -> tuple[Pro
     return prompt, steps
 
 
-_DROPS = frozenset({"select_window", "select_items", "select_relevant", "fit_items"})
+_DROPS = frozenset({"select_window", "select_items", "select_user", "select_relevant", "fit_items"})
 """Passes that only drop items, and keep the others as they are."""
 
 _SPARING = frozenset({"select_items", "select_relevant", "fit_items"})

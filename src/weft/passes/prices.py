@@ -204,8 +204,8 @@ def weigh_seen(
     later = min(max(traffic.steps, _LATER[0]), _LATER[1])
     before = tools.head + traffic.tokens
     total = before + short
-    kept = total >= SURELY * model.minimum
-    read, write = (model.read, model.write) if kept else (1.0, 1.0)
+    is_cached = total >= SURELY * model.minimum
+    read, write = (model.read, model.write) if is_cached else (1.0, 1.0)
     declared = traffic.hides or declares_first(traffic.opening, env)
     plain = whole * ((write if model.marks else read) + read * later)
     cost = short * (write + read * later)

@@ -66,7 +66,7 @@ def select_relevant(prompt: Prompt, env: Env, options: Relevant) -> Prompt:
     )
 
 
-class _Chosen(NamedTuple):
+class _Picked(NamedTuple):
     """What is selected for a request: the items that stay, and what there is to say about it.
 
     `asked` is None where nothing is to be selected, so that all stay.
@@ -75,10 +75,10 @@ class _Chosen(NamedTuple):
     items: list[Item]
     notes: Sequence[Note]
     current: list[int]
-    asked: "Asked | None"
+    asked: "Judgement | None"
 
 
-def _select(prompt: Prompt, env: Env, options: Relevant) -> _Chosen:
+def _select(prompt: Prompt, env: Env, options: Relevant) -> _Picked:
     """Search what stands before the turn."""
     items = prompt.items.since(0)
     begins = first_from(prompt.items, env.turn)
@@ -88,9 +88,9 @@ def _select(prompt: Prompt, env: Env, options: Relevant) -> _Chosen:
     if current and current[0] != last:  # others spoke in the turn
         past = [number for number in range(len(items)) if number not in now]
     if all(items[number].score for number in past):
-        return _Chosen(items, [], current, None)  # nothing to select from, or selected before
+        return _Picked(items, [], current, None)  # nothing to select from, or selected before
     query = query_of(items, begins, env, options)
-    hits, asked = _search(prompt.items, query, past, options), Asked()
+    hits, asked = _search(prompt.items, query, past, options), Judgement()
     if options.scorer == "model":
         hits, asked = ask_relevance(items, past, query, hits, env, options)
     stay = [
@@ -99,7 +99,7 @@ def _select(prompt: Prompt, env: Env, options: Relevant) -> _Chosen:
         else msgspec.structs.replace(items[number], score=hits.best[number])
         for number in sorted({*hits.best, *now})
     ]
-    return _Chosen(stay, _Dropped(items, past, hits), current, asked)
+    return _Picked(stay, _Dropped(items, past, hits), current, asked)
 
 
 def _search(strand: Strand[Item], query: str, past: Sequence[int], options: Relevant) -> Hits:
@@ -161,7 +161,7 @@ class _Selection:
     Searching is done when a turn begins: what the agent does then is no part of it.
     """
 
-    def __init__(self, items: Strand[Item], env: Env, options: Relevant, chosen: _Chosen) -> None:
+    def __init__(self, items: Strand[Item], env: Env, options: Relevant, chosen: _Picked) -> None:
         self._options = options
         self._turn, self._basis = env.turn, _basis(env, options)
         self._first = len(items) - len(chosen.current)
@@ -175,7 +175,7 @@ class _Selection:
         self.items: Strand[Item] = Strand(chosen.items[:settled])
         self.tail = chosen.items[settled:]
         self.notes = chosen.notes
-        asked = chosen.asked if chosen.asked is not None else Asked()
+        asked = chosen.asked if chosen.asked is not None else Judgement()
         self.diagnostics = (*asked.diagnostics, *unasked(env, options))
         self.wants = asked.wants
 
@@ -261,7 +261,7 @@ _SPAN = 0.8
 """How much less the last entry of an answer counts than the first."""
 
 
-class Asked(NamedTuple):
+class Judgement(NamedTuple):
     """What there is to say, or to ask, about how well items fit."""
 
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -275,12 +275,12 @@ def ask_relevance(
     hits: Hits,
     env: Env,
     options: Relevant,
-) -> tuple[Hits, Asked]:
+) -> tuple[Hits, Judgement]:
     """What a model chooses, or what has words in common until it was asked."""
     without_model = Hits(hits.every, _best(hits.best, options))
     entries = _entries(past, hits.best)
     if not query.strip() or not entries:
-        return without_model, Asked()
+        return without_model, Judgement()
     listed = (f"{place}. {_short(items[number])}" for place, number in enumerate(entries, 1))
     text = "\n".join((f"Query: {query}", "", *listed))
     key = fingerprint("relevance", name_of_model(options.model), text)
@@ -288,19 +288,19 @@ def ask_relevance(
     what = "what is relevant was told by words in common"
     if effect is None:
         want = Want("relevance", key, INSTRUCTION, text, _SCHEMA, options.model)
-        return without_model, Asked((done_without(env, what, NOT_ASKED),), (want,))
+        return without_model, Judgement((done_without(env, what, NOT_ASKED),), (want,))
     if "outcome" not in effect:
         problem = str(effect.get("error") or "there is no outcome")
-        return without_model, Asked((done_without(env, what, problem),))
+        return without_model, Judgement((done_without(env, what, problem),))
     chosen = _numbers(effect["outcome"], len(entries))
     if chosen is None:
         problem = "its answer is no list of numbers"
-        return without_model, Asked((done_without(env, what, problem),))
+        return without_model, Judgement((done_without(env, what, problem),))
     model_scores = {
         entries[number - 1]: round(1 - _SPAN * place / len(chosen), 4)
         for place, number in enumerate(chosen)
     }
-    return Hits(model_scores, _best(model_scores, options)), Asked()
+    return Hits(model_scores, _best(model_scores, options)), Judgement()
 
 
 def _best(scores: dict[int, float], options: Relevant) -> dict[int, float]:

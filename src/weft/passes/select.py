@@ -121,6 +121,8 @@ def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:
     Before:  user "one" | model "1" | user "two"   (C.user())
     After:   user "one" | user "two"
     """
+    if options.which == "all" and len(env.policy.stages) == 1:
+        return _select_spoken(prompt, env)
     spoken = [item for item in prompt.items if item.kind == "user" and item.author == "user"]
     wanted = {
         "all": spoken,
@@ -138,6 +140,18 @@ def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:
             which = "" if options.which == "all" else f", the {options.which}"
             notes.append(Note("select_user", f"only the user's words are wanted{which}", item))
     return prompt.with_items(staying, notes) if notes else prompt
+
+
+def _select_spoken(prompt: Prompt, env: Env) -> Prompt:
+    """As `select_user` without other views: what is of the current turn stays in any case."""
+
+    def change(item: Item, _: None) -> Item | Note:
+        if (item.kind == "user" and item.author == "user") or env.is_current(item):
+            return item
+        return Note("select_user", "only the user's words are wanted", item)
+
+    key = (env.agent, env.turn)  # O(n) once a turn
+    return rewrite_items(prompt, "select_user", change, key=key)
 
 
 def select_turn(prompt: Prompt, env: Env) -> Prompt:

@@ -1,6 +1,7 @@
 """Passes that give up old results: those no longer fresh, and those that cost too much."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -57,23 +58,67 @@ def mark_stale(prompt: Prompt, env: Env, options: Fresh) -> Prompt:
 
 
 def _first_fresh(prompt: Prompt, env: Env, options: Fresh) -> int | None:
-    """The log position before which all results are stale, by their turns, and none behind it.
+    """The log position before which all results are stale, and none behind it.
 
-    None where it takes a look at each item: where time decides, where a warning is given for each,
-    where items do not stand in the order of the log, or where the current turn is stale in part.
+    None where it takes a look at each item: where a warning is given for each, where items do not
+    stand in the order of the log or of time, or where the current turn is stale in part.
     """
     items = prompt.items
-    if options.turns is None or options.seconds is not None or options.stale == "warn":
+    if options.stale == "warn":
         return None
     starts = turns_of(items)
-    gone = _strides(len(starts) - options.turns, max(1, options.turns // 4))
+    gone = 0
+    if options.turns is not None:
+        gone = _strides(len(starts) - options.turns, max(1, options.turns // 4))
     if gone >= len(starts) or not is_in_log_order(items):
         return None
     first = starts[gone]
+    if options.seconds is not None:
+        by_time = _stale_by_time(items, env, _time_of_staleness(env, options.seconds))
+        if by_time is None or by_time >= items.length:
+            return None
+        first = max(first, by_time)
     until = items[first].position
     if until > env.turn or (first and items[first - 1].position == until):
         return None
     return until
+
+
+class _Times:
+    """When the settled items of a strand happened, and whether that is the order they stand in."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.ordered = True
+
+
+def _stale_by_time(items: Strand[Item], env: Env, before: float) -> int | None:
+    """How many items happened before that time; None where a later one happened earlier."""
+    with items.lock:
+        known = derived(items, _Times)
+        times = known.times
+        for item in items.between(len(times), items.settled):
+            happened = _happened(item, env)
+            known.ordered = known.ordered and (not times or times[-1] <= happened)
+            times.append(happened)
+        if not known.ordered:
+            return None
+        last = times[items.settled - 1] if items.settled else -math.inf
+        gone = bisect_left(times, before, 0, items.settled)
+    for item in items.tail:
+        happened = _happened(item, env)
+        if happened < last:
+            return None
+        last = happened
+        gone += happened < before
+    return gone
+
+
+def _time_of_staleness(env: Env, seconds: float) -> float:
+    """The time before which results are stale; it moves in strides."""
+    newest = max((event.timestamp for event in env.log.since(env.log.length - 2)), default=0.0)
+    stride = seconds / 4
+    return math.ceil((newest - seconds) / stride) * stride
 
 
 def _reason(options: Fresh) -> str:
@@ -108,9 +153,7 @@ def _stale(prompt: Prompt, env: Env, options: Fresh) -> list[bool]:
         gone = _strides(numbers[-1] - options.turns, max(1, options.turns // 4))
     before = -math.inf
     if options.seconds is not None:
-        newest = max((event.timestamp for event in env.log.since(len(env.log) - 2)), default=0.0)
-        stride = options.seconds / 4
-        before = math.ceil((newest - options.seconds) / stride) * stride
+        before = _time_of_staleness(env, options.seconds)
     return [
         number <= gone or _happened(item, env) < before
         for item, number in zip(prompt.items, numbers, strict=True)
@@ -211,8 +254,9 @@ def plan_edit(prompt: Prompt, env: Env) -> Prompt:
     as were made. So the edit that was made once is found again at every later request, at the
     same place. A request that nearly fills the model's window is edited whatever it costs.
 
-    An edit never leaves less than what the provider keeps, and one that brings the first handle
-    pays for `recall` too, which is declared before everything else.
+    Where more time than the provider keeps things has passed since the agent spoke, an edit costs
+    nothing. An edit never leaves less than what the provider keeps, and one that brings the first
+    handle pays for `recall` too, which is declared before everything else.
 
     What the newest results leave out as said before may then be said in an edited one only; its
     handle is in view, and the call beside it says what it was.
@@ -332,6 +376,8 @@ class _Plan:
         """The tokens before the agent's first word; -1 as long as it has said nothing."""
         self.hides = False
         """Whether something stands behind a handle already."""
+        self.answered = self.latest = 0.0
+        """When the agent said something last, and when anything was said last."""
         self.results: list[int] = []
         """Where the newest results stand."""
         self.least, self.most = -math.inf, math.inf
@@ -341,6 +387,7 @@ class _Plan:
         plan = _Plan()
         plan.read, plan.cut, plan.sent, plan.steps = self.read, self.cut, self.sent, self.steps
         plan.opening, plan.hides = self.opening, self.hides
+        plan.answered, plan.latest = self.answered, self.latest
         plan.results = self.results[:]
         return plan
 
@@ -354,6 +401,8 @@ class _Plan:
             if item.author == env.agent and item.blocks[0].role == "model":
                 self.opening = sums.whole[index] if self.opening < 0 else self.opening
                 self.decide(index, sums, head, env)
+                self.answered = _happened_at(item.position, env)
+            self.latest = max(self.latest, _happened_at(item.last, env))
             self.hides = self.hides or (env.tools.priced and needs_recall(item))
             if item.kind == "exchange":
                 self.results = [*self.results[-KEEP:], index]
@@ -374,12 +423,18 @@ class _Plan:
             removed * env.model.read * self.steps,
             again * (env.model.write - env.model.read),
         )
+        if env.tools.priced and self._has_expired(env):
+            cost = 0.0  # all of it is written anew, whatever becomes of it
         long = not env.tools.priced or stays >= SURELY * env.model.minimum
         if removed >= LEAST_SAVED and saved > MARGIN * cost and long:
             self.cut = old
         elif removed:
             self._fill(old, edited[cut] + _between(whole, cut, asked), head, env)
         self.sent = asked
+
+    def _has_expired(self, env: Env) -> bool:
+        """Whether the provider has let go of what it kept, since the agent spoke so long ago."""
+        return 0 < env.model.lifetime < self.latest - self.answered and self.answered > 0
 
     def _is_declared(self, env: Env) -> bool:
         """Whether `recall` stands among the tools already, so that the head stays as it is."""
@@ -414,6 +469,7 @@ def _cut(prompt: Prompt, env: Env) -> int:
         env.model.read,
         env.model.write,
         env.model.minimum,
+        env.model.lifetime,
         env.tools.priced,
         env.tools.head,
     )
@@ -465,6 +521,10 @@ def _head(prompt: Prompt, env: Env) -> int:
         )
         head.system, head.tools, head.tokens = prompt.system, prompt.tools, tokens
     return head.tokens
+
+
+def _happened_at(position: int, env: Env) -> float:
+    return env.log[position].timestamp if 0 <= position < len(env.log) else 0.0
 
 
 def _between(sums: "list[int] | _Tail", start: int, end: int) -> int:

@@ -13,10 +13,17 @@ import msgspec
 
 from weft.content import Part, call_part, result_part, text_part
 from weft.dialects import CHAT, dialect_named
-from weft.dialects.wire import ReadTurn, object_in
+from weft.dialects.wire import ReadRequest, ReadTurn, object_in
 from weft.errors import SessionError, UsageError
 from weft.recordings.answers import take_answer
-from weft.recordings.recording import COMMAND, Recording, Transcript, tools_of, with_fields
+from weft.recordings.recording import (
+    COMMAND,
+    Recording,
+    Transcript,
+    declared_tools,
+    tools_of,
+    with_fields,
+)
 from weft.recordings.requests import RequestReader, read_request
 from weft.values import Json, JsonObject
 
@@ -72,6 +79,11 @@ def read_provider(
     transcript = Transcript(where, format=dialect, provider=dialect)
     transcript.model = name
     transcript.config = {key: value for key, value in config.items() if value is not None}
+    system_role = object_in(spelled.get("systemInstruction")).get("role")
+    if system_role is not None and reading.system:  # it says nothing, and comes back all the same
+        extra = object_in(transcript.config.get("extra"))
+        own = {**object_in(extra.get(dialect)), "systemInstruction": {"role": system_role}}
+        transcript.config["extra"] = {**extra, dialect: cast("Json", own)}
     transcript.system += [one.part.text or "" for one in reading.system]
     reader = _Turns(transcript, RequestReader(target, name))
     for index, turn in enumerate(reading.turns):
@@ -81,17 +93,41 @@ def read_provider(
         for index, message in enumerate(listed if isinstance(listed, list) else ()):
             place = f"{where}: {LISTS[dialect]}[{index}]"
             transcript.put_fields_aside(object_in(message), _FIELDS[dialect], "message", place)
+    _name_joins(transcript, reading, dialect, f"{where}: {target.traits.turns}")
     if reading.output is not None:
         transcript.output = reading.output.schema
     transcript.tools = tools_of(reading.tools)
-    for tool in reading.tools:
+    beside = [reader.reader.tool(tool).kept for tool in reading.tools]
+    transcript.declared = declared_tools(zip(reading.tools, beside, strict=True), dialect)
+    for tool, kept in zip(reading.tools, beside, strict=True):
         if tool.own:
             transcript.put_aside(f"tool `{tool.name}`", "the provider runs it itself", where)
-        for name in reader.reader.tool(tool).kept or {}:
+        for name in kept or {}:
             transcript.put_aside(f"`{name}` of a tool", "an agent's tool has no such field", where)
     if response is not None:
         answered = take_answer(transcript, dialect, response, f"{where}: response") or answered
     return transcript.recording(id, answered=answered)
+
+
+def _name_joins(transcript: Transcript, reading: ReadRequest, dialect: str, where: str) -> None:
+    """Name what a request compiled from the session has in another form, though nothing is lost."""
+    turns = [turn for turn in reading.turns if turn.role != "system"]
+    if not turns or turns[0].role == "model":
+        transcript.put_aside(
+            "beginning without the user", "a short turn of the user's is sent first", where
+        )
+    before = ""
+    for at, turn in enumerate(reading.turns):
+        if turn.role == before and dialect in _FIELDS:  # the others take them as they come
+            transcript.put_aside(
+                "border of two turns of one side", "they are sent as one turn", f"{where}[{at}]"
+            )
+        texts = [one for one in turn.parts if one.part.kind == "text"]
+        if turn.role == "user" and dialect == CHAT and 1 < len(texts) == len(turn.parts):
+            transcript.put_aside(
+                "border of two texts of one message", "they are sent as one text", f"{where}[{at}]"
+            )
+        before = turn.role
 
 
 class _Turns:
@@ -107,7 +143,7 @@ class _Turns:
         transcript.place = where
         parts: list[Part] = []
         for at, one in enumerate(turn.parts):
-            beside = reader.beside(one, turn.role)
+            beside = {**reader.beside(one, turn.role)}
             part = one.part
             if part.kind == "empty" and one.wire is not None and (one.wire or beside):
                 names = ", ".join(sorted(one.wire)) or "empty"
@@ -116,6 +152,8 @@ class _Turns:
             if turn.role == "model":
                 part = with_fields(part, reader.name, beside)
             else:
+                if part.function_response is not None and "name" in beside:
+                    part = with_fields(part, reader.name, {"name": beside.pop("name")})
                 for name, value in beside.items():
                     if value:  # false and null say no more than nothing
                         transcript.put_aside(

@@ -15,7 +15,8 @@ import msgspec
 
 from weft.content import Content, Part, PartProvenance
 from weft.declare import Tool
-from weft.declare.tool import NAME, RESERVED
+from weft.declare.provider_tools import ProviderTool
+from weft.declare.tool import NAME, RESERVED, to_tools
 from weft.dialects import DIALECTS
 from weft.dialects.wire import ReadTool
 from weft.errors import SessionError
@@ -74,6 +75,8 @@ class Recording(NamedTuple):
     session: Session
     instructions: Mapping[str, str]
     tools: tuple[Tool, ...] = ()
+    declared: tuple[Tool, ...] = ()
+    """The tools as they were declared, also those that the provider ran: for compiling it back."""
     format: str = "weft"
     """The format it was read from, one of `weft.recordings.FORMATS`."""
     model: str = ""
@@ -173,6 +176,7 @@ class Transcript:
         self.events: list[Event] = []
         self.system: list[str] = []
         self.tools: tuple[Tool, ...] = ()
+        self.declared: tuple[Tool, ...] = ()
         self.model = ""
         self.config: JsonObject = {}
         self.output: JsonObject | None = None
@@ -208,6 +212,9 @@ class Transcript:
         parts = self._readable(parts)
         for part in parts:
             if part.function_call is not None and part.function_call.id:
+                if part.function_call.id in self._names:
+                    why = "an earlier call has it too; the later one is sent under another"
+                    self.put_aside("id of a call", why, self.place)
                 self._names[part.function_call.id] = part.function_call.name or ""
         self.model = model or self.model
         maker = Provenance(
@@ -283,6 +290,7 @@ class Transcript:
             session=Session(id, events=self.events),
             instructions={AGENT: "\n\n".join(self.system)},
             tools=self.tools,
+            declared=self.declared,
             format=self.format,
             model=self.model,
             config=self.config,
@@ -442,6 +450,29 @@ def tools_of(declared: Iterable[ReadTool]) -> tuple[Tool, ...]:
             parameters = one.parameters or {"type": "object", "properties": {}}
             about = one.description
             by_name.setdefault(name, Tool(name=name, description=about, parameters=parameters))
+    return tuple(by_name.values())
+
+
+def declared_tools(
+    declared: Iterable[tuple[ReadTool, JsonObject | None]], dialect: str
+) -> tuple[Tool, ...]:
+    """Declarations as they stood in a request, each with the fields that only its dialect has."""
+    by_name: dict[str, Tool] = {}
+    for one, extra in declared:
+        if not NAME.fullmatch(one.name):
+            continue
+        if one.own:
+            (tool,) = to_tools([ProviderTool(one.name, {dialect: one.wire})], where="recording")
+        elif one.name in (*RESERVED, RECALL):
+            continue
+        else:
+            tool = Tool(
+                name=one.name,
+                description=one.description,
+                parameters=one.parameters or {"type": "object", "properties": {}},
+                extra={dialect: extra or {}},
+            )
+        by_name.setdefault(one.name, tool)
     return tuple(by_name.values())
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from weft.compiler.costs import RELATIVE, Load, rates_for
 from weft.recordings import Aside, Recording
+from weft.replay.oracle import ORACLE
 from weft.replay.replay import Trial, is_answer
 from weft.values import JsonObject
 
@@ -474,7 +475,8 @@ def savings(trials: Sequence[Trial]) -> Iterator[str]:
     """A line for each model: the cheapest policy, recalls included, against plain history."""
     for model in dict.fromkeys(trial.model for trial in trials):
         base, *others = [trial for trial in trials if trial.model == model]
-        best = min(others, key=lambda trial: trial.with_recalls, default=base)
+        known = [trial for trial in others if trial.policy != ORACLE]  # nobody can be an oracle
+        best = min(known, key=lambda trial: trial.with_recalls, default=base)
         saved = 1 - _ratio(best.with_recalls, base.cost)
         words = f"{saved:.0%} less than" if saved > 0 else f"{-saved:.0%} more than"
         if abs(saved) < 0.005:

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
 import msgspec
 
 from weft.compiler.breaks import read_again
-from weft.compiler.caching import SECONDS
 from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of
 from weft.content import Content
 from weft.declare import Agent, C, Policy, RunConfig, Tool
+from weft.declare.functions import PassFunction
 from weft.declare.template import Variable, parse
 from weft.declare.tool import NAME, RESERVED
-from weft.dialects.facts import YARDSTICK, Cache
+from weft.dialects.facts import SECONDS, YARDSTICK, Cache
 from weft.digest.records import untabled
 from weft.errors import BudgetExceeded, DeclarationError
 from weft.ir import ResultBlock, TextBlock
@@ -33,6 +33,7 @@ from weft.ir.item import RECALL, handle_of
 from weft.misuse import close
 from weft.passes.prices import ASKING, PAGE
 from weft.recordings import Recording
+from weft.replay.oracle import ORACLE, knowing_pass
 from weft.replay.uses import EditedLines, Uses, spelled
 from weft.replay.uses import strings_in as strings_in
 from weft.replay.uses import uses_of as uses_of
@@ -222,17 +223,25 @@ def replay(
     agents: Mapping[str, Agent] | None = None,
     gap: float | None = None,
     sessions_per_hour: float = 0.0,
+    oracle: bool = False,
 ) -> Trial:
     """Compile every request of a recording under a policy, for a model or by the yardstick.
 
     `agents` are the roots of the agents that speak in it by name; without, each is made of its
     recorded system text alone. `gap` seconds lie between an answer and the next request where the
     recording has no times. With `sessions_per_hour` the head of the first request may have been
-    read for another session.
+    read for another session. With `oracle` results say only what later steps used of them.
     """
-    tally, texts, records = _Tally(policy, model), Texts(), KeptEvidence(recording.session.events)
+    events = recording.session.events
+    tally, texts, records = _Tally(policy, model), Texts(), KeptEvidence(events)
     requests = requests_of(
-        recording, policy, model=model, agents=agents, refused=tally.refused, gap=gap
+        recording,
+        policy,
+        model=model,
+        agents=agents,
+        refused=tally.refused,
+        gap=gap,
+        passes=(knowing_pass(events, uses),) if oracle else (),
     )
     for index, _, compiled in requests:
         spent = _spent(compiled, by_price=model is not None)
@@ -246,8 +255,10 @@ def replay(
             tally.evidence(view, used, at_once, spent, compiled)
             if edited is not None:
                 tally.edit(view, edited, spent, compiled)
-        tally.rebuild(rebuilt(compiled, records))
-    return tally.trial()
+        if not oracle:
+            tally.rebuild(rebuilt(compiled, records))
+    trial = tally.trial()
+    return msgspec.structs.replace(trial, policy=ORACLE) if oracle else trial
 
 
 def total(trials: Iterable[Trial]) -> Trial:
@@ -425,15 +436,19 @@ def requests_of(
     refused: list[BudgetExceeded] | None = None,
     as_recorded: bool = False,
     gap: float | None = None,
+    passes: tuple[PassFunction, ...] = (),
 ) -> Iterator[tuple[int, Event, Compilation]]:
     """Each event that a model made, with its place and the request that led to it.
 
     A request that does not fit its budget is added to `refused`; without, it is an error. Options
     of a recorded request are set again only if `as_recorded`: another model may refuse them.
     Where the recording has no times, `gap` seconds lie between an answer and the next request.
+    `passes` are those of every agent.
     """
     known = agents if agents is not None else recorded_agents(recording, as_recorded=as_recorded)
     roots = {name: _seeing(root, policy) for name, root in known.items()}
+    if passes:
+        roots = {name: dataclasses.replace(one, passes=passes) for name, one in roots.items()}
     options = recording.config if as_recorded else {}
     config = RunConfig(model=model or YARDSTICK, generate_config=options)
     session = recording.session
@@ -509,14 +524,19 @@ def recorded_agents(recording: Recording, *, as_recorded: bool = False) -> dict[
             identity=False,  # what introduces them is in the recorded text, or nothing is
             instruction=_literal(instructions.get(name, "")),
             output_schema=recording.output if as_recorded else None,
-            tools=_tools(recording, name),
+            tools=_tools(recording, name, as_recorded=as_recorded),
         )
         for name in speakers(recording)
     }
 
 
-def _tools(recording: Recording, agent: str) -> list[Tool]:
-    """The tools that were declared, and those that were called without, as providers want it."""
+def _tools(recording: Recording, agent: str, *, as_recorded: bool) -> list[Tool]:
+    """The tools that were declared, and those that were called without, as providers want it.
+
+    What a request declared is all that it had: nothing is added to a request `as_recorded`.
+    """
+    if as_recorded and recording.declared:
+        return [*recording.declared]
     declared = {tool.name for tool in recording.tools}
     called = _tools_called(recording.session, agent)
     return [*recording.tools, *(tool for tool in called if tool.name not in declared)]

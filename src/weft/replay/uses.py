@@ -145,9 +145,9 @@ class _Results:
 
     def _numbered(self, first: int, last: int) -> EditedLines | None:
         numbers = range(first, last + 1)
-        for shown in reversed(self._windows):
-            if all(number in shown.lines for number in numbers):
-                return EditedLines(tuple(shown.lines[one] for one in numbers), shown.handle)
+        for window in reversed(self._windows):
+            if all(number in window.lines for number in numbers):
+                return EditedLines(tuple(window.lines[one] for one in numbers), window.handle)
         return None
 
     def _quoted(self, quote: str) -> EditedLines | None:

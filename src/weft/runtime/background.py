@@ -189,8 +189,8 @@ class StartedRun:
         self._among.discard(self)
         self._wake()
         error = task.exception() if not task.cancelled() else None
-        is_told = self._is_awaited or (self._ready is not None and not self._is_open)
-        if error is not None and not is_told:
+        is_reported = self._is_awaited or (self._ready is not None and not self._is_open)
+        if error is not None and not is_reported:
             _log.error("the run %s of %s failed: %s", self._run_name(), self.key, error)
         for tell in self._to_tell:
             tell(_outcome(task))

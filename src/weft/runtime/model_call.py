@@ -201,9 +201,9 @@ class ModelCall:
             self.response = await chain.first((ModelResponse,), self.context, self._prompt, error)
         if self.response is None:
             if isinstance(error, ModelError):
-                told = self._without_keys(str(error))
-                _log.warning("%s: %s [%s]", self._plan.agent.name, told, error.code)
-                self.response = ModelResponse(error_code=error.code, error_message=told)
+                message = self._without_keys(str(error))
+                _log.warning("%s: %s [%s]", self._plan.agent.name, message, error.code)
+                self.response = ModelResponse(error_code=error.code, error_message=message)
                 return False
             # a client's exception may quote the request, and a request has a key
             trace = self._without_keys("".join(format_exception(error)))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 from urllib.parse import parse_qsl, urlencode
 
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -265,6 +266,10 @@ class Gatekeeper:
                 return
             scope["weft.identity"] = identity
             await self._inner(scope, receive, noting)  # type: ignore[arg-type]
+        except HTTPException as refused:  # a file that is not there
+            place = str(scope["path"])[:200]
+            problem = Problem(refused.status_code, "unknown-path", f"there is nothing at {place}")
+            await self._shape(scope, problem)(scope, receive, noting)  # type: ignore[arg-type]
         except Problem as problem:
             await self._shape(scope, problem)(scope, receive, noting)  # type: ignore[arg-type]
         finally:

@@ -50,6 +50,9 @@ from weft.values import Json, JsonObject, digest
 BROWSER_VARIABLE = "WEFT_ADK_BROWSER"
 """A folder with the page, where google-adk is installed elsewhere."""
 
+_NAMED = 200
+"""Of how many sessions, the newest first, a list says the state."""
+
 _TRACED = 100
 """Of how many model calls a trace shows the requests."""
 
@@ -90,13 +93,15 @@ async def list_sessions(call: Call) -> Answer:
     """The sessions of a user, without their events."""
     runner, user = call.runner(), call.user(call.path("user"))
     listed: list[JsonObject] = []
-    for info in await runner.store.sessions(runner.app_name, user):
+    for place, info in enumerate(await runner.store.sessions(runner.app_name, user)):
+        # the page shows sessions by a name that it keeps in their state
+        session = await runner.store.get(info.key, recent=0) if place < _NAMED else None
         listed.append(
             {
                 "id": info.key.id,
                 "appName": runner.app_name,
                 "userId": user,
-                "state": {},
+                "state": without_temp(session.state) if session is not None else {},
                 "events": [],
                 "lastUpdateTime": info.last_update_time,
             }

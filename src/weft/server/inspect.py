@@ -55,7 +55,7 @@ class Talk(Protocol):
         """Give the agent a message; the run goes on without a reader."""
         ...
 
-    async def answer(self, key: str, call_id: str, *, approve: bool, reason: str) -> None:
+    async def answer(self, key: str, call_id: str, answer: object) -> None:
         """Answer a question that is open."""
         ...
 
@@ -82,15 +82,14 @@ class ServedSessions(StoredSessions):
         """Give the agent a message; the run goes on without a reader."""
         place = self.key_of(key)
         runner = self._served.runner(place.app_name)
-        await self._served.start(runner, text, user=place.user_id, session=place.id)
+        await self._served.start(runner, text, user=place.user_id, session=place.id, create=False)
 
-    async def answer(self, key: str, call_id: str, *, approve: bool, reason: str) -> None:
+    async def answer(self, key: str, call_id: str, answer: object) -> None:
         """Answer a question that is open."""
         place = self.key_of(key)
         runner = self._served.runner(place.app_name)
-        answers: dict[str, object] = {call_id: Approve() if approve else Deny(reason)}
         await self._served.start(
-            runner, None, user=place.user_id, session=place.id, answers=answers
+            runner, None, user=place.user_id, session=place.id, answers={call_id: answer}
         )
 
     async def fork(self, key: str, event: int, text: str) -> JsonObject:
@@ -147,9 +146,9 @@ class SeveralStores:
         """Give the agent a message."""
         await self._part(key).say(key, text)
 
-    async def answer(self, key: str, call_id: str, *, approve: bool, reason: str) -> None:
+    async def answer(self, key: str, call_id: str, answer: object) -> None:
         """Answer a question that is open."""
-        await self._part(key).answer(key, call_id, approve=approve, reason=reason)
+        await self._part(key).answer(key, call_id, answer)
 
     async def fork(self, key: str, event: int, text: str) -> JsonObject:
         """Go on from before an event, in a new session."""
@@ -361,13 +360,16 @@ async def _say(talk: Talk, call: Call) -> Json:
 async def _answer(talk: Talk, call: Call) -> Json:
     body = await call.body(JsonObject)
     id, approve, reason = body.get("id"), body.get("approve"), body.get("reason", "")
-    if not isinstance(id, str) or not isinstance(approve, bool) or not isinstance(reason, str):
+    answer: object = body.get("value")
+    if isinstance(approve, bool) and isinstance(reason, str):
+        answer = Approve() if approve else Deny(reason)
+    if not isinstance(id, str) or answer is None:
         raise UsageError(
             "this answers no question",
             where="answer",
-            hint='send {"id": "...", "approve": true}, or false with a "reason"',
+            hint='send {"id": "...", "approve": true}, or false with a "reason", or a "value"',
         )
-    await talk.answer(_text(call.request, "session"), id, approve=approve, reason=reason)
+    await talk.answer(_text(call.request, "session"), id, answer)
     return {"answered": True}
 
 

@@ -36,6 +36,7 @@ from weft.stores.postgres_tables import (
     Stale,
     explaining,
     place,
+    server_gone,
 )
 from weft.stores.rows import StateReader, encode_event
 from weft.values import Json, require_object
@@ -299,6 +300,9 @@ class PostgresStore:
                 self._require_sound(connection)
             except BaseException as error:
                 await scope.__aexit__(type(error), error, error.__traceback__)
+                if connection.broken and isinstance(error, Exception):
+                    # not the tool failed but the server: the call is made again later
+                    raise server_gone(error, self.url) from error
                 raise
             async with explaining(self.url):
                 await scope.__aexit__(None, None, None)

@@ -727,3 +727,13 @@ def explained(error: psycopg.Error, url: str) -> StoreError:
         case _:
             message, hint = f"PostgreSQL refused: {words}", ""
     return StoreError(message, where=place(url), hint=hint)
+
+
+def server_gone(error: Exception, url: str) -> StoreError:
+    """What it means that a connection broke while somebody else used it."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return StoreError(
+        f"the server has ended the connection: {words}",
+        where=place(url),
+        hint="nothing of the transaction is stored; the next use connects again",
+    )

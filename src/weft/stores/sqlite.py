@@ -40,12 +40,12 @@ from weft.stores.sqlite_file import WholeFile, explained, leave_flushing, open_f
 from weft.stores.sqlite_lease import FileLeases, join, leave
 from weft.stores.sqlite_worker import (
     Addition,
+    ConnectionThread,
     Flusher,
-    GroupWriter,
     Hold,
     Watch,
     Work,
-    Worker,
+    Writer,
     read,
 )
 from weft.values import Json, require_object
@@ -59,8 +59,8 @@ class _Open(NamedTuple):
     process: int
     leases: FileLeases
     whole: WholeFile
-    writer: Worker
-    reader: Worker
+    writer: ConnectionThread
+    reader: ConnectionThread
     flusher: Flusher
     glances: "_Glances"
 
@@ -407,12 +407,10 @@ class SqliteStore:
                     process,
                     leases,
                     whole,
-                    Worker(
-                        f"weft writes {self._path}",
-                        connect_writer,
-                        GroupWriter(flusher.flush, watch),
+                    ConnectionThread(
+                        f"weft writes {self._path}", connect_writer, Writer(flusher.flush, watch)
                     ),
-                    Worker(f"weft reads {self._path}", connect, read, watch=watch),
+                    ConnectionThread(f"weft reads {self._path}", connect, read, watch=watch),
                     flusher,
                     _Glances(self._path, whole),
                 )

@@ -57,7 +57,7 @@ class Watch(NamedTuple):
     look: Callable[[sqlite3.Connection], None]
 
 
-class Worker:
+class ConnectionThread:
     """One thread with one connection, which serves what is queued.
 
     The thread starts with the first job. A connection that cannot be opened fails the jobs that
@@ -172,7 +172,7 @@ def read(connection: sqlite3.Connection, batch: Sequence[Task]) -> None:
                 connection.execute("ROLLBACK")
 
 
-class GroupWriter:
+class Writer:
     """Serves a writer: what is queued is committed together, a held transaction by itself.
 
     `flush` settles jobs once their commit is on the disk; a connection that flushes by itself
@@ -195,7 +195,7 @@ class GroupWriter:
             self._together(connection, plain)
         for job in batch:
             if isinstance(job, Hold):
-                self._hold_open(connection, job)
+                self._hold(connection, job)
 
     def _together(self, connection: sqlite3.Connection, jobs: Sequence[Task]) -> None:
         """One transaction for all. If one of them fails, each has a transaction of its own."""
@@ -248,7 +248,7 @@ class GroupWriter:
             with suppress(StoreError, sqlite3.Error):  # the reader looks as well
                 watch.look(connection)
 
-    def _hold_open(self, connection: sqlite3.Connection, hold: "Hold") -> None:
+    def _hold(self, connection: sqlite3.Connection, hold: "Hold") -> None:
         """A transaction that ends by itself, and has its commit flushed."""
         try:
             connection.execute("BEGIN IMMEDIATE")

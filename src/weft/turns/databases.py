@@ -19,7 +19,7 @@ from weft.errors import StoreError, UsageError
 from weft.stores.sqlite_file import explained as explained_sqlite
 from weft.stores.sqlite_file import open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
-from weft.stores.sqlite_worker import GroupWriter, Worker
+from weft.stores.sqlite_worker import ConnectionThread, Writer
 
 if TYPE_CHECKING:
     from weft.stores.postgres_server import ConnectionPool, DatabaseAddress
@@ -252,7 +252,7 @@ class FileDatabase:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._leases: FileLeases | None = None
-        self._writer: Worker | None = None
+        self._writer: ConnectionThread | None = None
 
     async def open(self) -> None:
         """Make the tables, or refuse those of another version."""
@@ -296,7 +296,7 @@ class FileDatabase:
         if leases is not None:
             leave(leases)
 
-    def _current(self) -> Worker:
+    def _current(self) -> ConnectionThread:
         if self._writer is None:
             leases = self._leases = join(self._path)
 
@@ -314,7 +314,7 @@ class FileDatabase:
                     raise
                 return connection
 
-            self._writer = Worker(f"weft queues in {self._path}", connect, GroupWriter())
+            self._writer = ConnectionThread(f"weft queues in {self._path}", connect, Writer())
         return self._writer
 
 

@@ -94,7 +94,7 @@ function App() {
     source.addEventListener("gone", () => { source.close(); setVersion((v) => v + 1); });
     return () => source.close();
   }, [session, film.data && film.data.session.events]);
-  if (!session) return html`<${Sessions} open=${(id) => { setSession(id); setStep(0); }} />`;
+  if (!session) return html`<${Sessions} open=${(id, view) => { setSession(id); setStep(0); setTab(view || "request"); }} />`;
   const leave = () => { setSession(""); history.replaceState(null, "", location.pathname + location.search); };
   return html`
     <header>
@@ -117,11 +117,16 @@ function App() {
       ${help && html`<p class="dim">← → step, Home End first and last, 1 to 0 tabs, ? this line, Esc clears the light.</p>`}
       <${Problem} text=${film.error} />
       ${film.data && film.data.notice && html`<p class="dim">${film.data.notice}</p>`}
-      ${film.data && html`<${Film} film=${film.data} ghosts=${ghosts.data} now=${now} go=${go} />`}
-      ${film.data && frames.length === 0 && html`<p class="dim">Nothing was answered yet.</p>`}
+      ${frames.length > 0 && html`<${Film} film=${film.data} ghosts=${ghosts.data} now=${now} go=${go} />`}
+      ${film.data && frames.length === 0 && tab !== "chat" && html`<div class="empty"><b>Nothing was answered yet.</b><p class="dim">${embedded ? "" : html`<button onClick=${() => setTab("chat")}>talk to the agent</button>`}</p></div>`}
       ${film.data && (frames.length > 0 || tab === "chat") && html`<${View} key=${tab} tab=${tab} session=${session} step=${now} version=${version} film=${film.data} go=${go} open=${(id) => { setSession(id); setStep(0); }} />`}
     </main>`;
 }
+
+const brief = (n) => (n >= 999500 ? `${(n / 1e6).toFixed(1)}M` : n >= 999.5 ? `${(n / 1e3).toFixed(n < 9950 ? 1 : 0)}k` : String(Math.round(n)));
+const words = (origin) => origin.words.replace(/\b([0-9a-f]{8})[0-9a-f]{24}\b/g, "$1…");
+const ago = (time) => { const s = Math.max(0, Date.now() / 1000 - time); return s < 90 ? "just now" : s < 5400 ? `${Math.round(s / 60)} min ago` : s < 129600 ? `${Math.round(s / 3600)} h ago` : new Date(time * 1000).toLocaleDateString(); };
+const Notes = ({ list }) => list.map((text) => { const kind = (/(error|warning|info)\[/.exec(text) || [, "info"])[1]; return html`<pre class=${`text note ${kind}`}>${text}</pre>`; });
 
 const Totals = ({ summary: s }) => html`<span class="dim hide">
   ${s.steps} calls · ${number(s.tokens)} tokens · ${share(s.cached, s.tokens)} cached · ${cost(s.cost, s.money)}
@@ -134,44 +139,47 @@ function Sessions({ open }) {
   const words = search.toLowerCase();
   const rows = (data || []).filter((s) => JSON.stringify(s).toLowerCase().includes(words));
   return html`
-    <header><div class="bar"><h1>Weft inspector</h1><span class="grow"></span>
+    <header><div class="bar"><h1>Weft inspector</h1><span class="dim hide">every request, and why it is what it is</span><span class="grow"></span>
       <input type="search" placeholder="search" aria-label="search sessions" value=${search} onInput=${(e) => setSearch(e.target.value)} /></div></header>
-    <main>
+    <main class="list">
       <${Problem} text=${error} />
       ${!data && !error && html`<${Waiting} />`}
-      ${data && rows.length === 0 && html`<p class="dim">${data.length ? "No session fits that." : "No session yet. Run the agent, and it appears here."}</p>`}
-      ${rows.length > 0 && html`<table data-testid="sessions"><thead><tr><th>session</th><th>app</th><th>user</th><th class="n">events</th><th class="n">calls</th><th class="n">tokens</th><th class="n">cached</th><th class="n">cost</th><th>errors</th><th>waiting</th><th>last</th></tr></thead>
+      ${data && rows.length === 0 && html`<div class="empty"><b>${data.length ? "No session fits that." : "No session yet."}</b><p class="dim">${data.length ? html`<button onClick=${() => setSearch("")}>show all ${data.length}</button>` : "Run the agent, and it appears here."}</p></div>`}
+      ${rows.length > 0 && html`<table data-testid="sessions"><thead><tr><th>session</th><th>app</th><th>user</th><th class="n">events</th><th class="n">calls</th><th class="n">tokens</th><th class="n">cached</th><th class="n">cost</th><th></th><th class="n">last</th></tr></thead>
         <tbody>${rows.map((s) => html`<tr class="pick" tabindex="0" onClick=${() => open(s.key)} onKeyDown=${(e) => e.key === "Enter" && open(s.key)}>
-          <td>${s.id}</td><td>${s.app}</td><td>${s.user}</td><td class="n">${number(s.events)}</td><td class="n">${number(s.steps)}</td><td class="n">${number(s.tokens)}</td>
-          <td class="n">${share(s.cached, s.tokens)}</td><td class="n">${cost(s.cost, s.money)}</td><td class=${s.errors ? "red" : "dim"}>${s.errors || ""}</td>
-          <td class=${s.waiting ? "red" : "dim"}>${s.waiting || ""}</td><td class="dim">${s.updated ? new Date(s.updated * 1000).toLocaleString() : ""}</td></tr>`)}</tbody></table>`}
+          <td><b>${s.id}</b></td><td>${s.app}</td><td>${s.user}</td><td class="n">${number(s.events)}</td><td class="n">${number(s.steps)}</td><td class="n">${s.tokens ? number(s.tokens) : "–"}</td>
+          <td class="n">${s.tokens ? share(s.cached, s.tokens) : "–"}</td><td class="n">${s.tokens ? cost(s.cost, s.money) : "–"}</td>
+          <td>${s.errors ? html`<span class="badge red">${s.errors} ${s.errors === 1 ? "error" : "errors"}</span>` : ""} ${s.waiting ? html`<button class="badge" title="see the question, and answer it" onClick=${(e) => { e.stopPropagation(); open(s.key, "chat"); }} onKeyDown=${(e) => e.stopPropagation()}>${s.waiting} waiting: answer</button>` : ""}</td>
+          <td class="n dim" title=${s.updated ? new Date(s.updated * 1000).toLocaleString() : ""}>${s.updated ? ago(s.updated) : ""}</td></tr>`)}</tbody></table>`}
     </main>`;
 }
 
 // The film strip: a bar for each call, stacked by source; cached tokens are hatched.
 function Film({ film, ghosts, now, go }) {
   const frames = film.frames, box = useRef(null);
-  const wide = Math.max(6, Math.min(26, 1100 / Math.max(1, frames.length))), high = 120;
+  const side = 48, wide = Math.max(6, Math.min(48, 1150 / Math.max(1, frames.length))), high = 130;
   const lanes = [...new Set(frames.map((f) => f.scope || f.branch || ""))];
   const most = Math.max(1, ...frames.map((f, i) => Math.max(f.tokens || 0, ghosts && ghosts[i] ? ghosts[i].tokens : 0)));
   const y = (tokens) => (high * tokens) / most;
   useEffect(() => {
-    const at = (now - 1) * wide, view = box.current;
+    const at = side + (now - 1) * wide, view = box.current;
     if (view && (at < view.scrollLeft || at > view.scrollLeft + view.clientWidth - wide)) view.scrollLeft = at - view.clientWidth / 2;
   }, [now, wide]);
-  return html`<div class="film" ref=${box} data-testid="film"><svg width=${frames.length * wide + 8} height=${high + 26 + 12 * lanes.length} role="img" aria-label="one bar for each model call">
+  return html`<div class="film" ref=${box} data-testid="film"><svg width=${side + frames.length * wide + 8} height=${high + 30 + 12 * lanes.length} role="img" aria-label="one bar for each model call">
     <defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" y2="5" stroke="var(--paper)" stroke-width="2" stroke-opacity=".65" /></pattern></defs>
+    ${[1, 0.5].map((part) => html`<line class="scale" x1=${side - 4} x2=${side + frames.length * wide + 4} y1=${high + 4 - high * part} y2=${high + 4 - high * part} /><text x=${side - 8} y=${high + 8 - high * part + (part === 1 ? 4 : 0)} text-anchor="end">${brief(most * part)}</text>`)}
     ${frames.map((f, i) => {
-      const x = 4 + i * wide, w = Math.max(2, wide - 2), ghost = ghosts && ghosts[i];
+      const x = side + i * wide, w = Math.max(2, wide - 2), ghost = ghosts && ghosts[i];
       let top = high + 4;
       const lane = lanes.indexOf(f.scope || f.branch || "");
       return html`<g>
         ${SOURCES.filter((s) => f.sources && f.sources[s]).map((s) => { const h = y(f.sources[s]); top -= h; return html`<rect x=${x} y=${top} width=${w} height=${h} fill=${`var(--${s})`} />`; })}
         ${f.cached ? html`<rect x=${x} y=${high + 4 - y(f.cached)} width=${w} height=${y(f.cached)} fill="url(#hatch)" />` : null}
         ${ghost && ghost.tokens > (f.tokens || 0) ? html`<rect class="ghost" x=${x} y=${high + 4 - y(ghost.tokens)} width=${w} height=${y(ghost.tokens) - y(f.tokens || 0)} />` : null}
+        ${(i + 1) % Math.ceil(36 / wide) === 0 || now === f.number ? html`<text x=${x + w / 2} y=${high + 24 + 12 * lanes.length} text-anchor="middle">${now === f.number || (i + 1) % (Math.ceil(36 / wide) * (wide < 20 ? 5 : 1)) === 0 ? f.number : ""}</text>` : null}
         ${f.broken ? html`<circle cx=${x + w / 2} cy=${high + 9} r="2.5" fill="var(--red)" />` : null}
         ${f.calls.length ? html`<rect x=${x} y=${high + 14 + 12 * lane} width=${w} height="6" rx="2" fill="var(--results)" />` : html`<rect x=${x} y=${high + 16 + 12 * lane} width=${w} height="2" fill="var(--model)" />`}
-        <rect class=${`hit ${now === f.number ? "now" : ""}`} data-step=${f.number} x=${x - 1} y="0" width=${wide} height=${high + 26 + 12 * lanes.length} onClick=${() => go(f.number)}>
+        <rect class=${`hit ${now === f.number ? "now" : ""}`} data-step=${f.number} x=${x - 1} y="0" width=${wide} height=${high + 30 + 12 * lanes.length} onClick=${() => go(f.number)}>
           <title>${`${f.number}. ${f.agent}${f.branch ? ` on ${f.branch}` : ""}: ${number(f.tokens)} tokens, ${number(f.cached)} cached, ${cost(f.cost, f.money)}${ghost ? `\nplain history: ${number(ghost.tokens)} tokens, ${cost(ghost.cost, f.money)}` : ""}${f.broken ? `\n${f.broken}` : ""}${f.calls.length ? `\ncalls ${f.calls.map((c) => c.name).join(", ")}` : ""}${f.problem ? `\n${f.problem}` : ""}`}</title></rect>
       </g>`;
     })}</svg></div>
@@ -193,7 +201,7 @@ function Request({ session, step, version, film }) {
   if (!data) return html`<${Waiting} />`;
   return html`<div class="bar"><button class=${raw ? "" : "on"} onClick=${() => setRaw(false)}>Messages</button><button class=${raw ? "on" : ""} onClick=${() => setRaw(true)}>Raw JSON</button>
       <span class="dim">${data.agent} → ${data.model} · ${data.dialect} · ${number(data.tokens)} tokens · ${data.cost}</span></div>
-    ${data.diagnostics.map((d) => html`<pre class="text red">${d}</pre>`)}
+    <${Notes} list=${data.diagnostics} />
     <${Spans} view=${data} raw=${raw} picked=${picked} pick=${setPicked} />`;
 }
 
@@ -206,7 +214,7 @@ function Spans({ view, raw, picked, pick }) {
 }
 
 const Messages = ({ view }) => html`<div data-testid="messages">${view.rows.map((row, i) => html`<div class="row" style=${`border-color: var(--${row.source})`} key=${i}>
-    <div class="what"><b>${row.role ? `${row.role} ${row.kind}` : row.kind}</b><span>${number(row.tokens)} tok</span><span>${view.origins[row.origin].words}</span><span>${row.stability}</span>${row.shared && html`<span class="green">as before</span>`}<span class="hide">${row.pointer}</span></div>
+    <div class="what"><b>${row.role ? `${row.role} ${row.kind}` : row.kind}</b><span>${number(row.tokens)} tok</span><span>${words(view.origins[row.origin])}</span><span>${row.stability}</span>${row.shared && html`<span class="green">as before</span>`}<span class="hide">${row.pointer}</span></div>
     <div class="text">${pieces(row).map(([text, o]) => html`<span data-o=${o} class=${view.origins[o].kind}>${text}</span>`)}</div></div>`)}</div>`;
 
 function pieces(row) {
@@ -258,7 +266,7 @@ function layOut(view) {
 function Side({ view, picked, pick }) {
   const origin = picked === null ? null : view.origins[picked];
   if (!origin) return html`<aside class="side origins"><b>Origins</b><p class="dim">Hover any character, or an origin here. Click to keep it lit.</p>
-    ${view.origins.map((o, i) => html`<button data-origin=${i} onMouseOver=${() => light(i)} onMouseLeave=${() => light(null)} onClick=${() => { pick(i); light(i); }}>${o.words}${o.place ? html` <span class="dim">${o.place.split("/").pop()}</span>` : ""}</button>`)}</aside>`;
+    ${view.origins.map((o, i) => html`<button data-origin=${i} onMouseOver=${() => light(i)} onMouseLeave=${() => light(null)} onClick=${() => { pick(i); light(i); }}>${words(o)}${o.place ? html` <span class="dim">${o.place.split("/").pop()}</span>` : ""}</button>`)}</aside>`;
   const chain = (origin.kind === "event" && view.chains[origin.name]) || [];
   return html`<aside class="side" data-testid="origin"><div class="bar"><b>${origin.words}</b><span class="grow"></span><button onClick=${() => { pick(null); light(null); }}>close</button></div>
     ${origin.place && html`<p class="mono">${origin.place}</p>`}
@@ -281,7 +289,7 @@ function LeftOut({ session, step }) {
     ${forced && (forced.error ? html`<${Problem} text=${forced.error} />` : html`<div class="error"><${Compared} a=${forced.answer} /><pre class="text">${forced.answer.code}</pre></div>`)}
     ${groups.size === 0 && html`<p class="dim">Nothing was left out: the request holds all that the agent may see.</p>`}
     ${[...groups].map(([reason, rows]) => html`<details open><summary><b>${reason}</b> <span class="dim">${rows.length} × · ${number(rows.reduce((n, r) => n + r.tokens, 0))} tokens · ${cost(rows.reduce((n, r) => n + r.price, 0), rows[0].money)} to put back</span></summary>
-      <table><tbody>${rows.slice(0, 200).map((row) => html`<tr><td class="n">${number(row.tokens)}</td><td class="n">${cost(row.price, row.money)}</td><td>${data.origins[row.origin].words}</td><td><pre class="text"><del>${short(row.text, 400)}</del></pre></td>
+      <table><tbody>${rows.slice(0, 200).map((row) => html`<tr><td class="n">${number(row.tokens)}</td><td class="n">${cost(row.price, row.money)}</td><td>${words(data.origins[row.origin])}</td><td><pre class="text"><del>${short(row.text, 400)}</del></pre></td>
         <td>${data.origins[row.origin].kind === "event" && html`<button onClick=${() => force(row)}>force in</button>`}</td></tr>`)}</tbody></table></details>`)}
     <h2>Passes</h2><table><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
       <tbody>${data.passes.map((p) => html`<tr class=${p.dropped || p.changed || p.added || p.moved ? "" : "dim"}><td>${p.name}</td><td class="n">${p.dropped || ""}</td><td class="n">${p.changed || ""}</td><td class="n">${p.added || ""}</td><td class="n">${p.moved || ""}</td><td class="n">${p.before ? `${number(p.before)} → ${number(p.after)}` : p.remark}</td></tr>`)}</tbody></table></div>`;
@@ -420,13 +428,31 @@ function Chat({ session, film, version }) {
   const [text, setText] = useState("");
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
+  const end = useRef(null);
   const said = film.events.filter((e) => e.text || e.calls.length || e.error);
+  useEffect(() => { if (end.current) end.current.scrollIntoView({ block: "nearest" }); }, [said.length, film.waiting.length]);
   if (embedded || !film.can_chat) return html`<p class="dim">To talk to the agent here, serve it: <code>weft serve pkg.module:agent</code></p>`;
   const post = (path, body) => { setBusy(true); setError(""); return ask(path, { session }, { method: "POST", headers: { "Content-Type": "application/json", "X-Weft": path }, body: JSON.stringify(body) }).then(() => setText(""), (e) => setError(e.message)).finally(() => setBusy(false)); };
-  return html`<div data-testid="chat">${said.map((e) => html`<div class=${`bubble ${e.author === "user" ? "user" : ""}`}><span class="dim">${e.author}</span><div class="text">${e.text}${e.calls.length ? `\n→ ${e.calls.join(", ")}` : ""}</div>${e.error && html`<span class="red">${e.error}</span>`}</div>`)}
-    ${film.waiting.map((w) => html`<div class="bubble"><b>${w.name}</b> waits for an answer. <button onClick=${() => post("answer", { id: w.id, approve: true })}>approve</button> <button onClick=${() => post("answer", { id: w.id, approve: false, reason: prompt("Why not?") || "" })}>deny</button></div>`)}
+  return html`<div class="chat" data-testid="chat">
+    ${said.length === 0 && html`<p class="dim">Say something to the agent.</p>`}
+    ${said.map((e) => html`<div class=${`bubble ${e.author === "user" ? "user" : ""}`}><span class="dim">${e.author}</span>${e.text && html`<div class="text">${e.text}</div>`}${e.calls.length > 0 && html`<div class="text dim">→ ${e.calls.join(", ")}</div>`}${e.error && html`<span class="red">${e.error}</span>`}</div>`)}
+    ${film.waiting.map((w) => html`<${Question} key=${w.id} asked=${w} post=${post} busy=${busy} />`)}
     <${Problem} text=${error} />
-    <form class="controls" onSubmit=${(e) => { e.preventDefault(); if (text.trim()) post("say", { text }); }}><label class="grow">message<textarea rows="2" style="width: 100%" value=${text} onInput=${(e) => setText(e.target.value)}></textarea></label><button disabled=${busy}>${busy ? "…" : "send"}</button></form></div>`;
+    <form class="controls" onSubmit=${(e) => { e.preventDefault(); if (text.trim()) post("say", { text }); }}><label class="grow">message<textarea rows="2" style="width: 100%" value=${text} onInput=${(e) => setText(e.target.value)}></textarea></label><button disabled=${busy}>${busy ? "…" : "send"}</button></form><div ref=${end}></div></div>`;
+}
+
+// A question that is open, with what it is about, and the way to answer its kind.
+function Question({ asked, post, busy }) {
+  const [value, setValue] = useState("");
+  const args = asked.kind === "input" ? "" : JSON.stringify(asked.args);
+  const choices = (asked.args.payload && asked.args.payload.choices) || [];
+  const reply = (e) => { e.preventDefault(); if (value.trim()) post("answer", { id: asked.id, value }); };
+  return html`<div class="bubble question"><b>${asked.name}</b> waits for an answer
+    <div>${asked.question}</div>${args && args !== "{}" && html`<div class="text">${short(args, 2000)}</div>`}
+    ${asked.kind === "confirm" ? html`<div class="bar"><button class="on" disabled=${busy} onClick=${() => post("answer", { id: asked.id, approve: true })}>approve</button>
+        <input type="text" placeholder="why not" aria-label="reason" value=${value} onInput=${(e) => setValue(e.target.value)} /><button disabled=${busy} onClick=${() => post("answer", { id: asked.id, approve: false, reason: value })}>deny</button></div>`
+      : choices.length ? html`<div class="bar">${choices.map((c) => html`<button disabled=${busy} onClick=${() => post("answer", { id: asked.id, value: c })}>${String(c)}</button>`)}</div>`
+      : html`<form class="bar" onSubmit=${reply}><input type="text" aria-label="answer" value=${value} onInput=${(e) => setValue(e.target.value)} /><button disabled=${busy}>answer</button></form>`}</div>`;
 }
 
 const root = document.getElementById("app");

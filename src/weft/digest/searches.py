@@ -1,0 +1,104 @@
+"""Search results and test output: what is found keeps its place, what failed stays whole.
+
+A search gives a path and a line number for each hit. Where not all hits have room, those that fit
+what was asked stay as they are, and of the others the path and the line number. A run of tests
+says much about what went well; the sections about what failed are what it is read for.
+"""
+
+import re
+from collections.abc import Sequence
+
+from weft.digest.asked import Asked, fits
+from weft.digest.cut import Count
+from weft.digest.lines import Line
+from weft.late import late_pattern
+
+_LEAST = 6
+"""Fewer hits are no list."""
+
+_SHARES = (0.85, 0.6, 0.35, 0.15, 0.0)
+"""Which share of the room hits as they are may take, until the others can all be named."""
+
+FAILED = 30.0
+"""The weight of a line of a section about something that failed."""
+
+_HIT = late_pattern(r"(?:([^\s:][^:\n]{0,300}):)?(?:Line )?(\d{1,7})[:-]")
+_SECTION = late_pattern(
+    r"_{3,} .+ _{3,}$|(?:FAIL|ERROR): \S|--- FAIL: |---- .+ stdout ----$|\s{0,4}\u25cf \S"
+)
+_RULE = late_pattern(r"={5,}|-{20,}$|(?:ok|PASS|FAIL)\s+\S+\s+[\d.(]|failures:$|test result: ")
+_TRACE = late_pattern(r"Traceback \(most recent call last\)")
+
+
+def choose_hits(text: str, asked: Asked, *, limit: int, count: Count) -> str | None:
+    """The hits of a search within so many tokens; None if the text is no such list.
+
+    Hits that fit are whole, and the others are named by path and line, in the order of the text.
+    """
+    lines = text.split("\n")
+    hits = {place: match for place, line in enumerate(lines) if (match := _HIT.match(line[:400]))}
+    if len(hits) < _LEAST or len(hits) * 10 < len([line for line in lines if line.strip()]) * 6:
+        return None
+    scores = fits(lines, asked)
+    order = sorted(hits, key=lambda at: (-scores[at], at))
+    for share in _SHARES:
+        shown = _hits_shown(lines, hits, order, int(limit * share), limit, count)
+        if shown is not None:
+            return shown
+    return None
+
+
+def _hits_shown(
+    lines: list[str],
+    hits: dict[int, re.Match[str]],
+    order: list[int],
+    room: int,
+    limit: int,
+    count: Count,
+) -> str | None:
+    """So many tokens of hits as they are, and the others by their places; None if that is too much.
+
+    With no room for whole hits, as many places as fit are better than nothing.
+    """
+    last = not room
+    chosen = {place for place, line in enumerate(lines) if place not in hits and line}
+    for place in order:
+        room -= count(lines[place]) + 1
+        if room < 0:
+            break
+        chosen.add(place)
+    named: dict[str, list[str]] = {}
+    for place, match in hits.items():
+        if place not in chosen:
+            named.setdefault(match[1] or "", []).append(match[2])
+    rows = [f"{path}:{','.join(at)}" if path else ",".join(at) for path, at in named.items()]
+    whole = [lines[place] for place in sorted(chosen)]
+    size = len(rows)
+    while size >= 0:
+        more = [f"… {len(rows) - size:,} more paths …"] if size < len(rows) else []
+        shown = "\n".join([*whole, *(["also at:"] if size else []), *rows[:size], *more])
+        if count(shown) <= limit:
+            return shown
+        if not last:
+            return None
+        size = size * 3 // 4 if size > 1 else size - 1
+    return None
+
+
+def with_failures(lines: Sequence[Line]) -> list[Line]:
+    """The lines of a text, those of sections about something that failed with more weight."""
+    weighed: list[Line] = []
+    failing, tracing = False, False
+    for line in lines:
+        text = line.text[:400]
+        if _SECTION.match(text) is not None:
+            failing, tracing = True, False
+        elif _TRACE.search(text) is not None:
+            tracing = True
+        elif failing and _RULE.match(text) is not None:
+            failing = tracing = False
+        inside = failing or tracing
+        weighed.append(line._replace(weight=max(line.weight, FAILED)) if inside else line)
+        if tracing and text.strip() and not text[:1].isspace() and _TRACE.search(text) is None:
+            tracing = False  # the line that names the error ends a trace
+    return weighed
