@@ -167,3 +167,22 @@ def test_an_unsafe_tool_cannot_be_tried_again() -> None:
         @tool(effect="unsafe", retries=1)
         def fire() -> None:
             """Fire."""
+
+
+async def test_the_only_call_of_a_reply_is_stored_with_its_result(tmp_path: Path) -> None:
+    @tool(effect="transactional")
+    def book(seat: int) -> str:
+        """Book a seat."""
+        return f"seat {seat}"
+
+    model = ScriptedModel(
+        [call("book", seat=4), "done", [call("book", seat=1), call("book", seat=2)], "done"]
+    )
+    agent = Agent("bot", model=model, tools=[book])
+    async with Runner(agent, store=f"sqlite:///{tmp_path}/weft.db") as runner:
+        first = await runner.run("one", session_id="s")
+        assert len(first.session.events) == 4  # no record of the outcome beside the result
+        assert [one.response for one in first.session.events[2].results] == [{"result": "seat 4"}]
+        both = await runner.run("two", session_id="s")
+        outcomes = [e for e in both.session.events if e.provenance.outcomes]
+        assert len(outcomes) >= 2  # either may be lost without the other
