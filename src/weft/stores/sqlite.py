@@ -41,11 +41,11 @@ from weft.stores.sqlite_lease import FileLeases, join, leave
 from weft.stores.sqlite_worker import (
     Addition,
     ConnectionThread,
+    FileWriter,
     Flusher,
     Hold,
     Watch,
     Work,
-    Writer,
     read,
 )
 from weft.values import Json, require_object
@@ -408,7 +408,9 @@ class SqliteStore:
                     leases,
                     whole,
                     ConnectionThread(
-                        f"weft writes {self._path}", connect_writer, Writer(flusher.flush, watch)
+                        f"weft writes {self._path}",
+                        connect_writer,
+                        FileWriter(flusher.flush, watch),
                     ),
                     ConnectionThread(f"weft reads {self._path}", connect, read, watch=watch),
                     flusher,

@@ -172,7 +172,7 @@ def read(connection: sqlite3.Connection, batch: Sequence[Task]) -> None:
                 connection.execute("ROLLBACK")
 
 
-class Writer:
+class FileWriter:
     """Serves a writer: what is queued is committed together, a held transaction by itself.
 
     `flush` settles jobs once their commit is on the disk; a connection that flushes by itself

@@ -19,7 +19,7 @@ from weft.errors import StoreError, UsageError
 from weft.stores.sqlite_file import explained as explained_sqlite
 from weft.stores.sqlite_file import open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
-from weft.stores.sqlite_worker import ConnectionThread, Writer
+from weft.stores.sqlite_worker import ConnectionThread, FileWriter
 
 if TYPE_CHECKING:
     from weft.stores.postgres_server import ConnectionPool, DatabaseAddress
@@ -314,7 +314,7 @@ class FileDatabase:
                     raise
                 return connection
 
-            self._writer = ConnectionThread(f"weft queues in {self._path}", connect, Writer())
+            self._writer = ConnectionThread(f"weft queues in {self._path}", connect, FileWriter())
         return self._writer
 
 
