@@ -256,6 +256,14 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
     assert not named
 
 
+def test_no_file_has_the_marks_of_a_merge() -> None:
+    marks = ["git", "grep", "-nE", "^(<{7}|>{7}) "]
+    listing = subprocess.run(marks, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listing.returncode > 1:
+        pytest.skip("not a git checkout")
+    assert listing.stdout == ""
+
+
 def test_a_command_line_without_its_packages_names_the_extra() -> None:
     code = "import sys; sys.modules['typer'] = None; from weft.__main__ import main; exit(main())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -2,8 +2,9 @@
 
 The oracle has read the recording to its end. Of each result it shows the lines that a later step
 used or changed, when the result is new, and nothing else. No policy can know that much, so no
-policy that reduces results at birth costs less and keeps as much in view. It is a bound for that
-alone: what was said, the instructions and the tools stay as they are.
+policy that reduces results at birth costs less and keeps as much in view, except where the oracle's
+requests become too short to be cached. It is a bound for that alone: what was said, the
+instructions and the tools stay as they are.
 """
 
 from collections.abc import Callable, Sequence
