@@ -296,7 +296,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 "delete",
                 "retention:delete_command",
                 (Take("only_user", "Whose data."), _EXISTING_STORE, _ONLY_APP, "yes"),
-                """Delete all data of a user: sessions, state, memories, artifacts, waiting turns.
+                """Delete all data of a user: sessions, state, memories, artifacts, queued turns.
 
                 Without --yes it only says what there is. Nothing is left in the files of the store.
                 """,

@@ -342,7 +342,7 @@ class Runner(Generic[AnswerT]):
 
     @explained('await runner.delete_user(user_id="u")')
     async def delete_user(self, *, user_id: str) -> "Erased":
-        """Delete all that is kept of a user: sessions, state, memories, artifacts, waiting turns.
+        """Delete all that is kept of a user: sessions, state, memories, artifacts, queued turns.
 
         Runs of the user are stopped, in whichever process. Nothing of it is left in the files of
         the store. State under `app:` belongs to all users, and stays.

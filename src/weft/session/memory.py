@@ -209,6 +209,9 @@ class MemoryStore:
             self._user.pop((app_name, user_id), None)
             return len(keys)
 
+    async def erase_turns(self, app_name: str, user_id: str) -> None:
+        """Nothing to do: there is no queue in memory."""
+
     async def compact(self) -> None:
         """Nothing to do: what is deleted in memory is gone."""
 

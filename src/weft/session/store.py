@@ -163,7 +163,11 @@ class ErasingStore(Protocol):
     """A store that can forget a user, and leave nothing of what was deleted."""
 
     async def erase_user(self, app_name: str, user_id: str) -> int:
-        """Delete a user's sessions, state and waiting turns; gives how many sessions there were."""
+        """Delete a user's sessions, state and queued turns; gives how many sessions there were."""
+        ...
+
+    async def erase_turns(self, app_name: str, user_id: str) -> None:
+        """Delete a user's turns from every queue, so that no worker takes another."""
         ...
 
     async def compact(self) -> None:

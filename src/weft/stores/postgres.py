@@ -247,12 +247,18 @@ class PostgresStore:
         self._cache.drop(key)
 
     async def erase_user(self, app_name: str, user_id: str) -> int:
-        """Delete a user's sessions, state and waiting turns; gives how many sessions there were."""
+        """Delete a user's sessions, state and queued turns; gives how many sessions there were."""
         require_key(SessionKey(app_name, user_id, "s"))
         async with self._connection(writing=True) as connection, connection.transaction():
             count = await tables.erase_user(connection, app_name, user_id)
         self._cache.drop_user(app_name, user_id)
         return count
+
+    async def erase_turns(self, app_name: str, user_id: str) -> None:
+        """Delete a user's turns from every queue, so that no worker takes another."""
+        require_key(SessionKey(app_name, user_id, "s"))
+        async with self._connection(writing=True) as connection, connection.transaction():
+            await tables.erase_turns(connection, app_name, user_id)
 
     async def compact(self) -> None:
         """Write the tables anew, so that nothing deleted is in their files; others wait meanwhile.

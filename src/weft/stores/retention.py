@@ -1,6 +1,6 @@
 """Delete what must not be kept: a user with everything, or sessions that are old.
 
-The log, the state, turns that wait, memories and artifacts go. Then the store writes what is left
+The log, the state, turns in queues, memories and artifacts go. Then the store writes what is left
 anew, because a database only marks deleted rows as free.
 """
 
@@ -35,6 +35,8 @@ async def erase_user(
     erasing, files = _able(store), _able_artifacts(artifacts)
     apps = (app_name, f"{MEMORY_APP}{app_name}")
     keys = [info.key for app in apps for info in await store.sessions(app, user_id)]
+    # first: else a worker whose run is stopped takes the next turn, and has the session made anew
+    await erasing.erase_turns(app_name, user_id)
     async with AsyncExitStack() as stack:
         await _take(store, keys, stack)
         sessions, memories = [await erasing.erase_user(app, user_id) for app in apps]
@@ -73,7 +75,8 @@ def _able(store: Store) -> ErasingStore:
     raise UsageError(
         f"a {type(store).__name__} cannot forget a user",
         where="store",
-        hint="give it `erase_user(app_name, user_id)` and `compact()`",
+        hint="give it `erase_user(app_name, user_id)`, `erase_turns(app_name, user_id)` and"
+        " `compact()`",
     )
 
 

@@ -270,7 +270,7 @@ class SqliteStore:
         await self._write(work)
 
     async def erase_user(self, app_name: str, user_id: str) -> int:
-        """Delete a user's sessions, state and waiting turns; gives how many sessions there were."""
+        """Delete a user's sessions, state and queued turns; gives how many sessions there were."""
         require_key(SessionKey(app_name, user_id, "s"))
 
         def work(connection: sqlite3.Connection) -> Callable[[], int]:
@@ -278,6 +278,16 @@ class SqliteStore:
             return lambda: self._cache.drop_user(app_name, user_id) or count
 
         return await self._write(work)
+
+    async def erase_turns(self, app_name: str, user_id: str) -> None:
+        """Delete a user's turns from the queue, so that no worker takes another."""
+        require_key(SessionKey(app_name, user_id, "s"))
+
+        def work(connection: sqlite3.Connection) -> Callable[[], None]:
+            tables.erase_turns(connection, app_name, user_id)
+            return lambda: None
+
+        await self._write(work)
 
     async def compact(self) -> None:
         """Write the file anew, so that nothing deleted can be read from the disk.

@@ -423,7 +423,7 @@ def delete_session(connection: sqlite3.Connection, key: SessionKey) -> None:
 
 
 def erase_user(connection: sqlite3.Connection, app_name: str, user_id: str) -> int:
-    """Delete all rows of a user: sessions, events, state, requests and turns that wait."""
+    """Delete all rows of a user: sessions, events, state, requests and turns."""
     owner = (app_name, user_id)
     numbers = cast(
         "list[tuple[int]]",
@@ -436,11 +436,19 @@ def erase_user(connection: sqlite3.Connection, app_name: str, user_id: str) -> i
         connection.execute(
             "DELETE FROM events WHERE place >= ? AND place < ?", (first, first + ROOM)
         )
-    listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'turns'"
-    turns = ["turns"] if connection.execute(listed).fetchone() else []
-    for table in ("sessions", "user_state", "interrupts", *turns):
+    for table in ("sessions", "user_state", "interrupts"):
         connection.execute(f"DELETE FROM {table} WHERE app_name = ? AND user_id = ?", owner)
+    erase_turns(connection, app_name, user_id)
     return len(numbers)
+
+
+def erase_turns(connection: sqlite3.Connection, app_name: str, user_id: str) -> None:
+    """Delete a user's turns, whatever became of them, if the file has a queue."""
+    listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'turns'"
+    if connection.execute(listed).fetchone():
+        connection.execute(
+            "DELETE FROM turns WHERE app_name = ? AND user_id = ?", (app_name, user_id)
+        )
 
 
 def insert_request(connection: sqlite3.Connection, key: SessionKey, asked: float) -> None:

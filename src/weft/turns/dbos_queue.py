@@ -399,7 +399,10 @@ class _DbosWorker:
     async def _outcome(self, number: int) -> TurnEnd:
         if self._stop.is_set():  # it was taken in the moment in which we stopped
             return TurnEnd("released")
-        row = (await self._until_read(number))[0]
+        rows = await self._until_read(number)
+        if not rows:
+            return TurnEnd("cancelled", "it was deleted")
+        row = rows[0]
         try:
             turn = decode_turn(str(row[0]), id=str(number), attempts=cast("int", row[1]))
         except UnreadableTurn as error:
@@ -428,7 +431,8 @@ class _DbosWorker:
         await self._persistent(statement, {"id": id, "worker": self._worker})
 
     async def _until_written(self, statement: str, number: int, reason: str) -> None:
-        await self._persistent(statement, {"turn": note_of(number), "reason": reason})
+        values = {"number": number, "turn": note_of(number), "reason": reason}
+        await self._persistent(statement, values)
 
     async def _until_read(self, number: int) -> "list[_Row]":
         return await self._persistent(_READ, {"number": number, "turn": note_of(number)})
@@ -676,13 +680,16 @@ LEFT JOIN weft.turn_notes AS notes ON notes.turn = %(turn)s
 WHERE number = %(number)s
 """
 
+# Nothing is noted of a turn that was deleted while it ran.
 _NOTE = """
-INSERT INTO weft.turn_notes (turn, reason) VALUES (%(turn)s, %(reason)s)
+INSERT INTO weft.turn_notes (turn, reason)
+SELECT %(turn)s, %(reason)s FROM weft.dbos_turns WHERE number = %(number)s
 ON CONFLICT (turn) DO UPDATE SET reason = excluded.reason
 """
 
 _AGAIN = """
-INSERT INTO weft.turn_notes (turn, attempts, reason) VALUES (%(turn)s, 1, %(reason)s)
+INSERT INTO weft.turn_notes (turn, attempts, reason)
+SELECT %(turn)s, 1, %(reason)s FROM weft.dbos_turns WHERE number = %(number)s
 ON CONFLICT (turn) DO UPDATE SET attempts = turn_notes.attempts + 1, reason = excluded.reason
 """
 

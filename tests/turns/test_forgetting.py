@@ -1,0 +1,116 @@
+"""What a queue forgets: the turns of a deleted user, in the tables of every engine."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.cli.run import weft
+from weft import Agent, Runner
+from weft.content import to_content
+from weft.session import SessionKey, Store
+from weft.testing import ScriptedModel
+from weft.turns import QueuedTurn, TurnEnd, Turns
+
+PLACES = ("sqlite inbox", "postgres inbox", "postgres procrastinate", "postgres dbos")
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest) -> list[str]:
+    """The kind of database, and of queue: here with DBOS."""
+    return str(request.param).split()
+
+
+def rows_with(address: str, text: str) -> dict[str, int]:
+    """How many rows of each table have these bytes in them, whatever the schema."""
+    counts: dict[str, int] = {}
+    if address.startswith("sqlite"):
+        file = sqlite3.connect(address.removeprefix("sqlite:///"))
+        for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+            rows = file.execute(f'SELECT * FROM "{name}"').fetchall()
+            counts[name] = sum(text in repr(row) for row in rows)
+        file.close()
+    else:
+        with psycopg.connect(address) as connection:
+            tables = connection.execute(
+                "SELECT schemaname, tablename FROM pg_catalog.pg_tables"
+                " WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
+            ).fetchall()
+            for schema, name in tables:
+                query = sql.SQL("SELECT count(*) FROM {} AS t WHERE t::text LIKE {}").format(
+                    sql.Identifier(schema, name), sql.Literal(f"%{text}%")
+                )
+                row = connection.execute(query).fetchone()
+                assert row is not None
+                counts[f"{schema}.{name}"] = row[0]
+    return {name: count for name, count in counts.items() if count}
+
+
+def files_with(folder: Path, text: str) -> list[str]:
+    """The files of the store that have these bytes in them."""
+    paths = sorted(folder.glob("weft.db*"))
+    return [path.name for path in paths if text.encode() in path.read_bytes()]
+
+
+async def work_until(turns: Turns, app: str, ended: int) -> None:
+    """Work until so many turns have ended: those called `bad` fail, with words of the message."""
+
+    async def run(turn: QueuedTurn) -> TurnEnd:
+        kind = "failed" if turn.request_id.startswith("bad") else "done"
+        return TurnEnd(kind, f"about {turn.message}" if kind == "failed" else "")
+
+    stop = asyncio.Event()
+    work = asyncio.create_task(turns.work(run, apps=[app], worker="w", slots=4, stop=stop))
+    async with asyncio.timeout(60):
+        while True:
+            counts = await turns.counts()
+            if counts.get((app, "done"), 0) + counts.get((app, "failed"), 0) >= ended:
+                break
+            await asyncio.sleep(0.05)
+    stop.set()
+    await work
+
+
+def turn(app: str, user: str, request: str) -> QueuedTurn:
+    """A turn that says who it is from."""
+    return QueuedTurn(
+        key=SessionKey(app, user, "s"), request_id=request, message=to_content(f"I am {user}")
+    )
+
+
+@pytest.mark.parametrize("way", ["runner", "command"])
+async def test_nothing_of_a_deleted_user_is_left_in_a_queue(
+    turns: Turns, store: Store, address: str, app: str, way: str, tmp_path: Path
+) -> None:
+    planted, other = f"ada-{uuid4().hex}", f"bob-{uuid4().hex}"
+    for user in (planted, other):
+        for request in ("fine", "bad"):
+            assert await turns.put(turn(app, user, request))
+    await work_until(turns, app, 4)
+    for user in (planted, other):
+        assert await turns.put(turn(app, user, "waits"))
+        assert await turns.put(turn(app, user, "is-late"), delay=600)
+    other_rows = rows_with(address, other)
+    assert rows_with(address, planted) == other_rows != {}
+    await store.create(SessionKey(app, planted, "s"))  # the command looks for users by sessions
+
+    if way == "runner":
+        runner = Runner(Agent("bot", model=ScriptedModel([])), store=store, app_name=app)
+        await runner.delete_user(user_id=planted)
+    else:
+        options = ("--user", planted, "--store", address, "--yes")
+        result = await asyncio.to_thread(weft, tmp_path, "sessions", "delete", *options)
+        assert result.returncode == 0, result.stderr
+
+    assert rows_with(address, planted) == {}
+    assert rows_with(address, other) == other_rows
+    if address.startswith("sqlite"):
+        assert files_with(tmp_path, planted) == []
+    requests = {info.turn.request_id: info.status for info in await turns.list(app_name=app)}
+    expected = {"fine": "done", "bad": "failed", "waits": "waiting", "is-late": "waiting"}
+    assert requests == expected
+    assert await turns.put(turn(app, planted, "fine"))  # nobody remembers it
