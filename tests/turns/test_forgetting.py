@@ -114,3 +114,36 @@ async def test_nothing_of_a_deleted_user_is_left_in_a_queue(
     expected = {"fine": "done", "bad": "failed", "waits": "waiting", "is-late": "waiting"}
     assert requests == expected
     assert await turns.put(turn(app, planted, "fine"))  # nobody remembers it
+
+
+async def test_turns_that_are_done_are_pruned_and_others_stay(
+    turns: Turns, store: Store, address: str, app: str
+) -> None:
+    marks = {name: f"{name}-{uuid4().hex}" for name in ("fine", "good", "bad", "stopped", "waits")}
+    for name in ("fine", "good", "bad"):
+        assert await turns.put(turn(app, "ada", marks[name]))
+    await work_until(turns, app, 3)
+    for name in ("stopped", "waits"):
+        assert await turns.put(turn(app, "ada", marks[name]))
+    (stopped,) = [info for info in await turns.list(app_name=app) if "stop" in info.turn.request_id]
+    assert await turns.cancel(stopped.turn.id)
+
+    assert await turns.prune(keep=3600.0, most=1000) == 0
+    infos = await turns.list(app_name=app)
+    assert len(infos) == 5
+    assert all(info.put_at for info in infos)
+    assert [info.turn.request_id for info in infos if not info.ended_at] == [marks["waits"]]
+    assert await turns.prune(keep=0.0, most=1) == 1  # a batch is no larger than that
+    while await turns.prune(keep=0.0, most=1):  # also what other tests have left
+        pass
+    assert rows_with(address, marks["fine"]) == rows_with(address, marks["good"]) == {}
+    left = {info.turn.request_id: info.status for info in await turns.list(app_name=app)}
+    assert left == {
+        marks["bad"]: "failed",
+        marks["stopped"]: "cancelled",
+        marks["waits"]: "waiting",
+    }
+    assert not await turns.put(turn(app, "ada", marks["waits"]))
+    assert await turns.retry((await turns.list(app_name=app, status="failed"))[0].turn.id)
+    assert await turns.put(turn(app, "ada", marks["fine"]))
+    assert [info.status for info in await turns.list(app_name=app)].count("waiting") == 3

@@ -289,6 +289,24 @@ async def test_a_running_turn_is_cancelled_by_command_and_can_be_retried(
     assert "there is no turn `77`" in (await weft("show", "77")).stderr
 
 
+async def test_a_worker_prunes_what_is_done_and_a_request_that_comes_again_is_answered_once(
+    file_desk: Desk,
+) -> None:
+    await file_desk.put("s", "lamp")
+    first = await file_desk.start()
+    await file_desk.until(lambda infos: infos["lamp"].status == "done")
+    first.send(signal.SIGTERM)
+    assert await first.code() == 0
+    assert len(await file_desk.turns.list()) == 1  # it keeps them for a week
+    await file_desk.start("--keep", "0")
+    await file_desk.until(lambda infos: not infos)
+    await file_desk.put("s", "lamp")
+    await file_desk.until(lambda infos: "lamp" in infos and infos["lamp"].status == "done")
+    assert file_desk.run_sql("SELECT item FROM bookings") == [("lamp",)]
+    events = await file_desk.store.events(SessionKey("desk", file_desk.user, "s"))
+    assert [event.text for event in events or () if event.author == "user"].count("lamp") == 1
+
+
 def test_what_a_worker_cannot_work_with_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "bot.py").write_text("from weft import Agent\nbot = Agent('bot')\n")
     cases = {
@@ -296,6 +314,7 @@ def test_what_a_worker_cannot_work_with_is_said_in_one_line(tmp_path: Path) -> N
         ("bot:bot", "--store", "memory://"): "a queue is for several processes",
         ("bot:bot", "--engine", "celery"): "there is no engine `celery`",
         ("bot:bot", "--engine", "procrastinate"): "procrastinate needs PostgreSQL",
+        ("bot:bot", "--keep", "-1"): "--keep",
         ("nothing:bot",): "nothing",
         ("bot:bot", "--store", "postgresql://127.0.0.1:1/x"): "the server cannot be reached",
     }

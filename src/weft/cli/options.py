@@ -212,6 +212,10 @@ class CommandOptions:
     attempts: Annotated[
         int, Option("--attempts", help="How often a turn that fails is run.", min=1)
     ] = 6
+    keep: Annotated[
+        float,
+        Option("--keep", help="Days for which done turns are kept.", min=0, metavar="DAYS"),
+    ] = 7.0
     health_port: Annotated[
         int | None,
         Option(

@@ -4,7 +4,7 @@ DBOS keeps the workflows in a schema of its own, `weft_dbos`, takes them, one at
 session (a partition of its queue), and writes down how they ended, until the database has it. Its
 own commands and pages show them. Three things are done here. The order in a session is that in
 which turns were put, for DBOS goes by the clock. Turns of a dead worker are handed on, for DBOS
-leaves it to others to know who lives. And a turn is known by its request for ever.
+leaves it to others to know who lives. And a turn is known by its request, also when it is done.
 
 What DBOS does otherwise than other queues: it takes sessions in any order, so there are no
 priorities, and a turn that was handed on waits among the others. All workers of an app have the
@@ -216,6 +216,19 @@ class DbosTurns:
             return False
         await self.open()
         return bool(await self._run(_CANCEL, {"number": int(id)}))
+
+    async def prune(self, *, keep: float, most: int) -> int:
+        """Delete turns that were done so many seconds ago, with all that DBOS has of them."""
+        await self.open()
+        async with self._database.connection() as connection, connection.transaction():
+            old = await _execute(connection, _OLD, {"keep": keep, "most": most})
+            if old:
+                numbers = [cast("int", number) for number, _ in old]
+                ids = [f"{number:019}.{at}" for number, tries in cast("list[tuple[int, int]]", old)
+                       for at in range(tries + 1)]  # fmt: skip
+                values = {"numbers": numbers, "notes": [*map(note_of, numbers)], "ids": ids}
+                await _execute(connection, _FORGET, values)
+        return len(old)
 
     async def counts(self) -> dict[tuple[str, TurnStatus], int]:
         """How many turns there are, by the name of their app and by status."""
@@ -709,6 +722,23 @@ SELECT * FROM (
         AND (%(request_id)s::text IS NULL OR request_id = %(request_id)s)
     ORDER BY number DESC LIMIT %(limit)s) AS newest
 ORDER BY number
+"""
+
+_OLD = f"""
+SELECT number, tries FROM (
+    SELECT number, tries, completed_at FROM weft.dbos_turns
+    JOIN {_STATUS} ON workflow_uuid = {_ID} AND status = 'SUCCESS'
+    ORDER BY number LIMIT %(most)s) AS first
+WHERE completed_at <= ({_NOW} - %(keep)s::float8) * 1000
+"""
+
+# DBOS has what goes into and comes out of a workflow in tables that do not follow its row.
+_FORGET = f"""
+WITH workflows AS (DELETE FROM {_STATUS} WHERE workflow_uuid = ANY(%(ids)s)),
+inputs AS (DELETE FROM {_SCHEMA}.workflow_input WHERE workflow_uuid = ANY(%(ids)s)),
+outputs AS (DELETE FROM {_SCHEMA}.workflow_output WHERE workflow_uuid = ANY(%(ids)s)),
+noted AS (DELETE FROM weft.turn_notes WHERE turn = ANY(%(notes)s))
+DELETE FROM weft.dbos_turns WHERE number = ANY(%(numbers)s)
 """
 
 _COUNTS = f"""

@@ -161,6 +161,11 @@ class InboxTurns:
             return False
         return bool(await self._database.run(self._statements.cancel, {"number": int(id)}))
 
+    async def prune(self, *, keep: float, most: int) -> int:
+        """Delete turns that were done so many seconds ago."""
+        values: Values = {"keep": keep, "most": most}
+        return len(await self._database.run(self._statements.prune, values))
+
     async def counts(self) -> dict[tuple[str, TurnStatus], int]:
         """How many turns there are, by the name of their app and by status."""
         rows = cast(
@@ -286,6 +291,14 @@ class Statements:
         self.cancel = f"""
             UPDATE {table} SET status = 'cancelled', ended_at = {now}
             WHERE number = :number AND status = 'waiting' RETURNING number"""
+        # By number, which is in order: there is no index by the time at which turns ended.
+        self.prune = f"""
+            DELETE FROM {table} WHERE number IN (
+                SELECT number FROM (
+                    SELECT number, ended_at FROM {table} WHERE status = 'done'
+                    ORDER BY number LIMIT :most) AS first
+                WHERE ended_at <= {now} - :keep)
+            RETURNING number"""
         self.counts = f"SELECT app_name, status, count(*) FROM {table} GROUP BY 1, 2"
 
 

@@ -39,6 +39,9 @@ SILENT_AFTER = 0.7
 HUNG_AFTER = 15.0
 """Seconds without a new beat from which on a worker is dead that still has its lock."""
 
+LEAST_HUNG = 2.0
+"""The shortest such time: a worker says five times in it that it lives."""
+
 _RECOVER_EVERY = 2.0
 """Seconds between two looks for turns without a living owner, where nobody has just died."""
 

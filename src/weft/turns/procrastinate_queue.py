@@ -219,6 +219,13 @@ class ProcrastinateTurns:
             return False
         return await self._app.job_manager.cancel_job_by_id_async(int(id))
 
+    async def prune(self, *, keep: float, most: int) -> int:
+        """Delete turns that were done so many seconds ago."""
+        await self.open()
+        values = {"task": _TASK, "keep": keep, "most": most}
+        async with self._database.connection() as connection:
+            return len(await _execute(connection, _PRUNE, values))
+
     async def counts(self) -> dict[tuple[str, TurnStatus], int]:
         """How many turns there are, by the name of their app and by status."""
         await self.open()
@@ -569,9 +576,10 @@ _LIST = """
 SELECT * FROM (
     SELECT id, args ->> 'turn', status::text, priority, attempts_noted, kills, worker, reason,
         (SELECT extract(epoch FROM min(at))::float8 FROM procrastinate_events
-            WHERE job_id = id AND type = 'deferred'),
+            WHERE job_id = procrastinate_jobs.id AND type = 'deferred'),
         (SELECT extract(epoch FROM max(at))::float8 FROM procrastinate_events
-            WHERE job_id = id AND status IN ('succeeded', 'failed', 'cancelled', 'aborted')
+            WHERE job_id = procrastinate_jobs.id
+                AND status IN ('succeeded', 'failed', 'cancelled', 'aborted')
                 AND type IN ('succeeded', 'failed', 'cancelled', 'aborted')),
         extract(epoch FROM CASE WHEN status = 'todo' AND scheduled_at > now()
                            THEN scheduled_at END)::float8
@@ -585,6 +593,21 @@ SELECT * FROM (
         AND (%(request)s::text IS NULL OR queueing_lock = %(request)s)
     ORDER BY id DESC LIMIT %(limit)s) AS newest
 ORDER BY id
+"""
+
+_PRUNE = """
+WITH first AS MATERIALIZED (
+    SELECT id FROM procrastinate_jobs WHERE task_name = %(task)s AND status = 'succeeded'
+    ORDER BY id LIMIT %(most)s),
+gone AS (
+    DELETE FROM procrastinate_jobs WHERE id IN (
+        SELECT id FROM first WHERE (
+            SELECT max(at) FROM procrastinate_events
+            WHERE job_id = first.id AND type = 'succeeded'
+        ) <= clock_timestamp() - make_interval(secs => %(keep)s::float8))
+    RETURNING id),
+noted AS (DELETE FROM weft.turn_notes WHERE turn IN (SELECT id::text FROM gone))
+SELECT id FROM gone
 """
 
 _COUNTS = """

@@ -50,7 +50,8 @@ class Turns(Protocol):
     ) -> bool:
         """Put a turn behind the others of its session; False where it is known already.
 
-        It is known by its session and request id, also while it runs and when it is done. With
+        It is known by its session and request id, also while it runs and when it is done, until
+        it is pruned. With
         the `connection` of a transaction it is put when that commits: `connection` is what
         `store.transaction(session)` gives, or one of the caller's own to the same database.
         A turn with a delay of some seconds waits for them outside of its session's line, where
@@ -109,6 +110,15 @@ class Turns(Protocol):
         """Take a waiting turn out of the queue; False where it does not wait.
 
         A turn that runs is stopped with the run of its session: `runner.cancel`.
+        """
+        ...
+
+    async def prune(self, *, keep: float, most: int) -> int:
+        """Delete turns that were done `keep` seconds ago or earlier; gives how many.
+
+        It looks at the `most` done turns that were put first, so call it again and again. A turn
+        that failed or was cancelled stays, for somebody may retry it. A request that is put after
+        its turn was pruned makes a turn again, and the session's log answers that.
         """
         ...
 

@@ -9,6 +9,7 @@ Top to bottom: the worker, what it says of itself, what it needs.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -21,6 +22,7 @@ from weft.turns.databases import FileDatabase, QueueDatabase
 from weft.turns.health import HealthAnswer, Pages, answer_health, metrics_answer
 from weft.turns.liveness import (
     HUNG_AFTER,
+    LEAST_HUNG,
     FileLiving,
     Liveness,
     LivingTable,
@@ -29,12 +31,21 @@ from weft.turns.liveness import (
 )
 from weft.turns.opening import open_turns
 from weft.turns.running import ATTEMPTS, TurnRunner
-from weft.turns.turn import Turns
+from weft.turns.turn import Living, Turns
 
 _log = logging.getLogger("weft.turns")
 
 DECLARED_DEAD = 3
 """The exit code of a worker that found itself declared dead."""
+
+KEEP_DAYS = 7.0
+"""Days for which a turn that is done stays in the queue, unless a worker says otherwise."""
+
+_PRUNE_EVERY = 60.0
+"""Seconds between two looks for done turns that are old, where the last one found few."""
+
+_PRUNE_MOST = 1000
+"""How many turns are pruned at once: few enough to take no time, more than come meanwhile."""
 
 _UNSERVED_EVERY = 60.0
 """Seconds between two looks for turns that nobody will take."""
@@ -45,7 +56,8 @@ class Worker:
 
     `slots` is how many turns run at once, `grace` how many seconds they may take to end when the
     worker is told to stop. `attempts` is how often a turn that fails is run. A worker that gives
-    no sign of life for `hung` seconds is cut off by the others.
+    no sign of life for `hung` seconds is cut off by the others. A turn that is done stays in the
+    queue for `keep` days.
     """
 
     def __init__(
@@ -56,10 +68,12 @@ class Worker:
         grace: float = 30.0,
         attempts: int = ATTEMPTS,
         hung: float = HUNG_AFTER,
+        keep: float = KEEP_DAYS,
         turns: Turns | None = None,
     ) -> None:
         self._runners = {runner.app_name: runner for runner in runners}
         _check(runners, self._runners, slots)
+        _check_times(hung, keep)
         self.store: Store = runners[0].store
         self.name = worker_name(self.store)
         self.turns: Turns = turns if turns is not None else open_turns(self.store, engine)
@@ -68,6 +82,9 @@ class Worker:
         self._slots = slots
         self._grace = grace
         self._hung = hung
+        self._keep = keep * 86400.0
+        self._prune_at = 0.0
+        """When to look for old turns again, by the monotonic clock."""
         self._stop = asyncio.Event()
         self._ended = asyncio.Event()
         """It is time to hand over: declared dead, or told to stop a second time."""
@@ -122,12 +139,29 @@ class Worker:
         liveness = Liveness(
             self._table,
             info,
-            recover=lambda: self.turns.recover(living),
+            recover=lambda: self._reap(living),
             died=self._declared_dead,
             hung=self._hung,
         )
         await liveness.start()
         return liveness
+
+    async def _reap(self, living: Living) -> int:
+        """Hand on the turns of the dead, and now and then delete done turns that are old.
+
+        One worker at a time does it, so no two prune the same turns.
+        """
+        handed_on = await self.turns.recover(living)
+        if time.monotonic() >= self._prune_at:
+            try:
+                count = await self.turns.prune(keep=self._keep, most=_PRUNE_MOST)
+            except StoreError as error:
+                count = 0
+                _log.warning("old turns cannot be pruned: %s", error.message)
+            # a whole batch: there are more, and the next round takes them
+            pause = _PRUNE_EVERY if count < _PRUNE_MOST else 0.0
+            self._prune_at = time.monotonic() + pause
+        return handed_on
 
     def _declared_dead(self) -> None:
         _log.error("%s was declared dead by others, who have its turns: it ends", self.name)
@@ -258,6 +292,17 @@ def _tables(store: Store, worker: str) -> tuple[QueueDatabase, LivingTable]:
             hint="open the store by its address: sqlite:///weft.db, postgresql://host/database",
         )
     return ServerDatabase(store.address, worker), ServerLiving(store.address)
+
+
+def _check_times(hung: float, keep: float) -> None:
+    if not hung >= LEAST_HUNG:
+        raise UsageError(
+            f"hung={hung:g}",
+            where="Worker",
+            hint=f"pass {LEAST_HUNG:g} seconds or more: a busy worker may be silent for one",
+        )
+    if not keep >= 0:
+        raise UsageError(f"keep={keep:g}", where="Worker", hint="pass 0 days or more")
 
 
 def _check(runners: Sequence[Runner], by_app: dict[str, Runner], slots: int) -> None:
