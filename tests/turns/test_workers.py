@@ -307,6 +307,21 @@ async def test_a_worker_prunes_what_is_done_and_a_request_that_comes_again_is_an
     assert [event.text for event in events or () if event.author == "user"].count("lamp") == 1
 
 
+@pytest.mark.parametrize("place", [["postgres", "inbox"]])
+async def test_a_worker_that_hangs_is_cut_off_after_the_seconds_of_another(desk: Desk) -> None:
+    # the one that notices says how long: of itself, the other would be left alone for an hour
+    hanging = await desk.start("--hung", "3600")
+    await desk.put("s", "slow 600")
+    await desk.until(lambda infos: infos["slow 600"].status == "running")
+    (name,) = {info.worker for info in await desk.turns.list(app_name="desk", status="running")}
+    hanging.send(signal.SIGSTOP)
+    other = await desk.start("--hung", "2")
+    await desk.until(lambda infos: infos["slow 600"].worker not in ("", name))
+    hanging.send(signal.SIGCONT)
+    assert await hanging.code() == 3
+    other.send(signal.SIGKILL)
+
+
 def test_what_a_worker_cannot_work_with_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "bot.py").write_text("from weft import Agent\nbot = Agent('bot')\n")
     cases = {
@@ -315,6 +330,7 @@ def test_what_a_worker_cannot_work_with_is_said_in_one_line(tmp_path: Path) -> N
         ("bot:bot", "--engine", "celery"): "there is no engine `celery`",
         ("bot:bot", "--engine", "procrastinate"): "procrastinate needs PostgreSQL",
         ("bot:bot", "--keep", "-1"): "--keep",
+        ("bot:bot", "--hung", "1"): "hung=1",
         ("nothing:bot",): "nothing",
         ("bot:bot", "--store", "postgresql://127.0.0.1:1/x"): "the server cannot be reached",
     }

@@ -147,6 +147,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             "engine",
             Take("grace", "Seconds that turns may go on when it stops.", default=30.0),
             "attempts",
+            "hung",
             "keep",
             "host",
             "health_port",

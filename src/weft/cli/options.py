@@ -212,6 +212,12 @@ class CommandOptions:
     attempts: Annotated[
         int, Option("--attempts", help="How often a turn that fails is run.", min=1)
     ] = 6
+    hung: Annotated[
+        float,
+        Option(
+            "--hung", help="Seconds of silence until a living worker is cut off.", metavar="SECONDS"
+        ),
+    ] = 15.0
     keep: Annotated[
         float,
         Option("--keep", help="Days for which done turns are kept.", min=0, metavar="DAYS"),

@@ -40,6 +40,7 @@ def worker_command(options: CommandOptions) -> int:
             slots=options.slots,
             grace=options.grace,
             attempts=options.attempts,
+            hung=options.hung,
             keep=options.keep,
         )
         loop = asyncio.get_running_loop()
