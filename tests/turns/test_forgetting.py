@@ -12,9 +12,11 @@ from psycopg import sql
 from tests.cli.run import weft
 from weft import Agent, Runner
 from weft.content import to_content
+from weft.ir import Prompt
 from weft.session import SessionKey, Store
+from weft.stores import open_store
 from weft.testing import ScriptedModel
-from weft.turns import QueuedTurn, TurnEnd, Turns
+from weft.turns import QueuedTurn, TurnEnd, TurnRunner, Turns
 
 PLACES = ("sqlite inbox", "postgres inbox", "postgres procrastinate", "postgres dbos")
 
@@ -114,6 +116,41 @@ async def test_nothing_of_a_deleted_user_is_left_in_a_queue(
     expected = {"fine": "done", "bad": "failed", "waits": "waiting", "is-late": "waiting"}
     assert requests == expected
     assert await turns.put(turn(app, planted, "fine"))  # nobody remembers it
+
+
+async def test_a_running_turn_of_a_deleted_user_is_stopped_and_the_next_is_not_taken(
+    turns: Turns, store: Store, address: str, app: str
+) -> None:
+    planted, begun, asked = f"ada-{uuid4().hex}", asyncio.Event(), list[str]()
+
+    async def answer(prompt: Prompt) -> str:
+        asked.append(str(prompt))
+        begun.set()
+        await asyncio.sleep(600)
+        return "late"
+
+    agent = Agent("bot", model=ScriptedModel([answer] * 3))
+    runner = Runner(agent, store=store, app_name=app)
+    for request in ("first", "second"):
+        assert await turns.put(turn(app, planted, request))
+    stop = asyncio.Event()
+    run = TurnRunner({app: runner}, turns)
+    work = asyncio.create_task(turns.work(run, apps=[app], worker="w", slots=4, stop=stop))
+    async with asyncio.timeout(60):
+        await begun.wait()
+        other = open_store(address)  # of another process
+        await Runner(agent, store=other, app_name=app).delete_user(user_id=planted)
+        await other.close()
+        while run.active:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        assert await turns.put(turn(app, "bob", "next"))  # the worker goes on with others
+        while len(asked) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        run.hand_over()
+        stop.set()
+        await work
+    assert planted not in asked[1]
+    assert rows_with(address, planted) == {}
 
 
 async def test_turns_that_are_done_are_pruned_and_others_stay(
