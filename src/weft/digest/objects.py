@@ -202,8 +202,8 @@ class _Shower(NamedTuple):
             for key in keys
         }
         if omitted:
-            names = ", ".join(_shortened(key, 40) for key in omitted[:most])
-            fields_kept["…"] = f"{len(omitted):,} more keys: {names}" + (
+            named = ", ".join(_shortened(key, 40) for key in omitted[:most])
+            fields_kept["…"] = f"{len(omitted):,} more keys: {named}" + (
                 ", …" if len(omitted) > most else ""
             )
         return fields_kept

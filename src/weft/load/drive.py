@@ -337,7 +337,7 @@ class QueueDriver:
         """Wait for the answer; its time is the one that the log has."""
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
-        answered = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(turn.key, {})[turn.request_id] = answered
         return await answered
 

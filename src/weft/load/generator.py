@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from weft.errors import StoreError, UsageError, WeftError
 from weft.load import program
@@ -151,7 +152,7 @@ class _Load:
             for turn in turns:
                 await asyncio.sleep(max(0.0, self._begun + turn.due - time.time()))
                 async with self._hurt_again:
-                    await self._hurt_again.wait_for(lambda turn=turn: self._may_begin(turn))
+                    await self._hurt_again.wait_for(partial(self._may_begin, turn))
                 self._sent[turn.request_id] = time.time()
                 await self._driver.begin(turn)
                 finishing = asyncio.create_task(self._finish(turn))

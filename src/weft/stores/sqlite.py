@@ -275,7 +275,12 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> Callable[[], int]:
             count = tables.erase_user(connection, app_name, user_id)
-            return lambda: self._cache.drop_user(app_name, user_id) or count
+
+            def settled() -> int:
+                self._cache.drop_user(app_name, user_id)
+                return count
+
+            return settled
 
         return await self._write(work)
 
