@@ -1,7 +1,7 @@
 """Quotas of users and apps, and a server that sheds load: which limit, how much, until when."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,7 +26,9 @@ def bot(*script: object, name: str = "bot") -> Agent:
     return Agent(name, model=ScriptedModel([*script]))  # type: ignore[list-item]
 
 
-def begin(client: httpx2.Client, session: str = "s", app: str = "bot", **more: object):  # type: ignore[no-untyped-def]
+def begin(
+    client: httpx2.Client, session: str = "s", app: str = "bot", **more: object
+) -> httpx2.Response:
     """Begin a run and read its stream to the end."""
     return client.post(
         f"/api/apps/{app}/sessions/{session}/runs",
@@ -36,7 +38,7 @@ def begin(client: httpx2.Client, session: str = "s", app: str = "bot", **more: o
 
 
 @contextmanager
-def two_users(*agents: Agent, **options: object) -> Iterator[tuple[Live, list[float]]]:
+def two_users(*agents: Agent, **options: object) -> Generator[tuple[Live, list[float]], None, None]:
     """A server for Ann and Bob whose quotas read the clock in the list."""
     tokens = Tokens({"ann": ANN, "bob": BOB})
     application = app(*agents, auth=tokens, **options)  # type: ignore[arg-type]
@@ -119,6 +121,21 @@ def test_tokens_of_a_day_end_at_midnight() -> None:
         assert begin(ann, app="other").status_code == 200
         now[0] += 43_200
         assert begin(ann).status_code == 200
+
+
+def test_a_run_that_fails_has_used_its_tokens_too() -> None:
+    def fail(context: object) -> None:
+        raise RuntimeError("broken")
+
+    script = [usage("Hello.", prompt=50, output=10)]
+    agent = Agent("bot", model=ScriptedModel(script), after_agent=fail)  # type: ignore[list-item]
+    quotas = Quotas(user=Quota(open_runs=1, tokens_per_day=60))
+    with two_users(agent, quotas=quotas) as (live, _), live.client(ANN) as ann:
+        begin(ann)
+        assert 'outcome="failed"' in ann.get("/metrics").text
+        refused = begin(ann)
+        assert (refused.status_code, refused.json()["limit"]) == (429, "tokens_per_day")
+        assert refused.json()["used"] == 60
 
 
 def test_open_runs_are_free_again_when_one_ends() -> None:

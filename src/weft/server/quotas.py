@@ -259,9 +259,9 @@ class QuotaBook:
 
 
 _SENTENCES = {
-    "turns_per_minute": "may begin {allowed} turns a minute, and has begun {used}",
-    "open_runs": "may have {allowed} runs open at once, and has {used}",
-    "tokens_per_day": "may use {allowed} tokens a day, and has used {used}",
+    "turns_per_minute": "may begin {allowed} turn{s} a minute, and has begun {used}",
+    "open_runs": "may have {allowed} run{s} open at once, and has {used}",
+    "tokens_per_day": "may use {allowed} token{s} a day, and has used {used}",
 }
 
 
@@ -274,7 +274,9 @@ def _problem_of(refusal: _Refusal, now: float) -> Problem:
         moment = datetime.fromtimestamp(now + refusal.pause, UTC)
         free_at = moment.isoformat(timespec="seconds").replace("+00:00", "Z")
         hint = f"try again in {seconds} seconds, at {free_at}"
-    sentence = _SENTENCES[refusal.limit].format(allowed=refusal.allowed, used=refusal.used)
+    sentence = _SENTENCES[refusal.limit].format(
+        allowed=refusal.allowed, used=refusal.used, s="" if refusal.allowed == 1 else "s"
+    )
     return Problem(
         429,
         "quota",
