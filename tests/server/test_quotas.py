@@ -10,6 +10,7 @@ import pytest
 
 from tests.server.live import Live, serving
 from tests.server.test_refusals import ANN, BOB, problem
+from tests.turns.test_serving import server
 from weft import Agent, Runner
 from weft.errors import UsageError
 from weft.server import Application, Limits, Quota, Quotas, Tokens, app
@@ -270,6 +271,25 @@ def test_runs_and_tokens_of_workers_are_counted_by_the_server(tmp_path: Path) ->
         assert put(client, "b").json()["limit"] == "open_runs"
         queue.work(lambda: put(client, "b").json().get("limit") == "tokens_per_day")
         assert put(client, "b").json()["used"] == 60
+
+
+def test_the_options_of_the_command_reach_the_server(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'weft.db'}"
+    options = ("--store", store, "--queue", "--turns-per-minute", "1", "--app-open-runs", "2")
+    with server(*options, "--max-waiting", "3") as (_, client):
+
+        def limit_of(session: str, user: str) -> str:
+            path = f"/api/apps/desk/sessions/{session}/runs"
+            body = {"message": "Hi", "create": True, "user": user}
+            return str(client.post(path, json=body).json().get("limit"))
+
+        asked = [limit_of("a", "ann"), limit_of("b", "ann"), limit_of("c", "bob")]
+        assert asked == ["None", "turns_per_minute", "None"]
+        assert limit_of("d", "cy") == "open_runs"
+    with server("--store", store, "--queue", "--max-waiting", "2") as (_, client):
+        body = {"message": "Hi", "create": True}
+        refused = client.post("/api/apps/desk/sessions/e/runs", json=body)
+        assert problem(refused) == (503, "overloaded")  # the turns of before still wait
 
 
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "10"])
