@@ -65,3 +65,18 @@ def test_a_store_in_a_folder_that_is_not_there_is_refused_before_anything_is_ser
     words = refused(folder, "agents.py:weather_bot", "--store", "sqlite:///none/weft.db")
     assert "there is no folder none" in words
     assert "mkdir -p none" in words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--turns-per-minute", "0"), "--turns-per-minute"),
+        (("--app-tokens-per-day", "many"), "--app-tokens-per-day"),
+        (("--max-waiting", "5"), "no turns wait without a queue"),
+        (("--max-runs", "5", "--queue"), "--max-waiting"),
+    ],
+)
+def test_a_limit_that_is_wrong_or_limits_nothing(
+    folder: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    assert words in refused(folder, "agents.py:weather_bot", *arguments)

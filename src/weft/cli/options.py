@@ -202,6 +202,62 @@ class CommandOptions:
         float, Option("--grace", help="Seconds that runs may go on when it stops.", metavar="S")
     ] = 10.0
 
+    # how much of it there is
+    turns_per_minute: Annotated[
+        int | None,
+        Option("--turns-per-minute", help="Turns a user begins in a minute.", metavar="N", min=1),
+    ] = None
+    open_runs: Annotated[
+        int | None,
+        Option("--open-runs", help="Runs a user has open at once.", metavar="N", min=1),
+    ] = None
+    tokens_per_day: Annotated[
+        int | None,
+        Option("--tokens-per-day", help="Tokens a user has in a day of UTC.", metavar="N", min=1),
+    ] = None
+    app_turns_per_minute: Annotated[
+        int | None,
+        Option(
+            "--app-turns-per-minute",
+            help="The same of an app, for all its users.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+    app_open_runs: Annotated[
+        int | None,
+        Option(
+            "--app-open-runs", help="The same of an app, for all its users.", metavar="N", min=1
+        ),
+    ] = None
+    app_tokens_per_day: Annotated[
+        int | None,
+        Option(
+            "--app-tokens-per-day",
+            help="The same of an app, for all its users.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+    max_runs: Annotated[
+        int | None,
+        Option(
+            "--max-runs",
+            help="Refuse runs with 503 while so many are under way; 1000 if left out.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+    max_waiting: Annotated[
+        int | None,
+        Option(
+            "--max-waiting",
+            help="Refuse runs with 503 while so many turns wait in the queue; 10000 if left out.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+
     # how turns are queued and run
     turn: Annotated[str, Argument(help="The turn's id.", show_default=False)] = ""
     engine: Annotated[

@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 import sys
+from dataclasses import replace
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, cast
 
@@ -14,8 +15,9 @@ from weft.cli.worker import load_runners
 from weft.errors import UsageError
 
 if TYPE_CHECKING:
-    from weft.server.access import Authenticate, Tokens
+    from weft.server.access import Authenticate, Limits, Tokens
     from weft.server.application import Application
+    from weft.server.quotas import Quotas
 
 
 def serve_command(options: CommandOptions) -> int:
@@ -83,6 +85,7 @@ def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") 
     from weft.server import app
     from weft.server.access import LOOPBACK
 
+    limits = _limits(options)
     runners = load_runners(options)
     turns = None
     if options.queue or options.workers:
@@ -92,7 +95,57 @@ def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") 
     hosts = [*LOOPBACK, *(options.allow_host or ())]
     if not _is_loopback(options.host) and options.host not in ("0.0.0.0", "::"):
         hosts.append(options.host)
-    return app(*runners, auth=auth, hosts=hosts, grace=options.grace, turns=turns)
+    return app(
+        *runners,
+        auth=auth,
+        hosts=hosts,
+        grace=options.grace,
+        turns=turns,
+        limits=limits,
+        quotas=_quotas(options),
+    )
+
+
+def _limits(options: CommandOptions) -> "Limits":
+    """What the server takes at all; a limit that would limit nothing is refused."""
+    from weft.server import Limits
+
+    is_queued = bool(options.queue or options.workers)
+    if options.max_runs is not None and is_queued:
+        raise UsageError(
+            "the runs are those of workers, which have --slots",
+            where="--max-runs",
+            hint="limit what waits for them: --max-waiting 1000",
+        )
+    if options.max_waiting is not None and not is_queued:
+        raise UsageError(
+            "no turns wait without a queue",
+            where="--max-waiting",
+            hint="add --queue or --workers N, or limit the runs: --max-runs 200",
+        )
+    limits = Limits()
+    if options.max_runs is not None:
+        limits = replace(limits, runs=options.max_runs)
+    if options.max_waiting is not None:
+        limits = replace(limits, waiting=options.max_waiting)
+    return limits
+
+
+def _quotas(options: CommandOptions) -> "Quotas":
+    from weft.server import Quota, Quotas
+
+    return Quotas(
+        user=Quota(
+            turns_per_minute=options.turns_per_minute,
+            open_runs=options.open_runs,
+            tokens_per_day=options.tokens_per_day,
+        ),
+        app=Quota(
+            turns_per_minute=options.app_turns_per_minute,
+            open_runs=options.app_open_runs,
+            tokens_per_day=options.app_tokens_per_day,
+        ),
+    )
 
 
 def _auth(options: CommandOptions) -> "Authenticate | Tokens | None":

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from weft.server.access import Limits, Tokens
     from weft.server.application import Application, app
+    from weft.server.quotas import Quota, Quotas
 
-__all__ = ["Application", "Limits", "Tokens", "app"]
+__all__ = ["Application", "Limits", "Quota", "Quotas", "Tokens", "app"]
 
 _HOMES = {
     "Application": "weft.server.application",
     "Limits": "weft.server.access",
+    "Quota": "weft.server.quotas",
+    "Quotas": "weft.server.quotas",
     "Tokens": "weft.server.access",
     "app": "weft.server.application",
 }

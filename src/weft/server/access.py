@@ -186,7 +186,9 @@ class Limits:
     stalled: float = 60.0
     """Seconds after which a stream is closed whose client does not read."""
     runs: int = 1_000
-    """Runs that are under way at once."""
+    """Runs that are under way at once in this process; more are refused with 503."""
+    waiting: int = 10_000
+    """Turns that wait in the queue, where there is one; more are refused with 503."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -39,6 +40,7 @@ from weft.server.description import describe
 from weft.server.endpoints import Answer, ApiRoute, Call, Endpoint, respond
 from weft.server.inspect import ServedSources, inspector_routes
 from weft.server.problems import Problem
+from weft.server.quotas import Quotas
 from weft.server.served import Served
 from weft.session import ArtifactStore, Store
 from weft.turns import Turns
@@ -70,9 +72,10 @@ class Application:
         recover: float,
         grace: float,
         turns: Turns | None = None,
+        quotas: Quotas | None = None,
         source: Callable[[Request], SessionSource] | None = None,
     ) -> None:
-        self.served = Served(runners, limits=limits, recover=recover, turns=turns)
+        self.served = Served(runners, limits=limits, recover=recover, turns=turns, quotas=quotas)
         self.token: str | None = None
         """The token of this start, where no other authentication is configured."""
         authenticate: Authenticate | Tokens | StartToken
@@ -167,6 +170,7 @@ def app(
     hosts: Sequence[str] = LOOPBACK,
     origins: Sequence[str] = (),
     limits: Limits | None = None,
+    quotas: Quotas | None = None,
     recover: float = DAY,
     grace: float = 10.0,
     turns: Turns | None = None,
@@ -177,6 +181,7 @@ def app(
     it a token is made, `application.token`. `hosts` are the names it answers to, `"*"` for any;
     `origins` are pages of others that may ask. `recover` is how many seconds back unfinished runs
     are looked for at the start; 0 for none. `grace` is how long runs may go on when it stops.
+    `quotas` say how much each user and each app may have of it; `limits` what it takes at all.
     With `turns`, a queue, it runs nothing itself: it puts turns there, and workers run them.
     """
     if not served:
@@ -186,6 +191,12 @@ def app(
             f"auth is a {type(auth).__name__}",
             where="app",
             hint='pass Tokens({"ann": "secret"}), or a function from a request to the user\'s id',
+        )
+    if quotas is not None and not isinstance(cast("object", quotas), Quotas):
+        raise UsageError(
+            f"quotas is a {type(quotas).__name__}",
+            where="app",
+            hint="pass Quotas(user=Quota(turns_per_minute=20))",
         )
     runners = [
         one
@@ -209,6 +220,7 @@ def app(
         recover=recover,
         grace=grace,
         turns=turns,
+        quotas=quotas,
     )
 
 

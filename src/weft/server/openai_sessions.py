@@ -63,6 +63,7 @@ class ClientRequest:
         parts = tuple(part for one in self.messages[begins:] for part in one.parts)
         if not parts:
             raise Problem(422, "invalid", "there is no message of the user behind the last answer")
+        await call.served.require_room(self.runner.app_name, user)  # before a session is made
         at = self.session
         if self.previous is not None:
             at = await self._continued(call, user)

@@ -58,6 +58,7 @@ class Problem(Exception):
         hint: str = "",
         where: str = "",
         headers: dict[str, str] | None = None,
+        members: JsonObject | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
@@ -66,6 +67,8 @@ class Problem(Exception):
         self.hint = hint
         self.where = where
         self.headers = headers or {}
+        self.members = members or {}
+        """More members of the document, for programs."""
 
     def document(self) -> JsonObject:
         """The JSON of the problem."""
@@ -79,7 +82,7 @@ class Problem(Exception):
             document["hint"] = self.hint
         if self.where:
             document["where"] = self.where
-        return document
+        return {**document, **self.members}
 
     def response(self, *, extra: JsonObject | None = None) -> Response:
         """The answer that says it."""

@@ -5,6 +5,7 @@ the queue, and how it is put there.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -14,10 +15,13 @@ from weft.runtime import Result, Runner
 from weft.runtime.background import interrupt_session
 from weft.runtime.resume import answers_by_event, content_of, last_invocation, require_answers
 from weft.server.problems import unknown_session
+from weft.server.quotas import stored_tokens
 from weft.session import Busy, Event, Session, SessionKey
 from weft.session.event import new_id
 from weft.turns import QueuedTurn, TurnInfo, Turns
 from weft.values import Json
+
+_log = logging.getLogger("weft.server")
 
 _LOOK_EVERY = 0.5
 """Seconds between two looks whether the turn is over, while its log does not grow."""
@@ -39,6 +43,9 @@ class QueuedRun:
         self._runner = runner
         self._turns = turns
         self._turn = turn
+        self.tokens = 0
+        """What the turn used, once those are told who asked to be told."""
+        self._to_tell: list[Callable[[Result | BaseException], None]] = []
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -101,15 +108,35 @@ class QueuedRun:
 
     def when_done(self, tell: Callable[[Result | BaseException], None]) -> None:
         """Have somebody told when the turn is over; its result is in the log."""
-        self._watching = asyncio.create_task(self._watch(tell))
+        self._to_tell.append(tell)
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch())
 
-    async def _watch(self, tell: Callable[[Result | BaseException], None]) -> None:
+    def stop_watching(self) -> None:
+        """The server stops: nobody is told any more."""
+        if self._watching is not None:
+            self._watching.cancel()
+
+    async def _watch(self) -> None:
         while True:
-            info = await self._turns.find(self.key, self._turn.request_id)
-            if info is None or info.status not in ("waiting", "running"):
-                tell(RunError("the run was one of a worker", where=str(self.key)))
-                return
+            if await self._is_over():
+                break
             await asyncio.sleep(_LOOK_EVERY)
+        for tell in self._to_tell:  # the tokens first: one of them may delete the session
+            tell(RunError("the run was one of a worker", where=str(self.key)))
+
+    async def _is_over(self) -> bool:
+        """Whether the turn is over, and its tokens are counted; a failed look is no answer."""
+        try:
+            info = await self._turns.find(self.key, self._turn.request_id)
+            if info is not None and info.status in ("waiting", "running"):
+                return False
+            store = self._runner.store
+            self.tokens = await stored_tokens(store, self.key, self.id, self.after)
+        except Exception as error:
+            _log.warning("the turn %s cannot be looked up now: %s", self._turn.id, error)
+            return False
+        return True
 
     async def _read(self, waiting: "asyncio.Queue[Event]") -> None:
         """Follow the log of the session."""

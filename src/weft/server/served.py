@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 import msgspec
@@ -15,10 +15,19 @@ from weft.errors import SessionError, UsageError, WeftError
 from weft.misuse import few, meant
 from weft.runtime import Result, Runner
 from weft.runtime.background import StartedRun
+from weft.runtime.costs import tokens_of
 from weft.runtime.metrics import Metrics
 from weft.server.access import Identity, Limits
 from weft.server.problems import Problem, require_id, unknown_app, unknown_session
 from weft.server.queued import QueuedRun, queue_run
+from weft.server.quotas import (
+    QueueDepth,
+    QuotaBook,
+    Quotas,
+    Reservation,
+    overloaded,
+    stored_tokens,
+)
 from weft.server.stream import Chunks, EventStream
 from weft.session import Session, SessionKey, Store
 from weft.turns import Turns
@@ -42,6 +51,7 @@ class Served:
         limits: Limits,
         recover: float,
         turns: Turns | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
         self.runners: dict[str, Runner] = {}
         for runner in runners:
@@ -55,6 +65,9 @@ class Served:
         self.limits = limits
         self.turns = turns
         """The queue of turns, where workers run them and not this process."""
+        self.quotas = QuotaBook(quotas if quotas is not None else Quotas())
+        self.quotas.quotas.require_apps(self.runners)
+        self.queue_depth = QueueDepth(turns, self.runners) if turns is not None else None
         self.metrics = Metrics()
         self.is_stopping = False
         self._open_streams: set[EventStream] = set()
@@ -62,6 +75,9 @@ class Served:
         self._configs: dict[tuple[int, Busy, bool], tuple[RunConfig, RunConfig]] = {}
         self._recover = recover
         self._runs: set[StartedRun] = set()
+        self._starting = 0
+        self._watched: set[QueuedRun] = set()
+        self._counting: set[asyncio.Task[None]] = set()
         self._recovering: asyncio.Task[None] | None = None
 
     def start_up(self) -> None:
@@ -83,6 +99,10 @@ class Served:
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 await asyncio.gather(*self._runs, return_exceptions=True)
+        for queued in self._watched:
+            queued.stop_watching()
+        if self._counting:
+            await asyncio.wait(self._counting)
         if self.turns is not None:
             await self.turns.close()
         closed: set[int] = set()
@@ -147,56 +167,114 @@ class Served:
         """Start a run; what is wrong with it is raised here, before any of it is streamed."""
         if self.is_stopping:
             raise Problem(503, "stopping", "the server is stopping", headers={"retry-after": "5"})
-        if self.active >= self.limits.runs:
-            raise Problem(
-                429, "runs", f"{self.limits.runs} runs are under way", headers={"retry-after": "1"}
-            )
-        if message is not None and session and create:
-            require_id(session)
-        if self.turns is not None:
-            if tools or config not in (None, runner.config):
-                raise Problem(
-                    422,
-                    "invalid",
-                    "tools and options of a single request cannot go through a queue",
-                    hint="leave them out, or serve without --queue and --workers",
+        await self.require_room(runner.app_name, user)
+        with self._admitted(runner.app_name, user) as reservation:
+            if message is not None and session and create:
+                require_id(session)
+            if self.turns is not None:
+                if tools or config not in (None, runner.config):
+                    raise Problem(
+                        422,
+                        "invalid",
+                        "tools and options of a single request cannot go through a queue",
+                        hint="leave them out, or serve without --queue and --workers",
+                    )
+                queued = await queue_run(
+                    self.turns,
+                    runner,
+                    message,
+                    user=user,
+                    session=session,
+                    state=state,
+                    answers=answers,
+                    retry=retry,
+                    invocation_id=invocation_id,
+                    request_id=request_id,
+                    busy=busy,
+                    create=create,
                 )
-            return await queue_run(
-                self.turns,
-                runner,
-                message,
-                user=user,
-                session=session,
-                state=state,
-                answers=answers,
-                retry=retry,
-                invocation_id=invocation_id,
-                request_id=request_id,
-                busy=busy,
-                create=create,
-            )
-        chosen = config if config is not None else runner.config
+                self._follow(queued, reservation)
+                return queued
+            chosen = config if config is not None else runner.config
+            try:
+                run = await runner.start(
+                    message,
+                    user_id=user,
+                    session_id=session,
+                    state=state,
+                    answers=answers,
+                    retry=retry,
+                    invocation_id=invocation_id,
+                    request_id=request_id,
+                    tools=tools,
+                    follow=follow,
+                    create=create,
+                    config=self._configured(chosen, busy, stream=stream),
+                )
+            except SessionError as error:
+                if error.message.startswith("there is no session"):
+                    raise unknown_session(session or "") from None
+                raise
+            self.note(runner, run, reservation)
+            return run
+
+    async def require_room(self, app: str, user: str) -> None:
+        """Refuse a run while the server has too much to do, or a quota leaves no room.
+
+        `start` asks too. Who writes to the store before it asks here first.
+        """
+        limits, problem = self.limits, None
+        if self.queue_depth is not None:
+            waiting = await self.queue_depth.waiting()
+            if waiting >= limits.waiting:
+                problem = overloaded(
+                    "waiting", limits.waiting, waiting, f"{waiting} turns wait in the queue"
+                )
+        elif (busy := self.active + self._starting) >= limits.runs:
+            problem = overloaded("runs", limits.runs, busy, f"{busy} runs are under way")
+        problem = problem or self.quotas.problem_of(app, user)
+        if problem is not None:
+            self._count_refusal(app, problem)
+            raise problem
+
+    @contextmanager
+    def _admitted(self, app: str, user: str) -> Generator[Reservation, None, None]:
+        """The room of a run that begins in this block; it is given back if none begins."""
+        reservation = self.quotas.admit(app, user)
+        self._starting += 1
+        if self.queue_depth is not None:
+            self.queue_depth.add(1)
         try:
-            run = await runner.start(
-                message,
-                user_id=user,
-                session_id=session,
-                state=state,
-                answers=answers,
-                retry=retry,
-                invocation_id=invocation_id,
-                request_id=request_id,
-                tools=tools,
-                follow=follow,
-                create=create,
-                config=self._configured(chosen, busy, stream=stream),
-            )
-        except SessionError as error:
-            if error.message.startswith("there is no session"):
-                raise unknown_session(session or "") from None
+            yield reservation
+        except BaseException:
+            reservation.give_back()
+            if self.queue_depth is not None:
+                self.queue_depth.add(-1)
             raise
-        self.note(runner, run)
-        return run
+        finally:
+            self._starting -= 1
+
+    def _count_refusal(self, app: str, problem: Problem) -> None:
+        limit, holder = str(problem.members["limit"]), str(problem.members["of"])
+        self.metrics.count("weft_refusals_total", app=app, limit=limit, of=holder)
+
+    def _follow(self, run: QueuedRun, reservation: Reservation) -> None:
+        """Keep the room of a run in the queue until a worker has ended it."""
+        if run.repeated:
+            reservation.give_back()
+            if self.queue_depth is not None:
+                self.queue_depth.add(-1)
+            return
+        if not reservation.needs_end:
+            reservation.end(0)
+            return
+        self._watched.add(run)
+
+        def over(_: Result | BaseException) -> None:
+            self._watched.discard(run)
+            reservation.end(run.tokens)
+
+        run.when_done(over)
 
     def _configured(self, config: RunConfig, busy: Busy, *, stream: bool) -> RunConfig:
         """The config of a run; that of all runs is made once."""
@@ -209,14 +287,22 @@ class Served:
             self._configs[key] = (config, changed)
         return changed
 
-    def note(self, runner: Runner, run: StartedRun) -> None:
+    def note(self, runner: Runner, run: StartedRun, reservation: Reservation) -> None:
         """Count a run that was started, and again when it is over."""
         begun = time.monotonic()
+        if run.repeated:  # the message was counted when it came first
+            reservation.give_back()
         self._runs.add(run)
 
         def over(outcome: Result | BaseException) -> None:
             self._runs.discard(run)
             seconds = time.monotonic() - begun
+            if isinstance(outcome, Result):
+                reservation.end(tokens_of(outcome.usage) or 0)
+            elif isinstance(outcome, asyncio.CancelledError) or not reservation.needs_end:
+                reservation.end(0)  # handed over: the next process counts the rest
+            else:
+                self._end_from_log(runner, run, reservation)
             if not isinstance(outcome, Result):
                 handed_over = isinstance(outcome, asyncio.CancelledError)
                 word = "handed_over" if handed_over else "failed"
@@ -229,6 +315,22 @@ class Served:
             self.metrics.note_run(runner.app_name, seconds, word, outcome)
 
         run.when_done(over)
+
+    def _end_from_log(self, runner: Runner, run: StartedRun, reservation: Reservation) -> None:
+        """End the reservation of a run without a result: what it used stands in its log."""
+
+        async def count() -> None:
+            tokens = 0
+            try:
+                tokens = await stored_tokens(runner.store, run.key, run.id, run.after)
+            except WeftError as error:
+                _log.warning("the tokens of the run %s are not counted: %s", run.id, error)
+            finally:
+                reservation.end(tokens)
+
+        task = asyncio.get_running_loop().create_task(count())
+        self._counting.add(task)
+        task.add_done_callback(self._counting.discard)
 
     def run_stream(
         self,
@@ -286,4 +388,4 @@ class Served:
                 continue
             for run in runs:
                 _log.warning("the run %s of %s goes on after a restart", run.id, run.key)
-                self.note(runner, run)
+                self.note(runner, run, self.quotas.resume(runner.app_name, run.user_id))

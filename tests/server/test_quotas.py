@@ -1,0 +1,330 @@
+"""Quotas of users and apps, and a server that sheds load: which limit, how much, until when."""
+
+import asyncio
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.server.live import Live, serving
+from tests.server.test_refusals import ANN, BOB, problem
+from tests.turns.test_serving import server
+from weft import Agent, Runner
+from weft.errors import UsageError
+from weft.server import Application, Limits, Quota, Quotas, Tokens, app
+from weft.server.quotas import QuotaBook
+from weft.stores import open_store
+from weft.testing import ScriptedModel, delayed, usage
+from weft.turns import Worker, open_turns
+
+NOON = 20_000 * 86_400.0 + 43_200
+"""Noon of a day of UTC: 2024-10-04."""
+
+
+def bot(*script: object, name: str = "bot") -> Agent:
+    return Agent(name, model=ScriptedModel([*script]))  # type: ignore[list-item]
+
+
+def begin(
+    client: httpx2.Client, session: str = "s", app: str = "bot", **more: object
+) -> httpx2.Response:
+    """Begin a run and read its stream to the end."""
+    return client.post(
+        f"/api/apps/{app}/sessions/{session}/runs",
+        json={"message": "Hi", "create": True, **more},
+        headers={"accept": "text/event-stream"},
+    )
+
+
+@contextmanager
+def two_users(*agents: Agent, **options: object) -> Generator[tuple[Live, list[float]], None, None]:
+    """A server for Ann and Bob whose quotas read the clock in the list."""
+    tokens = Tokens({"ann": ANN, "bob": BOB})
+    application = app(*agents, auth=tokens, **options)  # type: ignore[arg-type]
+    now = [NOON]
+    application.served.quotas.clock = lambda: now[0]
+    with serving(application) as live:
+        yield live, now
+
+
+def test_turns_a_minute_are_counted_for_each_user_and_come_back() -> None:
+    quotas = Quotas(user=Quota(turns_per_minute=2))
+    with (
+        two_users(bot(*["Hello."] * 9), quotas=quotas) as (live, now),
+        live.client(ANN) as ann,
+        live.client(BOB) as bob,
+    ):
+        assert begin(ann).status_code == 200
+        now[0] += 20
+        assert begin(ann).status_code == 200
+        refused = begin(ann)
+        assert problem(refused) == (429, "quota")
+        assert refused.headers["retry-after"] == "41"
+        body = refused.json()
+        assert body["detail"] == "the user `ann` may begin 2 turns a minute, and has begun 2"
+        assert (body["limit"], body["of"], body["allowed"], body["used"]) == (
+            "turns_per_minute", "user", 2, 2,
+        )  # fmt: skip
+        assert body["free_at"] == "2024-10-04T12:01:00Z"
+        assert body["free_at"] in body["hint"]
+        assert ann.get("/api/apps/bot/sessions/s").json()["events"] == 4  # nothing was said
+        assert begin(bob).status_code == 200
+        now[0] += 40
+        assert begin(ann).status_code == 200  # the first is a minute old
+        assert begin(ann).status_code == 429  # the second is not
+        metrics = ann.get("/metrics").text
+        assert 'weft_refusals_total{app="bot",limit="turns_per_minute",of="user"} 2' in metrics
+
+
+def test_the_routes_of_other_clients_are_counted_in_the_same_book() -> None:
+    quotas = Quotas(user=Quota(turns_per_minute=3))
+    with two_users(bot(*["Hello."] * 9), quotas=quotas) as (live, now), live.client(ANN) as ann:
+        ann.post("/apps/bot/users/ann/sessions/a", json={})
+        said = {"role": "user", "parts": [{"text": "Hi"}]}
+        adk = {"appName": "bot", "userId": "ann", "sessionId": "a", "newMessage": said}
+        chat = {"model": "bot", "messages": [{"role": "user", "content": "Hi"}]}
+        response = {"model": "bot", "input": "Hi"}
+        routes = [("/run", adk), ("/v1/chat/completions", chat), ("/v1/responses", response)]
+        assert [ann.post(path, json=body).status_code for path, body in routes] == [200] * 3
+        sessions = ann.get("/api/apps/bot/sessions").json()["sessions"]
+        routes += [("/run_sse", adk), ("/v1/responses", {**response, "stream": True})]
+        for path, body in routes:
+            refused = ann.post(path, json=body)
+            assert problem(refused) == (429, "quota")
+            assert refused.json()["limit"] == "turns_per_minute"
+            assert int(refused.headers["retry-after"]) == 61
+        assert ann.post("/v1/responses", json=response).json()["error"]["code"] == "quota"
+        assert begin(ann).status_code == 429
+        assert ann.get("/api/apps/bot/sessions").json()["sessions"] == sessions
+        now[0] += 60
+        assert [ann.post(path, json=body).status_code for path, body in routes[:3]] == [200] * 3
+
+
+def test_tokens_of_a_day_end_at_midnight() -> None:
+    quotas = Quotas(app=Quota(tokens_per_day=100))
+    script = [usage("Hello.", prompt=50, output=10)] * 9
+    with (
+        two_users(bot(*script), bot(*script, name="other"), quotas=quotas) as (live, now),
+        live.client(ANN) as ann,
+        live.client(BOB) as bob,
+    ):
+        assert begin(ann).status_code == 200
+        assert begin(bob).status_code == 200  # 60 of 100: it begins, and passes the limit
+        for client in (ann, bob):
+            refused = begin(client)
+            assert problem(refused) == (429, "quota")
+            body = refused.json()
+            assert (body["limit"], body["of"], body["used"]) == ("tokens_per_day", "app", 120)
+            assert body["free_at"] == "2024-10-05T00:00:00Z"
+            assert refused.headers["retry-after"] == str(43_200 + 1)
+        assert begin(ann, app="other").status_code == 200
+        now[0] += 43_200
+        assert begin(ann).status_code == 200
+
+
+def test_a_run_that_fails_has_used_its_tokens_too() -> None:
+    def fail(context: object) -> None:
+        raise RuntimeError("broken")
+
+    script = [usage("Hello.", prompt=50, output=10)]
+    agent = Agent("bot", model=ScriptedModel(script), after_agent=fail)  # type: ignore[list-item]
+    quotas = Quotas(user=Quota(open_runs=1, tokens_per_day=60))
+    with two_users(agent, quotas=quotas) as (live, _), live.client(ANN) as ann:
+        begin(ann)
+        assert 'outcome="failed"' in ann.get("/metrics").text
+        refused = begin(ann)
+        assert (refused.status_code, refused.json()["limit"]) == (429, "tokens_per_day")
+        assert refused.json()["used"] == 60
+
+
+def test_open_runs_are_free_again_when_one_ends() -> None:
+    quotas = Quotas(user=Quota(open_runs=1))
+    script = [delayed(30, "Slow."), "Hello.", "Hello."]
+    with (
+        two_users(bot(*script), quotas=quotas) as (live, _),
+        live.client(ANN) as ann,
+        live.client(BOB) as bob,
+    ):
+        path = "/api/apps/bot/sessions/s"
+        assert ann.post(f"{path}/runs", json={"message": "Hi", "create": True}).status_code == 202
+        refused = begin(ann, "t")
+        assert problem(refused) == (429, "quota")
+        assert refused.json()["limit"] == "open_runs"
+        assert refused.json()["free_at"] is None
+        assert begin(bob, "t").status_code == 200
+        ann.post(f"{path}/cancel", json={})
+        ann.get(f"{path}/events", headers={"accept": "text/event-stream"})  # until it is over
+        assert begin(ann, "t").status_code == 200
+
+
+def test_what_began_no_run_is_not_counted() -> None:
+    quotas = Quotas(user=Quota(turns_per_minute=2, open_runs=1))
+    with two_users(bot("Hello.", "Bye."), quotas=quotas) as (live, _), live.client(ANN) as ann:
+        for _ in range(3):
+            assert begin(ann, create=False).status_code == 404
+        assert begin(ann, request_id="one").status_code == 200
+        assert begin(ann, request_id="one").status_code == 200  # the same message again
+        assert begin(ann).status_code == 200
+        assert begin(ann).status_code == 429
+
+
+def test_a_user_and_an_app_may_have_a_quota_of_their_own() -> None:
+    quotas = Quotas(
+        user=Quota(turns_per_minute=1),
+        users={"bob": Quota(turns_per_minute=2)},
+        apps={"other": Quota(turns_per_minute=1)},
+    )
+    agents = bot(*["Hello."] * 9), bot(*["Hello."] * 9, name="other")
+    with (
+        two_users(*agents, quotas=quotas) as (live, _),
+        live.client(ANN) as ann,
+        live.client(BOB) as bob,
+    ):
+        assert [begin(ann).status_code for _ in range(2)] == [200, 429]
+        assert begin(bob, app="other").status_code == 200
+        assert begin(bob, app="other").json()["of"] == "app"
+        assert [begin(bob).status_code for _ in range(2)] == [200, 429]
+
+
+def test_a_server_with_too_many_runs_sheds_load_before_the_stream() -> None:
+    application = app(bot(delayed(30, "Slow."), "Hello."), limits=Limits(runs=1))
+    with serving(application) as live, live.client() as client:
+        path = "/api/apps/bot/sessions/s"
+        client.post(f"{path}/runs", json={"message": "Hi", "create": True})
+        refused = begin(client, "t")
+        assert problem(refused) == (503, "overloaded")
+        assert int(refused.headers["retry-after"]) > 0
+        body = refused.json()
+        assert (body["limit"], body["of"], body["allowed"]) == ("runs", "server", 1)
+        chat = {"model": "bot", "input": "Hi", "stream": True}
+        assert problem(client.post("/v1/responses", json=chat)) == (503, "overloaded")
+        metrics = client.get("/metrics").text
+        assert 'weft_refusals_total{app="bot",limit="runs",of="server"} 2' in metrics
+        client.post(f"{path}/cancel", json={})
+        client.get(f"{path}/events", headers={"accept": "text/event-stream"})
+        assert begin(client, "t").status_code == 200
+
+
+class WithWorker:
+    """A server over a queue, in this process; turns run when the test says so."""
+
+    def __init__(self, path: Path, **options: object) -> None:
+        self.address = f"sqlite:///{path / 'weft.db'}"
+        self.agent = bot(*[usage("Hello.", prompt=50, output=10)] * 9)
+        store = open_store(self.address)
+        turns = open_turns(store)
+        runner = Runner(self.agent, app_name="bot", store=store)
+        self.application: Application = app(runner, turns=turns, **options)  # type: ignore[arg-type]
+
+    def work(self, until: Callable[[], bool]) -> None:
+        """Run turns until something is so."""
+
+        async def main() -> None:
+            worker = Worker(Runner(self.agent, app_name="bot", store=self.address), slots=2)
+            working = asyncio.create_task(worker.run())
+            async with asyncio.timeout(60):
+                while True:
+                    if await asyncio.to_thread(until):
+                        break
+                    await asyncio.sleep(0.05)
+            worker.stop()
+            assert await working == 0
+
+        asyncio.run(main())
+
+
+def put(client: httpx2.Client, session: str) -> httpx2.Response:
+    path = f"/api/apps/bot/sessions/{session}/runs"
+    return client.post(path, json={"message": "Hi", "create": True})
+
+
+def test_a_long_queue_is_not_made_longer(tmp_path: Path) -> None:
+    queue = WithWorker(tmp_path, limits=Limits(waiting=2))
+    depth = queue.application.served.queue_depth
+    assert depth is not None
+    now = [0.0]
+    depth.clock = lambda: now[0]
+    with serving(queue.application) as live, live.client() as client:
+        assert [put(client, name).status_code for name in "ab"] == [202, 202]
+        refused = put(client, "c")
+        assert problem(refused) == (503, "overloaded")
+        assert refused.json()["limit"] == "waiting"
+        assert int(refused.headers["retry-after"]) > 0
+        now[0] += 10
+        assert put(client, "c").status_code == 503  # looked up again: they still wait
+
+        def both_are_done() -> bool:
+            paths = [f"/api/apps/bot/sessions/{name}" for name in "ab"]
+            return all(client.get(path).json()["status"] == "done" for path in paths)
+
+        queue.work(both_are_done)
+        now[0] += 10
+        assert put(client, "c").status_code == 202
+
+
+def test_runs_and_tokens_of_workers_are_counted_by_the_server(tmp_path: Path) -> None:
+    queue = WithWorker(tmp_path, quotas=Quotas(user=Quota(open_runs=1, tokens_per_day=60)))
+    with serving(queue.application) as live, live.client() as client:
+        assert put(client, "a").status_code == 202
+        assert put(client, "b").json()["limit"] == "open_runs"
+        queue.work(lambda: put(client, "b").json().get("limit") == "tokens_per_day")
+        assert put(client, "b").json()["used"] == 60
+
+
+def test_the_options_of_the_command_reach_the_server(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'weft.db'}"
+    options = ("--store", store, "--queue", "--turns-per-minute", "1", "--app-open-runs", "2")
+    with server(*options, "--max-waiting", "3") as (_, client):
+
+        def limit_of(session: str, user: str) -> str:
+            path = f"/api/apps/desk/sessions/{session}/runs"
+            body = {"message": "Hi", "create": True, "user": user}
+            return str(client.post(path, json=body).json().get("limit"))
+
+        asked = [limit_of("a", "ann"), limit_of("b", "ann"), limit_of("c", "bob")]
+        assert asked == ["None", "turns_per_minute", "None"]
+        assert limit_of("d", "cy") == "open_runs"
+    with server("--store", store, "--queue", "--max-waiting", "2") as (_, client):
+        body = {"message": "Hi", "create": True}
+        refused = client.post("/api/apps/desk/sessions/e/runs", json=body)
+        assert problem(refused) == (503, "overloaded")  # the turns of before still wait
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.5, "10"])
+@pytest.mark.parametrize("name", ["turns_per_minute", "open_runs", "tokens_per_day"])
+def test_a_quota_is_a_whole_number(name: str, value: object) -> None:
+    with pytest.raises(UsageError, match=f"{name}="):
+        Quota(**{name: value})  # type: ignore[arg-type]
+
+
+def test_wrong_quotas_are_refused_at_the_start() -> None:
+    with pytest.raises(UsageError, match="user is a int"):
+        Quotas(user=5)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"users\['ann'\] is a int"):
+        Quotas(users={"ann": 5})  # type: ignore[dict-item]
+    with pytest.raises(UsageError, match="apps is a list"):
+        Quotas(apps=["bot"])  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="quotas is a Quota"):
+        app(bot(), quotas=Quota())  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="`bto`, which is not served") as wrong:
+        app(bot(), quotas=Quotas(apps={"bto": Quota(open_runs=1)}))
+    assert "bot" in wrong.value.hint
+
+
+def test_idle_accounts_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.server.quotas._FEW_ACCOUNTS", 10)
+    now = [NOON]
+    book = QuotaBook(Quotas(user=Quota(turns_per_minute=1)), clock=lambda: now[0])
+    book._sweep_at = 10  # pyright: ignore[reportPrivateUsage]
+    for number in range(100):
+        book.admit("bot", f"user {number}").end(5)
+        now[0] += 86_400
+    assert len(book._accounts) <= 10  # pyright: ignore[reportPrivateUsage]
+    open_run = book.admit("bot", "busy")
+    now[0] += 86_400
+    for number in range(100):
+        book.admit("bot", f"user {number}").give_back()
+    assert ("user", "busy") in book._accounts  # pyright: ignore[reportPrivateUsage]
+    open_run.end(0)
