@@ -77,7 +77,7 @@ async def test_an_expected_output_that_nobody_looks_at_is_compared(tmp_path: Pat
         (
             "a.yaml",
             "cases:\n  - inputs: hi\n    evaluators: [trajectry: [a]]\n",
-            "'trajectry' is not in the provided",
+            "there is no evaluator `trajectry`",
         ),
         (
             "a.yaml",

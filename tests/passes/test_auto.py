@@ -127,7 +127,7 @@ def test_a_long_session_is_edited_when_that_pays_and_says_so_and_keeps_its_order
             continue  # the first handle brings the tool that gets it back
         assert edit.passes in (("plan_edit",), ("plan_edit", "restore_references"))
         assert edit.tokens == read_again(compiled)
-        assert edit.removed >= 1_200  # 2,000, less the references that are restored
+        assert edit.removed >= 1_000  # 2,000, less the references that are restored
         (said,) = [d for d in compiled.diagnostics if d.code == "WEFT502"]
         assert f"{edit.tokens:,} tokens are read again" in said.message
     # An edit takes only what is old, and keeps pairs and order.

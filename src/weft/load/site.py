@@ -36,6 +36,9 @@ TARGET = "weft.load.program:agent"
 _START_SECONDS = 120.0
 """How long a worker may take until it is ready."""
 
+_STARTS = 5
+"""How often a worker is started again whose database was away."""
+
 
 class LoadSite:
     """The processes of a run: enter it to start them, leave it to end them."""
@@ -171,10 +174,21 @@ class LoadSite:
             await self._start()
 
     async def _start(self) -> None:
-        worker = WorkerProcess(self._plan, self.store, self.journal)
-        self.starts += 1
-        self._workers.append(worker)
-        await worker.start()
+        """Start a worker; again, as a supervisor would, if its database was away meanwhile."""
+        for again in range(_STARTS, -1, -1):
+            worker = WorkerProcess(self._plan, self.store, self.journal)
+            self.starts += 1
+            self._workers.append(worker)
+            try:
+                await worker.start()
+                break
+            except WeftError:
+                if not again or "restart" not in self._plan.chaos:
+                    raise
+                self._workers.remove(worker)
+                self._ended.append(worker)
+                await worker.end()
+                await asyncio.sleep(0.5)
         self._changed.set()
 
     async def _find_store(self) -> str:

@@ -60,8 +60,8 @@ def mark_stale(prompt: Prompt, env: Env, options: Fresh) -> Prompt:
 def _first_fresh(prompt: Prompt, env: Env, options: Fresh) -> int | None:
     """The log position before which all results are stale, and none behind it.
 
-    None where it takes a look at each item: where a warning is given for each, where items do not
-    stand in the order of the log or of time, or where the current turn is stale in part.
+    None where it takes a look at each item: where a warning is given for each, or where items do
+    not stand in the order of the log or of time.
     """
     items = prompt.items
     if options.stale == "warn":
@@ -75,13 +75,12 @@ def _first_fresh(prompt: Prompt, env: Env, options: Fresh) -> int | None:
     first = starts[gone]
     if options.seconds is not None:
         by_time = _stale_by_time(items, env, _time_of_staleness(env, options.seconds))
-        if by_time is None or by_time >= items.length:
+        if by_time is None:
             return None
         first = max(first, by_time)
-    until = items[first].position
-    if until > env.turn or (first and items[first - 1].position == until):
-        return None
-    return until
+    if first >= items.length or (until := items[first].position) > env.turn:
+        return env.turn  # the current turn is never stale
+    return None if first and items[first - 1].position == until else until
 
 
 class _Times:
