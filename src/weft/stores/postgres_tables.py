@@ -184,10 +184,22 @@ async def insert_session(
             VALUES (%s, %s, %s, %s, %s, %s) RETURNING number""",
             (*key, created, state, checksum_of(*key, created, state)),
         )
-    except psycopg.errors.UniqueViolation:
+    except psycopg.errors.UniqueViolation as error:
+        if error.diag.constraint_name == "sessions_pkey":
+            raise StoreError(
+                "the counter of weft.sessions is behind its rows, as after a restore of data alone",
+                where=str(key.id),
+                hint=f"run {_RESET_COUNTER}",
+            ) from error
         raise exists_already(key) from None
     row = cast("tuple[int]", await cursor.fetchone())
     return StoredSession(key, row[0], created, initial, initial, Strand())
+
+
+_RESET_COUNTER = (
+    "SELECT setval(pg_get_serial_sequence('weft.sessions', 'number'),"
+    " (SELECT max(number) FROM weft.sessions))"
+)
 
 
 async def insert_events(
