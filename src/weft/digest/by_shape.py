@@ -26,7 +26,7 @@ from weft.values import Json, compact
 _WINDOWS = ("code", "text", "log")
 """Shapes that a window of numbered lines may be taken for."""
 
-UNASKED = 800
+UNASKED = 400
 """How many tokens of a window stay that has nothing of what was asked."""
 
 FITTING = 20.0
