@@ -488,9 +488,7 @@ def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Pas
     The thread is kept with the log; a new one begins where the old one does not fit.
     """
     with events.lock:
-        views = events.memo.of(_Views)
-        if views is None:
-            views = events.memo[_Views] = _Views()
+        views = events.memo[_Views]
         threads = views.threads(slot)
         if threads.newest is None and passes.plain and _is_stranger(slot, events):
             slot = slot._replace(agent="")
@@ -866,7 +864,7 @@ def _canonical_of(text: str) -> bytes:
 
 def branches_of(events: Strand[Event]) -> Branches:
     """The branches of a log, kept with it; for whoever holds its lock."""
-    branches = events.memo.ensure(Branches)
+    branches = events.memo[Branches]
     if branches.read_to > events.settled:  # an older snapshot
         branches = events.memo.keep(Branches())
     branches.read(events)

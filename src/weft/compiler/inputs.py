@@ -19,7 +19,7 @@ from weft.declare.template import value_positions
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError
 from weft.session import Event
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 from weft.session.unread import skim_of
 from weft.values import Json, JsonObject, require_object
 
@@ -32,7 +32,7 @@ def start_of(events: Strand[Event], invocation: str) -> int:
     """
     if events.tail or not invocation:
         return _look_back(events, invocation)
-    starts = derived(events, _Turn)
+    starts = events.memo[_Turn]
     known = starts.known
     start = known.start
     if known.invocation != invocation or not _goes_on(events, known.read, invocation):
@@ -385,7 +385,7 @@ class _Effects:
 
 def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
     """The effects in a log by fingerprint, the newest of each; what was read is kept with it."""
-    fold = derived(log, _Effects)
+    fold = log.memo[_Effects]
     known = fold.known if fold.known.read <= log.settled else _Known(0, {})
     if not known.read and (skim := skim_of(log)) is not None:  # plain talk has no effects
         known = _Known(skim.length, {})

@@ -101,7 +101,7 @@ def compare(before: Lowered, after: Lowered) -> Shared:
 def _written(entries: Strand[Entry], length: int) -> int:
     """The bytes of the first turns, which are final: the sums are kept with them."""
     with entries.lock:
-        sums = entries.memo.ensure(_TurnBytes).sums
+        sums = entries.memo[_TurnBytes].sums
         done = len(sums) - 1
         for entry in entries.since(done)[: max(0, length - done)]:
             sums.append(sums[-1] + _bytes(entry.wire))
