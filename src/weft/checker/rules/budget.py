@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from weft import schema
-from weft.checker.rules.tools import roots_of
 from weft.checker.world import WalkRecord
 from weft.codes import report
-from weft.declare import Agent, RunConfig, agents_of, template
+from weft.declare import Agent, RunConfig, template
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.errors import BudgetExceeded, UsageError, WeftError
 from weft.tokens import counter_for
@@ -25,10 +24,10 @@ EARLY = 0.25
 def too_long(record: WalkRecord) -> Iterator[Diagnostic]:
     """Texts and tools that alone take more than their agent's budget or its model allows."""
     tops: dict[str, Agent] = {}
-    for root in roots_of(record):
-        for agent in agents_of(root):
+    for root, agents in record.trees:
+        for agent in agents:
             tops.setdefault(agent.name, root)
-    for agent in _agents(record):
+    for agent in record.visited:
         top = tops.get(agent.name, agent)
         limited = agent.policy.limit is not None or agent.token_budget is not None
         letters = sum(len(text) for _, text in sent_parts(agent, top))
@@ -76,7 +75,7 @@ def refused_by_provider(record: WalkRecord) -> Iterator[Diagnostic]:
     """Options, tools, schemas and names of models that a provider answers with an error."""
     from weft.compiler.prefix import refused_declaration
 
-    for agent in _agents(record):
+    for agent in record.visited:
         if agent.model is None:  # the model is another's, or chosen for the run
             continue
         try:
@@ -91,7 +90,7 @@ def refused_by_provider(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def volatile_first(record: WalkRecord) -> Iterator[Diagnostic]:
     """A long instruction that begins with what changes, so that nothing of it is reused."""
-    for agent in _agents(record):
+    for agent in record.visited:
         text = agent.instruction
         if not isinstance(text, str) or len(text) < LONG * 2:
             continue
@@ -106,14 +105,6 @@ def volatile_first(record: WalkRecord) -> Iterator[Diagnostic]:
                 f"`{{{variables[0].name}}}` stands before {behind} tokens that never change",
                 "put what changes last: providers reuse a request up to its first changed byte",
             )
-
-
-def _agents(record: WalkRecord) -> Iterator[Agent]:
-    seen: set[str] = set()
-    for site in record.sites:
-        if isinstance(site.node, Agent) and site.node.name not in seen:
-            seen.add(site.node.name)
-            yield site.node
 
 
 def fixed_parts(agent: Agent) -> list[tuple[Origin, str]]:

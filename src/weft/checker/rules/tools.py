@@ -6,7 +6,6 @@ from weft.checker.world import WalkRecord
 from weft.codes import report
 from weft.declare import Agent, Node
 from weft.declare.compose import Composable
-from weft.declare.nodes import agents_of, walk_nodes
 from weft.diagnostics import Diagnostic, Origin
 
 
@@ -40,8 +39,8 @@ def _undescribed(node: Node, why: str) -> Diagnostic:
 
 def unsent_global(record: WalkRecord) -> Iterator[Diagnostic]:
     """A `global_instruction` of an agent that is no root: it is sent to nobody."""
-    for root in roots_of(record):
-        for agent in agents_of(root):
+    for root, agents in record.trees:
+        for agent in agents:
             if agent is not root and agent.global_instruction is not None:
                 yield report(
                     "WEFT103",
@@ -49,13 +48,3 @@ def unsent_global(record: WalkRecord) -> Iterator[Diagnostic]:
                     "only the root's global_instruction is sent",
                     "move it to the root, or into this agent's instruction",
                 )
-
-
-def roots_of(record: WalkRecord) -> list[Agent]:
-    """The agents that stand at the top of a tree: in the flow itself, and in what is called."""
-    nodes = [node for node, _ in record.nodes]
-    for agent in record.agents:
-        for tool in agent.tools:
-            if isinstance(tool.agent, Composable):
-                nodes += [node for node, _ in walk_nodes(tool.agent)]
-    return list({id(node): node for node in nodes if isinstance(node, Agent)}.values())
