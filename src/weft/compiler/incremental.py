@@ -16,17 +16,7 @@ from typing import NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from weft.compiler.view import (
-    Built,
-    build_items,
-    build_some,
-    gathered_by,
-    hidden_by_compaction,
-    hidden_by_rewind,
-    hidden_by_undoing,
-    plain_items,
-    wrote_keys,
-)
+from weft.compiler.view import Built, build_items, build_some, gathered_by, plain_items, wrote_keys
 from weft.declare import Policy
 from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
@@ -36,6 +26,7 @@ from weft.passes.env import ThreadFacts
 from weft.passes.select import gone_turns
 from weft.session import Event
 from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS
+from weft.session.lookback import hidden_by_compaction, hidden_by_rewind, hidden_by_undoing
 from weft.session.state import Forks, forks_after, written_by
 from weft.session.strand import Strand
 from weft.session.unread import Skim, folded, skim_of
