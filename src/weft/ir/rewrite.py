@@ -17,7 +17,7 @@ import msgspec
 from weft.ir.block import Block, CodeBlock, CodeResultBlock, ResultBlock, TextBlock, ThoughtBlock
 from weft.ir.item import Item, Note
 from weft.ir.prompt import Prompt
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 from weft.values import Json, JsonObject
 
 State = TypeVar("State")
@@ -157,7 +157,7 @@ def fold_items(
     if not items.settled:  # new items, which the thread keeps once they are final
         return _rewrite_tail(prompt, None, change, folding.start(), until)
     with items.lock:
-        outcomes = items.memo[_Outcomes]
+        outcomes = derived(items, _Outcomes)
         outcome = outcomes.by_key.get((step, key))
         back = cast("Callable[[object, int], object] | None", folding.back)
         if outcome is None or (until is not None and outcome.done >= until):
@@ -300,7 +300,7 @@ def keep_since(prompt: Prompt, start: int, step: str, reason: str) -> Prompt:
     items = prompt.items
     with items.lock:
         settled = items.settled
-        suffix = items.memo[_Suffix, step, reason]
+        suffix = derived(items, _Suffix, (step, reason))
         if start > settled or suffix.read > settled or start < suffix.start:
             # the start lies in the tail, or an older snapshot: worked out by itself
             gone = [Note(step, reason, item) for item in items.between(0, start)]
@@ -328,7 +328,7 @@ def prepend_items(prompt: Prompt, first: Sequence[Item], *, step: str, key: Hash
     """The prompt with items before its first, the same in every request; `key` names them."""
     items = prompt.items
     with items.lock:
-        prepended = items.memo[_Prepended, step, key]
+        prepended = derived(items, _Prepended, (step, key))
         if prepended.read > items.settled:  # an older snapshot is worked out by itself
             prepended = _Prepended()
         if not len(prepended.items):

@@ -38,7 +38,7 @@ from weft.passes.handles import (
 )
 from weft.passes.prices import Traffic, weigh_seen, weigh_shorter
 from weft.passes.references import logged_text, own_results, reference_to, source_of
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 from weft.values import Json, JsonObject, compact
 
 AUTO = Compact(results=250, texts=4_000, media=2_000, to=400)
@@ -224,7 +224,7 @@ def reduce_seen(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     with items.lock:
         newest = _newest_exchange(items, env)
         key = (env.agent, env.model.dialect, env.model.name, env.tools.priced, env.tools.head)
-        seen = items.memo[_SeenItems, key]
+        seen = derived(items, _SeenItems, key)
         until = min(newest, items.settled)
         if seen.read > until:  # an older snapshot is worked out by itself
             seen = _SeenItems()
@@ -435,7 +435,7 @@ def _settled(env: Env) -> _Said:
     """What items that are final say, kept with them."""
     items = env.thread.before
     with items.lock:
-        settled = items.memo[_Said]
+        settled = derived(items, _Said)
         for item in items.since(settled.read)[: max(0, items.settled - settled.read)]:
             settled.results = _read(item, env, settled.results, settled.lines, settled.names)
             settled.words.add(item, env.agent)

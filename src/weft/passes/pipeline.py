@@ -16,7 +16,7 @@ from weft.ir import Feature, Item, Note, Prompt, Want, verify
 from weft.ir.prompt import PassNotes
 from weft.ir.show import show_block
 from weft.passes.env import Env
-from weft.session.strand import Strand
+from weft.session.strand import Strand, derived
 
 Pass: TypeAlias = Callable[[Prompt, Env], Prompt]
 
@@ -149,7 +149,7 @@ def _spares_current(notes: Sequence[Note], env: Env) -> bool:
         fresh: Sequence[Note] = part
         if isinstance(part, Strand):
             with part.lock:
-                checked = part.memo[_Checked, env.agent]
+                checked = derived(part, _Checked, env.agent)
                 checked.read(part, env)
                 fresh = part.tail
             if not checked.harmless:
