@@ -16,17 +16,7 @@ from typing import NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from weft.compiler.view import (
-    Built,
-    build_items,
-    build_some,
-    gathered_by,
-    hidden_by_compaction,
-    hidden_by_rewind,
-    hidden_by_undoing,
-    plain_items,
-    wrote_keys,
-)
+from weft.compiler.view import Built, build_items, build_some, gathered_by, plain_items, wrote_keys
 from weft.declare import Policy
 from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
@@ -36,6 +26,7 @@ from weft.passes.env import ThreadFacts
 from weft.passes.select import gone_turns
 from weft.session import Event
 from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS
+from weft.session.lookback import hidden_by_compaction, hidden_by_rewind, hidden_by_undoing
 from weft.session.state import Forks, forks_after, written_by
 from weft.session.strand import Strand
 from weft.session.unread import Skim, folded, skim_of
@@ -488,9 +479,7 @@ def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Pas
     The thread is kept with the log; a new one begins where the old one does not fit.
     """
     with events.lock:
-        views = events.memo.of(_Views)
-        if views is None:
-            views = events.memo[_Views] = _Views()
+        views = events.memo[_Views]
         threads = views.threads(slot)
         if threads.newest is None and passes.plain and _is_stranger(slot, events):
             slot = slot._replace(agent="")
@@ -866,7 +855,7 @@ def _canonical_of(text: str) -> bytes:
 
 def branches_of(events: Strand[Event]) -> Branches:
     """The branches of a log, kept with it; for whoever holds its lock."""
-    branches = events.memo.ensure(Branches)
+    branches = events.memo[Branches]
     if branches.read_to > events.settled:  # an older snapshot
         branches = events.memo.keep(Branches())
     branches.read(events)

@@ -14,7 +14,7 @@ from weft.declare import Agent, Node, Tool, tree
 from weft.declare.provider_tools import HostedTool
 from weft.session import Event
 from weft.session.provenance import OfferedTools
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 from weft.values import JsonObject, canonical
 
 
@@ -43,7 +43,7 @@ def declared_by(tools: Iterable[Tool]) -> list[JsonObject]:
 
 def offered_in(events: Strand[Event], agent: str) -> OfferedTools | None:
     """What the toolsets of an agent answered last, by a log."""
-    answers = derived(events, _Answers)
+    answers = events.memo[_Answers]
     known = answers.known
     if known.read > events.settled:  # an older snapshot
         known = _Answer(0, {})

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 
-from weft.compiler.view import hidden_by_rewind
 from weft.content import Content
 from weft.declare import Agent, Node, tree
 from weft.declare.agent import AnswerT
@@ -57,6 +56,7 @@ from weft.runtime.rewind import hidden_events
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
 from weft.session.event import new_id
+from weft.session.lookback import hidden_by_rewind
 from weft.session.state import scope_of
 from weft.values import Json
 

@@ -19,7 +19,6 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft.compiler.incremental import branches_of
-from weft.compiler.view import hidden_by_undoing
 from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow, Tool
 from weft.declare.context import ToolContext
@@ -36,6 +35,7 @@ from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, ended
 from weft.runtime.progress import Progress
 from weft.session import Actions, Event
 from weft.session.event import EMPTY_ACTIONS
+from weft.session.lookback import hidden_by_undoing
 from weft.session.provenance import Provenance
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, canonical, compact, digest, require_json
