@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 
@@ -28,7 +27,7 @@ from weft.session.provenance import NOTHING, Provenance
 from weft.values import JsonObject
 
 
-class Batch(NamedTuple):
+class Batch(msgspec.Struct, frozen=True):
     """What became of the calls of one reply; `alone` are those that ran by themselves.
 
     `stored` is the event with the results, where a tool's transaction has stored it.
@@ -54,14 +53,13 @@ class Batch(NamedTuple):
                 waiting.append(call.id or "")
             if outcome.response is None:
                 continue
-            media: list[JsonObject] = [msgspec.to_builtins(part) for part in outcome.parts]
-            parts.append(
-                Part(
-                    function_response=FunctionResponse(
-                        name=call.name, response=outcome.response, id=call.id, parts=media or None
-                    )
-                )
+            media: list[JsonObject] | None = None
+            if outcome.parts:
+                media = [msgspec.to_builtins(part) for part in outcome.parts]
+            result = FunctionResponse(
+                name=call.name, response=outcome.response, id=call.id, parts=media
             )
+            parts.append(Part(function_response=result))
             if actions is EMPTY_ACTIONS:  # most calls only return something
                 continue
             beside = call.id not in self.alone
@@ -76,7 +74,8 @@ class Batch(NamedTuple):
             skip = actions.skip_summarization or skip
         put_back: JsonObject = {}
         for outcome in self.outcomes:
-            put_back |= outcome.restored
+            if outcome.restored:
+                put_back |= outcome.restored
         notes = NOTHING
         if put_back or waiting or twice:
             notes = Provenance(
@@ -300,8 +299,10 @@ def _malformed(event: Event | None) -> dict[str, str]:
     """The calls whose arguments were not JSON: the text that came instead, by call id."""
     raw_arguments: dict[str, str] = {}
     for part in (event.content.parts or ()) if event is not None and event.content else ():
+        if part.part_metadata is None or part.function_call is None:
+            continue
         text = part.provenance.malformed
-        if part.function_call is not None and text is not None:
+        if text is not None:
             raw_arguments[part.function_call.id or ""] = text
     return raw_arguments
 

@@ -49,6 +49,7 @@ from weft.session import (
     Actions,
     ArtifactStore,
     Event,
+    MemoryStore,
     Session,
     SessionKey,
     Store,
@@ -379,23 +380,22 @@ class Invocation:
 
     async def _stored(self, events: Sequence[Event]) -> list[Event]:
         """Store the events, and note what they change; gives them back as they were stored."""
-        stored = [self._merged(event) for event in events]
+        stored = [self._merged(event) if event.actions.state_delta else event for event in events]
         if self.labels:
             from weft.runtime.labels import noted
 
             stored = [await noted(self, event) for event in stored]
         if self.services.on_event:
             stored = [await self._seen(event) for event in stored]
-        await self._lock.acquire()
-        length = self.session.events.length
-        try:
-            self.session = await self.services.store.append(self.session, *stored)
-            self.feed.grow(self.session.events, length)
-        except asyncio.CancelledError:
-            await unbroken(self._append_again(stored))
-            raise
-        finally:
-            self._lock.release()
+        if type(self.services.store) is MemoryStore and not self._lock.locked():
+            await self._append(stored)  # memory never waits: nothing can come between
+        else:
+            async with self._lock:
+                try:
+                    await self._append(stored)
+                except asyncio.CancelledError:
+                    await unbroken(self._append(stored))  # they are stored once
+                    raise
         self._note(stored)
         return stored
 
@@ -424,8 +424,8 @@ class Invocation:
             if self.spending is not None:
                 self.spending.note(event)
 
-    async def _append_again(self, events: list[Event]) -> None:
-        """Store events of which the store may have been told before: they are stored once."""
+    async def _append(self, events: list[Event]) -> None:
+        """Store events, of which the store may have been told before."""
         length = self.session.events.length
         self.session = await self.services.store.append(self.session, *events)
         self.feed.grow(self.session.events, length)
@@ -713,7 +713,7 @@ class Forking:
 
     def state_at(self, session: Session, place: Place) -> Mapping[str, Json]:
         """The state as it is seen from a place."""
-        names = self._around(place.path)
+        names = self._around(place.path) if self._forks else ()
         if not names:
             return {**session.state, **self._temp} if self._temp else session.state
         seen: Mapping[str, Json] = session.state
@@ -725,7 +725,7 @@ class Forking:
     def temp_at(self, place: Place) -> JsonObject:
         """The state that lasts as long as the invocation, as it is seen from a place."""
         seen = self._temp
-        for name in self._around(place.path):
+        for name in self._around(place.path) if self._forks else ():
             seen = apply_delta(seen, self._temps.get(name, {}))
         return seen
 

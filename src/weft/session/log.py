@@ -114,22 +114,23 @@ class Session:
         Partial events are display only and not added.
         """
         log = self.events
-        positions = positions_of(log)
         complete: Sequence[Event] = events
-        if not _is_new_and_sound(events, positions):
-            complete = admitted(events, log, positions, where="append")
-            for event in complete:
-                if event.partial:
-                    complete = [event for event in complete if not event.partial]
-                    break
-            if not complete:
-                return self
-        grown = log.extend(complete)
-        if grown.shares(log):
-            at = grown.settled - len(complete)
-            for event in complete:
-                positions[event.id] = at
-                at += 1
+        with log.lock:  # other values of this log may be growing it
+            positions = positions_of(log)
+            if not _is_new_and_sound(events, positions):
+                complete = admitted(events, log, positions, where="append")
+                for event in complete:
+                    if event.partial:
+                        complete = [event for event in complete if not event.partial]
+                        break
+                if not complete:
+                    return self
+            grown = log.grown(complete)
+            if grown.memo is log.memo:  # not a copy, which has positions of its own
+                at = grown.settled - len(complete)
+                for event in complete:
+                    positions[event.id] = at
+                    at += 1
         newest, last = log.tip, complete[-1]
         invocation, state = newest.invocation_id if newest is not None else "", self.state
         if len(complete) > 1 or last.actions.state_delta or last.invocation_id != invocation:
