@@ -39,6 +39,8 @@ class Batch(msgspec.Struct, frozen=True):
 
     def event(self, invocation: Invocation, agent: str, place: Place) -> Event | None:
         """The results in call order as one event, with all they change; None if there are none."""
+        if len(self.outcomes) == 1 and (one := self.outcomes[0]).is_plain:  # as most are
+            return invocation.event(agent, place, Content(parts=(_result(one),), role="user"))
         parts: list[Part] = []
         waiting: list[str] = []
         delta: JsonObject = {}
@@ -53,13 +55,7 @@ class Batch(msgspec.Struct, frozen=True):
                 waiting.append(call.id or "")
             if outcome.response is None:
                 continue
-            media: list[JsonObject] | None = None
-            if outcome.parts:
-                media = [msgspec.to_builtins(part) for part in outcome.parts]
-            result = FunctionResponse(
-                name=call.name, response=outcome.response, id=call.id, parts=media
-            )
-            parts.append(Part(function_response=result))
+            parts.append(_result(outcome))
             if actions is EMPTY_ACTIONS:  # most calls only return something
                 continue
             beside = call.id not in self.alone
@@ -102,6 +98,19 @@ class Batch(msgspec.Struct, frozen=True):
             else EMPTY_ACTIONS,
             notes=notes,
         )
+
+
+def _result(outcome: Outcome) -> Part:
+    """What a call came to, as the part of an event."""
+    media: list[JsonObject] | None = None
+    if outcome.parts:
+        media = [msgspec.to_builtins(part) for part in outcome.parts]
+    call = outcome.call
+    return Part(
+        function_response=FunctionResponse(
+            name=call.name, response=outcome.response, id=call.id, parts=media
+        )
+    )
 
 
 def _conflict(agent: str, key: str, first: str, second: str) -> str:

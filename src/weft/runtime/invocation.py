@@ -387,17 +387,25 @@ class Invocation:
             stored = [await noted(self, event) for event in stored]
         if self.services.on_event:
             stored = [await self._seen(event) for event in stored]
-        if type(self.services.store) is MemoryStore and not self._lock.locked():
-            await self._append(stored)  # memory never waits: nothing can come between
+        store = self.services.store
+        waits = type(store) is not MemoryStore or self._lock.locked()
+        if not waits:  # nothing can come between
+            self._grow(await store.append(self.session, *stored))
         else:
             async with self._lock:
                 try:
-                    await self._append(stored)
+                    self._grow(await store.append(self.session, *stored))
                 except asyncio.CancelledError:
-                    await unbroken(self._append(stored))  # they are stored once
+                    await unbroken(self._append_again(stored))
                     raise
         self._note(stored)
         return stored
+
+    def _grow(self, session: Session) -> None:
+        """Go on in the session as it is now, and tell those who follow it."""
+        length = self.session.events.length
+        self.session = session
+        self.feed.grow(session.events, length)
 
     def _merged(self, event: Event) -> Event:
         """The event with its delta as the state outside of a branch takes it."""
@@ -424,11 +432,9 @@ class Invocation:
             if self.spending is not None:
                 self.spending.note(event)
 
-    async def _append(self, events: list[Event]) -> None:
-        """Store events, of which the store may have been told before."""
-        length = self.session.events.length
-        self.session = await self.services.store.append(self.session, *events)
-        self.feed.grow(self.session.events, length)
+    async def _append_again(self, events: list[Event]) -> None:
+        """Store events of which the store may have been told before: they are stored once."""
+        self._grow(await self.services.store.append(self.session, *events))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
@@ -447,9 +453,7 @@ class Invocation:
         self, scope: AbstractAsyncContextManager[Transaction], keeping: _Keeping
     ) -> None:
         await scope.__aexit__(None, None, None)
-        length = self.session.events.length
-        self.session = keeping.session
-        self.feed.grow(self.session.events, length)
+        self._grow(keeping.session)
         self._note(keeping.stored)
 
     async def _seen(self, event: Event) -> Event:

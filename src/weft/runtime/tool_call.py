@@ -67,6 +67,16 @@ class Outcome(msgspec.Struct, frozen=True):
     restored: JsonObject = {}
     """What was put back into the arguments in place of placeholders."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a result, and nothing else."""
+        return (
+            self.response is not None
+            and self.actions is EMPTY_ACTIONS
+            and not self.waits
+            and not self.restored
+        )
+
 
 class Returned(msgspec.Struct, frozen=True):
     """A tool's result: JSON, and media beside it."""

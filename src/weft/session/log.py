@@ -116,7 +116,9 @@ class Session:
         log = self.events
         complete: Sequence[Event] = events
         with log.lock:  # other values of this log may be growing it
-            positions = positions_of(log)
+            positions = log.memo.of(Positions)
+            if positions is None:
+                positions = positions_of(log)
             if not _is_new_and_sound(events, positions):
                 complete = admitted(events, log, positions, where="append")
                 for event in complete:
@@ -135,18 +137,16 @@ class Session:
         invocation, state = newest.invocation_id if newest is not None else "", self.state
         if len(complete) > 1 or last.actions.state_delta or last.invocation_id != invocation:
             state = _fold(self.initial, state, invocation, complete)
-        time_written = last.timestamp
-        after = Session.__new__(Session)
-        after._fill(
-            self.id,
-            self.app_name,
-            self.user_id,
-            self.initial,
-            state,
-            grown,
-            time_written if time_written > self.last_update_time else self.last_update_time,
-            self.unread,
-        )
+        written, before = last.timestamp, self.last_update_time
+        after = Session.__new__(Session)  # as `_fill`: this is done at every step
+        after.id = self.id
+        after.app_name = self.app_name
+        after.user_id = self.user_id
+        after.initial = self.initial
+        after.state = state
+        after.events = grown
+        after.last_update_time = written if written > before else before
+        after.unread = self.unread
         return after
 
     @staticmethod
