@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -130,9 +130,10 @@ def facts_of(log: Strand[Event]) -> LogFacts:
     """
     if not log.settled:
         return _NO_FACTS
-    known = cast("tuple[int, LogFacts] | None", log.memo.get(LogFacts))
-    if known is not None and known[0] == log.settled:  # a request asks more than once
-        return known[1]
+    known: tuple[int, LogFacts] | None = log.memo.get(LogFacts)  # type: ignore[assignment]
+    if known is not None:
+        # a request asks more than once
+        return known[1] if known[0] == log.settled else log.derive(LogFacts)
     return folded(
         log,
         LogFacts,
@@ -326,7 +327,8 @@ class Thread:
             self.features |= Feature.CALLS
         if plain.read < len(fresh):
             return None
-        return self._woven(self.settled.with_tail(tail), self.notes, self.diagnostics, events)
+        items_now = self.settled.with_tail(tail) if tail else self.settled
+        return self._woven(items_now, self.notes, self.diagnostics, events)
 
     def _woven(
         self,

@@ -105,7 +105,7 @@ def _equipped(node: Node, name: str, tools: tuple[Tool, ...]) -> Node:
 
 def with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agent:
     """The root in which the agent that is asked has the tools that the log says it was offered."""
-    if not isinstance(cast("object", root), Agent):
+    if type(root) is not Agent and not isinstance(cast("object", root), Agent):
         return root  # whoever makes the plan says what is wrong, also with the name
     has_sources = root.memo.of(_HasSources)
     if has_sources is None:

@@ -7,7 +7,7 @@ so that a pass can drop it and the report can say why.
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -187,7 +187,7 @@ def _built(
     return Built(items, features, diagnostics)
 
 
-class PlainTalk(NamedTuple):
+class PlainTalk(msgspec.Struct, frozen=True):
     """Items of plain talk, how many events they came from, and the ids of the calls in them."""
 
     items: list[Item]
@@ -280,9 +280,11 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
     if len(call_parts) != len(result_parts):
         return None
     try:  # one look at all of it: it can be sent, and no result is large
-        if len(msgspec.json.encode(results)) > MOST_LETTERS:
+        if (
+            len(msgspec.json.encode((calls, results))) > MOST_LETTERS
+            and len(msgspec.json.encode(results)) > MOST_LETTERS
+        ):
             return None
-        msgspec.json.encode(calls)
     except (UnicodeEncodeError, OverflowError, TypeError):
         return None
     blocks: list[Block] = []
@@ -338,7 +340,7 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
 
 def _claims(exchange: Item, used: AbstractSet[str], taken: set[str]) -> bool:
     """Take the ids of an exchange's calls; False where one of them is another call's already."""
-    ids = [block.id for block in exchange.blocks if isinstance(block, CallBlock)]
+    ids = [block.id for block in exchange.blocks if type(block) is CallBlock]
     if len(ids) > 1 and len({*ids}) < len(ids):
         return False
     for id in ids:

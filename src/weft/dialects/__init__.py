@@ -70,8 +70,11 @@ DIALECTS = Dialects(
 
 def dialect_named(name: str) -> Dialect:
     """The dialect of that name, or an error that lists them."""
-    if name in DIALECTS:
+    try:
         return DIALECTS[name]
+    except KeyError:
+        if name in DIALECTS:  # its file raised it
+            raise
     near = close(str(name), DIALECTS, cutoff=0.4)
     known = ", ".join(DIALECTS)
     raise UsageError(

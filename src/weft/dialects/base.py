@@ -280,7 +280,9 @@ class Dialect:
                 if not block.text.isascii() and has_lone_surrogate(block.text):
                     entries = (self._encodable(entries[0], report),)
             else:
-                entries = [self._encodable(entry, report) for entry in self._item(blocks, report)]
+                entries = self._item(blocks, report)
+                if not is_encodable([entry.wire for entry in entries]):
+                    entries = [self._encodable(entry, report) for entry in entries]
             begins = -1
             for number, entry in enumerate(entries):
                 if last is None:

@@ -238,7 +238,7 @@ async def _events(
 
     A run that is finished for a later one has the lease of that, and leaves it alone.
     """
-    services, request = invocation.services, invocation.request
+    services, request, loop = invocation.services, invocation.request, asyncio.get_running_loop()
     shared = lease is not None
     program = services.program(invocation.root)
     require_prices(invocation.root, request.config)
@@ -284,7 +284,7 @@ async def _events(
                     if event.partial:
                         invocation.feed.pass_on(event)
                 yield event
-                invocation.task = asyncio.current_task()
+                invocation.task = asyncio.current_task(loop)
                 if invocation.interrupted:
                     raise Interrupted
         except Suspended:

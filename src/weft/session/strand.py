@@ -183,10 +183,11 @@ class Strand(Sequence[Item], Generic[Item]):
         `kind()` stands for no items at all. The tail is not in it: `derive(T).after(strand.tail)`.
         What an older snapshot than was read last adds up to is kept beside it.
         """
-        last = cast("tuple[int, Fold[Item]] | None", self.memo.get(kind))
+        # no casts on this path: several folds are asked at every step
+        last: tuple[int, Fold[Item]] | None = self.memo.get(kind)  # type: ignore[assignment]
         settled = self.settled
         if last is not None and last[0] == settled:  # nothing new: the common case in a tool loop
-            return cast("Folded", last[1])
+            return last[1]  # type: ignore[return-value]
         read, fold = last or (0, cast("Fold[Item]", kind()))
         slot: object = kind
         if read > settled:
@@ -197,7 +198,7 @@ class Strand(Sequence[Item], Generic[Item]):
         if read < settled:
             fold = fold.after(self._backing[read:settled])
             self.memo[slot] = settled, fold
-        return cast("Folded", fold)
+        return fold  # type: ignore[return-value]
 
     def shares(self, other: "Strand[Item]") -> bool:
         """Whether both are snapshots of one sequence, so that one begins the other."""
