@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.compiler.incremental import facts_of
 from weft.content import Content, Part
 from weft.declare import (
     Agent,
@@ -55,7 +54,7 @@ from weft.session import (
     apply_delta,
 )
 from weft.session.event import EMPTY_ACTIONS
-from weft.session.lookback import hidden_by_undoing, user_content
+from weft.session.lookback import facts_of, hidden_by_undoing, user_content
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import hold
 from weft.session.strand import Strand
