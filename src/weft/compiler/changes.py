@@ -12,12 +12,12 @@ longer, the system text is simply written anew.
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from weft.compiler.incremental import facts_of
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.content import encode
 from weft.diagnostics import Origin
 from weft.ir import Span, Stability, TextBlock
 from weft.session import Event, Session, scope_of
+from weft.session.lookback import facts_of
 from weft.session.state import seen_from
 from weft.session.strand import Strand
 from weft.values import Json
