@@ -239,6 +239,8 @@ class Invocation:
         """Whether nothing is left to do for a request that is repeated."""
         self.feed: Feed = services.feeds.idle
         """Those who follow the session, while the run is under way."""
+        self.follower: str | None = None
+        """A process that follows it from the beginning, as the relay of the store names it."""
         self.session: Session
         self.id: str
         self.resumed: bool
@@ -386,6 +388,8 @@ class Invocation:
             stored = [await noted(self, event) for event in stored]
         if self.services.on_event:
             stored = [await self._seen(event) for event in stored]
+        if self.feed.sending is not None:
+            await self.feed.sending.flush()
         await self._lock.acquire()
         length = self.session.events.length
         try:
