@@ -145,7 +145,7 @@ class _Letters:
 
 def _letters(log: Strand[Event], upto: int) -> int:
     """The letters of a log up to there; events that stay are looked at once."""
-    sums, stays = log.memo.ensure(_Letters).sums, min(upto, log.settled)
+    sums, stays = log.memo[_Letters].sums, min(upto, log.settled)
     if len(sums) <= stays:
         with log.lock:
             for index in range(len(sums) - 1, stays):

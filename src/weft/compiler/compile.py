@@ -29,7 +29,7 @@ from weft.compiler.incremental import (
     skipped_talk,
     weave,
 )
-from weft.compiler.inputs import ReadonlyContext, decided, effects_of, start_of, user_content
+from weft.compiler.inputs import ReadonlyContext, decided
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
@@ -55,6 +55,7 @@ from weft.passes.env import (
     TokenFacts,
 )
 from weft.session import Event, Session
+from weft.session.lookback import effects_of, start_of, user_content
 from weft.session.state import seen_from
 from weft.session.strand import Strand
 from weft.session.unread import skim_of

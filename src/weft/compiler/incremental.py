@@ -11,22 +11,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from weft.compiler.view import (
-    Built,
-    build_items,
-    build_some,
-    gathered_by,
-    hidden_by_compaction,
-    hidden_by_rewind,
-    hidden_by_undoing,
-    plain_items,
-    wrote_keys,
-)
+from weft.compiler.view import Built, build_items, build_some, gathered_by, plain_items, wrote_keys
 from weft.declare import Policy
 from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
@@ -36,6 +26,7 @@ from weft.passes.env import ThreadFacts
 from weft.passes.select import gone_turns
 from weft.session import Event
 from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS
+from weft.session.lookback import hidden_by_compaction, hidden_by_rewind, hidden_by_undoing
 from weft.session.state import Forks, forks_after, written_by
 from weft.session.strand import Strand
 from weft.session.unread import Skim, folded, skim_of
@@ -139,9 +130,10 @@ def facts_of(log: Strand[Event]) -> LogFacts:
     """
     if not log.settled:
         return _NO_FACTS
-    known = cast("tuple[int, LogFacts] | None", log.memo.get(LogFacts))
-    if known is not None and known[0] == log.settled:  # a request asks more than once
-        return known[1]
+    known: tuple[int, LogFacts] | None = log.memo.get(LogFacts)  # type: ignore[assignment]
+    if known is not None:
+        # a request asks more than once
+        return known[1] if known[0] == log.settled else log.derive(LogFacts)
     return folded(
         log,
         LogFacts,
@@ -335,7 +327,8 @@ class Thread:
             self.features |= Feature.CALLS
         if plain.read < len(fresh):
             return None
-        return self._woven(self.settled.with_tail(tail), self.notes, self.diagnostics, events)
+        items_now = self.settled.with_tail(tail) if tail else self.settled
+        return self._woven(items_now, self.notes, self.diagnostics, events)
 
     def _woven(
         self,
@@ -488,9 +481,7 @@ def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Pas
     The thread is kept with the log; a new one begins where the old one does not fit.
     """
     with events.lock:
-        views = events.memo.of(_Views)
-        if views is None:
-            views = events.memo[_Views] = _Views()
+        views = events.memo[_Views]
         threads = views.threads(slot)
         if threads.newest is None and passes.plain and _is_stranger(slot, events):
             slot = slot._replace(agent="")
@@ -866,7 +857,7 @@ def _canonical_of(text: str) -> bytes:
 
 def branches_of(events: Strand[Event]) -> Branches:
     """The branches of a log, kept with it; for whoever holds its lock."""
-    branches = events.memo.ensure(Branches)
+    branches = events.memo[Branches]
     if branches.read_to > events.settled:  # an older snapshot
         branches = events.memo.keep(Branches())
     branches.read(events)

@@ -13,7 +13,7 @@ from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.dialects.schema_subset import Loss
 from weft.errors import LoweringError
 from weft.ir import Block, Item, Prompt, TextBlock
-from weft.session.strand import Memo, Strand, derived
+from weft.session.strand import Memo, Strand
 from weft.values import Json, JsonObject, canonical
 
 if TYPE_CHECKING:
@@ -276,8 +276,7 @@ def new_hash() -> "hashlib.blake2b":
 
 def track_of(items: Strand[Item], dialect: str, model: str, *, strict: bool = False) -> Track:
     """The turns lowered of a strand of items, kept with it; strict ones apart."""
-    key = (dialect, model, strict)
-    return items.memo.of((Track, key)) or derived(items, Track, key)
+    return items.memo[Track, dialect, model, strict]
 
 
 class Lowered(msgspec.Struct):

@@ -24,7 +24,7 @@ from weft.passes.handles import (
     with_media_words,
 )
 from weft.passes.prices import LEAST_SAVED, MARGIN, STUB, SURELY, declares_first, needs_recall
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 from weft.values import JsonObject
 
 _STEP = "mark_stale"
@@ -94,7 +94,7 @@ class _Times:
 def _stale_by_time(items: Strand[Item], env: Env, before: float) -> int | None:
     """How many items happened before that time; None where a later one happened earlier."""
     with items.lock:
-        known = derived(items, _Times)
+        known = items.memo[_Times]
         times = known.times
         for item in items.between(len(times), items.settled):
             happened = _happened(item, env)
@@ -284,7 +284,7 @@ class _Edits:
 def _edit(prompt: Prompt, env: Env, cut: int) -> Prompt:
     """The items with handles up to the cut; what was edited before is kept."""
     items, settled = prompt.items, prompt.items.settled
-    edits = derived(items, _Edits, (env.model.dialect, env.model.name))
+    edits = items.memo[_Edits, env.model.dialect, env.model.name]
     if edits.cut > cut or edits.read > settled or cut > settled:
         # an older snapshot, or a cut in the tail, which may move back: nothing of it is kept
         edits = _Edits()
@@ -457,7 +457,7 @@ class _Plan:
 def _cut(prompt: Prompt, env: Env) -> int:
     """The place up to which results are handles: what the requests so far decided, in order."""
     items, settled = prompt.items, prompt.items.settled
-    sums = derived(items, _Sums, (env.model.dialect, env.model.name))
+    sums = items.memo[_Sums, env.model.dialect, env.model.name]
     sums.read(items, env)
     head = _head(prompt, env)
     key = (
@@ -472,7 +472,7 @@ def _cut(prompt: Prompt, env: Env) -> int:
         env.tools.priced,
         env.tools.head,
     )
-    newest = derived(items, _Kept, key)
+    newest = items.memo[_Kept, key]
     plan = newest.plan
     if plan.read > settled or not plan.fits(head):
         plan = _Plan()
@@ -513,7 +513,7 @@ class _Head:
 
 def _head(prompt: Prompt, env: Env) -> int:
     """The tokens before the items, counted once for the same system text and tools."""
-    head = derived(prompt.items, _Head, (env.model.dialect, env.model.name))
+    head = prompt.items.memo[_Head, env.model.dialect, env.model.name]
     if head.system != prompt.system or head.tools is not prompt.tools:
         tokens = env.tokens.count(prompt.system_text) + sum(
             env.tokens.count(str(t)) for t in prompt.tools

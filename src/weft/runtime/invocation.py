@@ -8,8 +8,6 @@ from typing import NamedTuple
 import msgspec
 
 from weft.compiler.incremental import facts_of
-from weft.compiler.inputs import user_content
-from weft.compiler.view import hidden_by_undoing
 from weft.content import Content, Part
 from weft.declare import (
     Agent,
@@ -49,6 +47,7 @@ from weft.session import (
     Actions,
     ArtifactStore,
     Event,
+    MemoryStore,
     Session,
     SessionKey,
     Store,
@@ -56,6 +55,7 @@ from weft.session import (
     apply_delta,
 )
 from weft.session.event import EMPTY_ACTIONS
+from weft.session.lookback import hidden_by_undoing, user_content
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import hold
 from weft.session.strand import Strand
@@ -381,7 +381,7 @@ class Invocation:
 
     async def _stored(self, events: Sequence[Event]) -> list[Event]:
         """Store the events, and note what they change; gives them back as they were stored."""
-        stored = [self._merged(event) for event in events]
+        stored = [self._merged(event) if event.actions.state_delta else event for event in events]
         if self.labels:
             from weft.runtime.labels import noted
 
@@ -390,18 +390,25 @@ class Invocation:
             stored = [await self._seen(event) for event in stored]
         if self.feed.sending is not None:
             await self.feed.sending.flush()
-        await self._lock.acquire()
-        length = self.session.events.length
-        try:
-            self.session = await self.services.store.append(self.session, *stored)
-            self.feed.grow(self.session.events, length)
-        except asyncio.CancelledError:
-            await unbroken(self._append_again(stored))
-            raise
-        finally:
-            self._lock.release()
+        store = self.services.store
+        waits = type(store) is not MemoryStore or self._lock.locked()
+        if not waits:  # nothing can come between
+            self._grow(await store.append(self.session, *stored))
+        else:
+            async with self._lock:
+                try:
+                    self._grow(await store.append(self.session, *stored))
+                except asyncio.CancelledError:
+                    await unbroken(self._append_again(stored))
+                    raise
         self._note(stored)
         return stored
+
+    def _grow(self, session: Session) -> None:
+        """Go on in the session as it is now, and tell those who follow it."""
+        length = self.session.events.length
+        self.session = session
+        self.feed.grow(session.events, length)
 
     def _merged(self, event: Event) -> Event:
         """The event with its delta as the state outside of a branch takes it."""
@@ -430,9 +437,7 @@ class Invocation:
 
     async def _append_again(self, events: list[Event]) -> None:
         """Store events of which the store may have been told before: they are stored once."""
-        length = self.session.events.length
-        self.session = await self.services.store.append(self.session, *events)
-        self.feed.grow(self.session.events, length)
+        self._grow(await self.services.store.append(self.session, *events))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
@@ -451,9 +456,7 @@ class Invocation:
         self, scope: AbstractAsyncContextManager[Transaction], keeping: _Keeping
     ) -> None:
         await scope.__aexit__(None, None, None)
-        length = self.session.events.length
-        self.session = keeping.session
-        self.feed.grow(self.session.events, length)
+        self._grow(keeping.session)
         self._note(keeping.stored)
 
     async def _seen(self, event: Event) -> Event:
@@ -717,7 +720,7 @@ class Forking:
 
     def state_at(self, session: Session, place: Place) -> Mapping[str, Json]:
         """The state as it is seen from a place."""
-        names = self._around(place.path)
+        names = self._around(place.path) if self._forks else ()
         if not names:
             return {**session.state, **self._temp} if self._temp else session.state
         seen: Mapping[str, Json] = session.state
@@ -729,7 +732,7 @@ class Forking:
     def temp_at(self, place: Place) -> JsonObject:
         """The state that lasts as long as the invocation, as it is seen from a place."""
         seen = self._temp
-        for name in self._around(place.path):
+        for name in self._around(place.path) if self._forks else ():
             seen = apply_delta(seen, self._temps.get(name, {}))
         return seen
 

@@ -6,7 +6,7 @@ that goes on keeps its progress up with every event, so nothing is scanned twice
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 import msgspec
 
@@ -26,7 +26,7 @@ _AGAIN = "nothing new"
 """What a note about a repeated call begins with."""
 
 
-class Exchange(NamedTuple):
+class Exchange(msgspec.Struct, frozen=True):
     """The calls of a reply, and the event that says what they came to."""
 
     calls: dict[str, FunctionCall]
@@ -34,9 +34,11 @@ class Exchange(NamedTuple):
 
     def repeats(self, other: "Exchange") -> bool:
         """Whether both made the same calls and got the same results."""
-        mine, others = self.calls.values(), other.calls.values()
-        if [(call.name, call.args) for call in mine] != [(call.name, call.args) for call in others]:
+        if len(self.calls) != len(other.calls):
             return False
+        for mine, others in zip(self.calls.values(), other.calls.values(), strict=True):
+            if mine.args != others.args or mine.name != others.name:
+                return False
         actions, before = self.event.actions, other.event.actions
         if without_temp(actions.state_delta) != without_temp(before.state_delta):
             return False
@@ -175,7 +177,7 @@ class Progress:
 
     def _note_model(self, event: Event, rejected: bool) -> None:
         calls, text = event.calls, event.text
-        replied = _is_spoken(event) and not _asks_user(calls)
+        replied = _is_spoken(event) and not (calls and _asks_user(calls))
         self.steps += replied
         if self.pieces and replied:
             self.pieces = []
@@ -229,6 +231,9 @@ class Progress:
         self.outcomes.update(notes.outcomes or {})
 
 
+_QUESTIONS = frozenset((CONFIRMATION, INPUT))
+
+
 def is_reply(event: Event) -> bool:
     """Whether a model said it. Results, and questions that Weft asks, do not count."""
     return _is_spoken(event) and not _asks_user(event.calls)
@@ -241,7 +246,7 @@ def _is_spoken(event: Event) -> bool:
 
 def _asks_user(calls: Iterable[FunctionCall]) -> bool:
     """Whether one of the calls is a question that Weft asks."""
-    return any(call.name in (CONFIRMATION, INPUT) for call in calls)
+    return not _QUESTIONS.isdisjoint([call.name for call in calls])
 
 
 def expiry_in(question: FunctionCall) -> float | None:

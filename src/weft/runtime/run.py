@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 
-from weft.compiler.view import hidden_by_rewind
 from weft.content import Content
 from weft.declare import Agent, Node, tree
 from weft.declare.agent import AnswerT
@@ -57,6 +56,7 @@ from weft.runtime.rewind import hidden_events
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
 from weft.session.event import new_id
+from weft.session.lookback import hidden_by_rewind
 from weft.session.state import scope_of
 from weft.values import Json
 
@@ -238,7 +238,7 @@ async def _events(
 
     A run that is finished for a later one has the lease of that, and leaves it alone.
     """
-    services, request = invocation.services, invocation.request
+    services, request, loop = invocation.services, invocation.request, asyncio.get_running_loop()
     shared = lease is not None
     program = services.program(invocation.root)
     require_prices(invocation.root, request.config)
@@ -286,7 +286,7 @@ async def _events(
                     if event.partial:
                         invocation.feed.pass_on(event, len(invocation.session.events))
                 yield event
-                invocation.task = asyncio.current_task()
+                invocation.task = asyncio.current_task(loop)
                 if invocation.interrupted:
                     raise Interrupted
         except Suspended:

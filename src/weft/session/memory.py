@@ -7,6 +7,7 @@ from itertools import count
 from threading import Lock
 from typing import NamedTuple, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from weft.errors import Conflict, SessionError, StoreError
@@ -69,7 +70,7 @@ class StoredSession(NamedTuple):
         return StoredSession(key, number, created, initial, state, growth.session.events, size)
 
 
-class Growth(NamedTuple):
+class Growth(msgspec.Struct, frozen=True):
     """What an append comes to: the session after it, the new events, and the deltas by scope."""
 
     session: Session
@@ -86,7 +87,8 @@ class MemoryStore:
     """
 
     def __init__(self) -> None:
-        self._records: dict[SessionKey, StoredSession] = {}
+        # by what a SessionKey is equal to: an append looks a session up without making one
+        self._records: dict[tuple[str, str, str], StoredSession] = {}
         self._app: dict[str, JsonObject] = {}
         self._user: dict[tuple[str, str], JsonObject] = {}
         self._numbers = count(1)
@@ -126,11 +128,10 @@ class MemoryStore:
 
     async def append(self, session: Session, *events: Event) -> Session:
         """The session with the events stored, each id once."""
-        key = key_of(session)
         with self._lock:
-            record = self._records.get(key)
+            record = self._records.get((session.app_name, session.user_id, session.id))
             if record is None:
-                raise unknown(key)
+                raise unknown(key_of(session))
             if session.events is not record.events and not follows(session, record.events):
                 if has_all(record.events, events):
                     return self._session(record)
@@ -169,8 +170,8 @@ class MemoryStore:
         with self._lock:
             listed = [
                 record
-                for key, record in self._records.items()
-                if key.app_name == app_name and user_id in (None, key.user_id)
+                for record in self._records.values()
+                if record.key.app_name == app_name and user_id in (None, record.key.user_id)
             ]
         listed.sort(key=lambda record: (record.last_update_time, record.number), reverse=True)
         return [
@@ -193,7 +194,7 @@ class MemoryStore:
     async def apps(self) -> list[str]:
         """The names of the apps that have sessions, sorted."""
         with self._lock:
-            return sorted({key.app_name for key in self._records})
+            return sorted({record.key.app_name for record in self._records.values()})
 
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
@@ -292,19 +293,19 @@ LONGEST_NAME = 800
 def grow(session: Session, events: Sequence[Event]) -> Growth:
     """Add the events that the session lacks, without `temp:` deltas, which are never stored."""
     log = session.events
+    writes = False
     for event in events:
         if event.actions.state_delta:
+            writes = True
             events = [stored(event) for event in events]
             break
-    with log.lock:
-        after = session.append(*events)
+    after = session.append(*events)
     if after is session:
         return Growth(after, [], {}, {}, {})
     added = after.events.since(log.settled)
-    deltas = [event.actions.state_delta for event in added if event.actions.state_delta]
-    if not deltas:
+    if not writes:
         return Growth(after, added, {}, {}, {})
-    return Growth(after, added, *scoped(deltas))
+    return Growth(after, added, *scoped([event.actions.state_delta for event in added]))
 
 
 def taken(session: Session, value: Session) -> Growth:

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from weft.errors import LeaseLost, StoreError
 from weft.session import Busy, Lease, SessionKey
 from weft.session.lease import Leases, LocalLease
-from weft.stores import postgres_tables as tables
+from weft.stores import postgres_rows as rows
 from weft.stores.leases import WATCH_EVERY, Holders, outwait
 from weft.stores.postgres_batch import Batches, Locked, LockWish, Look, move_locks
 from weft.stores.postgres_server import ConnectionPool
@@ -64,7 +64,7 @@ class ServerLeases:
             if locked is None and self._timeout and time.monotonic() - looked >= _STALE_EVERY:
                 looked = time.monotonic()
                 async with self._alone(server) as connection:
-                    silent = await tables.end_stale(connection, key, self.worker, self._timeout)
+                    silent = await rows.end_stale(connection, key, self.worker, self._timeout)
                 if silent is not None:
                     _log.warning(
                         "%s is taken from %s, silent for %g seconds", key, silent, self._timeout
@@ -78,11 +78,11 @@ class ServerLeases:
 
         async def ask() -> None:
             async with server.connection() as connection:
-                await tables.insert_request(connection, key)
+                await rows.insert_request(connection, key)
 
         async def withdraw() -> None:
             async with server.connection() as connection:
-                await tables.delete_request(connection, key)
+                await rows.delete_request(connection, key)
 
         try:
             await outwait(
@@ -131,7 +131,7 @@ class ServerLeases:
         if key not in self._holders:
             return False
         async with server.connection() as connection:
-            holder = await tables.find_holder(connection, key)
+            holder = await rows.find_holder(connection, key)
         if holder is not None and holder[0] == self.worker:
             return False
         async with self._using:
@@ -139,7 +139,7 @@ class ServerLeases:
                 await (await server.leasing()).execute("SELECT 1")
             await self._leasing(server)
         async with server.connection() as connection:
-            holder = await tables.find_holder(connection, key)
+            holder = await rows.find_holder(connection, key)
         if holder is not None and holder[0] == self.worker:
             return True
         raise LeaseLost(
@@ -183,9 +183,9 @@ class ServerLeases:
             with suppress(StoreError, DriverError):  # the next look may do better
                 async with self._alone(server) as connection:
                     if time.monotonic() - self._beat > _BEAT_EVERY:
-                        await tables.beat(connection, self.worker)
+                        await rows.beat(connection, self.worker)
                         self._beat = time.monotonic()
-                    self.stop(await tables.list_requests(connection))
+                    self.stop(await rows.list_requests(connection))
             await asyncio.sleep(WATCH_EVERY)
 
     @asynccontextmanager
@@ -203,7 +203,7 @@ class ServerLeases:
         if connection is not self._locked_by:
             self._locked_by = connection
             for lease in self._holders.all():
-                since = await tables.lock(connection, lease.key, self.worker)
+                since = await rows.lock(connection, lease.key, self.worker)
                 if since is None:
                     lease.ask_to_stop()
                 else:

@@ -16,7 +16,7 @@ import msgspec
 
 from weft.errors import StoreError
 from weft.session import SessionKey
-from weft.stores import postgres_tables as tables
+from weft.stores.postgres_rows import lock_number
 from weft.stores.postgres_server import ConnectionPool
 from weft.stores.postgres_tables import DriverError, explaining
 from weft.stores.relay import Relay
@@ -73,7 +73,7 @@ class News:
     ) -> None:
         """Wait until one of the sessions grew, or so many seconds have passed."""
         self.hear(server, {_GROWN: self._note_growth})
-        numbers = {*map(tables.lock_number, keys)}
+        numbers = {*map(lock_number, keys)}
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._changed.isdisjoint(numbers):
@@ -118,7 +118,7 @@ class News:
                 async with server.connection() as connection:
                     await connection.execute(
                         "SELECT pg_notify(%s, number) FROM unnest(%s::text[]) AS number",
-                        (_GROWN, [str(tables.lock_number(key)) for key in grown]),
+                        (_GROWN, [str(lock_number(key)) for key in grown]),
                     )
 
     async def _listen(self, server: ConnectionPool, hears: asyncio.Event) -> None:
