@@ -6,6 +6,7 @@ the queue, and how it is put there.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -28,6 +29,9 @@ _log = logging.getLogger("weft.server")
 
 _LOOK_EVERY = 0.5
 """Seconds between two looks whether the turn is over, while its log does not grow."""
+
+_DRAIN_LIMIT = 2.0
+"""Seconds in which a reader has to read what is stored of a turn that is over."""
 
 _LOOK_SOON = 0.05
 """The same, when the run has said its last word."""
@@ -80,6 +84,7 @@ class QueuedRun:
         reader, self._reader = self._reader, None
         reading = asyncio.create_task(self._read(waiting, reader))
         position, pause = self.after, _LOOK_EVERY
+        until: float | None = None
         try:
             while True:
                 event: Event | None = None
@@ -99,13 +104,18 @@ class QueuedRun:
                 info = await self._turns.find(self.key, self._turn.request_id)
                 if info is not None and info.status in ("waiting", "running"):
                     continue
-                has_more = False
-                store = self._runner.store
-                for event in await store.events(self.key, after=position) or ():
-                    has_more = True
+                rest = await self._runner.store.events(self.key, after=position) or []
+                if rest and reader is not None and not reading.done():
+                    # the reader has their partial events too, and need only look
+                    if until is None:
+                        until = time.monotonic() + _DRAIN_LIMIT
+                        reader.expect(position + len(rest))
+                    if time.monotonic() < until:
+                        continue
+                for event in rest:
                     if event.invocation_id == self.id:
                         yield event
-                self._require_end(info, is_logged=has_more or position > self.after)
+                self._require_end(info, is_logged=bool(rest) or position > self.after)
                 return
         finally:
             reading.cancel()

@@ -24,7 +24,7 @@ _TAKE_EVERY = 0.05
 _LASTS = 16.0
 """Seconds without an announcement after which a follower counts as gone."""
 
-_WAIT = 0.2
+_WAIT = 0.5
 """Seconds that a statement waits for those of other processes: a letter is not worth more."""
 
 _TABLES = """
