@@ -65,6 +65,7 @@ def texts_of_run(client: httpx2.Client, session: str, message: str, **more: obje
     return [
         part["text"]
         for event in events
+        if not event.get("partial")
         for part in event.get("content", {}).get("parts", ())
         if "text" in part
     ]
