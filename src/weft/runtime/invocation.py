@@ -180,6 +180,8 @@ class Invocation:
         """Whether nothing is left to do for a request that is repeated."""
         self.feed: Feed = services.feeds.idle
         """Those who follow the session, while the run is under way."""
+        self.follower: str | None = None
+        """A process that follows it from the beginning, as the relay of the store names it."""
         self.session: Session
         self.id: str
         self.resumed: bool
@@ -327,6 +329,8 @@ class Invocation:
             stored = [await noted(self, event) for event in stored]
         if self.services.on_event:
             stored = [await self._seen(event) for event in stored]
+        if self.feed.sending is not None:
+            await self.feed.sending.flush()
         store = self.services.store
         waits = type(store) is not MemoryStore or self._lock.locked()
         if not waits:  # nothing can come between

@@ -25,7 +25,8 @@ from weft.stores import postgres_rows as rows
 from weft.stores.cache import SessionCache, require_recent
 from weft.stores.leases import inside, new_worker, require_outside
 from weft.stores.postgres_batch import Batches, Look, NewEvent, append_events
-from weft.stores.postgres_lease import News, ServerLeases
+from weft.stores.postgres_lease import ServerLeases
+from weft.stores.postgres_news import News, ServerCarrier
 from weft.stores.postgres_rows import Stale
 from weft.stores.postgres_server import (
     ConnectionPool,
@@ -39,6 +40,7 @@ from weft.stores.postgres_tables import (
     place,
     server_gone,
 )
+from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, encode_event
 from weft.values import Json, require_object
 
@@ -67,7 +69,9 @@ class PostgresStore:
         self._place = place(self.url)
         self._server: ConnectionPool | None = None
         self._leases = ServerLeases(self.worker, self._address.lease_timeout)
-        self._news = News()
+        self._news = News(self.worker)
+        self.relay = Relay(ServerCarrier(self.url, self._news, self._current))
+        """What takes partial events to those who follow a session in another process."""
         self._cache = SessionCache(in_use=self._leases.holds)
         self._appends = Batches(self._appended, at_once=_AT_ONCE, stops=True)
 
@@ -323,7 +327,6 @@ class PostgresStore:
         server, self._server = self._server, None
         self._cache = SessionCache(in_use=self._leases.holds)
         self._leases.forget()
-        news, self._news = self._news, News()
         appends, self._appends = (
             self._appends,
             Batches(self._appended, at_once=_AT_ONCE, stops=True),
@@ -331,7 +334,8 @@ class PostgresStore:
         if server is not None:
             if server.loop is asyncio.get_running_loop():
                 await appends.close()
-            await news.close()
+            await self.relay.close()
+            await self._news.close()
             await server.close()
 
     async def read_newest(

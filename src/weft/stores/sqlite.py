@@ -35,9 +35,11 @@ from weft.session.memory import (
 from weft.stores import sqlite_tables as tables
 from weft.stores.cache import SessionCache, require_recent
 from weft.stores.leases import inside, outwait, require_outside
+from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, warn_unreadable
 from weft.stores.sqlite_file import WholeFile, explained, leave_flushing, open_file, rewrite_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
+from weft.stores.sqlite_relay import FileCarrier, forget_letters
 from weft.stores.sqlite_worker import (
     Addition,
     ConnectionThread,
@@ -84,6 +86,8 @@ class SqliteStore:
         self._cache = SessionCache()
         self._lock = Lock()
         self._open: _Open | None = None
+        self.relay = Relay(FileCarrier(self._path))
+        """What takes partial events to those who follow a session in another process."""
 
     @property
     def path(self) -> Path:
@@ -303,6 +307,7 @@ class SqliteStore:
         opened = self._opened()
 
         def rewrite() -> None:
+            forget_letters(self._path)
             with opened.leases.alone():
                 connection = open_file(self._path, timeout=self._timeout, alone=nullcontext())
                 try:
@@ -396,6 +401,7 @@ class SqliteStore:
             await opened.writer.close()
             await opened.flusher.close()
             leave(opened.leases)
+        await self.relay.close()
 
     def _opened(self) -> _Open:
         process = os.getpid()
