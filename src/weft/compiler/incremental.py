@@ -141,7 +141,7 @@ class Thread:
         self.features = Feature.NONE
         if self.basis.skim is not None:
             self.called = self.basis.skim.calls_before(self.basis.start)
-            self.used_ids = {*self.called}
+            self.used_ids = self.basis.skim.calls_before(self.basis.start)
             self.features = Feature.CALLS if self.called else Feature.NONE
         self._passed_by = -1
         """From where on events of other branches were not looked at; -1 where all were."""
