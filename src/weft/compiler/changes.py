@@ -12,12 +12,12 @@ longer, the system text is simply written anew.
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from weft.compiler.incremental import facts_of
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.content import encode
 from weft.diagnostics import Origin
 from weft.ir import Span, Stability, TextBlock
 from weft.session import Event, Session, scope_of
+from weft.session.lookback import facts_of
 from weft.session.state import seen_from
 from weft.session.strand import Strand
 from weft.values import Json
@@ -145,7 +145,7 @@ class _Letters:
 
 def _letters(log: Strand[Event], upto: int) -> int:
     """The letters of a log up to there; events that stay are looked at once."""
-    sums, stays = log.memo.ensure(_Letters).sums, min(upto, log.settled)
+    sums, stays = log.memo[_Letters].sums, min(upto, log.settled)
     if len(sums) <= stays:
         with log.lock:
             for index in range(len(sums) - 1, stays):

@@ -15,7 +15,7 @@ from weft.dialects.measure import HeadCost, Mark
 from weft.dialects.track import Head, track_of
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.passes import SizePart, Sizes
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 
 
 class Bound(NamedTuple):
@@ -113,7 +113,7 @@ class Scale:
 
     def turns(self, entries: Strand[Entry]) -> Mark:
         """The conversation; marks of final turns are kept with them."""
-        counted = derived(entries, _Marks, (self.dialect, self.model))
+        counted = entries.memo[_Marks, self.dialect, self.model]
         marks = counted.marks
         with counted.lock:
             done = len(marks) - 1
@@ -197,7 +197,7 @@ class Scale:
     ) -> SizePart:
         """Turns that neighbours share, and thoughts before the user's last words, are saved."""
         items, settled = prompt.items, prompt.items.settled
-        counted = derived(items, _Bounds, (self.dialect, self.model))
+        counted = items.memo[_Bounds, self.dialect, self.model]
         with counted.lock:
             for index in range(len(counted.bounds), settled):
                 counted.add(index, items[index], self._bound(items[index]))

@@ -14,7 +14,7 @@ from weft.declare import Agent, Node, Tool, tree
 from weft.declare.provider_tools import HostedTool
 from weft.session import Event
 from weft.session.provenance import OfferedTools
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 from weft.values import JsonObject, canonical
 
 
@@ -43,7 +43,7 @@ def declared_by(tools: Iterable[Tool]) -> list[JsonObject]:
 
 def offered_in(events: Strand[Event], agent: str) -> OfferedTools | None:
     """What the toolsets of an agent answered last, by a log."""
-    answers = derived(events, _Answers)
+    answers = events.memo[_Answers]
     known = answers.known
     if known.read > events.settled:  # an older snapshot
         known = _Answer(0, {})
@@ -105,7 +105,7 @@ def _equipped(node: Node, name: str, tools: tuple[Tool, ...]) -> Node:
 
 def with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agent:
     """The root in which the agent that is asked has the tools that the log says it was offered."""
-    if not isinstance(cast("object", root), Agent):
+    if type(root) is not Agent and not isinstance(cast("object", root), Agent):
         return root  # whoever makes the plan says what is wrong, also with the name
     has_sources = root.memo.of(_HasSources)
     if has_sources is None:

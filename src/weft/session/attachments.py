@@ -16,7 +16,7 @@ from weft.session.event import Event
 from weft.session.log import Session
 from weft.session.store import ArtifactStore
 from weft.session.strand import Strand
-from weft.session.unread import folded
+from weft.session.unread import Skim, folded
 from weft.values import digest
 
 Load = Callable[[str], Awaitable[Part | None]]
@@ -28,7 +28,7 @@ async def load_attachments(log: Strand[Event], load: Load, media: dict[str, Load
 
     One that is gone, or is not what its name says, stays an address: compiling reports it.
     """
-    for address in _addresses_in(log):
+    for address in addresses_in(log):
         if address in media:
             continue
         name = address.removeprefix(SCHEME)
@@ -72,9 +72,12 @@ def artifact_name(blob: Blob | None) -> str | None:
     return f"media-{digest(data)}.{extension_of(blob.mime_type or '')}"
 
 
-def _addresses_in(log: Strand[Event]) -> tuple[str, ...]:
+def addresses_in(log: Strand[Event]) -> tuple[str, ...]:
     """The addresses in a log; of a log that was read before, only new events are looked at."""
-    references = folded(log, MediaReferences, lambda _: MediaReferences())  # plain talk has none
+    if MediaReferences in log.memo:
+        references = log.derive(MediaReferences)
+    else:
+        references = folded(log, MediaReferences, _in_talk)
     return (references.after(log.tail) if log.tail else references).uris
 
 
@@ -85,18 +88,28 @@ class MediaReferences(NamedTuple):
 
     def after(self, events: Sequence[Event]) -> "MediaReferences":
         """The addresses once these events follow."""
-        more = [uri for event in events for uri in _addresses(event)]
+        more: list[str] = []
+        for event in events:
+            content = event.content
+            for part in (content.parts or ()) if content is not None else ():
+                result = part.function_response
+                # nearly every part is a text, a call or a result without files
+                if part.file_data is not None or (result is not None and result.parts):
+                    more += _addresses(part)
         return MediaReferences(tuple(dict.fromkeys((*self.uris, *more)))) if more else self
 
 
-def _addresses(event: Event) -> Iterable[str]:
-    content = event.content
-    for part in (content.parts or ()) if content is not None else ():
-        file, result = part.file_data, part.function_response
-        if file is not None and (file.file_uri or "").startswith(SCHEME):
-            yield file.file_uri or ""
-        for raw in (result.parts or ()) if result is not None else ():
-            data = raw.get("fileData")
-            uri = data.get("fileUri") if isinstance(data, dict) else None
-            if isinstance(uri, str) and uri.startswith(SCHEME):
-                yield uri
+def _in_talk(skim: Skim) -> MediaReferences:
+    """The addresses in plain talk, which has none."""
+    return MediaReferences()
+
+
+def _addresses(part: Part) -> Iterable[str]:
+    file, result = part.file_data, part.function_response
+    if file is not None and (file.file_uri or "").startswith(SCHEME):
+        yield file.file_uri or ""
+    for raw in (result.parts or ()) if result is not None else ():
+        data = raw.get("fileData")
+        uri = data.get("fileUri") if isinstance(data, dict) else None
+        if isinstance(uri, str) and uri.startswith(SCHEME):
+            yield uri

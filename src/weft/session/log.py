@@ -114,38 +114,39 @@ class Session:
         Partial events are display only and not added.
         """
         log = self.events
-        positions = positions_of(log)
         complete: Sequence[Event] = events
-        if not _is_new_and_sound(events, positions):
-            complete = admitted(events, log, positions, where="append")
-            for event in complete:
-                if event.partial:
-                    complete = [event for event in complete if not event.partial]
-                    break
-            if not complete:
-                return self
-        grown = log.extend(complete)
-        if grown.shares(log):
-            at = grown.settled - len(complete)
-            for event in complete:
-                positions[event.id] = at
-                at += 1
+        with log.lock:  # other values of this log may be growing it
+            positions = log.memo.of(Positions)
+            if positions is None:
+                positions = positions_of(log)
+            if not _is_new_and_sound(events, positions):
+                complete = admitted(events, log, positions, where="append")
+                for event in complete:
+                    if event.partial:
+                        complete = [event for event in complete if not event.partial]
+                        break
+                if not complete:
+                    return self
+            grown = log.grown(complete)
+            if grown.memo is log.memo:  # not a copy, which has positions of its own
+                at = grown.settled - len(complete)
+                for event in complete:
+                    positions[event.id] = at
+                    at += 1
         newest, last = log.tip, complete[-1]
         invocation, state = newest.invocation_id if newest is not None else "", self.state
         if len(complete) > 1 or last.actions.state_delta or last.invocation_id != invocation:
             state = _fold(self.initial, state, invocation, complete)
-        time_written = last.timestamp
-        after = Session.__new__(Session)
-        after._fill(
-            self.id,
-            self.app_name,
-            self.user_id,
-            self.initial,
-            state,
-            grown,
-            time_written if time_written > self.last_update_time else self.last_update_time,
-            self.unread,
-        )
+        written, before = last.timestamp, self.last_update_time
+        after = Session.__new__(Session)  # as `_fill`: this is done at every step
+        after.id = self.id
+        after.app_name = self.app_name
+        after.user_id = self.user_id
+        after.initial = self.initial
+        after.state = state
+        after.events = grown
+        after.last_update_time = written if written > before else before
+        after.unread = self.unread
         return after
 
     @staticmethod
