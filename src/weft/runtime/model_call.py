@@ -507,9 +507,7 @@ def _named(name: str) -> str:
 
 def _known(log: Strand[Event]) -> set[str]:
     """The ids of the log's calls; looked up once, and kept up with the log."""
-    known = log.memo.of(_CallIds)
-    if known is None:
-        known = log.memo.ensure(_CallIds)
+    known = log.memo[_CallIds]
     if not known.read and (skim := skim_of(log)) is not None:
         known.ids.update(skim.calls)
         known.read = skim.length
