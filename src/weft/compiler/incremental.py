@@ -221,7 +221,7 @@ class Woven(msgspec.Struct, frozen=True):
     """What is to be said about events on other branches, which were not looked at."""
 
 
-class Made(NamedTuple):
+class Made(msgspec.Struct, frozen=True):
     """What an event becomes for every agent but the one that made it."""
 
     author: str
@@ -557,7 +557,7 @@ def is_cold(log: Strand[Event], slot: Slot) -> bool:
 _UNRANKED = 1 << 30
 
 
-class Join(NamedTuple):
+class Join(msgspec.Struct, frozen=True):
     """What came into view together, before the event at `at`: by branch, in their order."""
 
     at: int
@@ -629,7 +629,7 @@ class _Level:
             self.ats += [at] * len(positions)
 
 
-class Seen(NamedTuple):
+class Seen(msgspec.Struct, frozen=True):
     """An event in view: its position, and that of the event before which it came into view.
 
     An event that was in view at once has the same position twice.
@@ -829,7 +829,7 @@ def _rank(branch: str, event: Event) -> int:
     return rank if at == len(names) else _UNRANKED
 
 
-class _Spoken(NamedTuple):
+class _Spoken(msgspec.Struct, frozen=True):
     """The values of a list, as texts may spell them."""
 
     texts: frozenset[str]

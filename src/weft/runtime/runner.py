@@ -2,11 +2,11 @@
 
 import asyncio
 import inspect
+import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, cast
 
 import msgspec
@@ -37,6 +37,8 @@ from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from weft.stores.retention import Erased
 
 _DEFAULT = RunConfig()
@@ -81,7 +83,7 @@ class Runner(Generic[AnswerT]):
         *,
         app_name: str | None = None,
         store: str | Store = "memory://",
-        artifacts: str | Path | ArtifactStore | None = None,
+        artifacts: "str | Path | ArtifactStore | None" = None,
         memory: MemorySearch | None = None,
         plugins: Sequence[object] = (),
         config: RunConfig | None = None,
@@ -555,7 +557,7 @@ def _module_of(names: Mapping[str, object]) -> str:
     spec, file = names.get("__spec__"), names.get("__file__")
     if isinstance(spec, ModuleSpec):  # python -m package.module
         return spec.name.removesuffix(".__main__")
-    return Path(file).stem if isinstance(file, str) else ""
+    return os.path.splitext(os.path.basename(file))[0] if isinstance(file, str) else ""
 
 
 def _message(message: ContentLike) -> Content:

@@ -280,9 +280,10 @@ class ToolCall:
             response = await self._fitted(response)
         actions = context.actions.to_actions() if context is not None else EMPTY_ACTIONS
         if parts:
-            parts, artifacts = await keep_large(self._invocation, parts)
-            if artifacts:
-                delta = {**actions.artifact_delta, **artifacts}
+            smaller = await keep_large(self._invocation, parts)
+            parts = smaller.parts
+            if smaller.artifacts:
+                delta = {**actions.artifact_delta, **smaller.artifacts}
                 actions = msgspec.structs.replace(actions, artifact_delta=delta)
         return Outcome(self.call, response, actions, parts, waits=waits, raised=raised)
 

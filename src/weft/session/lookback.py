@@ -5,7 +5,8 @@ thing is by now, and which effects were stored. All of it is read from the event
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from weft.content import Content
 from weft.session.event import Event
@@ -38,7 +39,7 @@ def start_of(events: Strand[Event], invocation: str) -> int:
     return start
 
 
-class _Start(NamedTuple):
+class _Start(msgspec.Struct, frozen=True):
     """Where the turn of an invocation begins, as of the first `read` events of a log."""
 
     read: int
@@ -251,7 +252,7 @@ def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
     return effects
 
 
-class _Known(NamedTuple):
+class _Known(msgspec.Struct, frozen=True):
     """The effects of a log's first `read` events, by fingerprint."""
 
     read: int

@@ -7,13 +7,14 @@ learns stands in for them: who spoke, where turns begin, which ids are taken.
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+
+import msgspec
 
 from weft.session.event import Event
 from weft.session.strand import Folded, Strand
 
 
-class Skim(NamedTuple):
+class Skim(msgspec.Struct, frozen=True):
     """What is known of the first `length` events of a log, all of which are plain talk.
 
     Plain talk is one text of the user's or of one agent's, or calls of that agent's right before

@@ -7,7 +7,8 @@ asks nor answers anything.
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+
+import msgspec
 
 from weft.session.event import Event
 from weft.session.strand import Strand
@@ -42,14 +43,14 @@ def is_undone(event: Event, marker: Event, paths: list[str]) -> bool:
     )
 
 
-class _WaitingCall(NamedTuple):
+class _WaitingCall(msgspec.Struct, frozen=True):
     """A call that waits: whom it is to, and the event that says so."""
 
     name: str
     event: Event
 
 
-class _Waiting(NamedTuple):
+class _Waiting(msgspec.Struct, frozen=True):
     """The calls that wait after some events of a log."""
 
     open: dict[str, _WaitingCall] = {}
@@ -76,7 +77,7 @@ class _Waiting(NamedTuple):
         return _Waiting(open, names, begun, self.before)
 
 
-class _Begun(NamedTuple):
+class _Begun(msgspec.Struct, frozen=True):
     """What waited when events of an invocation began, and the same of what came before."""
 
     invocation_id: str

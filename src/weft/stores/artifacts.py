@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import json
 import os
-import re
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 
 from weft.content import Content, Part, encode, require_content
 from weft.errors import SessionError, StoreError
+from weft.late import late_pattern
 
 _parts = msgspec.json.Decoder(Part)
 
@@ -305,7 +305,7 @@ LONGEST = 180
 
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 
-_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)")
+_DEVICE = late_pattern(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)")
 
 _CUT = "%%"
 
