@@ -21,10 +21,8 @@ from weft.compiler.incremental import (
     WHOLE,
     Basis,
     LateResult,
-    LogFacts,
     Slot,
     Woven,
-    facts_of,
     note_late,
     skipped_talk,
     weave,
@@ -55,7 +53,7 @@ from weft.passes.env import (
     TokenFacts,
 )
 from weft.session import Event, Session
-from weft.session.lookback import effects_of, start_of, user_content
+from weft.session.lookback import LogFacts, effects_of, facts_of, start_of, user_content
 from weft.session.state import seen_from
 from weft.session.strand import Strand
 from weft.session.unread import skim_of
@@ -299,11 +297,12 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
     if start and not call.branch:
         try:
             brief = basis._replace(start=start, skim=skim_of(events))
-            woven = weave(events, slot, brief, env, passes)
+            woven = weave(events, inputs.facts, slot, brief, env, passes)
             return _View(policy, passes, env, scale, labelled, woven)
         except LateResult:
             note_late(events)
-    return _View(policy, passes, env, scale, labelled, weave(events, slot, basis, env, passes))
+    woven = weave(events, inputs.facts, slot, basis, env, passes)
+    return _View(policy, passes, env, scale, labelled, woven)
 
 
 def _carried(

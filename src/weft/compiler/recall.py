@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.compiler.incremental import branches_of
 from weft.content import Part
 from weft.declare import Agent, Policy, RunConfig
 from weft.declare.policy import Stage
@@ -22,6 +21,7 @@ from weft.ir import ToolDecl
 from weft.ir.item import RECALL, handle_of
 from weft.media import SCHEME, data_at
 from weft.session import Event
+from weft.session.branches import branches_of
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 

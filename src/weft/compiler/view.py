@@ -33,10 +33,10 @@ from weft.media import SCHEME, data_at
 from weft.passes.env import MOST_LETTERS
 from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
+from weft.session.lookback import wrote_keys
 from weft.session.provenance import NOTHING
-from weft.session.state import written_by
 from weft.session.strand import Strand
-from weft.values import JsonObject, compact, has_lone_surrogate, scrub, spells
+from weft.values import JsonObject, compact, has_lone_surrogate, scrub
 
 PAUSED = "CONTINUATION"
 """The finish reason of a turn that its provider broke off."""
@@ -350,14 +350,6 @@ def _claims(exchange: Item, used: AbstractSet[str], taken: set[str]) -> bool:
     return True
 
 
-def wrote_keys(event: Event) -> tuple[str, ...]:
-    """The state keys under which the event stored its own text."""
-    text = event.text
-    if not text:
-        return ()
-    return tuple(key for key, value in written_by(event).items() if spells(text, value))
-
-
 def _odd(part: Part) -> bool:
     """Whether a part with text is more than text."""
     return bool(
@@ -657,10 +649,3 @@ def mended(text: str, event: Event, diagnostics: list[Diagnostic]) -> str:
         )
     )
     return scrub(text)
-
-
-def gathered_by(event: Event) -> list[str]:
-    """The keys of the lists of what was said on branches, as the end of a map writes them."""
-    if event.provenance.closed is None:
-        return []
-    return [key for key, value in event.actions.state_delta.items() if isinstance(value, list)]

@@ -319,7 +319,7 @@ class Dialect:
             if (
                 block.provider or block.kept is not None
             ):  # of some provider: else nothing is its own
-                report_foreign_fields(blocks, report)
+                report.foreign_fields(blocks)
                 report.own_ids = frozenset(
                     block.id
                     for block in blocks
@@ -689,44 +689,3 @@ def result_text(block: ResultBlock) -> str:
 def system_placed(prompt: Prompt, pointer: str) -> Placed:
     """The system text's place."""
     return Placed(pointer, prompt.system)
-
-
-_BOOKKEEPING = frozenset(
-    ("id", "type", "status", "message", "arguments", "said_in", "phase", "logprobs", "index",
-     "namespace")
-)  # fmt: skip
-"""Fields that say nothing which anybody else could miss."""
-
-
-def report_foreign_fields(blocks: Sequence[Block], report: LoweringReport) -> None:
-    """Say, once a turn, that what another provider said beside its words is left out.
-
-    Thoughts are told of by those who drop them. What stands beside a result names its tool, which
-    every provider knows from the call.
-    """
-    foreign = [
-        block
-        for block in blocks
-        if block.kept
-        and block.provider != report.dialect
-        and not isinstance(block, ThoughtBlock | ResultBlock)
-    ]
-    names = dict.fromkeys(
-        name for block in foreign for name in _meaningful_fields(block.kept or {})
-    )
-    if names:
-        listed = ", ".join(f"`{name}`" for name in names)
-        maker = foreign[0].provider or "an unknown provider"
-        report.add(
-            "WEFT704", foreign[0].origin, f"{listed} of {maker} cannot go to {report.dialect}"
-        )
-
-
-def _meaningful_fields(fields: JsonObject) -> list[str]:
-    return [
-        name for name, value in fields.items() if name not in _BOOKKEEPING and not _is_empty(value)
-    ]
-
-
-def _is_empty(value: Json) -> bool:
-    return value in (None, "", [], {}, {"type": "direct"})

@@ -509,7 +509,7 @@ def _known(log: Strand[Event]) -> set[str]:
     """The ids of the log's calls; looked up once, and kept up with the log."""
     known = log.memo[_CallIds]
     if not known.read and (skim := skim_of(log)) is not None:
-        known.ids.update(skim.calls)
+        known.ids = skim.calls_before(skim.length)
         known.read = skim.length
     if known.read < log.length:
         for event in log.since(known.read):

@@ -247,7 +247,9 @@ async def _events(
     try:
         if lease is None:
             lease = await _lease(invocation)
-            invocation.feed = services.feeds.begin(request.key)
+            invocation.feed = services.feeds.begin(
+                request.key, streams=request.config.stream, follower=invocation.follower
+            )
         if request.config.unfinished != "leave" and _is_message(request.content):
             await _finish_earlier(invocation, lease)
         await _open(invocation, program)
@@ -282,7 +284,7 @@ async def _events(
                 if streams is not None:
                     streams.note(event)
                     if event.partial:
-                        invocation.feed.pass_on(event)
+                        invocation.feed.pass_on(event, len(invocation.session.events))
                 yield event
                 invocation.task = asyncio.current_task(loop)
                 if invocation.interrupted:
@@ -320,7 +322,7 @@ async def _events(
                 await after_run(invocation, _stopped_by(last))
             unfinished = streams.unfinished() if streams is not None else []
             for void in unfinished:
-                invocation.feed.pass_on(void)
+                invocation.feed.pass_on(void, len(invocation.session.events))
             if not shared:
                 services.feeds.end(invocation.feed)
                 invocation.feed = services.feeds.idle

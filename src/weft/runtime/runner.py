@@ -23,7 +23,7 @@ from weft.runtime.background import StartedRun, stop_run
 from weft.runtime.background import follow as follow_session
 from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
 from weft.runtime.earlier import find_request, require_request_id, unfinished_sessions
-from weft.runtime.feeds import Feeds
+from weft.runtime.feeds import Feeds, Follower
 from weft.runtime.invocation import Request, Services
 from weft.runtime.result import Result
 from weft.runtime.rewind import rewind_event
@@ -304,16 +304,42 @@ class Runner(Generic[AnswerT]):
 
     @explained('runner.events(session_id="s", after=0)')
     def events(
-        self, *, user_id: str = "user", session_id: str, after: int = 0, follow: bool = False
+        self,
+        *,
+        user_id: str = "user",
+        session_id: str,
+        after: int = 0,
+        follow: bool = False,
+        reader: Follower | None = None,
     ) -> AsyncGenerator[Event, None]:
         """The stored events behind the first `after`, then live ones, partial ones among them.
 
         Each stored event has its `sequence` number in the session, from 1; partial ones have
         none. It ends when no run of the session is under way; with `follow` it goes on for ever.
+        With the `reader` that `join` gave, nothing is missed since then. The session may be run in
+        any process that uses the same store.
         """
         require_place(after, None)
         key = self._key(user_id, session_id)
-        return follow_session(self.root, self._services, key, after=after, forever=follow)
+        return follow_session(
+            self.root, self._services, key, after=after, forever=follow, reader=reader
+        )
+
+    async def join(self, *, user_id: str = "user", session_id: str) -> Follower:
+        """Become a reader of a session, before another process runs it: pass it to `events`.
+
+        `reader.name` is for that process. If nobody iterates `events`, `leave` must be called.
+        """
+        feeds = self._services.feeds
+        reader = feeds.join(self._key(user_id, session_id))
+        if feeds.relay is not None:
+            await feeds.relay.listening()
+            reader.name = feeds.relay.name
+        return reader
+
+    def leave(self, reader: Follower) -> None:
+        """The reader reads nothing more."""
+        self._services.feeds.leave(reader)
 
     @explained('await runner.cancel(session_id="s")')
     async def cancel(self, *, user_id: str = "user", session_id: str) -> bool:

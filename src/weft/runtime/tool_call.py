@@ -18,7 +18,6 @@ from typing import cast
 
 import msgspec
 
-from weft.compiler.incremental import branches_of
 from weft.compiler.recall import declared_policy
 from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow, Tool
@@ -35,6 +34,7 @@ from weft.runtime.media import keep_large
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, ended
 from weft.runtime.progress import Progress
 from weft.session import Actions, Event
+from weft.session.branches import branches_of
 from weft.session.event import EMPTY_ACTIONS
 from weft.session.lookback import hidden_by_undoing
 from weft.session.provenance import Provenance

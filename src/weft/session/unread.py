@@ -5,16 +5,14 @@ that is plain talk. So a store skims the rows of a long log instead of decoding 
 learns stands in for them: who spoke, where turns begin, which ids are taken.
 """
 
-from collections.abc import Callable
-from collections.abc import Set as AbstractSet
-
-import msgspec
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from weft.session.event import Event
 from weft.session.strand import Folded, Strand
 
 
-class Skim(msgspec.Struct, frozen=True):
+class Skim(NamedTuple):
     """What is known of the first `length` events of a log, all of which are plain talk.
 
     Plain talk is one text of the user's or of one agent's, or calls of that agent's right before
@@ -25,15 +23,40 @@ class Skim(msgspec.Struct, frozen=True):
     authors: frozenset[str]
     asked: int
     """Where the user spoke last."""
-    turns: list[int]
+    turns: Sequence[int]
     """Where turns begin."""
-    calls: dict[str, int]
-    """Where each call was made, by its id."""
-    invocations: AbstractSet[str]
+    calls: Mapping[str, int]
+    """Where each call was made, by its id; without those in `older`."""
+    invocations: Container[str]
+    older: "OlderCalls | None" = None
+    """The calls of chapters that are not even in memory, where there are such."""
 
-    def calls_before(self, position: int) -> set[str]:
-        """The ids of the calls that were made before a position."""
-        return {id for id, at in self.calls.items() if at < position}
+    def calls_before(self, position: int) -> "CallIds":
+        """The ids of the calls that were made before a position, as a set of its own."""
+        ids = CallIds(id for id, at in self.calls.items() if at < position)
+        if self.older is not None:
+            self.older.add_to(ids, position)
+        return ids
+
+
+class CallIds(set[str]):
+    """Ids of calls. Those in `older` count as well, though nobody has listed them."""
+
+    older: Container[str] = ()
+
+    def __contains__(self, id: object) -> bool:
+        return super().__contains__(id) or (isinstance(id, str) and id in self.older)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0 or self.older != ()
+
+
+class OlderCalls(Protocol):
+    """The calls of events that a store has not read."""
+
+    def add_to(self, ids: CallIds, position: int) -> None:
+        """Add the ids of those before a position."""
+        ...
 
 
 def folded(log: Strand[Event], kind: type[Folded], talk: "Callable[[Skim], Folded]") -> Folded:

@@ -5,10 +5,8 @@ answer to a confirmation answers the call it is about. What a rewind or a flow t
 asks nor answers anything.
 """
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
-
-import msgspec
+from collections.abc import Container, Sequence
+from typing import NamedTuple
 
 from weft.session.event import Event
 from weft.session.strand import Strand
@@ -43,14 +41,14 @@ def is_undone(event: Event, marker: Event, paths: list[str]) -> bool:
     )
 
 
-class _WaitingCall(msgspec.Struct, frozen=True):
+class _WaitingCall(NamedTuple):
     """A call that waits: whom it is to, and the event that says so."""
 
     name: str
     event: Event
 
 
-class _Waiting(msgspec.Struct, frozen=True):
+class _Waiting(NamedTuple):
     """The calls that wait after some events of a log."""
 
     open: dict[str, _WaitingCall] = {}
@@ -58,7 +56,7 @@ class _Waiting(msgspec.Struct, frozen=True):
     """Whom the calls are to, by id, as far as a result may still say that they wait."""
     begun: "_Begun | None" = None
     """The invocations so far, the newest first: a rewind goes back to what waited before one."""
-    before: AbstractSet[str] = frozenset()
+    before: Container[str] = ()
     """Invocations before those, in which nothing ever waited."""
 
     def after(self, events: Sequence[Event]) -> "_Waiting":
@@ -77,7 +75,7 @@ class _Waiting(msgspec.Struct, frozen=True):
         return _Waiting(open, names, begun, self.before)
 
 
-class _Begun(msgspec.Struct, frozen=True):
+class _Begun(NamedTuple):
     """What waited when events of an invocation began, and the same of what came before."""
 
     invocation_id: str

@@ -21,14 +21,27 @@ LONGEST = 16_000
 _PAUSED = "CONTINUATION"
 
 
+Fetch = Callable[[int], tuple[int, list[bytes]]]
+"""What reads the rows around a position that are not in memory: where they begin, and the rows."""
+
+
 class UnreadEvents(Sequence[Event]):
-    """A list of events that are decoded when somebody looks at them."""
+    """A list of events that are decoded when somebody looks at them.
 
-    __slots__ = ("_decode", "_lock", "_rows")
+    Those that stand as None are not in memory: `fetch` reads them when they are wanted.
+    """
 
-    def __init__(self, rows: list[bytes], decode: Callable[[bytes], Event]) -> None:
-        self._rows = cast("list[bytes | Event]", rows)
+    __slots__ = ("_decode", "_fetch", "_lock", "_rows")
+
+    def __init__(
+        self,
+        rows: Sequence[bytes | Event | None],
+        decode: Callable[[bytes], Event],
+        fetch: Fetch | None = None,
+    ) -> None:
+        self._rows = cast("list[bytes | Event | None]", rows)
         self._decode = decode
+        self._fetch = fetch
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -60,15 +73,31 @@ class UnreadEvents(Sequence[Event]):
         with self._lock:  # an event is decoded once: who compares two of them may use `is`
             for index in indexes:
                 row = rows[index]
+                if row is None:
+                    row = self._fetched(index)
                 if type(row) is bytes:
                     rows[index] = decode(row)
 
+    def _fetched(self, index: int) -> bytes | Event | None:
+        """The row at a position, once it is in memory with those around it."""
+        assert self._fetch is not None
+        rows = self._rows
+        first, data = self._fetch(index if index >= 0 else index + len(rows))
+        for position, row in enumerate(data, first):
+            if rows[position] is None:
+                rows[position] = row
+        return rows[index]
+
 
 class Skimmed(NamedTuple):
-    """A skim of a log, and where each of its events stands, by its id."""
+    """A skim of a log, and what the store needs of it besides."""
 
     skim: Skim
     positions: dict[str, int]
+    """Where each event stands, by its id."""
+    invocations: frozenset[str]
+    last: str
+    """The invocation of the last turn."""
 
 
 def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
@@ -130,8 +159,9 @@ def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
     if not plain or not turns or turns[0] != 0 or len(positions) != len(rows):
         return None
     authors.add("user")
-    skim = Skim(len(rows), frozenset(authors), asked, turns, calls, frozenset(invocations))
-    return Skimmed(skim, positions)
+    known = frozenset(invocations)
+    skim = Skim(len(rows), frozenset(authors), asked, turns, calls, known)
+    return Skimmed(skim, positions, known, last)
 
 
 def _answers(event: "_PlainEvent", waiting: dict[str, str]) -> bool:
