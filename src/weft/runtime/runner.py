@@ -4,7 +4,6 @@ import asyncio
 import inspect
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Generic, cast
@@ -721,6 +720,8 @@ def _waited(work: Running) -> Result[T]:
     if not _is_looping():
         asyncio.run(wait())
     else:
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(1) as thread:
             thread.submit(asyncio.run, wait()).result()
     return results[0]

@@ -11,10 +11,9 @@ import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from types import CoroutineType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -40,6 +39,9 @@ from weft.session.lookback import hidden_by_undoing
 from weft.session.provenance import Provenance
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, canonical, compact, digest, require_json
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _log = logging.getLogger("weft")
 
@@ -595,8 +597,10 @@ def _failure(error: BaseException) -> RuntimeError:
 
 
 @functools.cache
-def _threads() -> ThreadPoolExecutor:
+def _threads() -> "ThreadPoolExecutor":
     """Threads for tools that are plain functions."""
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(64, thread_name_prefix="weft-tool")
 
 
