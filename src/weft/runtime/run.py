@@ -25,7 +25,6 @@ from weft.errors import (
     UsageError,
 )
 from weft.runtime.answer import is_cut, parse
-from weft.runtime.approvals import check_edited
 from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
 from weft.runtime.costs import require_prices, warning_in
 from weft.runtime.earlier import find_request, first_of, is_settled, is_unfinished
@@ -475,6 +474,7 @@ async def _open(invocation: Invocation, program: Program) -> None:
         id = request.invocation_id or last_invocation(session)
         _go_on(invocation, session, id, program)
         return
+    from weft.runtime.approvals import check_edited
     from weft.runtime.flows import check_decisions
 
     answered = answers_by_event(session, require_answers(session, content))

@@ -17,7 +17,6 @@ from weft.declare.hints import RUN_WORDS
 from weft.declare.tool import to_tools
 from weft.errors import SessionBusy, UsageError
 from weft.misuse import explained, unknown_name
-from weft.runtime.approvals import Pending, pending_in_store
 from weft.runtime.background import StartedRun, stop_run
 from weft.runtime.background import follow as follow_session
 from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
@@ -38,6 +37,7 @@ from weft.values import Json, digest, require_object
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from weft.runtime.approvals import Pending
     from weft.stores.retention import Erased
 
 _DEFAULT = RunConfig()
@@ -427,12 +427,14 @@ class Runner(Generic[AnswerT]):
         finally:
             await lease.release()
 
-    async def pending(self, *, user_id: str | None = None) -> list[Pending]:
+    async def pending(self, *, user_id: str | None = None) -> "list[Pending]":
         """The questions that are open in all sessions of the app, or of one user of it.
 
         Each says which session waits, for which call, with which arguments, and until when; the
         oldest comes first. Answer with `resume(session_id=..., answers={call_id: Approve()})`.
         """
+        from weft.runtime.approvals import pending_in_store
+
         return await pending_in_store(self.store, self.app_name, user_id)
 
     @explained('runner.session(session_id="s")')

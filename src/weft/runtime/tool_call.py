@@ -25,7 +25,6 @@ from weft.errors import SchemaError, SessionError, StoreError
 from weft.media import type_by_content
 from weft.misuse import close
 from weft.runtime.answer import is_cut, parse
-from weft.runtime.approvals import edited_arguments, reason_in
 from weft.runtime.bindings import AgentBindings, BoundTool, settled
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import refusal, restored_arguments
@@ -177,6 +176,8 @@ class ToolCall:
             )
         edited: JsonObject | None = None
         if self._progress.confirmed:
+            from weft.runtime.approvals import edited_arguments  # few calls are asked about
+
             edited = edited_arguments(self._progress.confirmed.get(call.id or ""))
         args = edited if edited is not None else self._arguments(bound.tool)
         self._edited = edited
@@ -403,6 +404,8 @@ class ToolCall:
         if confirmed is not None and confirmed != fingerprint:
             return Outcome(call, {"error": "the user confirmed other arguments than these"})
         if answer.get("confirmed") is not True:
+            from weft.runtime.approvals import reason_in
+
             reason = reason_in(answer)
             words = (
                 f"the user refused this call: {reason}" if reason else "the user refused this call"
