@@ -52,7 +52,6 @@ class TurnRunner:
         turns: Turns,
         *,
         attempts: int = ATTEMPTS,
-        stream: bool = False,
     ) -> None:
         self._runners = dict(runners)
         self._turns = turns
@@ -63,9 +62,12 @@ class TurnRunner:
                 unfinished="reject",
                 busy="queue",
                 queue_timeout=runner.config.queue_timeout or _LEASE_PATIENCE,
-                stream=stream or runner.config.stream,
             )
             for app, runner in self._runners.items()
+        }
+        self._streaming = {
+            app: msgspec.structs.replace(config, stream=True)
+            for app, config in self._configs.items()
         }
         self._running: dict[asyncio.Task[Result], Running] = {}
         self._is_handing_over = False
@@ -141,13 +143,17 @@ class TurnRunner:
         if not mark or not count.isdecimal():
             name, count = turn.request_id, "1"
         following = msgspec.structs.replace(
-            turn, request_id=f"{name}#{int(count) + 1}", attempts=0, id=""
+            turn, request_id=f"{name}#{int(count) + 1}", attempts=0, id="", follower=None
         )
         await self._turns.put(following, delay=turn.every or 0.0)
 
     async def _run(self, turn: QueuedTurn) -> Result | None:
         """What came of the run; None where its session is gone."""
-        runner, config = self._runners[turn.key.app_name], self._configs[turn.key.app_name]
+        app = turn.key.app_name
+        runner, config = (
+            self._runners[app],
+            (self._streaming if turn.stream else self._configs)[app],
+        )
         if turn.requires_session and not await runner.store.lengths([turn.key]):
             return None
         try:
@@ -215,6 +221,12 @@ def pause_after(attempts: int) -> float:
 
 def start_turn(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
     """The run of a turn: its message, its answers, or what is open in the session."""
+    running = _running(runner, turn, config)
+    running.invocation.follower = turn.follower
+    return running
+
+
+def _running(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
     user_id, session_id = turn.key.user_id, turn.key.id
     if turn.message is None:
         return runner.resume(

@@ -163,6 +163,10 @@ class QueuedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the session must exist: a turn of one that was deleted fails and makes no new one."""
     every: float | None = None
     """Seconds after which the turn is put again, under the next request id."""
+    stream: bool = False
+    """Whether the model is asked to stream, for those who follow the session."""
+    follower: str | None = None
+    """Who follows the session from the beginning: the name of a reader, from `runner.join`."""
     attempts: int = 0
     """How often it was run and failed."""
     id: str = ""
@@ -222,6 +226,8 @@ class _WrittenTurn(msgspec.Struct, omit_defaults=True):
     invocation: str | None = None
     requires_session: bool = False
     every: float | None = None
+    stream: bool = False
+    follower: str | None = None
 
 
 class UnreadableTurn(WeftError):
@@ -243,6 +249,8 @@ def encode_turn(turn: QueuedTurn) -> str:
             **({"invocation": turn.invocation_id} if turn.invocation_id is not None else {}),
             **({"requires_session": True} if turn.requires_session else {}),
             **({"every": turn.every} if turn.every is not None else {}),
+            **({"stream": True} if turn.stream else {}),
+            **({"follower": turn.follower} if turn.follower is not None else {}),
         }
     ).decode()
 
@@ -273,6 +281,8 @@ def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> Queued
         invocation_id=written.invocation,
         requires_session=written.requires_session,
         every=written.every,
+        stream=written.stream,
+        follower=written.follower,
         attempts=attempts,
         id=id,
     )
