@@ -167,7 +167,7 @@ class ErasingStore(Protocol):
         ...
 
     async def erase_turns(self, app_name: str, user_id: str, session_id: str | None = None) -> None:
-        """Delete the turns of a user, or of a session, from every queue: no worker takes another."""
+        """Delete the turns of a user, or of a session, from all queues: none is taken any more."""
         ...
 
     async def apps_of_turns(self, user_id: str) -> list[str]:

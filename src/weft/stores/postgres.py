@@ -261,7 +261,7 @@ class PostgresStore:
         return count
 
     async def erase_turns(self, app_name: str, user_id: str, session_id: str | None = None) -> None:
-        """Delete the turns of a user, or of a session, from every queue: no worker takes another."""
+        """Delete the turns of a user, or of a session, from all queues: none is taken any more."""
         require_key(SessionKey(app_name, user_id, "s" if session_id is None else session_id))
         async with self._connection(writing=True) as connection, connection.transaction():
             await rows.erase_turns(connection, app_name, user_id, session_id)
