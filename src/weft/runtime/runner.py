@@ -31,6 +31,7 @@ from weft.session.attachments import attach
 from weft.session.event import new_id
 from weft.session.memory import require_place
 from weft.session.state import scope_of, without_shared
+from weft.session.store import ErasingStore
 from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
@@ -361,8 +362,10 @@ class Runner(Generic[AnswerT]):
 
     @explained('await runner.delete(session_id="s")')
     async def delete(self, *, user_id: str = "user", session_id: str) -> None:
-        """Delete a session, after stopping its run if there is one."""
+        """Delete a session with its queued turns, after stopping its run if there is one."""
         key = self._key(user_id, session_id)
+        if isinstance(self.store, ErasingStore):  # else a worker takes the next turn meanwhile
+            await self.store.erase_turns(*key)
         await stop_run(self._services, key)
         await self.store.delete(key)
         self._services.feeds.forget(key)
