@@ -25,9 +25,11 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def server(*options: str) -> Iterator[tuple[subprocess.Popen[str], httpx2.Client]]:
+def server(
+    *options: str, target: str = "tests.turns.desk:desk"
+) -> Iterator[tuple[subprocess.Popen[str], httpx2.Client]]:
     """`weft serve` in a process of its own, and a client of it."""
-    command = [sys.executable, "-m", "weft", "serve", "tests.turns.desk:desk", "--port", "0"]
+    command = [sys.executable, "-m", "weft", "serve", target, "--port", "0"]
     process = subprocess.Popen(
         [*command, *options],
         cwd=ROOT,
@@ -63,6 +65,7 @@ def texts_of_run(client: httpx2.Client, session: str, message: str, **more: obje
     return [
         part["text"]
         for event in events
+        if not event.get("partial")
         for part in event.get("content", {}).get("parts", ())
         if "text" in part
     ]

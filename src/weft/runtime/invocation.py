@@ -79,7 +79,7 @@ class Request(NamedTuple):
     """Whether a message to a session that does not exist makes it."""
 
 
-class Services(NamedTuple):
+class Services(msgspec.Struct, frozen=True):
     """What a run reaches beside the log."""
 
     store: Store
@@ -180,6 +180,8 @@ class Invocation:
         """Whether nothing is left to do for a request that is repeated."""
         self.feed: Feed = services.feeds.idle
         """Those who follow the session, while the run is under way."""
+        self.follower: str | None = None
+        """A process that follows it from the beginning, as the relay of the store names it."""
         self.session: Session
         self.id: str
         self.resumed: bool
@@ -327,6 +329,8 @@ class Invocation:
             stored = [await noted(self, event) for event in stored]
         if self.services.on_event:
             stored = [await self._seen(event) for event in stored]
+        if self.feed.sending is not None:
+            await self.feed.sending.flush()
         store = self.services.store
         waits = type(store) is not MemoryStore or self._lock.locked()
         if not waits:  # nothing can come between
@@ -681,7 +685,7 @@ def chosen_model(services: Services, agent: Agent, chosen: object) -> Model:
     return model
 
 
-class _LastModel(NamedTuple):
+class _LastModel(msgspec.Struct, frozen=True):
     """The model object an agent was last asked with."""
 
     model: Model

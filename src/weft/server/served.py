@@ -192,6 +192,8 @@ class Served:
                     request_id=request_id,
                     busy=busy,
                     create=create,
+                    stream=stream,
+                    follow=follow,
                 )
                 self._follow(queued, reservation)
                 return queued

@@ -103,7 +103,10 @@ class Turns(Protocol):
         ...
 
     async def retry(self, id: str) -> bool:
-        """Have a turn that failed or was cancelled taken again; False where it did neither."""
+        """Have a turn that failed or was cancelled taken again; False where it did neither.
+
+        If its run has ended in the log, it is said once more, behind what came since.
+        """
         ...
 
     async def cancel(self, id: str) -> bool:
@@ -163,6 +166,12 @@ class QueuedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the session must exist: a turn of one that was deleted fails and makes no new one."""
     every: float | None = None
     """Seconds after which the turn is put again, under the next request id."""
+    stream: bool = False
+    """Whether the model is asked to stream, for those who follow the session."""
+    follower: str | None = None
+    """Who follows the session from the beginning: the name of a reader, from `runner.join`."""
+    retries: int = 0
+    """How often somebody had it taken again after it had failed or was cancelled."""
     attempts: int = 0
     """How often it was run and failed."""
     id: str = ""
@@ -222,6 +231,9 @@ class _WrittenTurn(msgspec.Struct, omit_defaults=True):
     invocation: str | None = None
     requires_session: bool = False
     every: float | None = None
+    stream: bool = False
+    follower: str | None = None
+    retries: int = 0
 
 
 class UnreadableTurn(WeftError):
@@ -243,6 +255,9 @@ def encode_turn(turn: QueuedTurn) -> str:
             **({"invocation": turn.invocation_id} if turn.invocation_id is not None else {}),
             **({"requires_session": True} if turn.requires_session else {}),
             **({"every": turn.every} if turn.every is not None else {}),
+            **({"stream": True} if turn.stream else {}),
+            **({"follower": turn.follower} if turn.follower is not None else {}),
+            **({"retries": turn.retries} if turn.retries else {}),
         }
     ).decode()
 
@@ -273,9 +288,19 @@ def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> Queued
         invocation_id=written.invocation,
         requires_session=written.requires_session,
         every=written.every,
+        stream=written.stream,
+        follower=written.follower,
+        retries=written.retries,
         attempts=attempts,
         id=id,
     )
+
+
+def retried(text: str) -> str:
+    """The turn as it is written down when it is to be taken once more, by whichever version."""
+    written = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    retries = msgspec.json.decode(written.get("retries", b"0"), type=int)
+    return msgspec.json.encode({**written, "retries": retries + 1}).decode()
 
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
