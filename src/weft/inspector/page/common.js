@@ -204,7 +204,7 @@ export function Notes({ list, film }) {
   const kind = (text) => (/(error|warning|info)\[/.exec(text) || [, "info"])[1];
   const worst = ["error", "warning", "info"].find((k) => list.some((text) => kind(text) === k));
   const head = withNumbers(list.find((text) => kind(text) === worst).split("\n")[0], film);
-  return html`<details class=${`note ${worst}`} open=${worst === "error"}><summary><b>${many(list.length, "remark")}</b> <span class="dim">${short(head, 150)}</span></summary>
+  return html`<details class=${`note ${worst}`} open=${worst === "error"}><summary><b>${many(list.length, "remark")}</b> <span class="dim">${head}</span></summary>
     ${list.map((text) => html`<pre class=${`text note ${kind(text)}`}>${withNumbers(text, film)}</pre>`)}</details>`;
 }
 
