@@ -160,6 +160,7 @@ export function listen(address, handlers) {
 // Numbers as words
 export const number = (n) => (n === null || n === undefined ? "–" : Math.round(n).toLocaleString("en"));
 export const share = (a, b) => (b ? `${Math.round((100 * a) / b)}%` : "–");
+export const cachedShare = (s) => share(Math.min(s.cached, s.tokens), s.tokens);
 export const brief = (n) =>
   n >= 999500 ? `${(n / 1e6).toFixed(1)}M` : n >= 999.5 ? `${(n / 1e3).toFixed(n < 9950 ? 1 : 0)}k` : String(Math.round(n));
 export const many = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;

@@ -55,6 +55,8 @@ const Caption = ({ frame: f, ghost }) => html`<b>${f.number}. ${f.agent}</b>${la
   ${f.error && html` · <span class="red">${f.error}</span>`}
   ${f.broken && html` · <span class="red">prefix broken at ${f.broken.split(": ")[0]}${f.read_again ? `, ${many(f.read_again, "token")} read again` : ""}</span>`}`;
 
+const clipped = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
 function draw(frames, ghosts, { side, wide, most, lanes }) {
   const base = TOP + HIGH, w = wide > 6 ? wide - 2 : wide > 3 ? wide - 1 : wide, y = (tokens) => (HIGH * tokens) / most;
   const box = (x, top, h) => `M${x.toFixed(1)} ${top.toFixed(1)}h${w.toFixed(1)}v${h.toFixed(1)}h-${w.toFixed(1)}z`;
@@ -75,7 +77,7 @@ function draw(frames, ghosts, { side, wide, most, lanes }) {
     if (f.broken) broken += `M${(x + w / 2 - 2.5).toFixed(1)} ${base + 7}a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0 -5 0`;
     if (f.problem || f.error) failed += box(x, base - 4, 4);
     if (f.calls.length) calls += box(x, row, 10); else quiet += box(x, row + 4, 2);
-    if (f.calls.length && wide >= 44) labels.push(html`<text class="call" x=${x + 3} y=${row + 8.5}>${f.calls[0].name.slice(0, Math.floor((w - 4) / 5.4))}</text>`);
+    if (f.calls.length && wide >= 44) labels.push(html`<text class="call" x=${x + 3} y=${row + 8.5}>${clipped(f.calls[0].name, Math.floor((w - 4) / 5.4))}</text>`);
     if ((i + 1) % every === 0 && (wide >= 20 || (i + 1) % (5 * Math.ceil(every / 5)) === 0)) labels.push(html`<text x=${x + w / 2} y=${base + 26 + LANE * lanes.length} text-anchor="middle">${f.number}</text>`);
   });
   const end = side + frames.length * wide + 4;

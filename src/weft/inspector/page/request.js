@@ -181,6 +181,7 @@ function Raw({ view, lines, hits, nth, seek, point, pick }) {
   const lineOf = (at) => { let low = 0, high = lines.length - 1; while (low < high) { const mid = (low + high + 1) >> 1; if (lines[mid].at <= at) low = mid; else high = mid - 1; } return low; };
   const bring = (at) => {
     const line = lineOf(at) * LINE, view = box.current;
+    view.scrollIntoView({ block: "nearest" });
     if (line < view.scrollTop + LINE || line > view.scrollTop + view.clientHeight - 3 * LINE) { view.scrollTop = line - view.clientHeight / 2; follow(); }
   };
   useEffect(() => { setCaret(-1); box.current.scrollTop = 0; setTop(0); }, [view]);
@@ -261,7 +262,7 @@ function sizesOf(view) {
 function Here({ view, film }) {
   const spot = useShared(pointed), origin = spot && view.origins[spot.origin];
   return html`<div class="here" data-testid="here" aria-live="polite">${origin ? html`<b>${named(origin, film)}</b>
-      <div class="dim">${[origin.kind, origin.place || (origin.kind === "event" ? "" : origin.words), spot.pointer].filter(Boolean).join(" · ")}</div>`
+      <div class="dim">${[origin.kind, origin.place, spot.pointer].filter(Boolean).join(" · ")}</div>`
     : html`<span class="dim">Hover a character, or go through the text with ↓ and ↑: its origin is named here, and lit wherever it stands. Click, or Enter, for the passes that made it.</span>`}</div>`;
 }
 

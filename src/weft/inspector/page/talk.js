@@ -1,6 +1,6 @@
 // The log, forks side by side, the chat, and the questions that wait for an answer.
 import { html, useState, useEffect, useMemo, useRef } from "./vendor/htm-preact.js";
-import { Dialog, Empty, Problem, Waiting, ask, cost, embedded, listen, many, number, posted, share, short, shared, useAnswer, useShared } from "./common.js";
+import { Dialog, Empty, Problem, Waiting, ask, cachedShare, cost, embedded, listen, many, number, posted, short, shared, useAnswer, useShared } from "./common.js";
 
 export const addressOf = (key) => {
   const [app, user, id] = JSON.parse(key);
@@ -98,7 +98,7 @@ function SideBySide({ left, film, right, open, close }) {
   useEffect(() => listen(() => `inspect/api/live?session=${encodeURIComponent(right.key)}&after=0`, { grown: (e) => { setVersion(Number(e.data)); }, gone: () => "close" }), [right.key]);
   const mine = film.events, yours = other.data ? other.data.events : [];
   const same = useMemo(() => { let n = 0; while (n < mine.length && n < yours.length && mine[n].author === yours[n].author && mine[n].text === yours[n].text && mine[n].calls.join() === yours[n].calls.join()) n++; return n; }, [mine, yours]);
-  const column = (name, summary, events, key) => html`<section aria-label=${name}><div class="bar"><b>${name}</b><span class="dim">${many(summary.steps, "call")} · ${number(summary.tokens)} tokens · ${share(summary.cached, summary.tokens)} cached · ${cost(summary.cost, summary.money)}</span>${key && html`<button onClick=${() => open(key)}>open it</button>`}</div>
+  const column = (name, summary, events, key) => html`<section aria-label=${name}><div class="bar"><b>${name}</b><span class="dim">${many(summary.steps, "call")} · ${number(summary.tokens)} tokens · ${cachedShare(summary)} cached · ${cost(summary.cost, summary.money)}</span>${key && html`<button onClick=${() => open(key)}>open it</button>`}</div>
     ${events.slice(same).map((e) => html`<${Bubble} author=${e.author} text=${e.text} calls=${e.calls} results=${e.results} error=${e.error} />`)}
     ${events.length <= same && html`<p class="dim">Nothing more yet.</p>`}</section>`;
   return html`<div data-testid="beside"><div class="bar"><h2>Side by side</h2><span class="dim">${many(same, "event")} in common</span><span class="grow"></span><button onClick=${close}>back to the log</button></div><${Problem} text=${other.error} />

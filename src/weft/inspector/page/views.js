@@ -1,7 +1,7 @@
 // What was left out, what was cached, what if, since when, dead weight, the graph, trust.
 import { html, useState, useEffect, useMemo, useRef } from "./vendor/htm-preact.js";
 import {
-  Changed, Copy, Empty, Fact, Problem, Waiting, ask, change, cost, download, embedded, many, named, number, placeOf, share, short,
+  Copy, Empty, Fact, Problem, Waiting, ask, cachedShare, change, cost, download, embedded, many, named, number, placeOf, share, short,
   toUnits, useAnswer, useStateAt, withNumbers,
 } from "./common.js";
 import { Film, highest } from "./film.js";
@@ -117,7 +117,7 @@ function Both({ a, step }) {
   const none = () => {};
   return html`<section class="card" data-testid="both"><div class="facts-row"><${Fact} name="tokens, whole session" value=${number(t.tokens)} was=${`${change(t.tokens, n.tokens)}, was ${number(n.tokens)}`} better=${t.tokens === n.tokens ? undefined : t.tokens < n.tokens} />
       <${Fact} name="money, whole session" value=${cost(t.cost, t.money)} was=${`${share(t.cost, n.cost)} of ${cost(n.cost, n.money)}`} better=${t.cost === n.cost ? undefined : t.cost < n.cost} />
-      <${Fact} name="cached" value=${share(t.cached, t.tokens)} was=${`was ${share(n.cached, n.tokens)}`} better=${undefined} /></div>
+      <${Fact} name="cached" value=${cachedShare(t)} was=${`was ${cachedShare(n)}`} better=${undefined} /></div>
     <h3>A: as it was</h3><${Film} film=${a.now} now=${step} go=${none} most=${most} label="as it was" /><h3>B: so</h3><${Film} film=${a.then} now=${step} go=${none} most=${most} label="compiled otherwise" /></section>`;
 }
 
