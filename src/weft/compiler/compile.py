@@ -8,7 +8,7 @@ that may not be needed (lowering, counting, hashing, the report) is done when it
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, cast
+from typing import TYPE_CHECKING, ParamSpec, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -234,8 +234,8 @@ def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:
         on_missing=config.on_missing or asked.on_missing,
         least=plan.append_from,
     )
-    system, features, changes, inserted = deliver(instructions, first, plan.appends)
-    return _Delivered(instructions, system, features, inserted, changes)
+    sent = deliver(instructions, first, plan.appends)
+    return _Delivered(instructions, sent.system, sent.features, sent.carried, sent.changes)
 
 
 def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
@@ -524,7 +524,7 @@ def _provided(session: Session, asked: str, length: int) -> dict[str, str]:
     return dict(provided.texts) if provided is not None else {}
 
 
-class _Provided(NamedTuple):
+class _Provided(msgspec.Struct, frozen=True):
     """What instruction providers said for one request."""
 
     texts: Mapping[str, str]

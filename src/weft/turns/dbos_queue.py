@@ -207,7 +207,9 @@ class DbosTurns:
         infos = await self.list(id=id)
         if not infos:
             return False
-        values = {"number": int(id), **_place_of(infos[0].turn.key)}
+        turn = infos[0].turn
+        again = encode_turn(msgspec.structs.replace(turn, retries=turn.retries + 1))
+        values = {"number": int(id), "turn": again, **_place_of(turn.key)}
         return bool(await self._run(_RETRY, values))
 
     async def cancel(self, id: str) -> bool:
@@ -619,7 +621,8 @@ _STATUS = f"{_SCHEMA}.workflow_status"
 
 _RETRY = f"""
 WITH again AS (
-    UPDATE weft.dbos_turns AS mine SET tries = tries + 1, place = {_NEXT_PLACE.format("mine.")}
+    UPDATE weft.dbos_turns AS mine
+    SET tries = tries + 1, turn = %(turn)s, place = {_NEXT_PLACE.format("mine.")}
     WHERE number = %(number)s AND EXISTS (
         SELECT 1 FROM {_STATUS} WHERE workflow_uuid = {_ID}
             AND status IN ('ERROR', 'CANCELLED', 'MAX_RECOVERY_ATTEMPTS_EXCEEDED'))

@@ -103,7 +103,10 @@ class Turns(Protocol):
         ...
 
     async def retry(self, id: str) -> bool:
-        """Have a turn that failed or was cancelled taken again; False where it did neither."""
+        """Have a turn that failed or was cancelled taken again; False where it did neither.
+
+        If its run has ended in the log, it is said once more, behind what came since.
+        """
         ...
 
     async def cancel(self, id: str) -> bool:
@@ -167,6 +170,8 @@ class QueuedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the model is asked to stream, for those who follow the session."""
     follower: str | None = None
     """Who follows the session from the beginning: the name of a reader, from `runner.join`."""
+    retries: int = 0
+    """How often somebody had it taken again after it had failed or was cancelled."""
     attempts: int = 0
     """How often it was run and failed."""
     id: str = ""
@@ -228,6 +233,7 @@ class _WrittenTurn(msgspec.Struct, omit_defaults=True):
     every: float | None = None
     stream: bool = False
     follower: str | None = None
+    retries: int = 0
 
 
 class UnreadableTurn(WeftError):
@@ -251,6 +257,7 @@ def encode_turn(turn: QueuedTurn) -> str:
             **({"every": turn.every} if turn.every is not None else {}),
             **({"stream": True} if turn.stream else {}),
             **({"follower": turn.follower} if turn.follower is not None else {}),
+            **({"retries": turn.retries} if turn.retries else {}),
         }
     ).decode()
 
@@ -283,9 +290,17 @@ def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> Queued
         every=written.every,
         stream=written.stream,
         follower=written.follower,
+        retries=written.retries,
         attempts=attempts,
         id=id,
     )
+
+
+def retried(text: str) -> str:
+    """The turn as it is written down when it is to be taken once more, by whichever version."""
+    written = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    retries = msgspec.json.decode(written.get("retries", b"0"), type=int)
+    return msgspec.json.encode({**written, "retries": retries + 1}).decode()
 
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
