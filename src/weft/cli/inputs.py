@@ -302,7 +302,13 @@ async def listed(
 
 
 async def find_session(
-    store: Store, id: str, *, app: str | None, user: str | None, skip_unreadable: bool = False
+    store: Store,
+    id: str,
+    *,
+    app: str | None,
+    user: str | None,
+    skip_unreadable: bool = False,
+    recent: int | None = None,
 ) -> Session:
     """The session of that id, whoever's it is, or an error that says what there is."""
     infos = await listed(store, app=app, user=user)
@@ -314,7 +320,7 @@ async def find_session(
         )
     session = None
     if keys:
-        session = await store.get(keys[0], skip_unreadable=skip_unreadable)
+        session = await store.get(keys[0], skip_unreadable=skip_unreadable, recent=recent)
     if session is None:
         ids = [info.key.id for info in infos]
         raise SessionError(

@@ -33,10 +33,10 @@ from weft.media import SCHEME, data_at
 from weft.passes.env import MOST_LETTERS
 from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
+from weft.session.lookback import wrote_keys
 from weft.session.provenance import NOTHING
-from weft.session.state import written_by
 from weft.session.strand import Strand
-from weft.values import JsonObject, compact, has_lone_surrogate, scrub, spells
+from weft.values import JsonObject, compact, has_lone_surrogate, scrub
 
 PAUSED = "CONTINUATION"
 """The finish reason of a turn that its provider broke off."""
@@ -196,15 +196,20 @@ class PlainTalk(msgspec.Struct, frozen=True):
 
 
 def plain_items(
-    events: Sequence[Event], position: int, agent: str, used: AbstractSet[str] = frozenset()
+    events: Sequence[Event],
+    position: int,
+    agent: str,
+    used: AbstractSet[str] = frozenset(),
+    calls: set[str] | None = None,
 ) -> PlainTalk:
     """Items as the passes leave them, up to the first event that is more than plain talk.
 
     Plain talk is one text of the user's or the agent's, or calls of the agent's right before their
-    results, as most events are. `used` are call ids that no other call may have.
+    results, as most events are. `used` are call ids that no other call may have, and so are `calls`,
+    to which those of these events are added.
     """
     items: list[Item] = []
-    calls: set[str] = set()
+    calls = set() if calls is None else calls
     index, length = 0, len(events)
     while index < length:
         event = events[index]
@@ -348,14 +353,6 @@ def _claims(exchange: Item, used: AbstractSet[str], taken: set[str]) -> bool:
             return False
     taken.update(ids)
     return True
-
-
-def wrote_keys(event: Event) -> tuple[str, ...]:
-    """The state keys under which the event stored its own text."""
-    text = event.text
-    if not text:
-        return ()
-    return tuple(key for key, value in written_by(event).items() if spells(text, value))
 
 
 def _odd(part: Part) -> bool:
@@ -657,10 +654,3 @@ def mended(text: str, event: Event, diagnostics: list[Diagnostic]) -> str:
         )
     )
     return scrub(text)
-
-
-def gathered_by(event: Event) -> list[str]:
-    """The keys of the lists of what was said on branches, as the end of a map writes them."""
-    if event.provenance.closed is None:
-        return []
-    return [key for key, value in event.actions.state_delta.items() if isinstance(value, list)]

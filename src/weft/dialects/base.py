@@ -9,7 +9,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import ClassVar, NamedTuple, assert_never, cast
+from typing import ClassVar, assert_never, cast
 
 import msgspec
 
@@ -65,7 +65,7 @@ _NO_IDS: frozenset[str] = frozenset()
 _OWN_WORD = "drop it for this model, or set the provider's own under `extra`"
 
 
-class SpelledTool(NamedTuple):
+class SpelledTool(msgspec.Struct, frozen=True):
     """A tool that the provider runs as it is declared, and the options that cannot be said."""
 
     wire: Wire
@@ -77,7 +77,7 @@ def set_options(tool: HostedTool, *names: str) -> tuple[str, ...]:
     return tuple(name for name in names if getattr(tool, name))
 
 
-class Spelling(NamedTuple):
+class Spelling(msgspec.Struct, frozen=True):
     """What a provider takes as the name of a tool, or as the id of a call."""
 
     illegal: re.Pattern[str]
@@ -104,7 +104,7 @@ ANYTHING_BUT = re.compile(r"[^a-zA-Z0-9_-]")
 """What most providers refuse in a name."""
 
 
-class Traits(NamedTuple):
+class Traits(msgspec.Struct, frozen=True):
     """A provider's facts: where things stand in its request, and what it does with turns."""
 
     name: str
@@ -319,7 +319,7 @@ class Dialect:
             if (
                 block.provider or block.kept is not None
             ):  # of some provider: else nothing is its own
-                report_foreign_fields(blocks, report)
+                report.foreign_fields(blocks)
                 report.own_ids = frozenset(
                     block.id
                     for block in blocks
@@ -453,10 +453,11 @@ class Dialect:
                     severity=Severity.INFO,
                 )
                 continue
-            value, lost, changes = fit_option(name, value, prompt.model)
-            for message in lost:
+            fitted = fit_option(name, value, prompt.model)
+            value = fitted.value
+            for message in fitted.lost:
                 report.lose("WEFT702", origin, message, _OWN_WORD)
-            for message in changes:
+            for message in fitted.changes:
                 report.add("WEFT702", origin, message, severity=Severity.INFO)
             if value is None:
                 continue
@@ -688,44 +689,3 @@ def result_text(block: ResultBlock) -> str:
 def system_placed(prompt: Prompt, pointer: str) -> Placed:
     """The system text's place."""
     return Placed(pointer, prompt.system)
-
-
-_BOOKKEEPING = frozenset(
-    ("id", "type", "status", "message", "arguments", "said_in", "phase", "logprobs", "index",
-     "namespace")
-)  # fmt: skip
-"""Fields that say nothing which anybody else could miss."""
-
-
-def report_foreign_fields(blocks: Sequence[Block], report: LoweringReport) -> None:
-    """Say, once a turn, that what another provider said beside its words is left out.
-
-    Thoughts are told of by those who drop them. What stands beside a result names its tool, which
-    every provider knows from the call.
-    """
-    foreign = [
-        block
-        for block in blocks
-        if block.kept
-        and block.provider != report.dialect
-        and not isinstance(block, ThoughtBlock | ResultBlock)
-    ]
-    names = dict.fromkeys(
-        name for block in foreign for name in _meaningful_fields(block.kept or {})
-    )
-    if names:
-        listed = ", ".join(f"`{name}`" for name in names)
-        maker = foreign[0].provider or "an unknown provider"
-        report.add(
-            "WEFT704", foreign[0].origin, f"{listed} of {maker} cannot go to {report.dialect}"
-        )
-
-
-def _meaningful_fields(fields: JsonObject) -> list[str]:
-    return [
-        name for name, value in fields.items() if name not in _BOOKKEEPING and not _is_empty(value)
-    ]
-
-
-def _is_empty(value: Json) -> bool:
-    return value in (None, "", [], {}, {"type": "direct"})

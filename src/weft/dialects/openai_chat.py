@@ -442,8 +442,8 @@ class OpenAIChatDialect(Dialect):
         """An element of tool_calls; its arguments are text."""
         if block.signature:
             self.drop_signature(block, report)
-        kept = block.kept if block.kept is not None and self.has_kept(block) else None
-        if kept is not None and kept.get("type") == "custom":
+        fields = block.kept if block.kept is not None and self.has_kept(block) else None
+        if fields is not None and fields.get("type") == "custom":
             custom: Wire = {"name": self.name_of(block, report), "input": block.args.get("input")}
             return {"id": self.id_of(block.id, report), "type": "custom", "custom": custom}
         text = arguments_text(block, self.traits.name)

@@ -19,7 +19,7 @@ def verify(prompt: Prompt, *, step: str, before: Prompt | None = None) -> None:
                 raise _broken(step, f"a system block from {block.origin} is empty or misplaced")
     items = prompt.items
     start = items.settled if shared or not items.settled else items.memo[_Verified].items
-    for item in items.since(min(start, items.settled)):
+    for item in items.tail if start >= items.settled else items.since(start):
         if len(item.blocks) == 1 and type(item.blocks[0]) is TextBlock:
             if item.blocks[0].role == "system" and item.kind != "system":
                 raise _broken(step, f"a system block stands among the turns ({item.event})")

@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import msgspec
 
@@ -13,7 +13,6 @@ from weft.diagnostics import Diagnostic
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
 from weft.ir.item import RECALL
 from weft.ir.rewrite import map_blocks, rewrite_items
-from weft.ir.show import show_block
 from weft.passes.env import Env, is_in_log_order, turn_numbers, turns_of
 from weft.passes.handles import (
     LEAST_TOKENS,
@@ -23,7 +22,15 @@ from weft.passes.handles import (
     media_words,
     with_media_words,
 )
-from weft.passes.prices import LEAST_SAVED, MARGIN, STUB, SURELY, declares_first, needs_recall
+from weft.passes.prices import (
+    LEAST_SAVED,
+    MARGIN,
+    STUB,
+    SURELY,
+    block_tokens,
+    declares_first,
+    needs_recall,
+)
 from weft.session.strand import Strand
 from weft.values import JsonObject
 
@@ -531,13 +538,11 @@ def _between(sums: "list[int] | _Tail", start: int, end: int) -> int:
 
 
 def _add(sums: _Sums, item: Item, env: Env) -> None:
-    whole = sum(env.tokens.count(show_block(block)) for block in item.blocks)
-    edited = whole
+    sizes = block_tokens(item, env)
+    whole = edited = sum(sizes)
     if _is_editable(item):
-        results = [block for block in item.blocks if isinstance(block, ResultBlock)]
-        long = [block for block in results if _is_long(block, env)]
-        gone = sum(env.tokens.count(show_block(block)) - STUB for block in long)
-        edited = whole - gone
+        both = zip(item.blocks, sizes, strict=True)
+        edited -= sum(size - STUB for block, size in both if _is_long(block, size))
     sums.whole.append(sums.whole[-1] + whole)
     sums.edited.append(sums.edited[-1] + edited)
 
@@ -547,21 +552,25 @@ def _is_editable(item: Item) -> bool:
     return item.kind == "exchange" and not item.open
 
 
-def _is_long(block: ResultBlock, env: Env) -> bool:
-    """Whether a handle is so much shorter that it is worth it; what was recalled stays."""
-    if block.synthetic or block.is_error or block.name == RECALL:
+def _is_long(block: Block, tokens: int) -> TypeGuard[ResultBlock]:
+    """Whether it is a result whose handle is so much shorter that it is worth it.
+
+    What was recalled stays.
+    """
+    if not isinstance(block, ResultBlock) or tokens <= 2 * STUB:
         return False
-    return env.tokens.count(show_block(block)) > 2 * STUB
+    return not block.synthetic and not block.is_error and block.name != RECALL
 
 
 def _edited(item: Item, env: Env) -> Item:
     """The item with the handles of its results; one that is short already stays."""
-    blocks = tuple(_stubbed(block, item, env) for block in item.blocks)
+    both = zip(item.blocks, block_tokens(item, env), strict=True)
+    blocks = tuple(_stubbed(block, tokens, item, env) for block, tokens in both)
     return item if blocks == item.blocks else msgspec.structs.replace(item, blocks=blocks)
 
 
-def _stubbed(block: Block, item: Item, env: Env) -> Block:
-    if not isinstance(block, ResultBlock) or not _is_long(block, env):
+def _stubbed(block: Block, tokens: int, item: Item, env: Env) -> Block:
+    if not _is_long(block, tokens):
         return block
     whole = logged(block, item, env)
     if isinstance(whole, dict):

@@ -27,7 +27,6 @@ from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.late import late_pattern
 from weft.models import Model
-from weft.models.services import without_secrets
 from weft.runtime.bindings import AgentBindings
 from weft.runtime.invocation import Invocation, chosen_model
 from weft.runtime.labels import labelled_texts, part_of
@@ -38,7 +37,7 @@ from weft.session.attachments import addresses_in
 from weft.session.event import new_id
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.strand import Strand
-from weft.session.unread import skim_of
+from weft.session.unread import collector_paused, skim_of
 from weft.values import JsonObject
 
 _USUAL_ID = 40
@@ -215,6 +214,8 @@ class ModelCall:
 
     def _without_keys(self, text: str) -> str:
         """What an error says, without keys: those of the models that may have been asked too."""
+        from weft.models.services import without_secrets  # only a failure may quote a key
+
         return without_secrets(text, self._plan.agent.model, self._invocation.config.model)
 
     async def _shorten(self, error: ModelError) -> bool:
@@ -442,10 +443,11 @@ def _reads_more(instruction: object) -> bool:
 
 def _warmed(request: Callable[[], Compilation], session: Session) -> Compilation:
     """Compile, and derive at once what the turn will ask of a long log."""
-    compiled = request()
-    with suppress(WeftError):  # who asks for the wire next gets the error
-        _ = compiled.wire, compiled.refused
-    _ = session.waiting
+    with collector_paused():
+        compiled = request()
+        with suppress(WeftError):  # who asks for the wire next gets the error
+            _ = compiled.wire, compiled.refused
+        _ = session.waiting
     return compiled
 
 
@@ -507,11 +509,9 @@ def _named(name: str) -> str:
 
 def _known(log: Strand[Event]) -> set[str]:
     """The ids of the log's calls; looked up once, and kept up with the log."""
-    known = log.memo.of(_CallIds)
-    if known is None:
-        known = log.memo.ensure(_CallIds)
+    known = log.memo[_CallIds]
     if not known.read and (skim := skim_of(log)) is not None:
-        known.ids.update(skim.calls)
+        known.ids = skim.calls_before(skim.length)
         known.read = skim.length
     if known.read < log.length:
         for event in log.since(known.read):

@@ -2,11 +2,10 @@
 
 import asyncio
 import inspect
+import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, cast
 
 import msgspec
@@ -18,7 +17,6 @@ from weft.declare.hints import RUN_WORDS
 from weft.declare.tool import to_tools
 from weft.errors import SessionBusy, UsageError
 from weft.misuse import explained, unknown_name
-from weft.runtime.approvals import Pending, pending_in_store
 from weft.runtime.background import StartedRun, stop_run
 from weft.runtime.background import follow as follow_session
 from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
@@ -38,6 +36,9 @@ from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from weft.runtime.approvals import Pending
     from weft.stores.retention import Erased
 
 _DEFAULT = RunConfig()
@@ -82,7 +83,7 @@ class Runner(Generic[AnswerT]):
         *,
         app_name: str | None = None,
         store: str | Store = "memory://",
-        artifacts: str | Path | ArtifactStore | None = None,
+        artifacts: "str | Path | ArtifactStore | None" = None,
         memory: MemorySearch | None = None,
         plugins: Sequence[object] = (),
         config: RunConfig | None = None,
@@ -429,12 +430,14 @@ class Runner(Generic[AnswerT]):
         finally:
             await lease.release()
 
-    async def pending(self, *, user_id: str | None = None) -> list[Pending]:
+    async def pending(self, *, user_id: str | None = None) -> "list[Pending]":
         """The questions that are open in all sessions of the app, or of one user of it.
 
         Each says which session waits, for which call, with which arguments, and until when; the
         oldest comes first. Answer with `resume(session_id=..., answers={call_id: Approve()})`.
         """
+        from weft.runtime.approvals import pending_in_store
+
         return await pending_in_store(self.store, self.app_name, user_id)
 
     @explained('runner.session(session_id="s")')
@@ -584,7 +587,7 @@ def _module_of(names: Mapping[str, object]) -> str:
     spec, file = names.get("__spec__"), names.get("__file__")
     if isinstance(spec, ModuleSpec):  # python -m package.module
         return spec.name.removesuffix(".__main__")
-    return Path(file).stem if isinstance(file, str) else ""
+    return os.path.splitext(os.path.basename(file))[0] if isinstance(file, str) else ""
 
 
 def _message(message: ContentLike) -> Content:
@@ -722,6 +725,8 @@ def _waited(work: Running) -> Result[T]:
     if not _is_looping():
         asyncio.run(wait())
     else:
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(1) as thread:
             thread.submit(asyncio.run, wait()).result()
     return results[0]

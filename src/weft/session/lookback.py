@@ -1,18 +1,23 @@
 """What a log says of itself, looking back: its current turn, what is out of view, what holds.
 
 Where the turn begins, what a rewind, a summary or a flow took out of view, on which branch a
-thing is by now, and which effects were stored. All of it is read from the events alone.
+thing is by now, which effects were stored, and who wrote what. All of it is read from the
+events alone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+from msgspec.structs import replace
+
 from weft.content import Content
-from weft.session.event import Event
+from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS, Event
+from weft.session.state import Forks, forks_after, written_by
 from weft.session.strand import Strand
-from weft.session.unread import skim_of
+from weft.session.unread import folded, skim_of
 from weft.session.waiting import is_undone
-from weft.values import JsonObject
+from weft.values import JsonObject, spells
 
 _SUMMED = "a summary stands for it"
 
@@ -274,3 +279,126 @@ def _not_rewound(events: list[Event]) -> dict[str, JsonObject]:
         if (effect := event.provenance.effect) is not None
         if index not in hidden or not effect.get("key")
     }
+
+
+class LogFacts(msgspec.Struct, frozen=True):
+    """What there is to know of a log after reading so many of its events.
+
+    `produced` are the keys answers were stored or renamed under, `volatile` all keys that agents
+    and tools wrote, `reaches_back` the index of the last event that does so, or -1, `forks` what
+    branches wrote for themselves, `branched` whether anything stands on a branch, `captured` the
+    keys that the user's words were copied to, `asked` what the user said last, `authors` who made
+    the events.
+    """
+
+    read: int = 0
+    produced: frozenset[str] = frozenset()
+    volatile: frozenset[str] = frozenset()
+    reaches_back: int = -1
+    forks: Forks = {}
+    branched: bool = False
+    captured: frozenset[str] = frozenset()
+    asked: Event | None = None
+    authors: frozenset[str] = frozenset()
+
+    def after(self, events: Sequence[Event], /) -> "LogFacts":
+        """What is known once these events follow."""
+        wrote: list[Event] = []
+        reaches_back, position, forks = self.reaches_back, self.read, self.forks
+        branched, captured, asked = self.branched, self.captured, self.asked
+        authors = self.authors
+        for event in events:
+            actions = event.actions
+            if event.author not in authors:
+                authors |= {event.author}
+            if event.author == "user" and event.content is not None:
+                asked = event
+            if actions is not NO_ACTIONS and actions is not EMPTY_ACTIONS:
+                if actions.state_delta and event.author != "user" and not event.partial:
+                    wrote.append(event)
+                    captured |= _captured(event, asked)
+                if actions.rewind_before_invocation_id or actions.compaction is not None:
+                    reaches_back = position
+            if event.branch:
+                branched = True
+            if event.custom_metadata is not None:
+                notes = event.provenance
+                forks = forks_after(forks, notes)
+                if notes.reaches_back:
+                    reaches_back = position
+                if notes.writes and not actions.state_delta and written_by(event):
+                    wrote.append(event)
+                    captured |= _captured(event, asked)
+            position += 1
+        facts = LogFacts(
+            position,
+            self.produced,
+            self.volatile,
+            reaches_back,
+            forks,
+            branched,
+            captured,
+            asked,
+            authors,
+        )
+        if not wrote:
+            return facts
+        produced = self.produced.union(*(wrote_keys(event) for event in wrote))
+        produced = produced.union(*(gathered_by(event) for event in wrote))
+        return replace(
+            facts,
+            produced=produced.union(*(_moved(event, produced) for event in wrote)),
+            volatile=self.volatile.union(*(written_by(event) for event in wrote)),
+        )
+
+
+_NO_FACTS = LogFacts()
+
+
+def facts_of(log: Strand[Event]) -> LogFacts:
+    """The facts of this log, kept with it.
+
+    Facts are values: two who find them at once find the same, so that no lock is needed.
+    """
+    if not log.settled:
+        return _NO_FACTS
+    known: tuple[int, LogFacts] | None = log.memo.get(LogFacts)  # type: ignore[assignment]
+    if known is not None:
+        # a request asks more than once
+        return known[1] if known[0] == log.settled else log.derive(LogFacts)
+    return folded(
+        log,
+        LogFacts,
+        lambda skim: LogFacts(skim.length, asked=log[skim.asked], authors=skim.authors),
+    )
+
+
+def _captured(event: Event, asked: Event | None) -> frozenset[str]:
+    """The keys under which an event keeps what the user said last."""
+    if asked is None or event.content is not None:
+        return frozenset()
+    text = asked.text
+    return frozenset(key for key, value in written_by(event).items() if text and value == text)
+
+
+def _moved(event: Event, produced: frozenset[str]) -> list[str]:
+    """The keys that an answer may stand under since its own was taken away, as by a renaming."""
+    delta = event.actions.state_delta
+    if not any(value is None and key in produced for key, value in delta.items()):
+        return []
+    return [key for key, value in delta.items() if value is not None]
+
+
+def wrote_keys(event: Event) -> tuple[str, ...]:
+    """The state keys under which the event stored its own text."""
+    text = event.text
+    if not text:
+        return ()
+    return tuple(key for key, value in written_by(event).items() if spells(text, value))
+
+
+def gathered_by(event: Event) -> list[str]:
+    """The keys of the lists of what was said on branches, as the end of a map writes them."""
+    if event.provenance.closed is None:
+        return []
+    return [key for key, value in event.actions.state_delta.items() if isinstance(value, list)]

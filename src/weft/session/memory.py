@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from weft.errors import Conflict, SessionError, StoreError
 from weft.session.event import Event, numbered
 from weft.session.lease import Leases
-from weft.session.log import Session, stored
+from weft.session.log import Session, positions_of, stored
 from weft.session.state import apply_delta, scope_of
 from weft.session.store import Busy, Holder, Lease, SessionInfo, SessionKey, Transaction
 from weft.session.strand import Strand
@@ -37,6 +37,8 @@ class StoredSession(NamedTuple):
     events: Strand[Event]
     size: int = 0
     """Bytes of the events as JSON, where a database counts them."""
+    chaptered: int = 0
+    """How many of the first events chapters cover, where a database keeps chapters."""
 
     @property
     def last_update_time(self) -> float:
@@ -64,10 +66,11 @@ class StoredSession(NamedTuple):
 
     def after(self, growth: "Growth") -> "StoredSession":
         """What is kept once the events are stored."""
-        key, number, created, initial, state, _, size = self
+        key, number, created, initial, state, _, size, chaptered = self
         if growth.own:
             state = apply_delta(state, growth.own)
-        return StoredSession(key, number, created, initial, state, growth.session.events, size)
+        events = growth.session.events
+        return StoredSession(key, number, created, initial, state, events, size, chaptered)
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -371,12 +374,17 @@ def follows(session: Session, log: Strand[Event]) -> bool:
 
 def has_all(log: Strand[Event], events: Sequence[Event]) -> bool:
     """Whether the log has these very events already, perhaps made again at another time."""
-    complete = [stored(event) for event in events if not event.partial]
-    by_id = {event.id: event for event in log if event.id}
-    return all(
-        event.id in by_id and by_id[event.id] == replace(event, timestamp=by_id[event.id].timestamp)
-        for event in complete
-    )
+    positions, length = positions_of(log), len(log)
+    for event in events:
+        if event.partial:
+            continue
+        at = positions.get(event.id, length) if event.id else length
+        if at >= length:
+            return False
+        known = log[at]
+        if known != replace(stored(event), timestamp=known.timestamp):
+            return False
+    return True
 
 
 def part(session: Session, *, recent: int | None, after: float | None) -> Session:
@@ -387,11 +395,12 @@ def part(session: Session, *, recent: int | None, after: float | None) -> Sessio
         )
     if recent is None and after is None:
         return session
-    events = session.events.since(0)
+    first = max(len(session.events) - recent, 0) if recent is not None and after is None else 0
+    events = session.events.since(first)
     if after is not None:
         events = [event for event in events if event.timestamp > after]
-    if recent is not None:
-        events = events[max(len(events) - recent, 0) :]
+        if recent is not None:
+            events = events[max(len(events) - recent, 0) :]
     if len(events) == len(session.events):
         return session
     return Session.restored(

@@ -159,6 +159,17 @@ class WaitingList(Protocol):
 
 
 @runtime_checkable
+class ArchivingStore(Protocol):
+    """A store that can pack the older events of a session, unnoticed by whoever reads it."""
+
+    async def archive(
+        self, key: SessionKey, *, keep_recent: int = 1_000, before: float | None = None
+    ) -> int:
+        """Pack the events before the newest `keep_recent` and before a time; gives how many."""
+        ...
+
+
+@runtime_checkable
 class ErasingStore(Protocol):
     """A store that can forget a user, and leave nothing of what was deleted."""
 

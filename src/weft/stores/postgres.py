@@ -21,8 +21,10 @@ from weft.session.memory import (
     scoped,
     unknown,
 )
+from weft.stores import postgres_chapters as chapters
 from weft.stores import postgres_rows as rows
-from weft.stores.cache import SessionCache, require_recent
+from weft.stores.cache import ChapterWriter, SessionCache, require_recent
+from weft.stores.chapters import require_keeping
 from weft.stores.leases import inside, new_worker, require_outside
 from weft.stores.postgres_batch import Batches, Look, NewEvent, append_events
 from weft.stores.postgres_lease import ServerLeases
@@ -74,6 +76,7 @@ class PostgresStore:
         """What takes partial events to those who follow a session in another process."""
         self._cache = SessionCache(in_use=self._leases.holds)
         self._appends = Batches(self._appended, at_once=_AT_ONCE, stops=True)
+        self._chapters = ChapterWriter(self._add_chapter)
 
     @property
     def address(self) -> DatabaseAddress:
@@ -126,13 +129,14 @@ class PostgresStore:
                 return newest
         async with self._connection() as connection:
             newest_and_shared = await rows.read_newest(
-                connection, key, self._cache, skip_unreadable=skip_unreadable
+                connection, key, self._cache, self.url, skip_unreadable=skip_unreadable
             )
         if newest_and_shared is None:
             return None
         stored, app, user = newest_and_shared
         if not skip_unreadable:
             self._cache.put(stored)
+            self._chapters.look_at(stored, self._cache)
         return part(stored.session(app, user), recent=recent, after=after)
 
     async def append(self, session: Session, *events: Event) -> Session:
@@ -171,6 +175,7 @@ class PostgresStore:
                 return now
             raise conflict(session, stored.events) from None
         self._cache.put(after)
+        self._chapters.look_at(after, self._cache)
         self._news.tell(await self._current(), key)
         if asked is not None:
             self._leases.stop([(key, asked)])
@@ -252,6 +257,31 @@ class PostgresStore:
             await rows.delete_session(connection, key)
         self._cache.drop(key)
 
+    async def archive(
+        self, key: SessionKey, *, keep_recent: int = 1_000, before: float | None = None
+    ) -> int:
+        """Pack the older events of a session; nobody who reads it notices. Gives how many.
+
+        The newest `keep_recent` stay as they are, and so does what is not older than the time
+        `before`. Each chapter is one transaction: whatever ends this ends it between two.
+        """
+        require_key(key)
+        require_keeping(keep_recent)
+        async with self._connection(writing=True) as connection:
+            limit = await chapters.limit_of(connection, key, keep_recent, before)
+            if limit is None:
+                raise unknown(key)
+            while (end := await chapters.add_chapter(connection, key, limit)) is not None:
+                self._cache.note_chapters(key, end)
+            count = 0
+            while (packed := await chapters.pack_chapter(connection, key, limit)) is not None:
+                count += packed
+        return count
+
+    async def _add_chapter(self, key: SessionKey) -> int | None:
+        async with self._connection(writing=True) as connection:
+            return await chapters.add_chapter(connection, key)
+
     async def erase_user(self, app_name: str, user_id: str) -> int:
         """Delete a user's sessions, state and queued turns; gives how many sessions there were."""
         require_key(SessionKey(app_name, user_id, "s"))
@@ -330,6 +360,7 @@ class PostgresStore:
     async def close(self) -> None:
         """Close all connections; the next use connects again."""
         self._require_outside()
+        await self._chapters.close()
         server, self._server = self._server, None
         self._cache = SessionCache(in_use=self._leases.holds)
         self._leases.forget()
@@ -348,7 +379,7 @@ class PostgresStore:
         self, connection: Connection, key: SessionKey
     ) -> tuple[StoredSession, Session]:
         """The session as the database has it: for the cache, and as a value."""
-        newest_and_shared = await rows.read_newest(connection, key, self._cache)
+        newest_and_shared = await rows.read_newest(connection, key, self._cache, self.url)
         if newest_and_shared is None:
             raise unknown(key)
         stored, app, user = newest_and_shared

@@ -5,7 +5,7 @@ Whoever calls decides about transactions; what must be one statement is one.
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import cast
@@ -15,13 +15,23 @@ from weft.session import Event, Session, SessionInfo, SessionKey
 from weft.session.event import numbered
 from weft.session.memory import Growth, StoredSession, exists_already
 from weft.session.strand import Strand
-from weft.stores.cache import SLICE, RecentEvents, SessionCache, catch_up, read_readable
+from weft.stores.cache import (
+    SLICE,
+    RecentEvents,
+    SessionCache,
+    catch_up,
+    event_reader,
+    read_readable,
+)
+from weft.stores.chapters import open_log, state_of
+from weft.stores.postgres_chapters import chapters_of, deltas_of, fetch_from, newer_than, read_rows
 from weft.stores.postgres_tables import Connection, Cursor, ForeignKeyViolation, UniqueViolation
 from weft.stores.rows import (
     ANSWERS,
     ASKS,
     HAS_DELTA,
     EventRow,
+    RawRow,
     StateReader,
     checksum_of,
     encode_event,
@@ -42,9 +52,17 @@ Stored = tuple[StoredSession, JsonObject, JsonObject]
 
 
 async def read_newest(
-    connection: Connection, key: SessionKey, cache: SessionCache, *, skip_unreadable: bool = False
+    connection: Connection,
+    key: SessionKey,
+    cache: SessionCache,
+    url: str,
+    *,
+    skip_unreadable: bool = False,
 ) -> Stored | None:
-    """The session and the shared state; of a cached session only the new events are read."""
+    """The session and the shared state; of a cached session only the new events are read.
+
+    Of a long one that is new here, those of its chapters are read when somebody asks for them.
+    """
     cached = cache.get(key) if not skip_unreadable else None
     cursor = await connection.execute(
         _NEWEST,
@@ -57,28 +75,45 @@ async def read_newest(
     rows = await _fetched(cursor)
     if not rows or rows[0][0] != 0:
         return None
-    _, number, created, _, length, state, _, _, checksum = rows[0]
+    _, number, created, _, length, state, _, _, checksum, chaptered, archived = rows[0]
     reader = StateReader(key, skip_unreadable=skip_unreadable)
-    if cached is None or cached.number != number:
-        initial = reader.initial(created, (state or "").encode(), checksum)
-        cached = StoredSession(key, number, created, initial, initial, Strand())
+    is_new = cached is None or cached.number != number
+    if cached is None or is_new:
+        initial = reader.initial(created, (state or "").encode(), checksum, archived)
+        cached = StoredSession(key, number, created, initial, initial, Strand(), 0, chaptered)
     elif length < len(cached.events):  # a server took over that had not got everything
         cache.drop(key)
-        return await read_newest(connection, key, cache)
+        return await read_newest(connection, key, cache, url)
     app = reader.shared(key[:1], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 1])
     user = reader.shared(key[:2], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 2])
-    events = ((row[6].encode(), row[7]) for row in rows if row[0] == 0 and row[3] is not None)
+    events: Iterable[RawRow] = (
+        (row[6].encode(), row[7]) for row in rows if row[0] == 0 and row[3] is not None
+    )
+    if is_new and chaptered:
+        opened = None
+        if not skip_unreadable and (chapters := await chapters_of(connection, number, chaptered)):
+            tail, fetch = [*events], fetch_from(url, number, where=str(key))
+            opened = await asyncio.to_thread(
+                open_log, cached, chapters, tail, event_reader(), fetch
+            )
+            if opened is not None and chaptered + len(tail) == length:
+                return opened, app, user
+        # all of it must be read; what was added meanwhile is for the next look
+        older = await read_rows(connection, number, 0, length)
+        events = [(row.data, row.checksum) for _, row in older]
     if skip_unreadable:
         stored, problems = read_readable(cached, events)
         warn_unreadable([*reader.problems, *problems])
         return stored, app, user
-    if len(rows) < SLICE:
+    if len(rows) < SLICE and not (is_new and chaptered):
         return catch_up(cached, events, length), app, user
     # a long log would stop the event loop for as long as it takes to decode
     return await asyncio.to_thread(catch_up, cached, events, length), app, user
 
 
-_NewestRow = tuple[int, int, float, int | None, int, str | None, str, int | None, int | None]
+_NewestRow = tuple[
+    int, int, float, int | None, int, str | None, str, int | None, int | None, int, int
+]
 
 
 async def _fetched(cursor: Cursor) -> list[_NewestRow]:
@@ -99,16 +134,30 @@ async def read_part(
         # all statements see one state of the database
         await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         cursor = await connection.execute(_SESSION, key)
-        row = cast("tuple[int, float, str, int | None, int, float] | None", await cursor.fetchone())
+        row = cast(
+            "tuple[int, float, str, int | None, int, float, int, int] | None",
+            await cursor.fetchone(),
+        )
         if row is None:
             return None
-        number, created, state, checksum, length, updated = row
+        number, created, state, checksum, length, updated, chaptered, archived = row
         if after is None and recent is not None and recent >= length:
             return None
         rows = await _positioned(connection, _RECENT, (number, after, after, recent))
+        if archived and len(rows) != recent:
+            rows += (await _older(connection, row[0], length, recent, after, len(rows)))[::-1]
         if len(rows) == length:
             return None
-        writing = await _positioned(connection, _WRITING, (number,))
+        deltas = await deltas_of(connection, number, chaptered)
+        first = chaptered if deltas is not None else 0
+        writing = await _positioned(connection, _WRITING, (number, first))
+        if first < archived:  # its chapters cannot be read: their events can
+            older = await read_rows(connection, number, first, archived - first)
+            writing = [
+                (at, EventRow(one.data, one.checksum))
+                for at, one in older
+                if b'"stateDelta"' in one.data
+            ] + writing
         shared = [
             cast("list[tuple[str, str, int | None]]", await (await selected).fetchall())
             for selected in (
@@ -117,13 +166,32 @@ async def read_part(
             )
         ]
     reader = StateReader(key)
-    initial = reader.initial(created, state.encode(), checksum)
+    initial = reader.initial(created, state.encode(), checksum, archived)
     start = StoredSession(key, number, created, initial, initial, Strand())
     app, user = (
         reader.shared(key[: 1 + at], [(name, text.encode(), sum) for name, text, sum in values])
         for at, values in enumerate(shared)
     )
-    return RecentEvents(start, rows[::-1], writing, updated).session(app, user)
+    base = state_of(initial, deltas or ())
+    return RecentEvents(start, rows[::-1], writing, updated, base).session(app, user)
+
+
+async def _older(
+    connection: Connection,
+    number: int,
+    length: int,
+    recent: int | None,
+    after: float | None,
+    count: int,
+) -> list[tuple[int, EventRow]]:
+    """The packed ones among the newest events, of which the table of events has `count`."""
+    if after is not None:
+        rows = await newer_than(connection, number, after)
+        rows = rows if recent is None else rows[max(len(rows) + count - recent, 0) :]
+    else:
+        first = length - (length if recent is None else recent)
+        rows = await read_rows(connection, number, first, length - count - first)
+    return [(at, EventRow(row.data, row.checksum)) for at, row in rows]
 
 
 async def _positioned(
@@ -241,16 +309,16 @@ async def read_events(
 ) -> list[Event] | None:
     """The events of a session behind the first `after`, with their sequence numbers."""
     cursor = await connection.execute(_BEHIND, {**key._asdict(), "after": after, "limit": limit})
-    rows = cast("list[tuple[str | None, int | None]]", await cursor.fetchall())
+    rows = cast("list[tuple[str | None, int | None, int, int]]", await cursor.fetchall())
     if not rows:
         return None
+    *_, number, archived = rows[0]
+    data = [EventRow(text.encode(), sum) for text, sum, _, _ in rows if text is not None]
+    if after < archived:
+        packed = await read_rows(connection, number, after, limit)
+        data = [EventRow(row.data, row.checksum) for _, row in packed]
     return numbered(
-        [
-            read_row(EventRow(text.encode(), checksum), position, where=str(key))
-            for position, (text, checksum) in enumerate(rows, after)
-            if text is not None
-        ],
-        after,
+        [read_row(row, position, where=str(key)) for position, row in enumerate(data, after)], after
     )
 
 
@@ -280,11 +348,15 @@ async def list_waiting(
     """The sessions in which calls may wait. Those that never asked anything are not read."""
     cursor = await connection.execute(_WAITING, {"app_name": app_name, "user_id": user_id})
     rows = cast("list[tuple[str, str, str]]", await cursor.fetchall())
-    return [
-        SessionKey(app_name, user, id)
+    waiting = {
+        SessionKey(app_name, user, id): still_waits(event.encode() for _, _, event in events)
         for (user, id), events in groupby(rows, key=itemgetter(0, 1))
-        if still_waits(event.encode() for _, _, event in events)
-    ]
+    }
+    cursor = await connection.execute(_ASKED, {"app_name": app_name, "user_id": user_id})
+    for user, id, number in cast("list[tuple[str, str, int]]", await cursor.fetchall()):
+        events = await read_rows(connection, number, 0)
+        waiting[SessionKey(app_name, user, id)] = still_waits(row.data for _, row in events)
+    return [key for key, waits in waiting.items() if waits]
 
 
 async def list_apps(connection: Connection) -> list[str]:
@@ -314,21 +386,23 @@ async def delete_session(connection: Connection, key: SessionKey) -> None:
 _NEWEST = """
 SELECT 0, s.number, s.created, e.seq,
        (SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = s.number),
-       CASE WHEN s.number = %(known)s OR e.seq > 0 THEN NULL ELSE s.state END, e.event, e.checksum,
-       s.checksum
-FROM weft.sessions s LEFT JOIN weft.events e
-    ON e.session = s.number AND e.seq >= CASE WHEN s.number = %(known)s THEN %(length)s ELSE 0 END
+       CASE WHEN s.number = %(known)s OR e.seq > s.chaptered THEN NULL ELSE s.state END,
+       e.event, e.checksum, s.checksum, s.chaptered, s.archived
+FROM weft.sessions s LEFT JOIN weft.events e ON e.session = s.number
+    AND e.seq >= CASE WHEN s.number = %(known)s THEN %(length)s ELSE s.chaptered END
 WHERE s.app_name = %(app_name)s AND s.user_id = %(user_id)s AND s.id = %(id)s
 UNION ALL
-SELECT 1, 0, 0, 0, 0, key, value, checksum, NULL FROM weft.app_state WHERE app_name = %(app_name)s
+SELECT 1, 0, 0, 0, 0, key, value, checksum, NULL, 0, 0 FROM weft.app_state
+WHERE app_name = %(app_name)s
 UNION ALL
-SELECT 2, 0, 0, 0, 0, key, value, checksum, NULL FROM weft.user_state
+SELECT 2, 0, 0, 0, 0, key, value, checksum, NULL, 0, 0 FROM weft.user_state
 WHERE app_name = %(app_name)s AND user_id = %(user_id)s
 ORDER BY 1, 4
 """
 
 _SESSION = """
-SELECT number, created, state, checksum, coalesce(seq + 1, 0), coalesce(timestamp, created)
+SELECT number, created, state, checksum, coalesce(seq + 1, 0), coalesce(timestamp, created),
+       chaptered, archived
 FROM weft.sessions LEFT JOIN LATERAL (
     SELECT seq, timestamp FROM weft.events WHERE session = number ORDER BY seq DESC LIMIT 1
 ) AS newest ON true
@@ -342,12 +416,12 @@ WHERE session = %s AND (%s::float8 IS NULL OR timestamp > %s::float8) ORDER BY s
 
 _WRITING = f"""
 SELECT seq, event, checksum FROM weft.events
-WHERE session = %s AND {HAS_DELTA.replace("%", "%%")} ORDER BY seq
+WHERE session = %s AND seq >= %s AND {HAS_DELTA.replace("%", "%%")} ORDER BY seq
 """
 
 # The outer join gives a row without an event where the session exists and has no more.
 _BEHIND = """
-SELECT behind.event, behind.checksum FROM weft.sessions LEFT JOIN LATERAL (
+SELECT behind.event, behind.checksum, number, archived FROM weft.sessions LEFT JOIN LATERAL (
     SELECT seq, event, checksum FROM weft.events
     WHERE session = number AND seq >= %(after)s ORDER BY seq LIMIT %(limit)s
 ) AS behind ON true
@@ -405,6 +479,14 @@ WITH asked AS (
 )
 SELECT user_id, id, event FROM asked JOIN weft.events ON session = number AND seq >= first
 WHERE {ANSWERS.replace("%", "%%")} ORDER BY number, seq
+"""
+
+_ASKED = """
+SELECT user_id, id, number FROM weft.sessions
+WHERE app_name = %(app_name)s AND (%(user_id)s::text IS NULL OR user_id = %(user_id)s)
+    AND archived > 0
+    AND number IN (SELECT session FROM weft.chapters WHERE asks AND packed IS NOT NULL)
+ORDER BY number
 """
 
 
@@ -530,7 +612,9 @@ async def list_turn_apps(connection: Connection, user_id: str) -> list[str]:
 
 async def rewrite(connection: Connection) -> None:
     """Write the tables anew, so that nothing deleted is in their files; nobody can write then."""
-    own = [f"weft.{table}" for table in ("sessions", "events", "user_state", "interrupts")]
+    own = [
+        f"weft.{table}" for table in ("sessions", "events", "chapters", "user_state", "interrupts")
+    ]
     for table in (*own, *await _queue_tables(connection)):
         await connection.execute(f"VACUUM FULL {table}".encode())
 

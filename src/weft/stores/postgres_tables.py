@@ -3,8 +3,8 @@
 They live in the schema `weft`.
 """
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import cast
 
 from weft.errors import StoreError, UsageError
@@ -47,6 +47,12 @@ async def connect(url: str, *, worker: str = "") -> Connection:
     options = {**KEEPALIVES, **named, **conninfo_to_dict(url), "autocommit": True}
     connection = await psycopg.AsyncConnection.connect(**options)  # type: ignore[arg-type]
     return cast("Connection", connection)
+
+
+def connect_at_once(url: str) -> "psycopg.Connection[tuple[object, ...]]":
+    """A connection for a thread that waits for it, and reads only."""
+    options = {**KEEPALIVES, **conninfo_to_dict(url), "autocommit": True}
+    return psycopg.connect(**options)  # type: ignore[arg-type]
 
 
 def has_failed(connection: Connection) -> bool:
@@ -122,11 +128,35 @@ MIGRATIONS: tuple[Migration, ...] = (
             beat double precision NOT NULL
         )""",
     ),
+    # Long logs in chapters: how many events they cover, and how many of these are packed.
+    (
+        "ALTER TABLE weft.sessions ADD COLUMN chaptered integer NOT NULL DEFAULT 0",
+        "ALTER TABLE weft.sessions ADD COLUMN archived integer NOT NULL DEFAULT 0",
+        """CREATE TABLE weft.chapters (
+            session bigint NOT NULL REFERENCES weft.sessions ON DELETE CASCADE,
+            first integer NOT NULL,
+            length integer NOT NULL,
+            delta bytea NOT NULL,
+            delta_checksum bigint NOT NULL,
+            facts bytea NOT NULL,
+            checksum bigint NOT NULL,
+            newest double precision NOT NULL,
+            asks boolean NOT NULL,
+            packed bytea,
+            packed_checksum bigint,
+            PRIMARY KEY (session, first)
+        )""",
+    ),
 )
 
 
-UNDO: Migration = ("DROP TABLE weft.leases", "DROP TABLE weft.workers")
-"""The statements that lead from the newest version of the tables back to the one before."""
+UNDO: Migration = (
+    "DROP TABLE weft.chapters",
+    "ALTER TABLE weft.sessions DROP COLUMN archived",
+    "ALTER TABLE weft.sessions DROP COLUMN chaptered",
+)
+"""The statements that lead from the newest version of the tables back to the one before, once
+packed events are back in their table."""
 
 AHEAD = 1
 """How many versions newer tables may be. A version only adds to the one before it, so that old and
@@ -189,6 +219,15 @@ def place(url: str) -> str:
 @asynccontextmanager
 async def explaining(url: str) -> AsyncGenerator[None, None]:
     """Turn errors of the driver into ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise explained(error, url) from None
+
+
+@contextmanager
+def explaining_at_once(url: str) -> Generator[None, None, None]:
+    """Turn errors of the driver into ours, for a thread that waits."""
     try:
         yield
     except psycopg.Error as error:

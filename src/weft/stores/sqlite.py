@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from weft.errors import UsageError
 from weft.session import Busy, Event, Holder, Lease, Session, SessionInfo, SessionKey, Transaction
@@ -32,8 +32,10 @@ from weft.session.memory import (
     scoped,
     unknown,
 )
+from weft.stores import sqlite_chapters as chapters
 from weft.stores import sqlite_tables as tables
-from weft.stores.cache import SessionCache, require_recent
+from weft.stores.cache import ChapterWriter, SessionCache, require_recent
+from weft.stores.chapters import require_keeping
 from weft.stores.leases import inside, outwait, require_outside
 from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, warn_unreadable
@@ -53,6 +55,7 @@ from weft.stores.sqlite_worker import (
 from weft.values import Json, require_object
 
 T = TypeVar("T")
+Arguments = ParamSpec("Arguments")
 
 
 class _Open(NamedTuple):
@@ -88,6 +91,7 @@ class SqliteStore:
         self._open: _Open | None = None
         self.relay = Relay(FileCarrier(self._path))
         """What takes partial events to those who follow a session in another process."""
+        self._chapters = ChapterWriter(self._add_chapter)
 
     @property
     def path(self) -> Path:
@@ -141,13 +145,16 @@ class SqliteStore:
                 if newest is not None:
                     session = newest.session(*tables.read_shared(connection, StateReader(key)))
                     return lambda: session
-            stored = tables.read_newest(connection, key, self._cache)
+            stored = tables.read_newest(connection, key, self._cache, self._path)
             if stored is None:
                 return lambda: None
             shared = tables.read_shared(connection, StateReader(key))
             return lambda: part(self._keep(stored).session(*shared), recent=recent, after=after)
 
-        return await self._read(work)
+        session = await self._read(work)
+        if (stored := self._cache.get(key)) is not None:
+            self._chapters.look_at(stored, self._cache)
+        return session
 
     async def _sound(
         self, key: SessionKey, *, recent: int | None, after: float | None
@@ -212,7 +219,9 @@ class SqliteStore:
 
         addition = Addition(work, rows, finish, share if grown.app or grown.user else None)
         opened.writer.submit(addition)
-        return await self._explained(addition.result())
+        after = await self._explained(addition.result())
+        self._chapters.look_at(known, self._cache, len(grown.added))
+        return after
 
     async def events(
         self, key: SessionKey, *, after: int = 0, limit: int | None = None
@@ -272,6 +281,29 @@ class SqliteStore:
             return lambda: self._cache.drop(key)
 
         await self._write(work)
+
+    async def archive(
+        self, key: SessionKey, *, keep_recent: int = 1_000, before: float | None = None
+    ) -> int:
+        """Pack the older events of a session; nobody who reads it notices. Gives how many.
+
+        The newest `keep_recent` stay as they are, and so does what is not older than the time
+        `before`. Each chapter is one transaction: whatever ends this ends it between two.
+        """
+        require_key(key)
+        require_keeping(keep_recent)
+        limit = await self._write(_job(chapters.limit_of, key, keep_recent, before))
+        if limit is None:
+            raise unknown(key)
+        while (end := await self._write(_job(chapters.add_chapter, key, limit))) is not None:
+            self._cache.note_chapters(key, end)
+        count = 0
+        while (packed := await self._write(_job(chapters.pack_chapter, key, limit))) is not None:
+            count += packed
+        return count
+
+    async def _add_chapter(self, key: SessionKey) -> int | None:
+        return await self._write(_job(chapters.add_chapter, key))
 
     async def erase_user(self, app_name: str, user_id: str) -> int:
         """Delete a user's sessions, state and queued turns; gives how many sessions there were."""
@@ -401,6 +433,7 @@ class SqliteStore:
     async def close(self) -> None:
         """Close the file; the next use opens it again."""
         self._require_outside()
+        await self._chapters.close()
         with self._lock:
             opened, self._open = self._open, None
             self._cache = SessionCache()
@@ -484,7 +517,7 @@ class SqliteStore:
 
     def newest(self, connection: sqlite3.Connection, key: SessionKey) -> StoredSession:
         """The session as a connection sees it."""
-        stored = tables.read_newest(connection, key, self._cache)
+        stored = tables.read_newest(connection, key, self._cache, self._path)
         if stored is None:
             raise unknown(key)
         return stored
@@ -593,3 +626,17 @@ class _SqliteTransaction:
 
 def _nothing() -> None:
     pass
+
+
+def _job(
+    function: Callable[Concatenate[sqlite3.Connection, Arguments], T],
+    *args: Arguments.args,
+    **options: Arguments.kwargs,
+) -> Work[T]:
+    """The work that calls a function with the connection, and gives what it gives."""
+
+    def work(connection: sqlite3.Connection) -> Callable[[], T]:
+        result = function(connection, *args, **options)
+        return lambda: result
+
+    return work
