@@ -3,8 +3,8 @@
 import asyncio
 import sqlite3
 
-import psycopg
 import msgspec
+import psycopg
 import pytest
 
 from weft import Agent, Event, Runner
