@@ -263,7 +263,7 @@ class Runner(Generic[AnswerT]):
                 deps=deps,
             )
         if tools:
-            running = running.of(self._extended(tools))
+            running = running.of(self.extended(tools))
         request = running.invocation.request
         if not create:
             request = running.invocation.request = request._replace(create=False)
@@ -476,7 +476,7 @@ class Runner(Generic[AnswerT]):
             }
             raise unknown_name(f"a runner has no `{name}`", name, Runner, words)
 
-    def _extended(self, tools: Sequence[object]) -> Node:
+    def extended(self, tools: Sequence[object]) -> Node:
         """The root agent with more tools; the same object for the same tools, as far as it can be.
 
         What is worked out for a root is kept by its identity.

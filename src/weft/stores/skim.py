@@ -91,8 +91,10 @@ class UnreadEvents(Sequence[Event]):
                     rows[index] = decode(row)
 
     def _pages(self, start: int, rows: list[bytes | Event | None]) -> list[bytes | Event | None]:
-        """The rows from `start` on, with those that are not in memory. These are kept for a while:
-        whoever reads a log from its beginning asks for the rest of them next."""
+        """The rows from `start` on, with those that are not in memory.
+
+        These are kept for a while: whoever reads a log from its beginning asks for the rest next.
+        """
         for at, row in enumerate(rows):
             if row is None:
                 position = start + at

@@ -159,6 +159,9 @@ class TurnRunner:
             self._runners[app],
             (self._streaming if turn.stream else self._configs)[app],
         )
+        if turn.options:
+            options = {**config.generate_config, **turn.options}
+            config = msgspec.structs.replace(config, generate_config=options)
         exists = bool(await runner.store.lengths([turn.key]))
         if turn.requires_session and not exists:
             return None
@@ -247,6 +250,8 @@ def start_turn(
 ) -> Running:
     """The run of a turn: its message, its answers, or what is open in the session."""
     running = _running(runner, turn, config)
+    if turn.tools:
+        running = running.of(runner.extended([one.tool() for one in turn.tools]))
     running.invocation.follower = turn.follower
     running.invocation.request = running.invocation.request._replace(create=create)
     return running
