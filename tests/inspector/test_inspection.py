@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.inspector.sessions import find_flights, inspected, travelled
-from weft import Agent, C
+from weft import Agent, C, Runner
 from weft.content import Content, FunctionCall, FunctionResponse, Part, to_content
 from weft.errors import DeclarationError, UsageError
 from weft.inspector import Inspection, Variant, questions
@@ -20,7 +20,7 @@ from weft.inspector.export import PAGE, export
 from weft.inspector.request import RequestView
 from weft.recordings import recording_of
 from weft.session import Event, Session
-from weft.testing import make_session
+from weft.testing import ScriptedModel, make_session, usage
 from weft.values import compact
 
 
@@ -122,6 +122,24 @@ def test_comparing_policies_over_the_whole_session() -> None:
     both = questions.compare(inspection, Variant(policy="C.default()"))
     assert both["then"]["session"]["tokens"] > both["now"]["session"]["tokens"]
     assert len(both["then"]["frames"]) == 12
+
+
+def test_what_a_provider_counted_of_one_request_is_not_held_of_another() -> None:
+    script = [usage(f"Answer {n}. " + "text " * 400, prompt=9_000, output=9) for n in range(8)]
+    model = ScriptedModel(script, name="claude-opus-5", dialect="anthropic")
+    agent = Agent("a", model=model, instruction="Be brief. " * 400)
+    runner = Runner(agent)
+
+    async def talk() -> Session:
+        for n in range(8):
+            await runner.run(f"Question {n}?", session_id="s")
+        return await runner.session(session_id="s")
+
+    inspection = Inspection(agent, asyncio.run(talk()))
+    shorter = questions.compare(inspection, Variant(window=1))["then"]
+    for frame in shorter["frames"][1:]:
+        scale = 9_000 / inspection.request(frame["number"] - 1).tokens
+        assert frame["cached"] <= frame["tokens"] * scale * 1.01
 
 
 def test_bisect_finds_the_step_and_the_pass() -> None:

@@ -95,6 +95,8 @@ class Inspection:
         """Held while somebody asks: what is rebuilt once must not be rebuilt by two at a time."""
         self._later: Inspection | None = None
         self.shared = SharedTurns()
+        self.sent_tokens: dict[str, int] | None = None
+        """Of a variant: the tokens of what was sent, by the event that answered it."""
         self.notice = ""
         """What a reader has to know of how the requests were rebuilt."""
 
@@ -118,7 +120,13 @@ class Inspection:
 
     @cached_property
     def _walk(self) -> StepWalk:
-        return StepWalk(self.root, self.session, config=self.config, artifacts=self.artifacts)
+        return StepWalk(
+            self.root,
+            self.session,
+            config=self.config,
+            artifacts=self.artifacts,
+            sent_tokens=self.sent_tokens,
+        )
 
     def grown(self, session: Session) -> "Inspection":
         """The same inspection of the session with more events: only what is new is rebuilt."""
@@ -149,13 +157,17 @@ class Inspection:
 
     def under(self, variant: Variant) -> "Inspection":
         """The same session, compiled otherwise."""
-        return Inspection(
+        other = Inspection(
             variant.laid_over(self.root),
             self.session,
             config=variant.config(self.config),
             artifacts=self.artifacts,
             files=self.files,
         )
+        other.sent_tokens = {
+            step.event.id: step.request.tokens for step in self.steps if step.request is not None
+        }
+        return other
 
     @cached_property
     def plain(self) -> "Inspection":
