@@ -334,9 +334,12 @@ class _SourceTokens:
                     self._sources[id(block)] = source_of(item, block)
         head = scale.head(lowered)
         sums = {"tools": sum(head.tools), "schema": head.schema, "system": head.system}
+        for entry in lowered.lead:  # a system that is a turn
+            sums["system"] += sum(self._weigh(entry, request).values())
         for entry in lowered.entries:
             for source, tokens in self._weigh(entry, request).items():
                 sums[source] = sums.get(source, 0) + tokens
+        sums.pop("overhead", None)
         known = sum(sums.values())
         if known > request.tokens:  # earlier thoughts are sent and not counted
             sums["model"] = max(0, sums.get("model", 0) - (known - request.tokens))
@@ -350,13 +353,24 @@ class _SourceTokens:
             places = dict(entry.blocks)
             sums: dict[str, int] = {}
             for part in scale.meter.weigher.turn(entry.wire).parts:
+                tokens = scale.meter.part(part)
+                if entry.joined and part.pointer == "/content":
+                    for source, some in self._split(entry, tokens):
+                        sums[source] = sums.get(source, 0) + some
+                    continue
                 block = places.get(part.pointer)
-                if block is None and entry.joined:
-                    block = entry.joined[-1][1]
                 source = self._sources.get(id(block), "overhead")
-                sums[source] = sums.get(source, 0) + scale.meter.part(part)
+                sums[source] = sums.get(source, 0) + tokens
             weighed = self._turns[id(entry)] = (entry, sums)
         return weighed[1]
+
+    def _split(self, entry: Entry, tokens: int) -> Iterator[tuple[str, int]]:
+        """The tokens of a text that several blocks were joined to, by their lengths."""
+        whole, counted = max(1, entry.joined[-1][0]), 0
+        for end, block in entry.joined:
+            upto = tokens * end // whole
+            yield self._sources.get(id(block), "overhead"), upto - counted
+            counted = upto
 
 
 def _frame(step: Answered, tokens: _SourceTokens) -> JsonObject:
