@@ -4,7 +4,7 @@ import base64
 import functools
 import json
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -86,7 +86,7 @@ class Quantity(msgspec.Struct, frozen=True):
     uncounted: str = ""
 
 
-class WeighedTool(msgspec.Struct, frozen=True):
+class WeighedTool(NamedTuple):
     """A tool as the request declares it."""
 
     name: str

@@ -425,7 +425,7 @@ def _event_row(index: int, event: Event) -> JsonObject:
         "calls": [call.name for call in event.calls],
         "results": [result.name for result in event.results],
         "state": _clipped_values(event.actions.state_delta),
-        "error": event.error_code or "",
+        "error": _clip(": ".join(filter(None, (event.error_code, event.error_message))), 400),
     }
 
 

@@ -141,7 +141,7 @@ def read_part(
     if row is None or (after is None and recent is not None and recent >= row.length):
         return None
     start = row.number * ROOM
-    found = cast(
+    newest = cast(
         "list[tuple[int, bytes, int | None]]",
         connection.execute(
             "SELECT place - ?, CAST(event AS BLOB), checksum FROM events"
@@ -150,7 +150,7 @@ def read_part(
             (start, start, start + ROOM, after, after, -1 if recent is None else recent),
         ).fetchall(),
     )
-    rows = [*_older(connection, row, recent, after, len(found)), *reversed(found)]
+    rows = [*_older(connection, row, recent, after, len(newest)), *reversed(newest)]
     if len(rows) == row.length:
         return None
     begun = row.begun(StateReader(key))

@@ -160,6 +160,7 @@ export function listen(address, handlers) {
 // Numbers as words
 export const number = (n) => (n === null || n === undefined ? "–" : Math.round(n).toLocaleString("en"));
 export const share = (a, b) => (b ? `${Math.round((100 * a) / b)}%` : "–");
+export const cachedShare = (s) => share(Math.min(s.cached, s.tokens), s.tokens);
 export const brief = (n) =>
   n >= 999500 ? `${(n / 1e6).toFixed(1)}M` : n >= 999.5 ? `${(n / 1e3).toFixed(n < 9950 ? 1 : 0)}k` : String(Math.round(n));
 export const many = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
@@ -204,7 +205,7 @@ export function Notes({ list, film }) {
   const kind = (text) => (/(error|warning|info)\[/.exec(text) || [, "info"])[1];
   const worst = ["error", "warning", "info"].find((k) => list.some((text) => kind(text) === k));
   const head = withNumbers(list.find((text) => kind(text) === worst).split("\n")[0], film);
-  return html`<details class=${`note ${worst}`} open=${worst === "error"}><summary><b>${many(list.length, "remark")}</b> <span class="dim">${short(head, 150)}</span></summary>
+  return html`<details class=${`note ${worst}`} open=${worst === "error"}><summary><b>${many(list.length, "remark")}</b> <span class="dim">${head}</span></summary>
     ${list.map((text) => html`<pre class=${`text note ${kind(text)}`}>${withNumbers(text, film)}</pre>`)}</details>`;
 }
 

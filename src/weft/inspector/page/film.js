@@ -1,7 +1,7 @@
 // The film strip: a bar for each call, stacked by source; cached tokens are hatched.
 // Bars are a few long paths, not an element each: five hundred of them stay cheap.
 import { html, useState, useEffect, useMemo, useRef } from "./vendor/htm-preact.js";
-import { brief, cost, many, number, useWidth, withNumbers } from "./common.js";
+import { brief, cost, many, number, useWidth } from "./common.js";
 
 export const SOURCES = ["system", "tools", "schema", "user", "model", "results", "foreign", "summary", "state", "overhead"];
 const HIGH = 130, LANE = 15, TOP = 6;
@@ -34,7 +34,7 @@ export function Film({ film, ghosts, now, go, most: given, label = "one bar for 
       <svg width=${side + frames.length * wide + 8} height=${high} aria-hidden="true" onClick=${(e) => at(e) && go(at(e))} onMouseMove=${(e) => setOver(at(e))} onMouseLeave=${() => setOver(0)}>
         <defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" y2="5" stroke="var(--paper)" stroke-width="2" stroke-opacity=".6" /></pattern></defs>
         ${mark(now, "now")}${drawn}${over !== now && mark(over, "over")}</svg></div>
-    ${shown > 0 && html`<p class="caption" data-testid="caption"><${Caption} frame=${frames[shown - 1]} ghost=${ghosts && ghosts[shown - 1]} film=${film} /></p>`}
+    ${shown > 0 && html`<p class="caption" data-testid="caption"><${Caption} frame=${frames[shown - 1]} ghost=${ghosts && ghosts[shown - 1]} /></p>`}
     <div class="legend dim">${SOURCES.filter((s) => frames.some((f) => f.sources && f.sources[s])).map((s) => html`<span><i class="key" style=${`background: var(--${s})`}></i>${s}</span>`)}
       <span><i class="key hatched"></i>cached</span>${ghosts && html`<span><i class="key ghostly"></i>plain history</span>`}${frames.some((f) => f.broken) && html`<span><i class="dot red"></i>prefix broken</span>`}<span class="grow"></span>
       ${frames.length > 20 && html`<span class="bar" role="group" aria-label="zoom of the strip"><button onClick=${() => setZoom(Math.max(1, zoom / 2))} disabled=${zoom <= 1} aria-label="narrower bars">−</button><button onClick=${() => setZoom(Math.min(32, zoom * 2))} disabled=${wide >= 64} aria-label="wider bars">+</button>
@@ -48,12 +48,14 @@ const describe = (f) =>
   `${f.number}. ${f.agent}${laneOf(f) ? ` on ${laneOf(f)}` : ""}: ${number(f.tokens)} tokens, ${number(f.cached)} cached, ${cost(f.cost, f.money)}`
   + (f.calls.length ? `; calls ${f.calls.map((c) => c.name).join(", ")}` : "") + (f.error ? `; ${f.error}` : "");
 
-const Caption = ({ frame: f, ghost, film }) => html`<b>${f.number}. ${f.agent}</b>${laneOf(f) && html` <span class="dim">on ${laneOf(f)}</span>`}
+const Caption = ({ frame: f, ghost }) => html`<b>${f.number}. ${f.agent}</b>${laneOf(f) && html` <span class="dim">on ${laneOf(f)}</span>`}
   ${f.problem ? html` <span class="red">the request cannot be rebuilt: ${f.problem}</span>` : html` · ${many(f.tokens, "token")}, <span class="green">${number(f.cached)} cached</span>, ${cost(f.cost, f.money)}`}
   ${ghost && ghost.tokens !== f.tokens && html` <span class="dim">· plain history: ${number(ghost.tokens)} tokens, ${cost(ghost.cost, f.money)}</span>`}
   ${f.calls.length > 0 && html` · calls ${f.calls.map((c) => c.name).join(", ")}`}
   ${f.error && html` · <span class="red">${f.error}</span>`}
-  ${f.broken && html` · <span class="red">prefix broken at ${withNumbers(f.broken, film)}</span>`}`;
+  ${f.broken && html` · <span class="red">prefix broken at ${f.broken.split(": ")[0]}${f.read_again ? `, ${many(f.read_again, "token")} read again` : ""}</span>`}`;
+
+const clipped = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 function draw(frames, ghosts, { side, wide, most, lanes }) {
   const base = TOP + HIGH, w = wide > 6 ? wide - 2 : wide > 3 ? wide - 1 : wide, y = (tokens) => (HIGH * tokens) / most;
@@ -75,7 +77,7 @@ function draw(frames, ghosts, { side, wide, most, lanes }) {
     if (f.broken) broken += `M${(x + w / 2 - 2.5).toFixed(1)} ${base + 7}a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0 -5 0`;
     if (f.problem || f.error) failed += box(x, base - 4, 4);
     if (f.calls.length) calls += box(x, row, 10); else quiet += box(x, row + 4, 2);
-    if (f.calls.length && wide >= 44) labels.push(html`<text class="call" x=${x + 3} y=${row + 8.5}>${f.calls[0].name.slice(0, Math.floor((w - 4) / 5.4))}</text>`);
+    if (f.calls.length && wide >= 44) labels.push(html`<text class="call" x=${x + 3} y=${row + 8.5}>${clipped(f.calls[0].name, Math.floor((w - 4) / 5.4))}</text>`);
     if ((i + 1) % every === 0 && (wide >= 20 || (i + 1) % (5 * Math.ceil(every / 5)) === 0)) labels.push(html`<text x=${x + w / 2} y=${base + 26 + LANE * lanes.length} text-anchor="middle">${f.number}</text>`);
   });
   const end = side + frames.length * wide + 4;

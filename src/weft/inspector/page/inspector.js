@@ -1,7 +1,7 @@
 // The inspector: one page over the JSON of /inspect/api, or over data embedded in the page.
 import { html, render, useState, useEffect, useCallback, useErrorBoundary, useRef } from "./vendor/htm-preact.js";
 import {
-  Dialog, Empty, Problem, Waiting, ago, ask, cost, embedded, fetched, forgetAnswers, many, number, posted, share, short, trouble,
+  Dialog, Empty, Problem, Waiting, ago, cachedShare, cost, embedded, fetched, forgetAnswers, many, number, posted, trouble,
   useAnswer, useShared,
 } from "./common.js";
 import { Film } from "./film.js";
@@ -152,7 +152,7 @@ function Tabs({ tab, choose }) {
 }
 
 const Totals = ({ summary: s }) => html`<span class="dim hide totals">
-  ${many(s.steps, "call")} · ${number(s.tokens)} tokens · ${share(s.cached, s.tokens)} cached · ${cost(s.cost, s.money)}
+  ${many(s.steps, "call")} · ${number(s.tokens)} tokens · ${cachedShare(s)} cached · ${cost(s.cost, s.money)}
   ${s.errors ? html` · <span class="red">${many(s.errors, "error")}</span>` : ""}
   ${s.waiting ? html` · <span class="red">${s.waiting} waiting</span>` : ""}</span>`;
 
@@ -187,7 +187,7 @@ function Sessions({ open, help }) {
       ${!data && !error && html`<${Waiting} />`}
       ${data && rows.length === 0 && (data.length ? html`<${Empty} title="No session fits that."><button onClick=${() => setSearch("")}>show all ${data.length}</button><//>` : html`<${Empty} title="No session yet.">${apps.length ? "Begin one above, or run the agent: it appears here." : "Run the agent, and it appears here."}<//>`)}
       ${rows.length > 0 && html`<p class="dim">${many(rows.length, "session")}${waiting > 0 && html` · <b class="accent">${many(waiting, "question")} ${waiting === 1 ? "waits" : "wait"} for an answer</b>`}</p>
-      <table data-testid="sessions" onKeyDown=${arrows}><thead><tr>${COLUMNS.map(([id, name]) => html`<th class=${["id", "app", "user", "waiting"].includes(id) ? "" : "n"} aria-sort=${sort[0] === id ? (sort[1] > 0 ? "ascending" : "descending") : "none"}>${name && html`<button class="plain" onClick=${() => setSort([id, sort[0] === id ? -sort[1] : id === "id" ? 1 : -1])}>${name}${sort[0] === id ? (sort[1] > 0 ? " ↑" : " ↓") : ""}</button>`}</th>`)}</tr></thead>
+      <table class="stack" data-testid="sessions" onKeyDown=${arrows}><thead><tr>${COLUMNS.map(([id, name]) => html`<th class=${["id", "app", "user", "waiting"].includes(id) ? "" : "n"} aria-sort=${sort[0] === id ? (sort[1] > 0 ? "ascending" : "descending") : "none"}>${name && html`<button class="plain" onClick=${() => setSort([id, sort[0] === id ? -sort[1] : id === "id" ? 1 : -1])}>${name}${sort[0] === id ? (sort[1] > 0 ? " ↑" : " ↓") : ""}</button>`}</th>`)}</tr></thead>
         <tbody>${rows.map((s) => html`<${Line} s=${s} open=${open} asking=${asking === s.key} setAsking=${setAsking} answered=${() => { setAsking(""); setVersion((v) => v + 1); }} canAnswer=${apps.includes(s.app)} />`)}</tbody></table>`}
     </main>`;
 }
@@ -196,11 +196,11 @@ function Line({ s, open, asking, setAsking, answered, canAnswer }) {
   const href = `#${encodeURIComponent(s.key)}`;
   const go = (e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); open(s.key); };
   const badge = s.waiting ? (canAnswer ? html`<button class="badge" aria-expanded=${asking} onClick=${(e) => { e.stopPropagation(); setAsking(asking ? "" : s.key); }}>${s.waiting} waiting: answer</button>` : html`<span class="badge">${s.waiting} waiting</span>`) : "";
-  return html`<tr class="pick" onClick=${go}><td><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.id}</a></td><td>${s.app}</td><td>${s.user}</td><td class="n">${number(s.events)}</td><td class="n">${number(s.steps)}</td><td class="n">${s.tokens ? number(s.tokens) : "–"}</td>
-      <td class="n">${s.tokens ? share(s.cached, s.tokens) : "–"}</td><td class="n">${s.tokens ? cost(s.cost, s.money) : "–"}</td>
+  return html`<tr class="pick" onClick=${go}><td class="whole"><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.id}</a></td><td>${s.app}</td><td>${s.user}</td><td class="n">${number(s.events)}</td><td class="n">${number(s.steps)}</td><td class="n">${s.tokens ? html`${number(s.tokens)}<span class="unit"> tok</span>` : "–"}</td>
+      <td class="n">${s.tokens ? cachedShare(s) : "–"}</td><td class="n">${s.tokens ? cost(s.cost, s.money) : "–"}</td>
       <td>${s.errors ? html`<span class="badge red">${many(s.errors, "error")}</span>` : ""} ${badge}</td>
       <td class="n dim" title=${s.updated ? new Date(s.updated * 1000).toLocaleString() : ""}>${s.updated ? ago(s.updated) : ""}</td></tr>
-    ${asking && html`<tr class="answers"><td colspan="10"><${Answers} session=${s.key} open=${open} answered=${answered} /></td></tr>`}`;
+    ${asking && html`<tr class="answers"><td class="whole" colspan="10"><${Answers} session=${s.key} open=${open} answered=${answered} /></td></tr>`}`;
 }
 
 // The open questions of a session, answered in the list.

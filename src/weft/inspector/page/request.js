@@ -2,11 +2,14 @@
 import { html, useState, useEffect, useLayoutEffect, useMemo, useRef } from "./vendor/htm-preact.js";
 import { Changed, Notes, Problem, Waiting, named, number, placeOf, shared, useAnswer, useMemory, useShared } from "./common.js";
 
-// One rule colours all characters of an origin, wherever they stand.
-const lit = document.createElement("style");
-document.head.append(lit);
+// All pieces of one origin are lit, wherever they stand. Only they are touched: a rule in a style
+// sheet would make the browser look at every piece of a long request again.
+let lit = null;
 export function light(origin) {
-  lit.textContent = origin === null || origin === undefined ? "" : `[data-o="${origin}"] { background: var(--mark) !important; color: var(--ink); }`;
+  lit = origin === undefined ? null : origin;
+  const wanted = lit === null ? new Set() : new Set(document.querySelectorAll(`[data-o="${lit}"]`));
+  for (const one of document.querySelectorAll(".lit")) if (!wanted.has(one)) one.classList.remove("lit");
+  for (const one of wanted) one.classList.add("lit");
 }
 
 // What is under the pointer or the caret: `{ origin, pointer }`, or null.
@@ -95,12 +98,13 @@ function Messages({ view, hits, nth, seek, point, pick, film, fresh }) {
   const [drawn, setDrawn] = useState(1);
   const box = useRef(null), caret = useRef(null);
   useEffect(() => { setDrawn(1); caret.current = null; }, [view]);
+  useLayoutEffect(() => { if (lit !== null) light(lit); }, [drawn]);
   useEffect(() => {
     if (drawn >= groups.length) return undefined;
     const timer = setTimeout(() => setDrawn(drawn + 1), 0);
     return () => clearTimeout(timer);
   }, [drawn, groups]);
-  const rowAt = (i) => box.current.querySelector(`[data-row="${i}"] .text`);
+  const rowAt = (i) => box.current.children[i].lastElementChild;
   useEffect(() => {
     if (drawn < groups.length && hits.length) { setDrawn(groups.length); return; }
     const ranges = hits.slice(0, 500).map((hit) => rangeIn(rowAt(hit.row), hit.at, hit.length)).filter(Boolean);
@@ -171,16 +175,20 @@ function Raw({ view, lines, hits, nth, seek, point, pick }) {
   const box = useRef(null);
   const [top, setTop] = useState(0);
   const [caret, setCaret] = useState(-1);
-  const first = Math.max(0, Math.floor(top / LINE) - 20), last = Math.min(lines.length, first + 100);
+  // Drawn anew only every twenty lines, with some to spare on both sides.
+  const first = Math.max(0, top - 20), last = Math.min(lines.length, top + 60 + (box.current ? Math.ceil(box.current.clientHeight / LINE) : 60));
+  const follow = () => setTop(20 * Math.floor(box.current.scrollTop / LINE / 20));
   const lineOf = (at) => { let low = 0, high = lines.length - 1; while (low < high) { const mid = (low + high + 1) >> 1; if (lines[mid].at <= at) low = mid; else high = mid - 1; } return low; };
   const bring = (at) => {
     const line = lineOf(at) * LINE, view = box.current;
-    if (line < view.scrollTop + LINE || line > view.scrollTop + view.clientHeight - 3 * LINE) { view.scrollTop = line - view.clientHeight / 2; setTop(view.scrollTop); }
+    view.scrollIntoView({ block: "nearest" });
+    if (line < view.scrollTop + LINE || line > view.scrollTop + view.clientHeight - 3 * LINE) { view.scrollTop = line - view.clientHeight / 2; follow(); }
   };
   useEffect(() => { setCaret(-1); box.current.scrollTop = 0; setTop(0); }, [view]);
   useEffect(() => { if (hits[nth]) bring(hits[nth].at); }, [hits, nth]);
   useEffect(() => { const s = seek ? view.segments.findIndex((one) => one[1] === seek.origin) : -1; if (s >= 0) bring(s ? view.segments[s - 1][0] : 0); }, [seek]);
   useLayoutEffect(() => {
+    if (lit !== null) light(lit);
     if (!hits.length) { paint([], null); return; }
     const from = lines[first] ? lines[first].at : 0, to = last < lines.length ? lines[last].at : view.text.length;
     const seen = hits.filter((hit) => hit.at + hit.length > from && hit.at < to);
@@ -199,7 +207,7 @@ function Raw({ view, lines, hits, nth, seek, point, pick }) {
     bring(at);
     point({ origin: view.segments[s][1], pointer: view.pointers[view.segments[s][2]] });
   };
-  return html`<div class="raw text" ref=${box} data-testid="raw" data-lines=${lines.length} onScroll=${(e) => setTop(e.target.scrollTop)} tabindex="0" role="region" onKeyDown=${walk}
+  return html`<div class="raw text" ref=${box} data-testid="raw" data-lines=${lines.length} onScroll=${follow} tabindex="0" role="region" onKeyDown=${walk}
     aria-label="the request as JSON; arrow down and up go from piece to piece, Enter shows where a piece came from"><div style=${`height: ${lines.length * LINE}px`}>
     ${lines.slice(first, last).map((line, i) => html`<div class="line" key=${first + i} style=${`top: ${(first + i) * LINE}px; padding-left: ${0.6 + line.depth}rem`}>${line.spans.map(([text, o, at, p]) => html`<span data-o=${o} data-at=${at} data-p=${view.pointers[p]} class=${at === caret ? "caret" : ""}>${text}</span>`)}</div>`)}</div></div>`;
 }
@@ -254,7 +262,7 @@ function sizesOf(view) {
 function Here({ view, film }) {
   const spot = useShared(pointed), origin = spot && view.origins[spot.origin];
   return html`<div class="here" data-testid="here" aria-live="polite">${origin ? html`<b>${named(origin, film)}</b>
-      <div class="dim">${[origin.kind, origin.place || (origin.kind === "event" ? "" : origin.words), spot.pointer].filter(Boolean).join(" · ")}</div>`
+      <div class="dim">${[origin.kind, origin.place, spot.pointer].filter(Boolean).join(" · ")}</div>`
     : html`<span class="dim">Hover a character, or go through the text with ↓ and ↑: its origin is named here, and lit wherever it stands. Click, or Enter, for the passes that made it.</span>`}</div>`;
 }
 
@@ -264,7 +272,7 @@ function Picked({ origin, view, film, show, close }) {
   const writer = origin.kind === "state" && film.events.findLast((e) => origin.name in e.state);
   return html`<div class="picked" data-testid="origin"><div class="bar"><b>${named(origin, film)}</b><span class="grow"></span><button onClick=${close}>close</button></div>
     <table class="facts"><tbody><tr><th>kind</th><td>${origin.kind}</td></tr>
-      ${origin.agent && html`<tr><th>agent</th><td>${origin.agent}</td></tr>`}
+      ${origin.agent && origin.kind !== "event" && html`<tr><th>agent</th><td>${origin.agent}</td></tr>`}
       ${origin.place && html`<tr><th>declared</th><td class="mono">${origin.place}</td></tr>`}
       ${event && html`<tr><th>event</th><td>${show ? html`<button class="link" onClick=${() => show("events", event.index)}>${event.index + 1} of ${film.events.length}</button>` : event.index + 1}, by ${event.author}</td></tr>`}
       ${writer && html`<tr><th>written by</th><td>event ${writer.index + 1}, ${writer.author}</td></tr>`}</tbody></table>

@@ -1,6 +1,6 @@
 // The log, forks side by side, the chat, and the questions that wait for an answer.
 import { html, useState, useEffect, useMemo, useRef } from "./vendor/htm-preact.js";
-import { Dialog, Empty, Problem, Waiting, ask, cost, embedded, listen, many, number, posted, share, short, shared, useAnswer, useShared } from "./common.js";
+import { Dialog, Empty, Problem, Waiting, ask, cachedShare, cost, embedded, listen, many, number, posted, short, shared, useAnswer, useShared } from "./common.js";
 
 export const addressOf = (key) => {
   const [app, user, id] = JSON.parse(key);
@@ -49,16 +49,23 @@ export function Events({ film, session, open, at }) {
   const [beside, setBeside] = useState(null);
   const [opened, setOpened] = useState({});
   const box = useRef(null);
+  const drawn = useGrowth(at === null ? 80 : at + 1, film.events.length);
   useEffect(() => { const row = at !== null && box.current && box.current.querySelector(`[data-event="${at}"]`); if (row) { row.scrollIntoView({ block: "center" }); row.focus(); } }, [at]);
   const look = (index) => ask("event", { session, index }).then((event) => setOpened((old) => ({ ...old, [index]: old[index] ? "" : JSON.stringify(event, null, 2) })), (e) => setError(e.message));
   if (beside) return html`<${SideBySide} left=${session} film=${film} right=${beside} open=${open} close=${() => setBeside(null)} />`;
   return html`<div data-testid="events" ref=${box}><${Problem} text=${error} />
     ${forking && html`<${Fork} event=${forking} session=${session} close=${() => setForking(null)} made=${(fork) => { setForking(null); setBeside(fork); }} />`}
-    <table class="log"><thead><tr><th class="n">event</th><th>author</th><th>text, calls and results</th><th>state</th><th></th></tr></thead><tbody>${film.events.map((e) => html`<tr data-event=${e.index} tabindex="-1" class=${e.index === at ? "here" : ""}><td class="n dim">${e.index + 1}</td><td><b>${e.author}</b>${e.branch ? html`<div class="dim">${e.branch}</div>` : ""}</td>
-      <td><pre class="text">${e.text}${e.calls.length ? html`${e.text ? "\n" : ""}<span class="calls">→ ${e.calls.join(", ")}</span>` : ""}${e.results.length ? html`${e.text ? "\n" : ""}<span class="results">← ${e.results.join(", ")}</span>` : ""}</pre>${e.error && html`<div class="red">${e.error}</div>`}${opened[e.index] && html`<pre class="text card">${opened[e.index]}</pre>`}</td>
-      <td class="mono dim">${Object.entries(e.state).map(([k, v]) => html`<div>${k} = ${short(v, 60)}</div>`)}</td>
-      <td class="n">${!embedded && html`<button aria-expanded=${Boolean(opened[e.index])} onClick=${() => look(e.index)}>${opened[e.index] ? "less" : "all of it"}</button>`} ${!embedded && film.can_fork && html`<button onClick=${() => setForking(e)} title="go on from before this event, in a new session">fork here</button>`}</td></tr>`)}</tbody></table>
+    <div class="log">${film.events.slice(0, drawn).map((e) => html`<div key=${e.id} data-event=${e.index} tabindex="-1" class=${`entry ${e.index === at ? "here" : ""}`}><span class="n dim">${e.index + 1}</span><span class="who"><b>${e.author}</b>${e.branch ? html`<span class="dim"> ${e.branch}</span>` : ""}</span>
+      <div class="what"><pre class="text">${e.text}${e.calls.length ? html`${e.text ? "\n" : ""}<span class="calls">→ ${e.calls.join(", ")}</span>` : ""}${e.results.length ? html`${e.text ? "\n" : ""}<span class="results">← ${e.results.join(", ")}</span>` : ""}</pre>${e.error && html`<div class="red">${e.error}</div>`}${Object.entries(e.state).map(([k, v]) => html`<div class="mono dim">${k} = ${short(v, 120)}</div>`)}${opened[e.index] && html`<pre class="text card">${opened[e.index]}</pre>`}</div>
+      <span class="acts">${!embedded && html`<button aria-expanded=${Boolean(opened[e.index])} onClick=${() => look(e.index)}>${opened[e.index] ? "less" : "all of it"}</button>`} ${!embedded && film.can_fork && html`<button onClick=${() => setForking(e)} title="go on from before this event, in a new session">fork here</button>`}</span></div>`)}</div>
     ${film.events.length === 0 && html`<${Empty} title="The log is empty.">Say something to the agent.<//>`}</div>`;
+}
+
+// How much of a long list is drawn: some at once, the rest in the pauses behind it.
+function useGrowth(start, most) {
+  const [drawn, set] = useState(Math.min(start, most));
+  useEffect(() => { const timer = drawn < most ? setTimeout(() => set(Math.min(most, drawn + 60)), 0) : 0; return () => clearTimeout(timer); }, [drawn, most]);
+  return drawn;
 }
 
 // A new session of what came before an event, with another message or other values in the state.
@@ -91,7 +98,7 @@ function SideBySide({ left, film, right, open, close }) {
   useEffect(() => listen(() => `inspect/api/live?session=${encodeURIComponent(right.key)}&after=0`, { grown: (e) => { setVersion(Number(e.data)); }, gone: () => "close" }), [right.key]);
   const mine = film.events, yours = other.data ? other.data.events : [];
   const same = useMemo(() => { let n = 0; while (n < mine.length && n < yours.length && mine[n].author === yours[n].author && mine[n].text === yours[n].text && mine[n].calls.join() === yours[n].calls.join()) n++; return n; }, [mine, yours]);
-  const column = (name, summary, events, key) => html`<section aria-label=${name}><div class="bar"><b>${name}</b><span class="dim">${many(summary.steps, "call")} · ${number(summary.tokens)} tokens · ${share(summary.cached, summary.tokens)} cached · ${cost(summary.cost, summary.money)}</span>${key && html`<button onClick=${() => open(key)}>open it</button>`}</div>
+  const column = (name, summary, events, key) => html`<section aria-label=${name}><div class="bar"><b>${name}</b><span class="dim">${many(summary.steps, "call")} · ${number(summary.tokens)} tokens · ${cachedShare(summary)} cached · ${cost(summary.cost, summary.money)}</span>${key && html`<button onClick=${() => open(key)}>open it</button>`}</div>
     ${events.slice(same).map((e) => html`<${Bubble} author=${e.author} text=${e.text} calls=${e.calls} results=${e.results} error=${e.error} />`)}
     ${events.length <= same && html`<p class="dim">Nothing more yet.</p>`}</section>`;
   return html`<div data-testid="beside"><div class="bar"><h2>Side by side</h2><span class="dim">${many(same, "event")} in common</span><span class="grow"></span><button onClick=${close}>back to the log</button></div><${Problem} text=${other.error} />
@@ -118,7 +125,8 @@ export function Chat({ session, film }) {
   const [busy, setBusy] = useState(false);
   const live = useShared(feed), end = useRef(null), field = useRef(null), near = useRef(true);
   const events = live.session === session ? live.events : [];
-  const shown = events.map(bubbleOf).filter((one) => one.text || one.thought || one.calls.length || one.results.length || one.error);
+  const [all, setAll] = useState(false);
+  const shown = useMemo(() => (all ? events : events.slice(-60)).map(bubbleOf).filter((one) => one.text || one.thought || one.calls.length || one.results.length || one.error), [events, all]);
   useEffect(() => { const look = () => { near.current = innerHeight + scrollY > document.documentElement.scrollHeight - 200; }; addEventListener("scroll", look); return () => removeEventListener("scroll", look); }, []);
   useEffect(() => { if (end.current && near.current) end.current.scrollIntoView({ block: "end" }); }, [events.length, film.waiting.length, live.partial]);
   useEffect(() => { if (field.current) field.current.focus({ preventScroll: true }); }, []);
@@ -130,7 +138,7 @@ export function Chat({ session, film }) {
   const stop = () => posted(`${base}/cancel?${query}`, {}).catch((e) => setError(e.message));
   const send = () => text.trim() && !busy && post("say", { text });
   return html`<div class="chat" data-testid="chat">
-    ${film.session.events > events.length && shown.length > 0 && html`<p class="dim">Earlier events are in the log.</p>`}
+    ${events.length > 60 && !all ? html`<p><button class="link" onClick=${() => setAll(true)}>show earlier words</button></p>` : film.session.events > events.length && shown.length > 0 && html`<p class="dim">Earlier events are in the log.</p>`}
     ${shown.length === 0 && html`<${Empty} title="Say something to the agent.">The strip above grows with every call it makes.<//>`}
     <div role="log" aria-live="polite" aria-label="conversation">${shown.map((one) => html`<${Bubble} ...${one} />`)}
       ${live.partial && html`<div aria-live="off" data-testid="partial"><${Bubble} ...${live.partial} partial=${true} /></div>`}</div>

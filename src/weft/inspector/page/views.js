@@ -1,7 +1,7 @@
 // What was left out, what was cached, what if, since when, dead weight, the graph, trust.
 import { html, useState, useEffect, useMemo, useRef } from "./vendor/htm-preact.js";
 import {
-  Changed, Copy, Empty, Fact, Problem, Waiting, ask, change, cost, download, embedded, many, named, number, placeOf, share, short,
+  Copy, Empty, Fact, Problem, Waiting, ask, cachedShare, change, cost, download, embedded, many, named, number, placeOf, share, short,
   toUnits, useAnswer, useStateAt, withNumbers,
 } from "./common.js";
 import { Film, highest } from "./film.js";
@@ -33,7 +33,7 @@ export function LeftOut({ session, step, film, show }) {
       <details><summary>the request</summary><${Against} now=${data} then=${forced.answer.view} film=${film} show=${show} /></details></section>`)}
     ${groups.size === 0 && html`<${Empty} title="Nothing was left out.">The request holds all that the agent may see.<//>`}
     ${[...groups].map(([key, rows]) => { const [pass, reason] = key.split("\n"); return html`<details open><summary><b>${pass}</b> ${reason} <span class="dim">· ${rows.length} × · ${number(rows.reduce((n, r) => n + r.tokens, 0))} tokens · ${cost(rows.reduce((n, r) => n + r.price, 0), rows[0].money)} to put back</span></summary>
-      <table><thead><tr><th class="n">tokens</th><th class="n">price</th><th>from</th><th>text</th><th></th></tr></thead><tbody>${rows.slice(0, 200).map((row) => html`<tr><td class="n">${number(row.tokens)}</td><td class="n">${cost(row.price, row.money)}</td><td class="from">${named(data.origins[row.origin], film)}</td><td><pre class="text"><del>${short(row.text, 320)}</del></pre></td>
+      <table class="stack"><thead><tr><th class="n">tokens</th><th class="n">price</th><th>from</th><th>text</th><th></th></tr></thead><tbody>${rows.slice(0, 200).map((row) => html`<tr><td class="n">${number(row.tokens)}<span class="unit"> tok</span></td><td class="n">${cost(row.price, row.money)}</td><td class="from">${named(data.origins[row.origin], film)}</td><td class="whole"><pre class="text"><del>${short(row.text, 320)}</del></pre></td>
         <td class="n">${data.origins[row.origin].kind === "event" && !embedded && html`<button onClick=${() => force(row)}>force in</button>`}</td></tr>`)}</tbody></table>
       ${rows.length > 200 && html`<p class="dim">${many(rows.length - 200, "smaller row")} more are not listed.</p>`}</details>`; })}
     <h2>Passes, in their order</h2><table><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
@@ -117,7 +117,7 @@ function Both({ a, step }) {
   const none = () => {};
   return html`<section class="card" data-testid="both"><div class="facts-row"><${Fact} name="tokens, whole session" value=${number(t.tokens)} was=${`${change(t.tokens, n.tokens)}, was ${number(n.tokens)}`} better=${t.tokens === n.tokens ? undefined : t.tokens < n.tokens} />
       <${Fact} name="money, whole session" value=${cost(t.cost, t.money)} was=${`${share(t.cost, n.cost)} of ${cost(n.cost, n.money)}`} better=${t.cost === n.cost ? undefined : t.cost < n.cost} />
-      <${Fact} name="cached" value=${share(t.cached, t.tokens)} was=${`was ${share(n.cached, n.tokens)}`} better=${undefined} /></div>
+      <${Fact} name="cached" value=${cachedShare(t)} was=${`was ${cachedShare(n)}`} better=${undefined} /></div>
     <h3>A: as it was</h3><${Film} film=${a.now} now=${step} go=${none} most=${most} label="as it was" /><h3>B: so</h3><${Film} film=${a.then} now=${step} go=${none} most=${most} label="compiled otherwise" /></section>`;
 }
 
@@ -159,8 +159,8 @@ export function Graph({ session, step, film, version }) {
   if (error) return html`<${Problem} text=${error} />`;
   if (!data) return html`<${Waiting} />`;
   return html`<div data-testid="graph"><p>${frame ? html`At step ${step} <b>${frame.agent}</b> speaks` : "Nobody has spoken yet"}${frame && frame.calls.length > 0 ? ` and calls ${frame.calls.map((c) => c.name).join(", ")}` : ""}.${Object.entries(data.steps).map(([a, n]) => html`<span class="dim"> · ${a} ${n}×</span>`)}</p>
-    <div class="columns"><div class="graph" ref=${box} tabindex="0" role="region" aria-label="graph of the agents"></div><aside class="side" aria-label="checks and state"><b>Checks</b>${data.checks.length ? data.checks.map((c) => html`<div class="chain"><b class=${c.severity === "error" ? "red" : ""}>${c.code}</b> ${c.message}<div class="mono dim">${c.where}</div><div class="dim">${c.hint}</div></div>`) : html`<p class="green">Nothing to say.</p>`}
-      <b>State before step ${step}</b>${Object.keys(state).length ? html`<table class="facts"><tbody>${Object.entries(state).map(([k, v]) => html`<tr><th class="mono">${k}</th><td class="mono">${short(v, 200)}</td></tr>`)}</tbody></table>` : html`<p class="dim">Empty.</p>`}</aside></div></div>`;
+    <div class="columns"><div class="graph" ref=${box} tabindex="0" role="region" aria-label="graph of the agents"></div><aside class="side" aria-label="checks and state"><div><b>Checks</b>${data.checks.length ? data.checks.map((c) => html`<div class="chain"><b class=${c.severity === "error" ? "red" : ""}>${c.code}</b> ${c.message}<div class="mono dim">${c.where}</div><div class="dim">${c.hint}</div></div>`) : html`<p class="green">Nothing to say.</p>`}</div>
+      <div><b>State before step ${step}</b>${Object.keys(state).length ? html`<table class="facts"><tbody>${Object.entries(state).map(([k, v]) => html`<tr><th class="mono">${k}</th><td class="mono">${short(v, 200)}</td></tr>`)}</tbody></table>` : html`<p class="dim">Empty.</p>`}</div></aside></div></div>`;
 }
 
 // The drawing with the agent that speaks, the values that went along the edges, and those of the keys.
