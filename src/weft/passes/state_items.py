@@ -1,6 +1,6 @@
 """Show values of the state, notes and artifacts among the turns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -9,8 +9,11 @@ from weft.declare.policy_parts import ArtifactText, Notes, Priority, StateKeys
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Item, Note, Prompt, TextBlock
+from weft.ir.prompt import LateNotes
 from weft.ir.rewrite import rewrite_items
 from weft.passes.env import Env
+from weft.session import Event
+from weft.session.strand import Strand
 from weft.values import Json, compact
 
 
@@ -23,7 +26,7 @@ def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | Artifact
     Before:  user "Fly me to Oslo" | user "Today"   (C.state("intent"), written in between)
     After:   user "[state] intent: booking"
     """
-    notes = [Note("insert_state", "the policy shows values only", item) for item in prompt.items]
+    notes: list[Note] = []
     missing: list[Diagnostic] = []
     staying: list[Item] = []
     for name, text, origin in _values_of(env, options):
@@ -44,7 +47,15 @@ def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | Artifact
         else:
             notes.append(Note("insert_state", "the policy shows it", item, item))
             staying.append(item)
-    return prompt.with_items(staying, notes, missing)
+    after = drop_all(prompt, "insert_state", "the policy shows values only")
+    return after.with_items(staying, notes, missing)
+
+
+def drop_all(prompt: Prompt, step: str, reason: str) -> Prompt:
+    """The prompt without its items; the notes on them are made when somebody reads them."""
+    items = prompt.items
+    notes = LateNotes(lambda: (Note(step, reason, item) for item in items), len(items))
+    return prompt.with_strand(Strand(), notes)
 
 
 def _values_of(
@@ -76,11 +87,24 @@ def _item(env: Env, name: str, text: str, origin: Origin) -> Item:
 
 def _written_at(env: Env, name: str, kind: str) -> int:
     """The log index at which it was last written; -1 where the log does not know."""
-    for index in range(len(env.log) - 1, -1, -1):
-        actions = env.log[index].actions
-        if name in (actions.state_delta if kind == "state" else actions.artifact_delta):
-            return index
-    return -1
+    return env.log.derive(_Writings).after(env.log.tail).places.get((kind, name), -1)
+
+
+class _Writings:
+    """At which log index each value and each artifact was last written: a fold over the log."""
+
+    def __init__(self, read: int = 0, places: Mapping[tuple[str, str], int] | None = None) -> None:
+        self._read = read
+        self.places: Mapping[tuple[str, str], int] = places if places is not None else {}
+
+    def after(self, events: Sequence[Event]) -> "_Writings":
+        fresh: dict[tuple[str, str], int] = {}
+        for index, event in enumerate(events, self._read):
+            actions = event.actions
+            fresh.update((("state", name), index) for name in actions.state_delta)
+            fresh.update((("artifact", name), index) for name in actions.artifact_delta)
+        places = {**self.places, **fresh} if fresh else self.places
+        return _Writings(self._read + len(events), places)
 
 
 def _noted(notes: Json, options: Notes) -> str:

@@ -34,9 +34,6 @@ _OFFSETS = tuple(
 _FIRST_LENDERS, _LENDERS = 64, 256
 """How many hits lend to their neighbours, the best: at the first look, and at the second."""
 
-_ROUNDING = 1e-4
-"""By how much a share may differ from what it is rounded to."""
-
 _BEST = 10
 
 _LED = 20
@@ -44,10 +41,10 @@ _LED = 20
 _LEADS = 0.3
 """From how many hits how many words are taken, and what the best of them counts."""
 
-_MEANT = 0.125
+MEANT = 0.125
 """What it counts to be one standard deviation nearer in meaning than usual."""
 
-_SPOKEN = 1.5
+SPOKEN = 1.5
 """How many times as much a text counts that is spoken by the one who is asked about."""
 
 _LONGEST_NAME = 3
@@ -103,29 +100,26 @@ def find_hits(
     is_meant = _speakers_meant(scope, query)
     if scorer == "embedding":
         # only this scorer needs numpy, which comes with an extra
-        from weft.relevance.vectors import add_nearness
+        from weft.relevance.vectors import nearest
 
-        scores = add_nearness(scope, query, scores, _MEANT, BESIDE)
-    else:
-        scores = _lend(scope, scores, _LENDERS)
+        return Hits(*nearest(scope, query, scores, is_meant, top, least))
+    scores = _lend(scope, scores, _LENDERS)
     if is_meant is not None:
-        lowest = min(0.0, *scores.values()) if scores else 0.0
         for number, score in scores.items():
             if is_meant(scope.speakers(number)):
-                scores[number] = (score - lowest) * _SPOKEN + lowest
-    hits = {number: score for number, score in scores.items() if score > 0}
-    best = max(hits.values(), default=0.0)
-    floor = (least - _ROUNDING) * best
-    good = {number: score for number, score in hits.items() if score >= floor} if least else hits
-    if top is not None and top < len(good):
-        good = {number: score for score, number in _newest_best(good, top)}
-    shares = ((number, round(score / best, 4)) for number, score in good.items())
-    return Hits(hits, {number: share for number, share in shares if share and share >= least})
+                scores[number] = score * SPOKEN
+    best = max(scores.values(), default=0.0)
+    ranked = _newest_best(scores, len(scores) if top is None else top)
+    shares = {number: round(score / best, 4) for score, number in ranked}
+    return Hits(scores, {number: share for number, share in shares.items() if share >= least})
 
 
 def _newest_best(scores: Mapping[int, float], count: int) -> list[tuple[float, int]]:
     """The best scores with their texts; of two that are equally good, the newer first."""
-    return nlargest(count, zip(scores.values(), scores, strict=True))
+    pairs = zip(scores.values(), scores, strict=True)
+    if count * 8 > len(scores):
+        return sorted(pairs, reverse=True)[:count]
+    return nlargest(count, pairs)
 
 
 def _match_words(scope: SearchScope, query: str) -> dict[int, float]:
