@@ -392,11 +392,13 @@ class _Merged:
         self._items = settled.grown(fresh[:final]) if final else settled
         self._views, self.read = now, items.settled
         merged = self._items.with_tail(fresh[final:])
-        self._same = min(self._same, kept)
-        pairs = zip(merged.since(self._same), items.since(self._same), strict=False)
+        self._same = min(self._same, kept) if len(merged) == len(items) else 0
+        if len(merged) != len(items):
+            return merged
+        pairs = zip(merged.since(self._same), items.since(self._same), strict=True)
         same = self._same + sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
         self._same = min(same, self._items.settled)
-        return items if same == len(items) == len(merged) else merged
+        return items if same == len(items) else merged
 
     def _current_of(self, items: Strand[Item], env: Env) -> Strand[Item]:
         """The items of the current turn, which are in view under every policy but C.nothing()."""
