@@ -8,6 +8,8 @@ What the answer's usage says is then held against it, and a miss names who is to
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
+import msgspec
+
 from weft.compiler.prefix import PrefixBreak, Shared
 from weft.diagnostics import Origin
 from weft.dialects import dialect_named
@@ -59,7 +61,7 @@ class Prediction(NamedTuple):
         return f"{self.cached:,} of {self.total:,} tokens ({share}%){why}"
 
 
-class Miss(NamedTuple):
+class Miss(msgspec.Struct, frozen=True):
     """Tokens that were not reused though they could have been, and who is to blame."""
 
     tokens: int
@@ -301,7 +303,7 @@ def watch(
     return miss
 
 
-class _Spent(NamedTuple):
+class _Spent(msgspec.Struct, frozen=True):
     """What an answer cost, and how much of it all its model will know again."""
 
     usage: Usage | None = None

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+import msgspec
+
 from weft.dialects.facts import Cache, facts_for, seller_of, wire_name
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class Load(NamedTuple):
         return self.cached + self.written + self.fresh
 
 
-class Rates(NamedTuple):
+class Rates(msgspec.Struct, frozen=True):
     """What one token of each kind costs: in US dollars where `money`, else in fresh tokens."""
 
     fresh: float = 1.0

@@ -7,6 +7,7 @@ the wording of its instruction are the same at every step. They are kept with th
 import os
 import sys
 from functools import partial
+from operator import is_
 from typing import Literal, Protocol, cast, runtime_checkable
 
 import msgspec
@@ -150,7 +151,7 @@ def plan_for(
             where="compile",
             hint="pass a weft.Agent",
         )
-    if agent is not None and not isinstance(cast("object", agent), str):
+    if agent is not None and type(agent) is not str and not isinstance(cast("object", agent), str):
         raise _unknown(root, agent)
     model = config.model
     key: object = agent
@@ -172,7 +173,7 @@ def plan_for(
     if (
         isinstance(known, Plan)
         and (known.run_policy is config.context or known.run_policy == config.context)
-        and all(a is b for a, b in zip(known.run_passes, config.passes, strict=True))
+        and (not config.passes or all(map(is_, known.run_passes, config.passes)))
         and (known.fixed or _fits(known))
     ):
         return known

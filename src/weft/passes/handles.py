@@ -19,7 +19,7 @@ from weft.ir import Block, CodeResultBlock, Item, MediaBlock, Prompt, ResultBloc
 from weft.ir.item import RECALL, handle_of
 from weft.passes.env import Env
 from weft.passes.prices import Traffic, declares_first, needs_recall
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 from weft.tokens import image_size, media_tokens
 from weft.values import Json, JsonObject, compact
 
@@ -362,7 +362,7 @@ def _is_needed(items: Strand[Item], env: Env, key: Hashable) -> bool:
     """Whether something can be read only by its handle, or prices want the tool from the start."""
     hides = needs_recall if env.tools.priced else _has_handle
     with items.lock:
-        handles = derived(items, _Handles, key)
+        handles = items.memo[_Handles, key]
         for index in range(handles.read, items.settled if handles.first < 0 else 0):
             if hides(items[index]):
                 handles.first = index

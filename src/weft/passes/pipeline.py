@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, pairwise, takewhile
-from typing import NamedTuple, TypeAlias, cast, overload
+from typing import TypeAlias, cast, overload
 
 import msgspec
 
@@ -23,13 +23,13 @@ from weft.session.strand import Fork, Strand, derived
 Pass: TypeAlias = Callable[[Prompt, Env], Prompt]
 
 
-class Views(NamedTuple):
+class Views(msgspec.Struct, frozen=True):
     """Several ways to look at the items, each a tuple of passes, whose results are united."""
 
     branches: tuple[tuple[Pass, ...], ...]
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True):
     """A pass that changed the prompt: a note for each item it dropped, moved or rewrote."""
 
     name: str
@@ -259,7 +259,7 @@ def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, _United]:
     return after, [late.steps]
 
 
-class _Union(NamedTuple):
+class _Union(msgspec.Struct, frozen=True):
     """What views let through together, with the steps of each and the notes that still hold."""
 
     items: list[Item]

@@ -8,11 +8,12 @@ the log, in shares of what a fresh token costs.
 """
 
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from weft.ir import Item, ResultBlock, TextBlock
+from weft.ir import Block, Item, ResultBlock, TextBlock
 from weft.ir.item import RECALL
 from weft.ir.show import show_block
 from weft.passes.env import Env, ModelFacts
@@ -81,13 +82,14 @@ class Traffic:
         """
         if item.author not in ("user", env.agent):
             return
-        size = item_tokens(item, env)
+        sizes = block_tokens(item, env)
+        size = sum(sizes)
         if item.author == env.agent and item.blocks and item.blocks[0].role == "model":
             self.steps += 1
             self.hides = self.hides or self._is_edited(env)
         self.tokens += size
         if item.kind == "exchange":
-            newest = [0, 0, 0, *self.recent, _saved_by_handles(item, env)]
+            newest = [0, 0, 0, *self.recent, _saved_by_handles(item, sizes)]
             self.old += sum(newest[:-3])
             self.recent = tuple(newest[-3:])
         if not self.steps:
@@ -103,18 +105,30 @@ class Traffic:
         return pays and rest >= SURELY * model.minimum
 
 
-def _saved_by_handles(item: Item, env: Env) -> int:
-    sizes = (
-        env.tokens.count(show_block(block))
-        for block in item.blocks
+def _saved_by_handles(item: Item, sizes: Sequence[int]) -> int:
+    return sum(
+        size - STUB
+        for block, size in zip(item.blocks, sizes, strict=True)
         if isinstance(block, ResultBlock) and not block.synthetic and block.name != RECALL
+        if size > 2 * STUB
     )
-    return sum(size - STUB for size in sizes if size > 2 * STUB)
 
 
-def item_tokens(item: Item, env: Env) -> int:
-    """The tokens of an item, roughly."""
-    return sum(env.tokens.count(show_block(block)) for block in item.blocks)
+class _BlockSizes:
+    """The blocks of items of a log and the tokens of each, by the key of the item."""
+
+    def __init__(self) -> None:
+        self.by_item: dict[object, tuple[tuple[Block, ...], tuple[int, ...]]] = {}
+
+
+def block_tokens(item: Item, env: Env) -> tuple[int, ...]:
+    """The tokens of each block of an item, roughly; long texts are not counted by every pass."""
+    known = env.log.memo[_BlockSizes, env.model.dialect, env.model.name].by_item
+    sizes = known.get(item.key)
+    if sizes is None or sizes[0] is not item.blocks:
+        texts = [show_block(block) for block in item.blocks]
+        sizes = known[item.key] = (item.blocks, tuple(map(env.tokens.count, texts)))
+    return sizes[1]
 
 
 def needs_recall(item: Item) -> bool:

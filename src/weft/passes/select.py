@@ -19,7 +19,7 @@ from weft.ir.prompt import LateNotes
 from weft.ir.rewrite import PassFold, keep_since, rewrite_items
 from weft.passes.env import Env, first_from, turns_of
 from weft.session import Event
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 
 
 def select_view(prompt: Prompt, env: Env) -> Prompt:
@@ -172,7 +172,7 @@ def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:
         return _select_spoken(prompt, env)
     items = prompt.items
     with items.lock:
-        spoken = derived(items, _Spoken).places_in(items)
+        spoken = items.memo[_Spoken].places_in(items)
     chosen = sorted({*_ENDS[options.which](spoken)})
     if len(chosen) == len(items):
         return prompt

@@ -1,6 +1,6 @@
 """Show values of the state, notes and artifacts among the turns."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -86,25 +86,37 @@ def _item(env: Env, name: str, text: str, origin: Origin) -> Item:
 
 
 def _written_at(env: Env, name: str, kind: str) -> int:
-    """The log index at which it was last written; -1 where the log does not know."""
-    return env.log.derive(_Writings).after(env.log.tail).places.get((kind, name), -1)
+    """The log index at which it was last written; -1 where the log does not know.
+
+    What was read for a request before is not read again.
+    """
+    log = env.log
+    newest = _last_writing(log, log.settled, len(log), name, kind)
+    if newest >= 0:
+        return newest
+    with log.lock:
+        places = log.memo[_Writings].places
+        read, place = places.get((kind, name), (0, -1))
+        if read > log.settled:  # an older snapshot is read by itself
+            return _last_writing(log, 0, log.settled, name, kind)
+        newest = _last_writing(log, read, log.settled, name, kind)
+        places[kind, name] = log.settled, max(newest, place)
+        return max(newest, place)
+
+
+def _last_writing(log: Strand[Event], start: int, end: int, name: str, kind: str) -> int:
+    for index in range(end - 1, start - 1, -1):
+        actions = log[index].actions
+        if name in (actions.state_delta if kind == "state" else actions.artifact_delta):
+            return index
+    return -1
 
 
 class _Writings:
-    """At which log index each value and each artifact was last written: a fold over the log."""
+    """How far a log was read for each value and artifact, and where it was last written."""
 
-    def __init__(self, read: int = 0, places: Mapping[tuple[str, str], int] | None = None) -> None:
-        self._read = read
-        self.places: Mapping[tuple[str, str], int] = places if places is not None else {}
-
-    def after(self, events: Sequence[Event]) -> "_Writings":
-        fresh: dict[tuple[str, str], int] = {}
-        for index, event in enumerate(events, self._read):
-            actions = event.actions
-            fresh.update((("state", name), index) for name in actions.state_delta)
-            fresh.update((("artifact", name), index) for name in actions.artifact_delta)
-        places = {**self.places, **fresh} if fresh else self.places
-        return _Writings(self._read + len(events), places)
+    def __init__(self) -> None:
+        self.places: dict[tuple[str, str], tuple[int, int]] = {}
 
 
 def _noted(notes: Json, options: Notes) -> str:

@@ -629,7 +629,8 @@ _HANDLE = re.compile(r'handle["\s:\\]+([0-9a-f]{12})')
 
 _ADDED = re.compile(
     r"^\[handle [0-9a-f]{12}: [^\n]*\]$|^also: [^\n]*\Z"
-    r"|\[(?:as lines|the same|superseded:|left out:)[^\n]*?handle [0-9a-f]{12}\]",
+    r"|\[(?:as lines|the same|superseded:|left out:)[^\n]*?handle [0-9a-f]{12}\]"
+    r"|\[last \d+ lines as [^\n]*? above\]",
     re.MULTILINE,
 )
 """What stands in a text that is sent and was not in it: its head, bare names, references."""
@@ -638,6 +639,8 @@ _LINES = re.compile(
     r"\[as lines (\d+)-(\d+) of [^\n]*?, (?:(\d+) results|the result) above,"
     r" handle ([0-9a-f]{12})\]"
 )
+
+_END = re.compile(r"\[last (\d+) lines as (?:(\d+) results|in the result) above\]")
 
 _LEFT = re.compile(r"\[left out: (?:lines (\d+)-(\d+) of )?handle ([0-9a-f]{12})\]")
 
@@ -721,6 +724,8 @@ class _AnswerReader:
             if lines is None or source is None:
                 return None
             return lines if f"\n{lines}\n" in f"\n{_sent(source)}\n" else None
+        if (match := _END.fullmatch(line)) is not None:
+            return self._end_of(self._above(block, int(match[2] or 1)), int(match[1]))
         if (match := _LEFT.fullmatch(line)) is not None:
             if not self._recalls:
                 return None
@@ -728,6 +733,14 @@ class _AnswerReader:
         if (match := _SAME.fullmatch(line)) is not None:
             return self._same_as(match, block)
         return line
+
+    def _end_of(self, source: ResultBlock | None, size: int) -> str | None:
+        """The last lines of a result, which stand in it as they are."""
+        if source is None:
+            return None
+        whole = self._records.places.get((source.origin.name, source.origin.part))
+        lines = "\n".join(spelled(whole).split("\n")[-size:])
+        return lines if f"\n{lines}\n" in f"\n{_sent(source)}\n" else None
 
     def _same_as(self, match: re.Match[str], block: ResultBlock | TextBlock) -> str | None:
         """The text of another value that is there, at the place that the words say."""

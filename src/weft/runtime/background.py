@@ -112,6 +112,7 @@ class StartedRun:
             after=self.after + len(self._begun),
             forever=False,
             reader=reader,
+            is_own=reader is not None,
         )
         seen = bool(self._begun)
         try:
@@ -220,27 +221,38 @@ async def follow(
     after: int,
     forever: bool,
     reader: Follower | None = None,
+    is_own: bool = False,
 ) -> AsyncGenerator[Event, None]:
-    """The events of a session behind `after`, then those that come, until the run ends."""
+    """The events of a session behind `after`, then those that come, until the run ends.
+
+    A reader that joined before is passed; `is_own` says that it did with the run itself, and so
+    is told of everything.
+    """
     store, feeds = services.store, services.feeds
-    is_own = reader is not None  # joined with the run: it is told of everything
     if reader is None:
         reader = feeds.join(key)  # before the store is read, so that nothing falls between
     try:
         if not is_own:
             await _require_place(services, key, after)
-        position, complete = after, set[str]()
+        position = after
+        complete: set[str] = set()
         while True:
             if reader.is_behind:
                 events = await _next_slice(store, services, key, reader, position)
-                complete = {event.id for event in events}
                 for event in events:
+                    for piece in reader.pieces_of(event.id):
+                        yield piece
+                    complete.add(event.id)
                     position += 1
                     yield event
                 continue
             while reader.waiting:
                 event = reader.waiting.popleft()
-                if event.partial:
+                if isinstance(event, int):
+                    if event > position:
+                        reader.is_behind = True
+                        break
+                elif event.partial:
                     if event.id not in complete:
                         yield event
                 elif event.sequence == position + 1:
@@ -252,6 +264,7 @@ async def follow(
                     break
             if reader.is_behind:
                 continue
+            complete.clear()
             pause = None
             if not forever and feeds.running(key) is None:
                 if is_own:
@@ -290,6 +303,10 @@ async def _next_slice(
         raise await unknown_session(services, key)
     reader.is_behind = reader.is_behind or len(events) == SLICE
     reader.feed.length = max(reader.feed.length, position + len(events))
+    if events and reader.feed.is_tuned:
+        if reader.name is not None and services.feeds.relay is not None:
+            await services.feeds.relay.catch_up()  # the pieces of an answer come before it
+        reader.feed.settle(events)
     return events
 
 
