@@ -25,10 +25,6 @@ SATURATION = 1.2
 LENGTH = 0.75
 """The usual constants of BM25: how soon a repeated word counts less, and a long text."""
 
-PREFIX_WORTH = 0.5
-"""What a word counts that only begins like one of the query's."""
-
-
 MOST = 512
 """Of the texts that have a word, so many count, the newest: a word that more have tells little."""
 
@@ -180,14 +176,16 @@ class SearchScope:
         """The texts that have the word."""
         return Term(weight, self.holding(word), *self._newest(word))
 
-    def nearly(self, word: str) -> Term:
+    def nearly(self, word: str, worth: float) -> Term:
         """As `exactly`; a text that has not the word counts with those that begin like it."""
         exact = self.exactly(word)
+        if not worth:
+            return exact
         near: dict[int, float] = {}
         for other in dict.fromkeys((*self.index.begins_like(word), *self.more.begins_like(word))):
             for number, often in zip(*self._newest(other), strict=True):
                 if word not in self.counts(number):
-                    near[number] = near.get(number, 0.0) + PREFIX_WORTH * often
+                    near[number] = near.get(number, 0.0) + worth * often
         if not near:
             return exact
         texts, times = [*exact.texts, *near], [*exact.times, *near.values()]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft import meaning
 from weft.errors import CompileError
 from weft.relevance.index import Index, SearchScope
-from weft.relevance.rank import BESIDE, MEANT, SPOKEN
+from weft.relevance.rank import Weights
 
 _Floats: TypeAlias = NDArray[np.float32]
 
@@ -23,8 +23,17 @@ _LONGEST = 8192
 """The letters of a text that are looked at: what is longer is about the same thing by then."""
 
 
-def nearness(scope: SearchScope, query: str) -> _Floats:
-    """By how many standard deviations each text is nearer to the query than usual; 0 left out."""
+_ECHOES, _LEAST_ECHOED = 10, 32
+"""How many of the nearest texts say with the query what is looked for, and of how many for each: in
+a short conversation the nearest are soon about something else."""
+
+
+def nearness(scope: SearchScope, query: str, echo: float = 0.0) -> _Floats:
+    """By how many standard deviations each text is nearer to the query than usual; 0 left out.
+
+    With `echo`, the texts that are nearest count as a part of the query: who asks for hobbies
+    finds one that is told beside others, in words that the query does not have.
+    """
     index = scope.index
     known = index.vectors = index.vectors or Vectors()
     known.read(index)
@@ -37,12 +46,29 @@ def nearness(scope: SearchScope, query: str) -> _Floats:
         sample = searched[: 1 << (len(searched).bit_length() - 1)]
         known.weigh(sample, scope.length, behind)
         own = known.vectors([_pieces(query)])[0]
-        # not `@`: that may give other last digits for a text, depending on how many follow it
-        rows = (known.upto(scope.length), known.vectors(behind))
-        likeness = np.concatenate([np.einsum("ij,j->i", each, own) for each in rows])
+        rows = known.upto(scope.length), known.vectors(behind)
+        likeness = _likeness(rows, own)
+        echoes = min(_ECHOES, len(searched) // _LEAST_ECHOED)
+        if echo and echoes and own.any():
+            near_first = searched[np.argsort(-likeness[searched], kind="stable")[:echoes]]
+            own = own + echo * np.stack([_row(rows, number) for number in near_first]).mean(axis=0)
+            likeness = _likeness(rows, own)
         chosen = likeness[searched]
         near[searched] = (chosen - chosen.mean()) / (float(chosen.std()) or 1.0)
     return near
+
+
+def _likeness(rows: tuple[_Floats, _Floats], own: _Floats) -> _Floats:
+    """How near each row of both is to a direction.
+
+    `rows @ own` may give other last digits for a text, depending on how many follow it.
+    """
+    return np.concatenate([np.einsum("ij,j->i", each, own) for each in rows])
+
+
+def _row(rows: tuple[_Floats, _Floats], number: int) -> _Floats:
+    first, behind = rows
+    return first[number] if number < len(first) else behind[number - len(first)]
 
 
 def nearest(
@@ -52,16 +78,17 @@ def nearest(
     is_meant: Callable[[tuple[str, ...]], bool] | None,
     top: int | None,
     least: float,
+    weights: Weights,
 ) -> tuple[Container[int], dict[int, float]]:
     """The texts that have to do with a query by words and by meaning, and the best with shares.
 
     What is less near than usual has less than nothing before neighbours lend each other.
     """
-    own = MEANT * nearness(scope, query).astype(np.float64)
+    own = weights.meant * nearness(scope, query, weights.echo).astype(np.float64)
     best = max(scores.values(), default=0.0) or 1.0
     own[list(scores)] += np.fromiter(scores.values(), np.float64, len(scores)) / best
     gained = np.zeros_like(own)
-    for far, (behind, before) in enumerate(BESIDE, 1):
+    for far, (behind, before) in enumerate(weights.beside, 1):
         gained[far:] += behind * own[:-far]
         gained[:-far] += before * own[far:]
     sizes = np.array(scope.sizes[: scope.total], dtype=np.float64)
@@ -71,7 +98,7 @@ def nearest(
         lowest = min(0.0, float(own.min(initial=0.0)))
         meant = np.fromiter(map(is_meant, scope.all_speakers), np.bool_, scope.total)
         meant[list(scope.without)] = False
-        own[meant] = (own[meant] - lowest) * SPOKEN + lowest
+        own[meant] = (own[meant] - lowest) * weights.spoken + lowest
     return _best_of(own, top, least)
 
 
