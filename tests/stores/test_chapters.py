@@ -1,6 +1,7 @@
 """Sessions in chapters: what is read is what a full read gives, packed or not, killed or not."""
 
 import asyncio
+import gc
 import random
 import sqlite3
 import subprocess
@@ -18,12 +19,13 @@ from tests.cli.run import weft
 from tests.stores.test_skim import BOT, POLICIES, facts, said, talk
 from tests.support.strategies import logs
 from weft import Actions, Agent, C, Event, Part, Runner, Session
-from weft.compiler import compile_request
+from weft.compiler import compile_request, incremental
 from weft.content import call_part
 from weft.errors import StoreError, UsageError
 from weft.runtime.rewind import rewind_event
 from weft.session import MemoryStore, SessionKey, Store
 from weft.session.store import ArchivingStore
+from weft.session.unread import collector_paused
 from weft.stores import chapters, open_store
 from weft.stores.artifacts import MemoryArtifacts
 from weft.stores.rows import StateReader
@@ -185,6 +187,40 @@ async def test_a_session_opens_at_its_end(address: str, store: Store) -> None:
     assert 0 < unread(session) <= len(events) - 20
     assert session.events == whole.events
     assert not unread(session)
+
+
+async def test_a_whole_history_is_read_in_pieces_and_not_kept(
+    address: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incremental, "_PIECE", 7)
+    key, events = new_key(), talk(30)
+    whole = await stored(address, key, events)
+    await archived(store, key, 5)
+    session = await store.get(key)
+    assert session is not None
+    before = unread(session)
+    assert facts(compile_request(BOT, session=session, brief=True)) == facts(
+        compile_request(BOT, session=whole)
+    )
+    assert unread(session) == before > 0
+    assert session.events == whole.events
+
+
+def test_the_collector_works_again_after_the_last_pause() -> None:
+    assert gc.isenabled()
+    with collector_paused():
+        assert not gc.isenabled()
+        with collector_paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 async def test_a_run_goes_on_where_the_log_is_packed(address: str) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from weft.codes import report
+from weft.compiler.caching import ending_of
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compilation, Compiled
 from weft.compiler.count import Scale
@@ -370,9 +371,12 @@ def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _Vi
         prompt, steps = run(prompt, env, view.passes.request)
         if call.config.strict:
             require_valid(prompt)
+    ending = ending_of(plan, policy, prompt, inputs.events, inputs.invocation)
+    if ending is not None:
+        prompt = msgspec.structs.replace(prompt, keeps=ending.keeps)
     previous = partial(_previous, call, plan.agent)
     compiled = Compilation(prompt, plan, call.config, woven, steps, instructions.provided, previous)
-    compiled.policy, compiled.passes = policy, view.passes
+    compiled.policy, compiled.passes, compiled.ending = policy, view.passes, ending
     if delivered.changes:
         compiled.instructions = instructions.system
     compiled.labelled = view.labelled

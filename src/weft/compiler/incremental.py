@@ -7,13 +7,14 @@ thread starts again from the beginning; the report says what that broke.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from weft.compiler.view import Built, build_items, build_some, plain_items
+from weft.compiler.view import Built, PlainTalk, build_items, build_some, plain_items
 from weft.declare import Policy
 from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
@@ -195,11 +196,11 @@ class Thread:
         Of a long log that is new as a whole, the plain talk it begins with is settled in any case.
         """
         consumed, settled = self.consumed, events.settled
-        fresh = events.between(consumed, settled)
-        plain = plain_items(fresh, consumed, env.agent, self.used_ids)
+        count = settled - consumed
+        plain = _plain_talk(events, consumed, env.agent, self.used_ids)
         items, opens = plain.items, self.settled.settled == 0
         tail: list[Item] = []
-        if plain.read == len(fresh) and events.tail:
+        if plain.read == count and events.tail:
             rest = plain_items(events.tail, settled, env.agent, self.used_ids)
             if rest.read < len(events.tail) or rest.calls:
                 return None
@@ -207,7 +208,7 @@ class Thread:
         first = items or tail
         if opens and (not first or first[0].blocks[0].role != "user"):
             return None  # the user is to speak first: a pass sees to that
-        if plain.read < len(fresh) and not (opens and plain.read > _MANY):
+        if plain.read < count and not (opens and plain.read > _MANY):
             return None
         self.consumed = consumed + plain.read
         self.settled = self.settled.grown(items)
@@ -215,7 +216,7 @@ class Thread:
             self.used_ids |= plain.calls
             self.called |= plain.calls
             self.features |= Feature.CALLS
-        if plain.read < len(fresh):
+        if plain.read < count:
             return None
         items_now = self.settled.with_tail(tail) if tail else self.settled
         return self._woven(items_now, self.notes, self.diagnostics, events)
@@ -325,6 +326,34 @@ class Thread:
                 for block in item.blocks:
                     if isinstance(block, CallBlock):
                         self.called.add(block.id)
+
+
+def _plain_talk(
+    events: Strand[Event], consumed: int, agent: str, used: AbstractSet[str]
+) -> PlainTalk:
+    """The plain talk that what is new begins with.
+
+    A long log is read in pieces, and its events are forgotten once their items are built: all of
+    them at once take more memory than the request.
+    """
+    settled = events.settled
+    if settled - consumed <= _PIECE:
+        return plain_items(events.between(consumed, settled), consumed, agent, used)
+    items: list[Item] = []
+    calls: set[str] = set()
+    at = consumed
+    while at < settled:
+        piece = events.read_once(at, min(at + _PIECE, settled))
+        plain = plain_items(piece, at, agent, used, calls)
+        if not plain.read:
+            break
+        items += plain.items
+        at += plain.read
+    return PlainTalk(items, at - consumed, calls)
+
+
+_PIECE = 2_000
+"""How many events of a long log are in memory at once."""
 
 
 def _passing(items: list[Item]) -> Strand[Item]:

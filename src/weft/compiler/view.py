@@ -196,15 +196,20 @@ class PlainTalk(msgspec.Struct, frozen=True):
 
 
 def plain_items(
-    events: Sequence[Event], position: int, agent: str, used: AbstractSet[str] = frozenset()
+    events: Sequence[Event],
+    position: int,
+    agent: str,
+    used: AbstractSet[str] = frozenset(),
+    calls: set[str] | None = None,
 ) -> PlainTalk:
     """Items as the passes leave them, up to the first event that is more than plain talk.
 
     Plain talk is one text of the user's or the agent's, or calls of the agent's right before their
-    results, as most events are. `used` are call ids that no other call may have.
+    results, as most events are. `used` are call ids that no other call may have. So are `calls`, to
+    which those of these events are added.
     """
     items: list[Item] = []
-    calls: set[str] = set()
+    calls = set() if calls is None else calls
     index, length = 0, len(events)
     while index < length:
         event = events[index]

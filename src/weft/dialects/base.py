@@ -193,7 +193,7 @@ class Dialect:
             while lasting and all(isinstance(one, ResultBlock) for _, one in lasting[-1].blocks):
                 lasting.pop()
         wire: Wire = {**head.wire, traits.turns: track.turns(head.first, rest)}  # type: ignore[dict-item]
-        if prompt.cache and lasting:
+        if prompt.cache and lasting and prompt.keeps != "head":
             wire = self.keep(prompt, wire, track, lasting)
         return Lowered(
             traits.name,

@@ -37,7 +37,7 @@ from weft.session.attachments import addresses_in
 from weft.session.event import new_id
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.strand import Strand
-from weft.session.unread import skim_of
+from weft.session.unread import collector_paused, skim_of
 from weft.values import JsonObject
 
 _USUAL_ID = 40
@@ -443,10 +443,11 @@ def _reads_more(instruction: object) -> bool:
 
 def _warmed(request: Callable[[], Compilation], session: Session) -> Compilation:
     """Compile, and derive at once what the turn will ask of a long log."""
-    compiled = request()
-    with suppress(WeftError):  # who asks for the wire next gets the error
-        _ = compiled.wire, compiled.refused
-    _ = session.waiting
+    with collector_paused():
+        compiled = request()
+        with suppress(WeftError):  # who asks for the wire next gets the error
+            _ = compiled.wire, compiled.refused
+        _ = session.waiting
     return compiled
 
 

@@ -463,9 +463,9 @@ async def _open(invocation: Invocation, program: Program) -> None:
         invocation.enter(session, id, program, resumed=False)
         actions = Actions(state_delta=request.state)
         if content is not None and any(part.inline_data for part in content.parts or ()):
-            smaller = await keep_large(invocation, content.parts or ())
-            content = msgspec.structs.replace(content, parts=smaller.parts)
-            actions = Actions(state_delta=request.state, artifact_delta=smaller.artifacts)
+            message = await keep_large(invocation, content.parts or ())
+            content = msgspec.structs.replace(content, parts=message.parts)
+            actions = Actions(state_delta=request.state, artifact_delta=message.artifacts)
         await invocation.store(invocation.event("user", Place(), content, actions=actions))
         return
     check_retries(session, request.retry)

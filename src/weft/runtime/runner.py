@@ -31,6 +31,7 @@ from weft.session.attachments import attach
 from weft.session.event import new_id
 from weft.session.memory import require_place
 from weft.session.state import scope_of, without_shared
+from weft.session.store import ErasingStore
 from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
@@ -262,7 +263,7 @@ class Runner(Generic[AnswerT]):
                 deps=deps,
             )
         if tools:
-            running = running.of(self._extended(tools))
+            running = running.of(self.extended(tools))
         request = running.invocation.request
         if not create:
             request = running.invocation.request = request._replace(create=False)
@@ -361,8 +362,10 @@ class Runner(Generic[AnswerT]):
 
     @explained('await runner.delete(session_id="s")')
     async def delete(self, *, user_id: str = "user", session_id: str) -> None:
-        """Delete a session, after stopping its run if there is one."""
+        """Delete a session with its queued turns, after stopping its run if there is one."""
         key = self._key(user_id, session_id)
+        if isinstance(self.store, ErasingStore):  # else a worker takes the next turn meanwhile
+            await self.store.erase_turns(*key)
         await stop_run(self._services, key)
         await self.store.delete(key)
         self._services.feeds.forget(key)
@@ -473,7 +476,7 @@ class Runner(Generic[AnswerT]):
             }
             raise unknown_name(f"a runner has no `{name}`", name, Runner, words)
 
-    def _extended(self, tools: Sequence[object]) -> Node:
+    def extended(self, tools: Sequence[object]) -> Node:
         """The root agent with more tools; the same object for the same tools, as far as it can be.
 
         What is worked out for a root is kept by its identity.

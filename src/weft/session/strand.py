@@ -22,6 +22,7 @@ import msgspec
 
 Item = TypeVar("Item")
 ItemRead = TypeVar("ItemRead", contravariant=True)
+ItemGiven = TypeVar("ItemGiven", covariant=True)
 T = TypeVar("T")
 Folded = TypeVar("Folded", bound="Fold[Never]")
 
@@ -92,6 +93,15 @@ class Fork(msgspec.Struct, frozen=True):
     memo: dict[object, object]
     lock: RLock
     length: int
+
+
+@runtime_checkable
+class Passing(Protocol[ItemGiven]):
+    """What a strand may lie over that has not all of its items in memory."""
+
+    def read_once(self, start: int, end: int) -> Sequence[ItemGiven]:
+        """The items between, without keeping those that were not in memory."""
+        ...
 
 
 class Strand(Sequence[Item], Generic[Item]):
@@ -210,6 +220,16 @@ class Strand(Sequence[Item], Generic[Item]):
         if end <= self.settled:
             return self._backing[start:end]
         return self.since(start)[: end - start]
+
+    def read_once(self, start: int, end: int) -> Sequence[Item]:
+        """The settled items between, for whoever does not need them any more after this.
+
+        Those that are not in memory do not stay there on that account.
+        """
+        backing: object = self._backing
+        if isinstance(backing, Passing):
+            return cast("Passing[Item]", backing).read_once(start, min(end, self.settled))
+        return self.between(start, min(end, self.settled))
 
     def _view(self, settled: int, tail: tuple[Item, ...]) -> "Strand[Item]":
         view = object.__new__(self.__class__)

@@ -20,6 +20,7 @@ from weft.session.log import Positions, positions_of
 from weft.session.memory import StoredSession, grow, scoped
 from weft.session.state import apply_delta
 from weft.session.strand import Strand
+from weft.session.unread import collector_paused
 from weft.stores.chapters import is_due
 from weft.stores.rows import EventRow, RawRow, read_row
 from weft.stores.skim import LEAST, UnreadEvents, skimmed
@@ -119,6 +120,13 @@ def _age(stored: StoredSession) -> tuple[int, int]:
 
 def catch_up(known: StoredSession, rows: Iterable[RawRow], length: int) -> StoredSession:
     """The session with the events that were stored since; `length` is how many it has in all."""
+    if length - len(known.events) < LEAST:
+        return _caught_up(known, rows, length)
+    with collector_paused():
+        return _caught_up(known, rows, length)
+
+
+def _caught_up(known: StoredSession, rows: Iterable[RawRow], length: int) -> StoredSession:
     if not len(known.events) and length >= LEAST:
         data, checksums = _listed(rows)
         unread = _unread(known, data, checksums) if len(data) == length else None

@@ -511,8 +511,8 @@ def fetched(rows: Sequence[RawRow], first: int, length: int, *, where: str) -> l
             where=where,
             hint="the session was deleted while somebody read it; read it again with get",
         )
-    for position, (data, checksum) in enumerate(rows, first):
-        if checksum is None or crc32(data) != checksum:
+    if any(crc32(data) != checksum for data, checksum in rows):
+        for position, (data, checksum) in enumerate(rows, first):
             read_row(EventRow(data, checksum), position, where=where)
     return [data for data, _ in rows]
 

@@ -31,7 +31,7 @@ class UnreadEvents(Sequence[Event]):
     Those that stand as None are not in memory: `fetch` reads them when they are wanted.
     """
 
-    __slots__ = ("_decode", "_fetch", "_lock", "_rows")
+    __slots__ = ("_decode", "_fetch", "_lock", "_page", "_rows")
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class UnreadEvents(Sequence[Event]):
         self._decode = decode
         self._fetch = fetch
         self._lock = Lock()
+        self._page: tuple[int, list[bytes]] = (0, [])
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -64,6 +65,17 @@ class UnreadEvents(Sequence[Event]):
     def __iter__(self) -> Iterator[Event]:
         return iter(self[:])
 
+    def read_once(self, start: int, end: int) -> list[Event]:
+        """The events between. Those that were not decoded before are not kept."""
+        decode = self._decode
+        events: list[Event] = []
+        with self._lock:
+            rows = self._rows[start:end]
+            pages = self._pages(start, rows)
+        for row in pages:
+            events.append(decode(row) if type(row) is bytes else cast("Event", row))
+        return events
+
     def extend(self, events: Iterable[Event]) -> None:
         """Add events."""
         self._rows.extend(events)
@@ -78,14 +90,34 @@ class UnreadEvents(Sequence[Event]):
                 if type(row) is bytes:
                     rows[index] = decode(row)
 
+    def _pages(self, start: int, rows: list[bytes | Event | None]) -> list[bytes | Event | None]:
+        """The rows from `start` on, with those that are not in memory.
+
+        These are kept for a while: whoever reads a log from its beginning asks for the rest next.
+        """
+        for at, row in enumerate(rows):
+            if row is None:
+                position = start + at
+                first, data = self._page
+                if not first <= position < first + len(data):
+                    assert self._fetch is not None
+                    first, data = self._page = self._fetch(position)
+                rows[at] = data[position - first]
+        return rows
+
     def _fetched(self, index: int) -> bytes | Event | None:
         """The row at a position, once it is in memory with those around it."""
         assert self._fetch is not None
         rows = self._rows
         first, data = self._fetch(index if index >= 0 else index + len(rows))
-        for position, row in enumerate(data, first):
-            if rows[position] is None:
-                rows[position] = row
+        end = first + len(data)
+        if rows[first:end].count(None) == len(data):
+            rows[first:end] = data
+        else:  # somebody looked at one of them before it was in a chapter
+            rows[first:end] = [
+                row if known is None else known
+                for known, row in zip(rows[first:end], data, strict=True)
+            ]
         return rows[index]
 
 

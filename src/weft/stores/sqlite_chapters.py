@@ -275,10 +275,14 @@ def _around(
     )
     first, length, packed = row if row is not None else (position, 1, None)
     if packed is not None:
-        stored = [row for _, row in _packed(connection, number, first)]
-    else:
-        stored = _stored(connection, number, first, first + length)
-    return first, [(row.data, row.checksum) for row in stored], length
+        rows = [(row.data, row.checksum) for _, row in _packed(connection, number, first)]
+        return first, rows, length
+    cursor = connection.execute(
+        "SELECT CAST(event AS BLOB), checksum FROM events"
+        " WHERE place >= ? AND place < ? ORDER BY place",
+        (number * ROOM + first, number * ROOM + first + length),
+    )
+    return first, cast("list[RawRow]", cursor.fetchall()), length
 
 
 def _packed(
