@@ -285,11 +285,11 @@ def _first(table: tuple[tuple[str, _Value], ...], model: str, otherwise: _Value)
 
 def _fits(pattern: str, model: str) -> bool:
     """Whether a pattern fits the beginning of a name; few of them need be compiled for that."""
-    return model.startswith(_beginning(pattern)) and re.match(pattern, model) is not None
+    return model.startswith(beginning_of(pattern)) and re.match(pattern, model) is not None
 
 
 @functools.cache
-def _beginning(pattern: str) -> str:
+def beginning_of(pattern: str) -> str:
     """The letters with which every name begins that the pattern fits."""
     depth = 0
     for letter in pattern:
