@@ -84,7 +84,9 @@ async def run(address: str, kind: str, sessions: int, turns: int) -> dict[str, f
 
     async def talk(number: int) -> None:
         for _ in range(turns):
-            result = await runner.run(message="A seat, please.", user_id="u", session_id=f"s{number}")
+            result = await runner.run(
+                message="A seat, please.", user_id="u", session_id=f"s{number}"
+            )
             assert result.text == "Your seat is booked.", result
 
     clock, spent, served = time.perf_counter(), time.process_time(), _server_seconds()

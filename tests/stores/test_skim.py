@@ -57,7 +57,9 @@ def talk(turns: int, seed: int = 1, *, writes: bool = True) -> list[Event]:
             events.append(said("bot", call_part("look", {"number": turn}, id=id), turn))
             events.append(said("bot", result_part("look", {"result": "é"}, id=id), turn, "user"))
         events.append(said("bot", Part(text=f"answer {turn}"), turn, finish_reason="STOP"))
-        if writes and (turn + seed) % 4 == 1:  # as an agent with an output key, a tool, or `run(state=)`
+        if (
+            writes and (turn + seed) % 4 == 1
+        ):  # as an agent with an output key, a tool, or `run(state=)`
             delta: JsonObject = {"out": f"answer {turn}", "n": turn}
             at = chance.choice((-1, -2))
             events[at] = changed(events[at], actions=Actions(state_delta=delta))

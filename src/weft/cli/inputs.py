@@ -275,9 +275,14 @@ def without_password(address: str) -> str:
     return address.replace(f":{parts.password}@", ":***@", 1)
 
 
-async def listed(store: Store, *, app: str | None, user: str | None) -> list[SessionInfo]:
-    """The sessions of one app or of all, the latest first; an error if that is nobody's."""
-    apps = await store.apps()
+async def listed(
+    store: Store, *, app: str | None, user: str | None, queued: Sequence[str] = ()
+) -> list[SessionInfo]:
+    """The sessions of one app or of all, the latest first; an error if that is nobody's.
+
+    `queued` are apps for which the user has turns in a queue, and perhaps no session.
+    """
+    apps = sorted({*await store.apps(), *queued})
     if app is not None and app not in apps:
         raise SessionError(
             f"there is no app `{app}` in this store", where="--app", hint=nearest("apps", app, apps)
@@ -287,7 +292,7 @@ async def listed(store: Store, *, app: str | None, user: str | None) -> list[Ses
     if user is None:
         return infos
     users = sorted({info.key.user_id for info in infos})
-    if user not in users:
+    if user not in users and not ({app} if app else {*apps}) & {*queued}:
         raise SessionError(
             f"the user `{user}` has no session here",
             where="--user",

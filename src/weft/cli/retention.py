@@ -11,6 +11,7 @@ from weft.compiler.report import safe
 from weft.errors import UsageError
 from weft.session import SessionInfo, Store
 from weft.session.memory import key_of
+from weft.session.store import ErasingStore
 from weft.stores import beside_store, open_artifacts
 from weft.stores.retention import MEMORY_APP, archive_sessions, erase_sessions, erase_user
 
@@ -25,11 +26,16 @@ def delete_command(options: CommandOptions) -> int:
 
     async def work() -> None:
         async with opened(options.address) as store:
-            infos = await listed(store, app=options.app, user=user)
-            apps = sorted({info.key.app_name.removeprefix(MEMORY_APP) for info in infos})
+            queued = await store.apps_of_turns(user) if isinstance(store, ErasingStore) else []
+            infos = await listed(store, app=options.app, user=user, queued=queued)
+            queued = [app for app in queued if options.app in (None, app)]
+            apps = sorted(
+                {info.key.app_name.removeprefix(MEMORY_APP) for info in infos} | {*queued}
+            )
             if not options.yes:
                 _show(infos)
-                _say_yes(f"{len(infos)} sessions of `{user}`, and the user's state and artifacts")
+                rest = "state, artifacts and queued turns"
+                _say_yes(f"{len(infos)} sessions of `{user}`, and the user's {rest}")
                 return
             artifacts = open_artifacts(beside_store(store))
             for at, app in enumerate(apps):

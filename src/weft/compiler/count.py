@@ -8,7 +8,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import partial
 from threading import Lock
-from typing import NamedTuple
+
+import msgspec
 
 from weft.dialects import Entry, Lowered, dialect_named
 from weft.dialects.measure import HeadCost, Mark
@@ -18,7 +19,7 @@ from weft.passes import SizePart, Sizes
 from weft.session.strand import Strand
 
 
-class Bound(NamedTuple):
+class Bound(msgspec.Struct, frozen=True):
     """What an item takes at most, what its thoughts take, and whether the user speaks in it."""
 
     tokens: int
@@ -26,7 +27,7 @@ class Bound(NamedTuple):
     asks: bool
 
 
-class _Opening(NamedTuple):
+class _Opening(msgspec.Struct, frozen=True):
     """What a head takes, and what the turns before the conversation take."""
 
     cost: HeadCost

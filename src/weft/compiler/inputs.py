@@ -4,7 +4,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import msgspec
 
@@ -180,7 +180,7 @@ def decided(condition: When, state: Mapping[str, Json]) -> bool:
 _log = logging.getLogger("weft")
 
 
-class Provided(NamedTuple):
+class Provided(msgspec.Struct, frozen=True):
     """What a provider gave: text, whether it is to be templated, and what went wrong.
 
     `values` are the positions of braces in it that came from what the provider read.

@@ -7,6 +7,8 @@ differs. Requests are compared in the order providers read them: tools, system, 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from weft.codes import report
 from weft.compiler.plan import plan_for
 from weft.compiler.recall import DEFAULT
@@ -52,7 +54,7 @@ class PrefixBreak(NamedTuple):
         )
 
 
-class Shared(NamedTuple):
+class Shared(msgspec.Struct, frozen=True):
     """How far two requests agree."""
 
     tools: bool

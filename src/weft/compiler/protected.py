@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, assert_never, cast
+from typing import TYPE_CHECKING, assert_never, cast
 
 import msgspec
 
@@ -307,7 +307,7 @@ def require_cleared(
             done[labelled.identity] = max(final, lowered.final)
 
 
-class _CallNames(NamedTuple):
+class _CallNames(msgspec.Struct, frozen=True):
     """The names of the tools that some items call."""
 
     names: frozenset[str] = frozenset()
@@ -377,7 +377,7 @@ def _texts(value: Json, pointer: str) -> Iterator[tuple[str, Json, bool]]:
         yield pointer, value, False
 
 
-class Whole(NamedTuple):
+class Whole(msgspec.Struct, frozen=True):
     """What a request is a part of: the labels of the whole program, and the whole session."""
 
     labels: tuple[Label, ...]

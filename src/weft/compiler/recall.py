@@ -115,7 +115,7 @@ def values_of(log: Strand[Event]) -> Sequence[Held]:
     return log.derive(_Recallable).after(log.tail).values
 
 
-class _Recallable(NamedTuple):
+class _Recallable(msgspec.Struct, frozen=True):
     """The values of a log's first `length` events."""
 
     length: int = 0

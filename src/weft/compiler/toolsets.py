@@ -6,7 +6,7 @@ log gives the agent the declarations that the log has, which is all that a reque
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import cast
 
 import msgspec
 
@@ -58,7 +58,7 @@ def offered_in(events: Strand[Event], agent: str) -> OfferedTools | None:
     return known.offered.get(agent)
 
 
-class _Answer(NamedTuple):
+class _Answer(msgspec.Struct, frozen=True):
     """By agent: what its toolsets answered last, as of the first `read` events of a log."""
 
     read: int
@@ -72,7 +72,7 @@ class _Answers:
         self.known = _Answer(0, {})
 
 
-class _Equipped(NamedTuple):
+class _Equipped(msgspec.Struct, frozen=True):
     """A root whose agent has the tools that its toolsets answered."""
 
     tools: tuple[Tool, ...]
@@ -121,7 +121,7 @@ def with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agent
     return root if offered is None else equip(root, asked.name, _tools_in(offered), source="log")
 
 
-class _HasSources(NamedTuple):
+class _HasSources(msgspec.Struct, frozen=True):
     """Whether an agent of a tree has toolsets that are asked in a run."""
 
     anywhere: bool

@@ -205,8 +205,8 @@ def plain_items(
     """Items as the passes leave them, up to the first event that is more than plain talk.
 
     Plain talk is one text of the user's or the agent's, or calls of the agent's right before their
-    results, as most events are. `used` are call ids that no other call may have, and so are `calls`,
-    to which those of these events are added.
+    results, as most events are. `used` are call ids that no other call may have. So are `calls`, to
+    which those of these events are added.
     """
     items: list[Item] = []
     calls = set() if calls is None else calls

@@ -9,7 +9,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import ClassVar, NamedTuple, assert_never, cast
+from typing import ClassVar, assert_never, cast
 
 import msgspec
 
@@ -65,7 +65,7 @@ _NO_IDS: frozenset[str] = frozenset()
 _OWN_WORD = "drop it for this model, or set the provider's own under `extra`"
 
 
-class SpelledTool(NamedTuple):
+class SpelledTool(msgspec.Struct, frozen=True):
     """A tool that the provider runs as it is declared, and the options that cannot be said."""
 
     wire: Wire
@@ -77,7 +77,7 @@ def set_options(tool: HostedTool, *names: str) -> tuple[str, ...]:
     return tuple(name for name in names if getattr(tool, name))
 
 
-class Spelling(NamedTuple):
+class Spelling(msgspec.Struct, frozen=True):
     """What a provider takes as the name of a tool, or as the id of a call."""
 
     illegal: re.Pattern[str]
@@ -104,7 +104,7 @@ ANYTHING_BUT = re.compile(r"[^a-zA-Z0-9_-]")
 """What most providers refuse in a name."""
 
 
-class Traits(NamedTuple):
+class Traits(msgspec.Struct, frozen=True):
     """A provider's facts: where things stand in its request, and what it does with turns."""
 
     name: str
@@ -193,7 +193,7 @@ class Dialect:
             while lasting and all(isinstance(one, ResultBlock) for _, one in lasting[-1].blocks):
                 lasting.pop()
         wire: Wire = {**head.wire, traits.turns: track.turns(head.first, rest)}  # type: ignore[dict-item]
-        if prompt.cache and lasting:
+        if prompt.cache and lasting and prompt.keeps != "head":
             wire = self.keep(prompt, wire, track, lasting)
         return Lowered(
             traits.name,
@@ -453,10 +453,11 @@ class Dialect:
                     severity=Severity.INFO,
                 )
                 continue
-            value, lost, changes = fit_option(name, value, prompt.model)
-            for message in lost:
+            fitted = fit_option(name, value, prompt.model)
+            value = fitted.value
+            for message in fitted.lost:
                 report.lose("WEFT702", origin, message, _OWN_WORD)
-            for message in changes:
+            for message in fitted.changes:
                 report.add("WEFT702", origin, message, severity=Severity.INFO)
             if value is None:
                 continue

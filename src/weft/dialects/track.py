@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import is_
 from sys import getrefcount
 from threading import RLock
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -34,7 +34,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     joined: tuple[tuple[int, Block], ...] = ()
 
 
-class Placed(NamedTuple):
+class Placed(msgspec.Struct, frozen=True):
     """A place in the request and what stands there: blocks joined by a blank line, or an origin."""
 
     pointer: str

@@ -6,7 +6,8 @@ at the cost of what is new in them.
 
 import functools
 from threading import Lock
-from typing import NamedTuple
+
+import msgspec
 
 from weft.dialects.base import Dialect, model_name
 from weft.dialects.facts import is_own
@@ -37,7 +38,7 @@ def findings_in(dialect: Dialect, lowered: Lowered, model: str) -> tuple[Finding
     return (*head.findings, *_refused_turns(dialect, lowered, head.name))
 
 
-class JudgedHead(NamedTuple):
+class JudgedHead(msgspec.Struct, frozen=True):
     """What is wrong with a head, kept with it; and whether turns behind it are looked at."""
 
     findings: tuple[Finding, ...]

@@ -17,7 +17,7 @@ from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact
 
 
-class Sizes(NamedTuple):
+class Sizes(msgspec.Struct, frozen=True):
     """The tokens of a prompt, and what it is made of, worked out when asked for.
 
     `split` gives what everything but the items takes, and what each item takes at most: any of

@@ -18,8 +18,11 @@ from weft.ir.item import RECALL
 from weft.ir.show import show_block
 from weft.passes.env import Env, ModelFacts
 
-SHARE = 0.03
-"""How much of the first request the declaration of `recall` may be, to stand there unasked."""
+SHARE = 0.035
+"""How much of a request the declaration of `recall` may be, to stand there unasked."""
+
+NEARLY = 0.9
+"""From which share of the provider's minimum on a request may be kept: sizes are estimates."""
 
 MISSES = 0.14
 """How often a digest is expected to be followed by a recall: an estimate, nobody counted it."""
@@ -143,17 +146,21 @@ def needs_recall(item: Item) -> bool:
     )
 
 
-def declares_first(opening: int, env: Env) -> bool:
-    """Whether `recall` stands among the tools from the first request on.
+def declares_unasked(opening: int, tokens: int, env: Env) -> bool:
+    """Whether `recall` stands among the tools before anything is behind a handle.
 
     Declared later, it makes the provider read the whole request again. So it pays to have it from
-    the start where it is next to nothing beside the rest, and tools may return large values.
-    `opening` are the tokens before the agent's first word.
+    the start where it is next to nothing beside the rest, and tools may return large values. A
+    request that is too short to be kept is read anew anyway: there it waits until one is kept.
+    `opening` are the tokens before the agent's first word, and `tokens` those of all items.
     """
-    tools = env.tools
+    model, tools = env.model, env.tools
     if tools.recall is None or not tools.own:
         return False
-    return tools.recall_tokens <= SHARE * (tools.head + opening)
+    least = NEARLY * model.minimum
+    if tools.head + tokens < least:
+        return False
+    return tools.recall_tokens <= SHARE * max(tools.head + opening, least)
 
 
 class Verdict(NamedTuple):
@@ -176,7 +183,7 @@ def weigh_shorter(
     """
     model, tools = env.model, env.tools
     growth = max(_GROWTH, (traffic.tokens - traffic.opening) // max(1, traffic.steps))
-    declared = traffic.hides or declares_first(traffic.opening, env)
+    declared = traffic.hides or declares_unasked(traffic.opening, traffic.tokens, env)
     before = tools.head + traffic.tokens + (tools.recall_tokens if declared else 0)
     late = tools.recall_tokens if hides and not declared else 0
     cached = 0 if late else before  # one tool more: nothing is read again
@@ -220,7 +227,7 @@ def weigh_seen(
     total = before + short
     is_cached = total >= SURELY * model.minimum
     read, write = (model.read, model.write) if is_cached else (1.0, 1.0)
-    declared = traffic.hides or declares_first(traffic.opening, env)
+    declared = traffic.hides or declares_unasked(traffic.opening, traffic.tokens, env)
     plain = whole * ((write if model.marks else read) + read * later)
     cost = short * (write + read * later)
     if hides:

@@ -525,6 +525,7 @@ def recorded_agents(recording: Recording, *, as_recorded: bool = False) -> dict[
             instruction=_literal(instructions.get(name, "")),
             output_schema=recording.output if as_recorded else None,
             tools=_tools(recording, name, as_recorded=as_recorded),
+            max_steps=max(1, len(recording.session.events) + 1),  # nobody knows where it would end
         )
         for name in speakers(recording)
     }

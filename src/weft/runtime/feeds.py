@@ -14,15 +14,17 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from weft.errors import StoreError
-from weft.session import Event, SessionKey, Store
+from weft.session import Event, MemoryStore, SessionKey, Store
 from weft.session.event import numbered
 from weft.session.strand import Strand
-from weft.stores.relay import Relay, RelayingStore, SendingRun, StreamedPiece
+
+if TYPE_CHECKING:
+    from weft.stores.relay import Relay, SendingRun, StreamedPiece
 
 BACKLOG = 1_000
 """How many events a reader may be behind before it has to read them from the store."""
@@ -44,12 +46,12 @@ class Feeds:
         self.idle = Feed(SessionKey("", "", ""))
         """The feed of a run that has not begun: nobody reads it."""
         self._store = store
-        self._relay: Relay | None = store.relay if isinstance(store, RelayingStore) else None
+        self._relay = _relay_of(store)
         self._feeds: dict[SessionKey, Feed] = {}
         self._looking: asyncio.Task[None] | None = None
 
     @property
-    def relay(self) -> Relay | None:
+    def relay(self) -> "Relay | None":
         """What takes partial events from process to process, if the store has that."""
         return self._relay
 
@@ -185,6 +187,14 @@ class Feeds:
                 await asyncio.sleep(LOOK_EVERY)
 
 
+def _relay_of(store: Store) -> "Relay | None":
+    if type(store) is MemoryStore:  # nobody else reads this memory: nothing is to be loaded
+        return None
+    from weft.stores.relay import RelayingStore
+
+    return store.relay if isinstance(store, RelayingStore) else None
+
+
 class Feed:
     """One session that is run or followed."""
 
@@ -243,15 +253,19 @@ class Feed:
         for reader in self.readers:
             reader.take(event)
         if self.sending is not None:
+            from weft.stores.relay import StreamedPiece
+
             self.sending.send(StreamedPiece(event, place, after))
 
-    def backlog(self) -> Iterator[StreamedPiece]:
+    def backlog(self) -> "Iterator[StreamedPiece]":
         """The pieces of answers that are not complete, for one who follows from now on."""
+        from weft.stores.relay import StreamedPiece
+
         for answer in self.unfinished.values():
             for place, event in enumerate(answer.pieces):
                 yield StreamedPiece(event, place, answer.after)
 
-    def take_piece(self, piece: StreamedPiece) -> None:
+    def take_piece(self, piece: "StreamedPiece") -> None:
         """Pass on a partial event that another process sent.
 
         What was there before is dropped, and so is what comes behind a gap.

@@ -79,7 +79,7 @@ class Request(NamedTuple):
     """Whether a message to a session that does not exist makes it."""
 
 
-class Services(NamedTuple):
+class Services(msgspec.Struct, frozen=True):
     """What a run reaches beside the log."""
 
     store: Store
@@ -685,7 +685,7 @@ def chosen_model(services: Services, agent: Agent, chosen: object) -> Model:
     return model
 
 
-class _LastModel(NamedTuple):
+class _LastModel(msgspec.Struct, frozen=True):
     """The model object an agent was last asked with."""
 
     model: Model

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -114,7 +114,7 @@ class Restored(msgspec.Struct, frozen=True):
     used: JsonObject
 
 
-class Spoken(NamedTuple):
+class Spoken(msgspec.Struct, frozen=True):
     """An answer with its values put back, and the value of each placeholder that was there."""
 
     content: Content

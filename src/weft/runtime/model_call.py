@@ -27,7 +27,6 @@ from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.late import late_pattern
 from weft.models import Model
-from weft.models.services import without_secrets
 from weft.runtime.bindings import AgentBindings
 from weft.runtime.invocation import Invocation, chosen_model
 from weft.runtime.labels import labelled_texts, part_of
@@ -215,6 +214,8 @@ class ModelCall:
 
     def _without_keys(self, text: str) -> str:
         """What an error says, without keys: those of the models that may have been asked too."""
+        from weft.models.services import without_secrets  # only a failure may quote a key
+
         return without_secrets(text, self._plan.agent.model, self._invocation.config.model)
 
     async def _shorten(self, error: ModelError) -> bool:

@@ -25,7 +25,6 @@ from weft.errors import (
     UsageError,
 )
 from weft.runtime.answer import is_cut, parse
-from weft.runtime.approvals import check_edited
 from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
 from weft.runtime.costs import require_prices, warning_in
 from weft.runtime.earlier import find_request, first_of, is_settled, is_unfinished
@@ -464,9 +463,9 @@ async def _open(invocation: Invocation, program: Program) -> None:
         invocation.enter(session, id, program, resumed=False)
         actions = Actions(state_delta=request.state)
         if content is not None and any(part.inline_data for part in content.parts or ()):
-            parts, artifacts = await keep_large(invocation, content.parts or ())
-            content = msgspec.structs.replace(content, parts=parts)
-            actions = Actions(state_delta=request.state, artifact_delta=artifacts)
+            message = await keep_large(invocation, content.parts or ())
+            content = msgspec.structs.replace(content, parts=message.parts)
+            actions = Actions(state_delta=request.state, artifact_delta=message.artifacts)
         await invocation.store(invocation.event("user", Place(), content, actions=actions))
         return
     check_retries(session, request.retry)
@@ -475,6 +474,7 @@ async def _open(invocation: Invocation, program: Program) -> None:
         id = request.invocation_id or last_invocation(session)
         _go_on(invocation, session, id, program)
         return
+    from weft.runtime.approvals import check_edited
     from weft.runtime.flows import check_decisions
 
     answered = answers_by_event(session, require_answers(session, content))

@@ -2,11 +2,10 @@
 
 import asyncio
 import inspect
+import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, cast
 
 import msgspec
@@ -18,7 +17,6 @@ from weft.declare.hints import RUN_WORDS
 from weft.declare.tool import to_tools
 from weft.errors import SessionBusy, UsageError
 from weft.misuse import explained, unknown_name
-from weft.runtime.approvals import Pending, pending_in_store
 from weft.runtime.background import StartedRun, stop_run
 from weft.runtime.background import follow as follow_session
 from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
@@ -33,10 +31,14 @@ from weft.session.attachments import attach
 from weft.session.event import new_id
 from weft.session.memory import require_place
 from weft.session.state import scope_of, without_shared
+from weft.session.store import ErasingStore
 from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from weft.runtime.approvals import Pending
     from weft.stores.retention import Erased
 
 _DEFAULT = RunConfig()
@@ -81,7 +83,7 @@ class Runner(Generic[AnswerT]):
         *,
         app_name: str | None = None,
         store: str | Store = "memory://",
-        artifacts: str | Path | ArtifactStore | None = None,
+        artifacts: "str | Path | ArtifactStore | None" = None,
         memory: MemorySearch | None = None,
         plugins: Sequence[object] = (),
         config: RunConfig | None = None,
@@ -261,7 +263,7 @@ class Runner(Generic[AnswerT]):
                 deps=deps,
             )
         if tools:
-            running = running.of(self._extended(tools))
+            running = running.of(self.extended(tools))
         request = running.invocation.request
         if not create:
             request = running.invocation.request = request._replace(create=False)
@@ -360,8 +362,10 @@ class Runner(Generic[AnswerT]):
 
     @explained('await runner.delete(session_id="s")')
     async def delete(self, *, user_id: str = "user", session_id: str) -> None:
-        """Delete a session, after stopping its run if there is one."""
+        """Delete a session with its queued turns, after stopping its run if there is one."""
         key = self._key(user_id, session_id)
+        if isinstance(self.store, ErasingStore):  # else a worker takes the next turn meanwhile
+            await self.store.erase_turns(*key)
         await stop_run(self._services, key)
         await self.store.delete(key)
         self._services.feeds.forget(key)
@@ -426,12 +430,14 @@ class Runner(Generic[AnswerT]):
         finally:
             await lease.release()
 
-    async def pending(self, *, user_id: str | None = None) -> list[Pending]:
+    async def pending(self, *, user_id: str | None = None) -> "list[Pending]":
         """The questions that are open in all sessions of the app, or of one user of it.
 
         Each says which session waits, for which call, with which arguments, and until when; the
         oldest comes first. Answer with `resume(session_id=..., answers={call_id: Approve()})`.
         """
+        from weft.runtime.approvals import pending_in_store
+
         return await pending_in_store(self.store, self.app_name, user_id)
 
     @explained('runner.session(session_id="s")')
@@ -470,7 +476,7 @@ class Runner(Generic[AnswerT]):
             }
             raise unknown_name(f"a runner has no `{name}`", name, Runner, words)
 
-    def _extended(self, tools: Sequence[object]) -> Node:
+    def extended(self, tools: Sequence[object]) -> Node:
         """The root agent with more tools; the same object for the same tools, as far as it can be.
 
         What is worked out for a root is kept by its identity.
@@ -581,7 +587,7 @@ def _module_of(names: Mapping[str, object]) -> str:
     spec, file = names.get("__spec__"), names.get("__file__")
     if isinstance(spec, ModuleSpec):  # python -m package.module
         return spec.name.removesuffix(".__main__")
-    return Path(file).stem if isinstance(file, str) else ""
+    return os.path.splitext(os.path.basename(file))[0] if isinstance(file, str) else ""
 
 
 def _message(message: ContentLike) -> Content:
@@ -719,6 +725,8 @@ def _waited(work: Running) -> Result[T]:
     if not _is_looping():
         asyncio.run(wait())
     else:
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(1) as thread:
             thread.submit(asyncio.run, wait()).result()
     return results[0]

@@ -11,10 +11,9 @@ import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from types import CoroutineType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -26,7 +25,6 @@ from weft.errors import SchemaError, SessionError, StoreError
 from weft.media import type_by_content
 from weft.misuse import close
 from weft.runtime.answer import is_cut, parse
-from weft.runtime.approvals import edited_arguments, reason_in
 from weft.runtime.bindings import AgentBindings, BoundTool, settled
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import refusal, restored_arguments
@@ -40,6 +38,9 @@ from weft.session.lookback import hidden_by_undoing
 from weft.session.provenance import Provenance
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, canonical, compact, digest, require_json
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _log = logging.getLogger("weft")
 
@@ -175,6 +176,8 @@ class ToolCall:
             )
         edited: JsonObject | None = None
         if self._progress.confirmed:
+            from weft.runtime.approvals import edited_arguments  # few calls are asked about
+
             edited = edited_arguments(self._progress.confirmed.get(call.id or ""))
         args = edited if edited is not None else self._arguments(bound.tool)
         self._edited = edited
@@ -280,9 +283,10 @@ class ToolCall:
             response = await self._fitted(response)
         actions = context.actions.to_actions() if context is not None else EMPTY_ACTIONS
         if parts:
-            parts, artifacts = await keep_large(self._invocation, parts)
-            if artifacts:
-                delta = {**actions.artifact_delta, **artifacts}
+            smaller = await keep_large(self._invocation, parts)
+            parts = smaller.parts
+            if smaller.artifacts:
+                delta = {**actions.artifact_delta, **smaller.artifacts}
                 actions = msgspec.structs.replace(actions, artifact_delta=delta)
         return Outcome(self.call, response, actions, parts, waits=waits, raised=raised)
 
@@ -400,6 +404,8 @@ class ToolCall:
         if confirmed is not None and confirmed != fingerprint:
             return Outcome(call, {"error": "the user confirmed other arguments than these"})
         if answer.get("confirmed") is not True:
+            from weft.runtime.approvals import reason_in
+
             reason = reason_in(answer)
             words = (
                 f"the user refused this call: {reason}" if reason else "the user refused this call"
@@ -594,8 +600,10 @@ def _failure(error: BaseException) -> RuntimeError:
 
 
 @functools.cache
-def _threads() -> ThreadPoolExecutor:
+def _threads() -> "ThreadPoolExecutor":
     """Threads for tools that are plain functions."""
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(64, thread_name_prefix="weft-tool")
 
 

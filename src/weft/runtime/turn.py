@@ -293,10 +293,11 @@ class Turn:
             reply = _noting(reply, Provenance(pieces=[event.id for event in pieces]))
         if not calls and not paused:
             draft = content
-            content, used = self._with_values(content)
+            answered = self._with_values(content)
+            content = answered.content
             answer = check_answer(self.agent, content, self.plan.output)
-            if used:
-                metadata = with_restored(reply.custom_metadata, used)
+            if answered.used:
+                metadata = with_restored(reply.custom_metadata, answered.used)
                 reply = msgspec.structs.replace(reply, custom_metadata=metadata)
             if answer.problem:
                 why = f"{_CUT_OFF}: {answer.problem}" if cut else answer.problem

@@ -23,6 +23,7 @@ from weft.server.quotas import stored_tokens
 from weft.session import Busy, Event, Session, SessionKey
 from weft.session.event import new_id
 from weft.turns import QueuedTurn, TurnInfo, Turns
+from weft.turns.turn import ClientTool
 from weft.values import Json
 
 _log = logging.getLogger("weft.server")
@@ -204,6 +205,8 @@ async def queue_run(
     request_id: str | None,
     busy: Busy,
     create: bool,
+    options: Mapping[str, Json],
+    tools: tuple[ClientTool, ...],
     stream: bool,
     follow: bool,
 ) -> QueuedRun:
@@ -220,6 +223,10 @@ async def queue_run(
         content: Content | None = require_posted(to_content(message), where="message")
         request = request_id or invocation_id or new_id()
         id = request
+        if stored is not None and any(one.function_response for one in content.parts or ()):
+            # results of tools that the client ran: the run that called them goes on
+            content = require_answers(stored, content)
+            id = answers_by_event(stored, content)[0][0].invocation_id
     else:
         assert stored is not None
         content, id = _open_run(stored, answers, invocation_id)
@@ -232,6 +239,8 @@ async def queue_run(
         retry=tuple(retry),
         invocation_id=None if content is not None else id,
         requires_session=True,
+        options=dict(options),
+        tools=tools,
         stream=stream,
     )
     known = await turns.find(key, request) if request_id is not None else None

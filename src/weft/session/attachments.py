@@ -8,7 +8,8 @@ so whoever compiles a stored session loads the files first, and keeps them as lo
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from weft.content import Blob, Part
 from weft.media import SCHEME, LoadedMedia, extension_of, loaded_media
@@ -38,7 +39,7 @@ async def load_attachments(log: Strand[Event], load: Load, media: dict[str, Load
             media[address] = loaded_media(address, blob.data or "")
 
 
-class Attachments(NamedTuple):
+class Attachments(msgspec.Struct, frozen=True):
     """The files that a session refers to, at hand as long as its log lives."""
 
     media: dict[str, LoadedMedia]
@@ -81,7 +82,7 @@ def addresses_in(log: Strand[Event]) -> tuple[str, ...]:
     return (references.after(log.tail) if log.tail else references).uris
 
 
-class MediaReferences(NamedTuple):
+class MediaReferences(msgspec.Struct, frozen=True):
     """The addresses of artifacts in the events of a log, each once."""
 
     uris: tuple[str, ...] = ()

@@ -8,7 +8,6 @@ where ADK refuses it, nothing is ours.
 import functools
 import json
 import os
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, cast, get_args
@@ -16,6 +15,7 @@ from typing import Literal, cast, get_args
 import msgspec
 
 from weft.content import Content, FunctionCall, FunctionResponse, Part, Value, encode
+from weft.late import late_pattern
 from weft.misuse import declared
 from weft.session.provenance import Provenance, provenance_in
 from weft.values import Json, JsonObject
@@ -234,7 +234,7 @@ def event_from(value: object, refused: msgspec.ValidationError | None = None) ->
     return msgspec.structs.replace(event, unread=unread) if unknown else event
 
 
-_HUMP = re.compile(r"(?=[A-Z])")
+_HUMP = late_pattern(r"(?=[A-Z])")
 
 
 def respelled(value: object, kind: type[Value]) -> object:

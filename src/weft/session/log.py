@@ -8,8 +8,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
-from typing import NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 from zlib import crc32
 
 import msgspec
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 
 from weft.content import Content, Part, Value, encode, is_plain, require_content, untrusted
 from weft.errors import SessionError
+from weft.late import late_pattern
 from weft.misuse import explained
 from weft.session.event import Actions, Event, event_from, respelled
 from weft.session.provenance import without_trust
@@ -24,6 +24,9 @@ from weft.session.state import apply_delta, without_temp
 from weft.session.strand import Strand
 from weft.session.waiting import waiting_in
 from weft.values import Json, JsonObject, require_object
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _WORDS = {
     **dict.fromkeys(("messages", "history", "contents"), "events"),
@@ -243,13 +246,14 @@ class Session:
                 hint="pass bytes or text, or build a weft.Session from events",
             )
         try:
-            outer, listed, decode, unread = _opened(data)
+            opened = _opened(data)
         except (ValueError, RecursionError) as error:
             raise SessionError(f"this is not a session: {_words(error)}", where=name) from None
         events: list[Event] = []
         sums: list[str | None] = []
         seal: str | None = None
-        for index, raw in enumerate(listed):
+        outer, decode, unread = opened.outer, opened.decode, opened.unread
+        for index, raw in enumerate(opened.events):
             try:
                 raw, sum, sound = _unchecked(raw)
                 sums.append(sum)
@@ -365,10 +369,10 @@ _log = logging.getLogger("weft")
 
 _event_decoder = msgspec.json.Decoder(Event)
 
-_surrogate = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_surrogate = late_pattern(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
-class _Opened(NamedTuple):
+class _Opened(msgspec.Struct, frozen=True):
     """The outer JSON, the events in it, how to read one of them, and the unknown fields."""
 
     outer: _SessionJson
@@ -536,7 +540,7 @@ def _seal(outer: _SessionJson, unread: JsonObject, sums: Sequence[str]) -> str:
     return f"{crc32(text.encode()):08x}"
 
 
-def read_session(path: Path, *, trusted: bool = False) -> Session:
+def read_session(path: "Path", *, trusted: bool = False) -> Session:
     """Read a session from a JSON file; `trusted` as for `Session.from_json`."""
     try:
         data = path.read_bytes()

@@ -213,8 +213,12 @@ class MemoryStore:
             self._user.pop((app_name, user_id), None)
             return len(keys)
 
-    async def erase_turns(self, app_name: str, user_id: str) -> None:
+    async def erase_turns(self, app_name: str, user_id: str, session_id: str | None = None) -> None:
         """Nothing to do: there is no queue in memory."""
+
+    async def apps_of_turns(self, user_id: str) -> list[str]:
+        """None: there is no queue in memory."""
+        return []
 
     async def compact(self) -> None:
         """Nothing to do: what is deleted in memory is gone."""

@@ -118,7 +118,7 @@ class Store(Protocol):
         ...
 
     async def delete(self, key: SessionKey) -> None:
-        """Forget a session; what its events wrote to `app:` and `user:` stays."""
+        """Forget a session and its queued turns; what it wrote to `app:` and `user:` stays."""
         ...
 
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
@@ -177,8 +177,12 @@ class ErasingStore(Protocol):
         """Delete a user's sessions, state and queued turns; gives how many sessions there were."""
         ...
 
-    async def erase_turns(self, app_name: str, user_id: str) -> None:
-        """Delete a user's turns from every queue, so that no worker takes another."""
+    async def erase_turns(self, app_name: str, user_id: str, session_id: str | None = None) -> None:
+        """Delete the turns of a user, or of a session, from all queues: none is taken any more."""
+        ...
+
+    async def apps_of_turns(self, user_id: str) -> list[str]:
+        """The apps for which a user has turns in a queue, sorted."""
         ...
 
     async def compact(self) -> None:

@@ -9,7 +9,6 @@ from threading import RLock
 from typing import (
     TYPE_CHECKING,
     Generic,
-    NamedTuple,
     Never,
     Protocol,
     Self,
@@ -18,6 +17,8 @@ from typing import (
     overload,
     runtime_checkable,
 )
+
+import msgspec
 
 Item = TypeVar("Item")
 ItemRead = TypeVar("ItemRead", contravariant=True)
@@ -86,7 +87,7 @@ class Fold(Protocol[ItemRead]):
         ...
 
 
-class Fork(NamedTuple):
+class Fork(msgspec.Struct, frozen=True):
     """Where a strand was forked: the memo and lock of the other, and how many items they share."""
 
     memo: dict[object, object]

@@ -252,7 +252,8 @@ class PostgresStore:
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
         require_key(key)
-        async with self._connection(writing=True) as connection:
+        async with self._connection(writing=True) as connection, connection.transaction():
+            await rows.erase_turns(connection, *key)
             await rows.delete_session(connection, key)
         self._cache.drop(key)
 
@@ -289,11 +290,16 @@ class PostgresStore:
         self._cache.drop_user(app_name, user_id)
         return count
 
-    async def erase_turns(self, app_name: str, user_id: str) -> None:
-        """Delete a user's turns from every queue, so that no worker takes another."""
-        require_key(SessionKey(app_name, user_id, "s"))
+    async def erase_turns(self, app_name: str, user_id: str, session_id: str | None = None) -> None:
+        """Delete the turns of a user, or of a session, from all queues: none is taken any more."""
+        require_key(SessionKey(app_name, user_id, "s" if session_id is None else session_id))
         async with self._connection(writing=True) as connection, connection.transaction():
-            await rows.erase_turns(connection, app_name, user_id)
+            await rows.erase_turns(connection, app_name, user_id, session_id)
+
+    async def apps_of_turns(self, user_id: str) -> list[str]:
+        """The apps for which a user has turns in a queue, sorted."""
+        async with self._connection() as connection:
+            return await rows.list_turn_apps(connection, user_id)
 
     async def compact(self) -> None:
         """Write the tables anew, so that nothing deleted is in their files; others wait meanwhile.

@@ -590,12 +590,24 @@ async def erase_user(connection: Connection, app_name: str, user_id: str) -> int
     return count
 
 
-async def erase_turns(connection: Connection, app_name: str, user_id: str) -> None:
-    """Delete a user's turns from every queue in the database, whatever became of them."""
-    values = {"app_name": app_name, "user_id": user_id}
+async def erase_turns(
+    connection: Connection, app_name: str, user_id: str, session: str | None = None
+) -> None:
+    """Delete the turns of a user, or of one session, from every queue, whatever became of them."""
+    values = {"app_name": app_name, "user_id": user_id, "session": session}
     for table in await _queue_tables(connection):
         if statement := _ERASE_TURNS[table]:
             await connection.execute(statement.encode(), values)
+
+
+async def list_turn_apps(connection: Connection, user_id: str) -> list[str]:
+    """The apps for which a user has turns in a queue."""
+    apps: set[str] = set()
+    for table in await _queue_tables(connection):
+        if statement := _TURN_APPS.get(table):
+            cursor = await connection.execute(statement.encode(), {"user_id": user_id})
+            apps.update(app for (app,) in cast("list[tuple[str]]", await cursor.fetchall()))
+    return sorted(apps)
 
 
 async def rewrite(connection: Connection) -> None:
@@ -618,8 +630,10 @@ async def _queue_tables(connection: Connection) -> list[str]:
     return [table for table in _ERASE_TURNS if table in existing]
 
 
-_DBOS_TURNS = """(
-    SELECT number FROM weft.dbos_turns WHERE app_name = %(app_name)s AND user_id = %(user_id)s)"""
+_OWNED = """app_name = %(app_name)s AND user_id = %(user_id)s
+    AND (%(session)s::text IS NULL OR session = %(session)s)"""
+
+_DBOS_TURNS = f"(SELECT number FROM weft.dbos_turns WHERE {_OWNED})"
 
 # A turn has one workflow for each time that it was put: NUMBER.0, NUMBER.1 and so on.
 _DBOS_WORKFLOWS = f"""
@@ -627,14 +641,15 @@ DELETE FROM weft_dbos.{{}} WHERE split_part(workflow_uuid, '.', 1) IN (
     SELECT lpad(number::text, 19, '0') FROM {_DBOS_TURNS} AS gone)"""
 
 _ERASE_TURNS = {
-    "weft.turns": "DELETE FROM weft.turns WHERE app_name = %(app_name)s AND user_id = %(user_id)s",
+    "weft.turns": f"DELETE FROM weft.turns WHERE {_OWNED}",
     # The lock of a turn is a list: app, user, session, request. Those of other tasks are any text.
     "procrastinate_jobs": """
         WITH gone AS (
             DELETE FROM procrastinate_jobs
             WHERE CASE WHEN task_name = 'weft.turn' THEN
                 queueing_lock::jsonb ->> 0 = %(app_name)s
-                AND queueing_lock::jsonb ->> 1 = %(user_id)s END
+                AND queueing_lock::jsonb ->> 1 = %(user_id)s
+                AND (%(session)s::text IS NULL OR queueing_lock::jsonb ->> 2 = %(session)s) END
             RETURNING id)
         DELETE FROM weft.turn_notes WHERE turn IN (SELECT id::text FROM gone)""",
     "procrastinate_events": "",  # they go with their jobs
@@ -646,11 +661,20 @@ _ERASE_TURNS = {
         WITH noted AS (
             DELETE FROM weft.turn_notes
             WHERE turn IN (SELECT 'dbos:' || number FROM {_DBOS_TURNS} AS gone))
-        DELETE FROM weft.dbos_turns
-        WHERE app_name = %(app_name)s AND user_id = %(user_id)s""",
+        DELETE FROM weft.dbos_turns WHERE {_OWNED}""",
     "weft.turn_notes": "",  # they go with their turns
 }
 """The tables of queues, in the order to empty them in, and how to delete a user's rows."""
+
+_TURN_APPS = {
+    "weft.turns": "SELECT DISTINCT app_name FROM weft.turns WHERE user_id = %(user_id)s",
+    "procrastinate_jobs": """
+        SELECT DISTINCT queueing_lock::jsonb ->> 0 FROM procrastinate_jobs
+        WHERE CASE WHEN task_name = 'weft.turn'
+            THEN queueing_lock::jsonb ->> 1 = %(user_id)s END""",
+    "weft.dbos_turns": "SELECT DISTINCT app_name FROM weft.dbos_turns WHERE user_id = %(user_id)s",
+}
+"""How to find the apps for which a user has turns."""
 
 
 async def insert_request(connection: Connection, key: SessionKey) -> None:

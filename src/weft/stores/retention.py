@@ -49,10 +49,15 @@ async def erase_user(
 async def erase_sessions(
     store: Store, artifacts: ArtifactStore, keys: Sequence[SessionKey]
 ) -> Erased:
-    """Delete sessions with their artifacts; what they wrote to `user:` and `app:` stays."""
+    """Delete sessions with their artifacts and queued turns.
+
+    What they wrote to `user:` and `app:` stays.
+    """
     erasing, files = _able(store), _able_artifacts(artifacts)
     count = 0
     for key in keys:
+        # first, for the same reason
+        await erasing.erase_turns(*key)
         async with AsyncExitStack() as stack:
             await _take(store, [key], stack)
             await store.delete(key)
@@ -89,8 +94,8 @@ def _able(store: Store) -> ErasingStore:
     raise UsageError(
         f"a {type(store).__name__} cannot forget a user",
         where="store",
-        hint="give it `erase_user(app_name, user_id)`, `erase_turns(app_name, user_id)` and"
-        " `compact()`",
+        hint="give it `erase_user(app_name, user_id)`, `erase_turns(app_name, user_id,"
+        " session_id)`, `apps_of_turns(user_id)` and `compact()`",
     )
 
 

@@ -320,15 +320,24 @@ class SqliteStore:
 
         return await self._write(work)
 
-    async def erase_turns(self, app_name: str, user_id: str) -> None:
-        """Delete a user's turns from the queue, so that no worker takes another."""
-        require_key(SessionKey(app_name, user_id, "s"))
+    async def erase_turns(self, app_name: str, user_id: str, session_id: str | None = None) -> None:
+        """Delete the turns of a user, or of a session, from the queue: no worker takes another."""
+        require_key(SessionKey(app_name, user_id, "s" if session_id is None else session_id))
 
         def work(connection: sqlite3.Connection) -> Callable[[], None]:
-            tables.erase_turns(connection, app_name, user_id)
+            tables.erase_turns(connection, app_name, user_id, session_id)
             return lambda: None
 
         await self._write(work)
+
+    async def apps_of_turns(self, user_id: str) -> list[str]:
+        """The apps for which a user has turns in the queue, sorted."""
+
+        def work(connection: sqlite3.Connection) -> Callable[[], list[str]]:
+            apps = tables.list_turn_apps(connection, user_id)
+            return lambda: apps
+
+        return await self._read(work)
 
     async def compact(self) -> None:
         """Write the file anew, so that nothing deleted can be read from the disk.

@@ -141,7 +141,7 @@ def read_part(
     if row is None or (after is None and recent is not None and recent >= row.length):
         return None
     start = row.number * ROOM
-    found = cast(
+    newest = cast(
         "list[tuple[int, bytes, int | None]]",
         connection.execute(
             "SELECT place - ?, CAST(event AS BLOB), checksum FROM events"
@@ -150,7 +150,7 @@ def read_part(
             (start, start, start + ROOM, after, after, -1 if recent is None else recent),
         ).fetchall(),
     )
-    rows = [*_older(connection, row, recent, after, len(found)), *reversed(found)]
+    rows = [*_older(connection, row, recent, after, len(newest)), *reversed(newest)]
     if len(rows) == row.length:
         return None
     begun = row.begun(StateReader(key))
@@ -495,7 +495,8 @@ def list_apps(connection: sqlite3.Connection) -> list[str]:
 
 
 def delete_session(connection: sqlite3.Connection, key: SessionKey) -> None:
-    """Delete a session with its events; what they wrote to shared scopes stays."""
+    """Delete a session with its events and turns; what they wrote to shared scopes stays."""
+    erase_turns(connection, *key)
     row = cast(
         "tuple[int] | None",
         connection.execute(
@@ -529,13 +530,30 @@ def erase_user(connection: sqlite3.Connection, app_name: str, user_id: str) -> i
     return len(numbers)
 
 
-def erase_turns(connection: sqlite3.Connection, app_name: str, user_id: str) -> None:
-    """Delete a user's turns, whatever became of them, if the file has a queue."""
-    listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'turns'"
-    if connection.execute(listed).fetchone():
+def erase_turns(
+    connection: sqlite3.Connection, app_name: str, user_id: str, session: str | None = None
+) -> None:
+    """Delete the turns of a user, or of one session, if the file has a queue."""
+    if _has_queue(connection):
         connection.execute(
-            "DELETE FROM turns WHERE app_name = ? AND user_id = ?", (app_name, user_id)
+            "DELETE FROM turns WHERE app_name = ? AND user_id = ?"
+            " AND session = coalesce(?, session)",
+            (app_name, user_id, session),
         )
+
+
+def list_turn_apps(connection: sqlite3.Connection, user_id: str) -> list[str]:
+    """The apps for which a user has turns in the queue."""
+    if not _has_queue(connection):
+        return []
+    statement = "SELECT DISTINCT app_name FROM turns WHERE user_id = ? ORDER BY app_name"
+    rows = cast("list[tuple[str]]", connection.execute(statement, (user_id,)).fetchall())
+    return [app for (app,) in rows]
+
+
+def _has_queue(connection: sqlite3.Connection) -> bool:
+    listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'turns'"
+    return connection.execute(listed).fetchone() is not None
 
 
 def insert_request(connection: sqlite3.Connection, key: SessionKey, asked: float) -> None:
