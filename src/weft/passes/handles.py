@@ -18,7 +18,7 @@ from weft.digest.asked import Asked
 from weft.ir import Block, CodeResultBlock, Item, MediaBlock, Prompt, ResultBlock, TextBlock
 from weft.ir.item import RECALL, handle_of
 from weft.passes.env import Env
-from weft.passes.prices import declares_unasked, item_tokens, needs_recall
+from weft.passes.prices import block_tokens, declares_unasked, needs_recall
 from weft.session.strand import Strand
 from weft.tokens import image_size, media_tokens
 from weft.values import Json, JsonObject, compact
@@ -370,7 +370,7 @@ class _Handles:
                 speaks = item.author == env.agent and item.blocks and item.blocks[0].role == "model"
                 if speaks and self.opening < 0:
                     self.opening = self.tokens
-                self.tokens += item_tokens(item, env)
+                self.tokens += sum(block_tokens(item, env))
             self.counted += 1
 
 
