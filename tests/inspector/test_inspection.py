@@ -204,11 +204,13 @@ def test_trust_follows_words_of_results_into_calls() -> None:
         function_response=FunctionResponse(
             id="c",
             name="find_flights",
-            response={"mail": "eve@example.com", "to": "evil-host.example"},
+            response={"mail": "eve@example.com", "to": "evil-host.example", "mail-address": "here"},
         )
     )
     again = Part(
-        function_call=FunctionCall(id="d", name="find_flights", args={"city": "evil-host.example"})
+        function_call=FunctionCall(
+            id="d", name="find_flights", args={"city": "evil-host.example", "mail-address": "Oslo"}
+        )
     )
     session = Session("s").append(
         Event(author="user", content=to_content("go")),

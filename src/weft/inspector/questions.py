@@ -378,7 +378,7 @@ def _flows(events: Sequence[Event], untrusted: dict[str, str]) -> Iterator[JsonO
     known: dict[str, str] = {}
     for event in events:
         for call in event.calls:
-            words = sorted(set(_WORDS.findall(compact(call.args or {}))) & known.keys())
+            words = sorted(set(_WORDS.findall(_values_of(call.args or {}))) & known.keys())
             if words:
                 yield {
                     "call": call.name,
@@ -390,6 +390,15 @@ def _flows(events: Sequence[Event], untrusted: dict[str, str]) -> Iterator[JsonO
         if event.id in untrusted:
             for word in set(_WORDS.findall(untrusted[event.id])):
                 known.setdefault(word, event.id)
+
+
+def _values_of(value: Json) -> str:
+    """The values in some arguments, without their names: those stand in the tool's schema."""
+    if isinstance(value, dict):
+        return "\n".join(map(_values_of, value.values()))
+    if isinstance(value, list):
+        return "\n".join(map(_values_of, value))
+    return value if isinstance(value, str) else compact(value)
 
 
 def _text(item: Item) -> str:
