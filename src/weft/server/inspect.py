@@ -7,7 +7,7 @@ where the sessions have a runner. The gate of the application decides who may as
 import asyncio
 import mimetypes
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -28,7 +28,7 @@ from weft.server.access import Identity
 from weft.server.endpoints import ApiRoute, Call
 from weft.server.problems import problem_of
 from weft.server.served import Served
-from weft.server.stream import Chunks, EventStream
+from weft.server.stream import EventStream
 from weft.session import SessionKey, Store
 from weft.values import Json, JsonObject
 
@@ -217,7 +217,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
                     where="inspector",
                     hint="serve the agent: weft serve pkg.module:agent",
                 )
-            return _json(await action(asked, Call(served, request)))
+            return _json(await action(asked, Call(served, request.scope, request.receive)))
 
         return endpoint
 
@@ -379,7 +379,7 @@ async def _fork(talk: Talk, call: Call) -> Json:
     return await talk.fork(_text(request, "session"), _count(request, "event"), text)
 
 
-async def _growth(source: SessionSource, key: str, after: int) -> Chunks:
+async def _growth(source: SessionSource, key: str, after: int) -> AsyncGenerator[bytes, None]:
     """Says `grown` when the session has more events, and `gone` when it is deleted."""
     quiet = 0.0
     while True:

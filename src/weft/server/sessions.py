@@ -18,7 +18,7 @@ from weft.runtime.earlier import is_unfinished, require_request_id
 from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw, whole_number
 from weft.server.problems import Problem, require_id
 from weft.server.served import Busy, ServedRun
-from weft.server.stream import frames
+from weft.server.stream import Frames
 from weft.session import Actions, Event, Session, SessionInfo, SessionKey
 from weft.session.event import new_id
 from weft.session.state import without_temp
@@ -237,7 +237,7 @@ def _request_id(call: Call, body: NewRun) -> str | None:
 
 def _started(call: Call, run: ServedRun) -> Answer:
     if call.wants_stream():
-        return call.served.run_stream(call.identity, run, frames(run.events()))
+        return call.served.run_stream(call.identity, run, Frames(run.batches()))
     return respond(
         {
             "id": run.id,
@@ -286,7 +286,7 @@ async def get_events(call: Call) -> Answer:
         )
     follow = call.query("follow") in ("true", "1")
     return call.stream(
-        frames(runner.events(user_id=user, session_id=id, after=after, follow=follow))
+        Frames(runner.batches(user_id=user, session_id=id, after=after, follow=follow))
     )
 
 
@@ -475,7 +475,7 @@ async def get_metrics(call: Call) -> Answer:
     served = call.served
     gauges = {
         "weft_runs_active": served.active,
-        "weft_streams_open": sum(served.streams.values()),
+        "weft_streams_open": served.open_streams,
         "weft_apps": len(served.runners),
     }
     return Response(served.metrics.text(gauges), media_type=MEDIA_TYPE)
