@@ -6,6 +6,7 @@ the provider. It happens when the result is new, or, where one is careful, a ste
 """
 
 from collections.abc import Container, Sequence
+from functools import partial
 
 import msgspec
 
@@ -319,8 +320,7 @@ def _reduce_result(
         return block
     limits = result_limits(block.name, env, options)
     if limits is not None:
-        asked = view.words.asked_by(block, item)
-        limits = limits._replace(known=view.names, asks=env.tools.priced, asked=asked)
+        limits = limits._replace(known=view.names, asks=env.tools.priced)
         tight = _tight(block)
         folded = _folded(tight, number, view.lines, env) if number >= 0 else tight
         if folded is not block and not _pays(block, folded, view, env):
@@ -331,7 +331,8 @@ def _reduce_result(
             lenient = shows_all(window) and (own is None or own.compact is None)
             over = max(limits.over, WINDOW_TO) if lenient else limits.over
             limits = limits._replace(over=over, to=max(limits.to, WINDOW_TO))
-        short = compact_result(folded, item, env, limits)
+        asking = partial(view.words.asked_by, block, item)
+        short = compact_result(folded, item, env, limits, asking)
         block = short if short is folded or _pays(folded, short, view, env) else folded
     return _placed(block, item, env) if number >= 0 else block
 
