@@ -6,14 +6,22 @@ A what-if is asked of the last step, the first time after the session was opened
 out once for many is cold. Each session has 1,000 events; they differ in what its tools gave.
 """
 
+import asyncio
+import gzip
+import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+import serving
+
+import weft.inspector
 from weft import Agent, Content, Event, Part, RunConfig, Session
 from weft.content import call_part, result_part
 from weft.inspector import Inspection
 from weft.inspector.inspection import Variant
 from weft.inspector.questions import what_if
+from weft.inspector.request import RequestView
 
 EVENTS = 1_000
 POLICIES = (
@@ -23,7 +31,8 @@ POLICIES = (
     "C.default().compact()",
     "C.default().budget(20_000)",
 )
-WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi", "omicron"]
+WORDS = """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi
+omicron""".split()  # noqa: SIM905
 
 
 def weather(n: int) -> object:
@@ -32,7 +41,7 @@ def weather(n: int) -> object:
 
 def log_lines(n: int) -> object:
     lines = [
-        f"2026-03-{n % 28 + 1:02} 12:{k:02}:07 INFO service[{n * 31 + k}] request {n * 97 + k} took {k * 7} ms"
+        f"2026-03-{n % 28 + 1:02} 12:{k:02}:07 INFO [{n * 31 + k}] request {n * 97 + k}: {k * 7} ms"
         for k in range(30)
     ]
     return "\n".join([*lines, f"ERROR: disk {n} is full at /var/data/{n}"])
@@ -142,8 +151,38 @@ def measure_what_if() -> None:
         print(f"  {policy:18}" + "".join(f"{cell:>16}" for cell in cells))
 
 
+def measure_open() -> None:
+    """A session of 500 calls with requests of 200 kB and more, as the page opens it."""
+    one = session("small", turns=1, calls=500)
+    text = " ".join(f"{WORDS[n % 15]}{n}" for n in range(22_000))
+    page = Event(
+        author="user", invocation_id="i0", content=Content(role="user", parts=(Part(text=text),))
+    )
+    inspection = Inspection(
+        BOT, Session("s", app_name="bench", events=[page, *one.events]), files=(__file__,)
+    )
+    opening = timed(lambda: json.dumps(inspection.film()))
+    last = len(inspection.steps)
+    request = timed(lambda: json.dumps(RequestView(inspection, last).to_json()))
+    sizes = [len(RequestView(inspection, number).text) / 1e3 for number in (1, last)]
+    print(f"{last} calls, requests of {sizes[0]:.0f} to {sizes[1]:.0f} kB:", end=" ")
+    print(f"opened in {opening:.0f} ms of CPU, the last request shown in {request:.0f} ms")
+
+
+def measure_page() -> None:
+    """The page and what it loads."""
+    home = Path(weft.inspector.__file__).parent / "page"
+    files = [file for file in home.rglob("*") if file.is_file() and file.suffix != ".md"]
+    packed = sum(len(gzip.compress(file.read_bytes())) for file in files)
+    print(f"the page: {packed / 1e3:.0f} kB compressed, in {len(files)} files")
+
+
 def main() -> None:
+    """The page, a session, what-ifs; then a turn and an event of the server."""
+    measure_page()
+    measure_open()
     measure_what_if()
+    asyncio.run(serving.main())
 
 
 if __name__ == "__main__":

@@ -10,8 +10,20 @@ const TABS = [
 const embedded = window.WEFT_DATA || null;
 const texts = window.WEFT_TEXTS || [];
 
-// An exported file keeps each text once: a request has their numbers.
-const whole = (data) => (data && Array.isArray(data.text) ? { ...data, text: data.text.map((n) => texts[n]).join(""), rows: data.rows.map((row) => ({ ...row, text: texts[row.text] })) } : data);
+const parts = window.WEFT_PARTS || [];
+
+// An exported file keeps each text and each part of a list once: an answer has their numbers.
+const ends = (stretches) => { let at = 0; return stretches.map(([length, ...rest]) => [(at += length), ...rest]); };
+function whole(data) {
+  if (!data || !data.packed) return data;
+  const full = { ...data };
+  for (const name of data.packed) full[name] = data[name].flatMap((n) => parts[n]);
+  for (const name of ["segments", "ages"]) if (data.packed.includes(name)) full[name] = ends(full[name]);
+  if (data.packed.includes("chains")) full.chains = Object.fromEntries(full.chains);
+  if (data.packed.includes("rows")) full.rows = full.rows.map((row) => ({ ...row, text: texts[row.text] }));
+  if (data.packed.includes("text")) full.text = full.text.map((n) => texts[n]).join("");
+  return full;
+}
 const number = (n) => (n === null || n === undefined ? "–" : Math.round(n).toLocaleString("en"));
 const share = (a, b) => (b ? `${Math.round((100 * a) / b)}%` : "–");
 const cost = (c, money) =>
