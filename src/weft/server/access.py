@@ -287,6 +287,8 @@ class Gatekeeper:
     async def _admit(self, scope: Scope) -> Identity | None:
         """Who asks, or a problem; None for the printed address, which brings a token to keep."""
         headers = headers_of(scope)
+        if len(headers) < len(scope["headers"]):
+            self._require_once(scope)
         asker = tuple(map(headers.get, _ASKER))
         if asker not in self._askers:
             self._require_origin(headers, self._require_host(headers))
@@ -353,8 +355,17 @@ class Gatekeeper:
                 raise Problem(403, "origin", "the request comes from a page of another origin")
             return
         origin = headers[b"origin"].decode("latin-1")
-        if origin not in self._origins and origin.partition("://")[2].lower() != host:
+        scheme, _, own = origin.partition("://")
+        is_own = scheme in ("http", "https") and own.lower() == host
+        if origin not in self._origins and not is_own:
             raise Problem(403, "origin", f"a page of `{origin[:100]}` may not ask this server")
+
+    def _require_once(self, scope: Scope) -> None:
+        """Refuse a header twice that decides who asks: a proxy may have read the other one."""
+        names = [name for name, _ in scope["headers"]]
+        for name in (*_ASKER, b"authorization", b"content-length", b"content-type"):
+            if names.count(name) > 1:
+                raise Problem(400, "headers", f"there are two headers `{name.decode()}`")
 
     def _require_small(self, headers: dict[bytes, bytes]) -> None:
         length = headers.get(b"content-length", b"0")
@@ -375,7 +386,8 @@ class Gatekeeper:
                 401, "unauthenticated", "the token in the address is not the one of this start"
             )
         rest = urlencode([pair for pair in parse_qsl(connection.url.query) if pair[0] != "token"])
-        response = RedirectResponse(f"{connection.url.path}{f'?{rest}' if rest else ''}", 303)
+        path = "/" + connection.url.path.lstrip("/")  # `//name` would be another server
+        response = RedirectResponse(f"{path}{f'?{rest}' if rest else ''}", 303)
         response.set_cookie(
             cookie_name(scope),
             token,

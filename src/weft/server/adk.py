@@ -234,6 +234,11 @@ async def _body(call: Call, kind: type[BodyT], empty: BodyT | None = None) -> Bo
     fields = decoded(data, dict[str, msgspec.Raw])
     names = {one.name: one.encode_name for one in msgspec.structs.fields(kind)}
     spelled = {names.get(name, name): value for name, value in fields.items()}
+    if len(spelled) < len(fields):
+        twice = next(one for one in names if one in fields and names[one] in fields)
+        raise Problem(
+            422, "invalid", f"`{twice}` and `{names[twice]}` are one field, which is there twice"
+        )
     return decoded(msgspec.json.encode(spelled), kind)
 
 

@@ -300,8 +300,7 @@ def _shape_refusal(scope: Scope, problem: Problem) -> Response:
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     path = Request(scope).url.path
-    problem = Problem(404, "unknown-path", f"there is nothing at {path[:200]}")
-    await problem.response()(scope, receive, send)
+    raise Problem(404, "unknown-path", f"there is nothing at {path[:200]}")
 
 
 async def _get_openapi(call: Call) -> Answer:

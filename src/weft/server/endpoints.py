@@ -5,6 +5,7 @@ from the same list, so that neither can say what the other does not.
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar, cast
@@ -18,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from weft.misuse import meant
 from weft.runtime import Runner
 from weft.server.access import Identity, headers_of, too_large
-from weft.server.problems import Problem, problem_of
+from weft.server.problems import Problem, problem_of, require_user
 from weft.server.served import Served
 from weft.server.stream import Chunks
 from weft.session.state import scope_of
@@ -82,7 +83,7 @@ class Call:
         wanted = wanted or self.query("user") or None
         own = self.identity.user
         if own is None:
-            return wanted or "user"
+            return require_user(wanted) if wanted else "user"
         if wanted not in (None, own):
             raise Problem(403, "another-user", "these are the sessions of another user")
         return own
@@ -188,7 +189,10 @@ def decoded(data: bytes, kind: type[T], empty: T | None = None) -> T:
     if not data.strip() and empty is not None:
         return empty
     try:
-        return msgspec.json.decode(data, type=kind)
+        value = msgspec.json.decode(data, type=kind)
+        if data.count(b":") > 1:  # with one there is one key
+            _require_once(data)
+        return value
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at ")
         where = place.strip("`").removeprefix("$") or "the body"
@@ -196,6 +200,28 @@ def decoded(data: bytes, kind: type[T], empty: T | None = None) -> T:
         raise Problem(422, "invalid", message, where=where, hint=hint) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "malformed", f"the body is not JSON: {error}") from None
+
+
+def _require_once(data: bytes) -> None:
+    """Refuse an object that has a key twice: each reader takes another of the two values."""
+
+    def read(pairs: list[tuple[str, object]]) -> None:
+        names: set[str] = set()
+        for name, _ in pairs:
+            if name in names:
+                raise Problem(400, "malformed", f"the key `{name[:100]}` stands there twice")
+            names.add(name)
+
+    try:
+        json.loads(
+            data, object_pairs_hook=read, parse_int=_unread, parse_float=_unread, strict=False
+        )
+    except ValueError as error:
+        raise Problem(400, "malformed", f"the body is not JSON: {error}") from None
+
+
+def _unread(number: str) -> None:
+    """Nothing: only keys are looked at."""
 
 
 def _known_fields(message: str, kind: type[object]) -> str:
@@ -271,7 +297,7 @@ class ApiRoute(Route):
             hint=f"it takes {allowed}; GET /openapi.json lists everything",
             headers={"allow": allowed},
         )
-        await problem.response()(scope, receive, send)
+        raise problem  # the gate says it, as the clients of that path read it
 
 
 def respond(value: object, status: int = 200) -> Response:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -10,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from weft.content import ContentLike
+from weft.content import Content, ContentLike
 from weft.declare import RunConfig
 from weft.errors import SessionError, UsageError, WeftError
 from weft.misuse import few, meant
@@ -175,6 +176,8 @@ class Served:
         with _Admission(self, runner.app_name, user) as reservation:
             if message is not None and session and create:
                 require_id(session)
+            if isinstance(message, Content):
+                _require_media(message)
             if self.turns is not None:
                 if tools or config not in (None, runner.config):
                     raise Problem(
@@ -384,6 +387,22 @@ class Served:
             for run in runs:
                 _log.warning("the run %s of %s goes on after a restart", run.id, run.key)
                 self.note(runner, run, self.quotas.resume(runner.app_name, run.user_id))
+
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_\s-]*={0,2}\s*")
+
+
+def _require_media(message: Content) -> None:
+    """Refuse media that cannot be decoded: a provider would, later and in other words."""
+    for at, part in enumerate(message.parts or ()):
+        media = part.inline_data
+        if media is not None and not _BASE64.fullmatch(media.data or ""):
+            raise Problem(
+                422,
+                "invalid",
+                "the data is not base64",
+                where=f".message.parts[{at}].inlineData.data",
+            )
 
 
 class _Admission:

@@ -14,7 +14,7 @@ from weft.declare import Agent, tree
 from weft.errors import SessionBusy, StoreError, UsageError
 from weft.runtime import Runner
 from weft.runtime.approvals import Pending, pending_in
-from weft.runtime.earlier import is_unfinished, require_request_id
+from weft.runtime.earlier import LONGEST_ID, is_unfinished, require_request_id
 from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw, whole_number
 from weft.server.problems import Problem, require_id
 from weft.server.served import Busy, ServedRun
@@ -201,7 +201,7 @@ async def start_run(call: Call) -> Answer:
             state=call.allowed_state(body.state) or None,
             answers=_plain(body.answers),
             retry=body.retry,
-            invocation_id=body.invocation_id,
+            invocation_id=_invocation_id(body),
             request_id=_request_id(call, body),
             busy=body.busy,
             stream=body.stream,
@@ -213,6 +213,20 @@ async def start_run(call: Call) -> Answer:
             problem.hint = 'make it with POST /api/apps/APP/sessions, or send "create": true'
         raise
     return _started(call, run)
+
+
+def _invocation_id(body: NewRun) -> str | None:
+    """The id of the run: of one to go on with, or the client's own for a new one."""
+    id = body.invocation_id or None
+    if id is not None and (not id.isprintable() or len(id) > LONGEST_ID):
+        raise Problem(
+            422,
+            "invalid",
+            f"the id {id[:100]!r} cannot be shown",
+            hint=f"use up to {LONGEST_ID} printable characters, or leave it out",
+            where="/invocation_id",
+        )
+    return id
 
 
 def _request_id(call: Call, body: NewRun) -> str | None:
