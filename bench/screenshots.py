@@ -10,14 +10,17 @@ import shutil
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import uvicorn
 from playwright.sync_api import sync_playwright
 
 from weft import Agent, C, Runner, tool
+from weft.declare import Node
+from weft.inspector import Inspection
 from weft.server import app
-from weft.testing import ScriptedModel, call
+from weft.testing import ScriptedModel, call, usage
 
 CITIES = ("Oslo", "Bergen", "Tromso", "Rome", "Lisbon", "Porto", "Vienna", "Graz")
 
@@ -48,12 +51,16 @@ def book(offer: str) -> str:
     return f"booked {offer}"
 
 
-def build_agent() -> Agent:
-    """A travel agent that follows a script."""
+def build_agent(counted: Sequence[tuple[int, int]] = ()) -> Agent:
+    """A travel agent that follows a script; `counted` are the tokens that its provider reports."""
     script = []
     for city in CITIES:
         script += [call("find_flights", city=city), f"The cheapest to {city} is DY101 for 95 EUR."]
-    script += [call("book", offer="DY101")]
+    script += [call("book", offer="DY101"), *["Fine. The window seat it is."] * 9]
+    script[: len(counted)] = [
+        usage(entry, prompt=tokens, cached=cached, output=30)
+        for entry, (tokens, cached) in zip(script, counted, strict=False)
+    ]
     return Agent(
         "traveller",
         model=ScriptedModel(script, name="claude-opus-5", dialect="anthropic"),
@@ -62,8 +69,24 @@ def build_agent() -> Agent:
     ).sees(C.window(4).redact("email"))
 
 
-async def talk(runner: Runner) -> None:
+def build_desk() -> Node:
+    """Two agents in a row: the first says what it is about, the second acts on it."""
+    triage = Agent(
+        "triage",
+        model=ScriptedModel(["refund"], name="gpt-5", dialect="openai-chat"),
+        instruction="Say in one word what the user wants.",
+    )
+    clerk = Agent(
+        "clerk",
+        model=ScriptedModel(["You get your 95 EUR back."], name="gpt-5", dialect="openai-chat"),
+        instruction="The user wants: {intent}. Help.",
+    )
+    return triage.writes("intent") >> clerk.writes("answer")
+
+
+async def talk(runner: Runner, desk: Runner) -> None:
     """Say the user's part."""
+    await desk.run("I was charged twice for DY101", session_id="charged twice")
     state = {"name": "Ada", "seat": "aisle seats"}
     for city in CITIES:
         message = f"I want to go to {city}. My address is ada@example.com."
@@ -80,9 +103,14 @@ def main() -> int:
         print("there is no Chromium here: apt-get install chromium", file=sys.stderr)
         return 1
     folder.mkdir(parents=True, exist_ok=True)
-    runner = Runner(build_agent())
-    asyncio.run(talk(runner))
-    application = app(runner)
+    rehearsal = Runner(build_agent())
+    asyncio.run(talk(rehearsal, Runner(build_desk(), app_name="desk")))
+    session = asyncio.run(rehearsal.session(session_id="trip to the north"))
+    frames = Inspection(rehearsal.root, session).film()["frames"]
+    runner = Runner(build_agent([(frame["tokens"], frame["cached"]) for frame in frames]))
+    desk = Runner(build_desk(), app_name="desk")
+    asyncio.run(talk(runner, desk))
+    application = app(runner, desk)
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
@@ -97,44 +125,48 @@ def main() -> int:
         chrome = play.chromium.launch(
             executable_path=browser, args=["--no-sandbox", "--disable-dev-shm-usage"]
         )
-        page = chrome.new_page(viewport={"width": 1280, "height": 800})
+        page = chrome.new_page(viewport={"width": 1200, "height": 760})
         page.goto(address)
-        page.wait_for_selector("tr.pick")
+        page.click("text=waiting: answer")
+        page.wait_for_selector(".answers >> text=approve")
         shoot(page, folder, "sessions")
-        page.click("tr.pick")
+        page.click("tr.pick >> text=charged twice")
+        page.click("nav >> text=Graph")
+        page.wait_for_selector("text.value")
+        shoot(page, folder, "graph")
+        page.click("text=Sessions")
+        page.click("tr.pick >> text=trip to the north")
         page.wait_for_selector("[data-testid=messages]")
         page.wait_for_timeout(800)
         page.locator("[data-testid=messages] .state").first.hover()
         shoot(page, folder, "request")
+        page.click("[data-testid=messages] .event >> nth=0")
+        page.keyboard.press("/")
+        page.keyboard.type("DY101")
         page.click("text=Raw JSON")
+        page.keyboard.press("/")
+        page.keyboard.type("Porto")
         shoot(page, folder, "raw")
-        for title, view in (
-            ("Left out", "left-out"),
-            ("Cache", "cache"),
-            ("What if", "whatif"),
-            ("Bisect", "bisect"),
-            ("Dead weight", "weight"),
-            ("Graph", "graph"),
-            ("Trust", "trust"),
-            ("Events", "events"),
-            ("Chat", "chat"),
-        ):
+        for title, view in VIEWS:
             page.click(f"nav >> text={title}")
             page.wait_for_selector(f"[data-testid={view}]")
-            if view == "whatif":
-                page.fill("input[placeholder^='C.auto']", "C.auto()")
-                page.wait_for_selector("text=sees(C.auto())")
-                page.click("text=the whole session")
-                page.wait_for_selector("[data-testid=both]")
-            if view == "bisect":
-                page.fill("input[placeholder^='a sentence']", "I want to go to Rome")
-                page.click("form >> text=find")
-                page.wait_for_selector("text=It vanished")
-            shoot(page, folder, view)
+            prepare(page, view)
+            shoot(page, folder, view, of="[role=tabpanel]" if view in ALONE else "")
+        page.click("nav >> text=Events")
+        page.click("[data-event='0'] >> text=fork here")
+        page.fill("dialog textarea", "I want to go to Oslo, at a window.")
+        page.fill("dialog input", '{"seat": "a window seat"}')
+        page.click("text=fork and go on")
+        page.wait_for_selector("[data-testid=beside] >> text=window seat it is")
+        page.evaluate("scrollTo(0, 150)")
+        shoot(page, folder, "fork")
         page.emulate_media(color_scheme="dark")
         page.click("nav >> text=Request")
+        page.click("text='Messages'")
         page.wait_for_selector("[data-testid=messages]")
         shoot(page, folder, "dark")
+        page.set_viewport_size({"width": 390, "height": 720})
+        shoot(page, folder, "phone")
         chrome.close()
     application.stop_streams()
     server.should_exit = True
@@ -142,11 +174,44 @@ def main() -> int:
     return 0
 
 
-def shoot(page, folder: Path, name: str) -> None:
-    """One picture."""
+VIEWS = (
+    ("Left out", "left-out"),
+    ("Cache", "cache"),
+    ("What if", "whatif"),
+    ("Bisect", "bisect"),
+    ("Dead weight", "weight"),
+    ("Trust", "trust"),
+    ("Events", "events"),
+    ("Chat", "chat"),
+)
+
+
+ALONE = ("bisect", "weight", "trust")
+"""Views that are photographed without the strip above them."""
+
+
+def prepare(page, view: str) -> None:
+    """Ask what a view is for."""
+    if view == "left-out":
+        page.click("text=force in >> nth=0")
+        page.wait_for_selector("[data-testid=compared]")
+    elif view == "whatif":
+        page.click("text='C.auto()'")
+        page.wait_for_selector("text=sees(C.auto())")
+        page.click("text=the whole session")
+        page.wait_for_selector("[data-testid=both]")
+        page.evaluate("scrollTo(0, 300)")
+    elif view == "bisect":
+        page.fill("input[placeholder^='a sentence']", "I want to go to Rome")
+        page.click("form >> text=find")
+        page.wait_for_selector("text=It vanished")
+
+
+def shoot(page, folder: Path, name: str, of: str = "") -> None:
+    """One picture: of the page, or of one part of it."""
     page.wait_for_timeout(300)
     file = folder / f"inspector-{name}.png"
-    page.screenshot(path=file)
+    (page.locator(of) if of else page).screenshot(path=file)
     print(f"{file}  {file.stat().st_size:,} bytes")
 
 

@@ -1,10 +1,14 @@
 """The first turn on a long session that a store keeps, in a process of its own.
 
     python bench/stored.py [--old TREE/src] [--events N]
+    python bench/stored.py --long [--events 1000000]
 
 Wall time of the turn, the memory it adds to the process at its peak, and the longest time in
 which a task that ticks on the event loop had to wait. The baseline is another tree of Weft, where
 one is named; each tree builds and reads a database of its own, both in this run.
+
+With `--long`, a session of a million events, in chapters and archived, against one of 1,000: what a
+policy with a window costs where nearly all of the log is never read.
 """
 
 import argparse
@@ -65,6 +69,22 @@ async def build(path: str, count: int) -> None:
             ]
             session = await store.append(session, *chunk)
     await store.close()
+
+
+async def archive(path: str, _: str) -> dict[str, float]:
+    """Pack all but the newest events of the long session; bytes of the file before and after."""
+    from weft.session import SessionKey
+    from weft.stores import open_store
+
+    before = _bytes(path)
+    store = open_store(f"sqlite:///{path}")
+    started, spent = time.perf_counter(), time.process_time()
+    count = await store.archive(SessionKey("bench", "user", "long"), keep_recent=1_000)
+    wall, cpu = time.perf_counter() - started, time.process_time() - spent
+    await store.compact()
+    await store.close()
+    size = _bytes(path)
+    return {"wall": wall, "cpu": cpu, "events": count, "before": before, "after": size}
 
 
 async def turn(path: str, policy: str) -> dict[str, float]:
@@ -141,6 +161,10 @@ class Memory:
         return max(0, _status("VmHWM") - self._before)
 
 
+def _bytes(path: str) -> int:
+    return os.path.getsize(path)
+
+
 def _status(name: str) -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         key, _, value = line.partition(":")
@@ -165,6 +189,40 @@ def measure(old: str | None = None, count: int = EVENTS) -> Table:
                     known = least.get(name, numbers)
                     least[name] = {key: min(known[key], numbers[key]) for key in numbers}
             _rows(table, policy or "get(recent=20)", least)
+    return table
+
+
+def measure_long(count: int) -> Table:
+    """A window's turn, and a look at the end, on a long archived session and on a short one."""
+    table = Table(f"a stored session of {count:,} events against one of 1,000")
+    tree = str(Path(__file__).parent.parent / "src")
+    with tempfile.TemporaryDirectory(prefix="bench-") as directory:
+        lengths = {"short": 1_000, "long": count}
+        databases = {name: os.path.join(directory, f"{name}.db") for name in lengths}
+        for name, length in lengths.items():
+            _child(tree, "build", databases[name], str(length))
+        packed = json.loads(_child(tree, "archive", databases["long"], ""))
+        table.rows.append(
+            (
+                f"archive {packed['events']:,.0f} events, once",
+                f"{duration(packed['cpu'])} CPU",
+                f"{packed['before'] / 1e6:.0f} MB before",
+                f"{packed['after'] / 1e6:.0f} MB after",
+                "",
+            )
+        )
+        for action, policy in (("turn", "C.window(10)"), ("recent", "")):
+            least: dict[str, dict[str, float]] = {}
+            for _ in range(ROUNDS):
+                for name in lengths:
+                    numbers = _measured(tree, action, databases[name], policy)
+                    known = least.get(name, numbers)
+                    least[name] = {key: min(known[key], numbers[key]) for key in numbers}
+            for key, value in least["long"].items():
+                short = least["short"][key]
+                against = f"1,000 events {_shown(key, short)}"
+                what = f"{policy or 'get(recent=20)'}, {key}"
+                table.rows.append((what, _shown(key, value), against, "", ""))
     return table
 
 
@@ -213,14 +271,18 @@ def main() -> int:
         if action == "build":
             asyncio.run(build(path, int(argument)))
         else:
-            work = turn if action == "turn" else recent
+            work = {"turn": turn, "recent": recent, "archive": archive}[action]
             print(json.dumps(asyncio.run(work(path, argument))))
         return 0
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--old", help="the src folder of another tree")
-    parser.add_argument("--events", type=int, default=EVENTS)
+    parser.add_argument("--events", type=int)
+    parser.add_argument("--long", action="store_true", help="a million events, archived")
     args = parser.parse_args()
-    print(measure(args.old, args.events))
+    if args.long:
+        print(measure_long(args.events or 1_000_000))
+    else:
+        print(measure(args.old, args.events or EVENTS))
     return 0
 
 

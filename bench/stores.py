@@ -80,11 +80,13 @@ async def run(address: str, kind: str, sessions: int, turns: int) -> dict[str, f
         tools=[book] if is_tool else [],
     )
     runner = Runner(agent, store=address, app_name="bench")
-    await runner.run("warm up", session_id="warm", user_id="u")
+    await runner.run(message="warm up", session_id="warm", user_id="u")
 
     async def talk(number: int) -> None:
         for _ in range(turns):
-            result = await runner.run("A seat, please.", user_id="u", session_id=f"s{number}")
+            result = await runner.run(
+                message="A seat, please.", user_id="u", session_id=f"s{number}"
+            )
             assert result.text == "Your seat is booked.", result
 
     clock, spent, served = time.perf_counter(), time.process_time(), _server_seconds()

@@ -2,7 +2,9 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 # First of all, before the tests are imported: keep compiled modules, even where the shell says
 # otherwise. Workers and the processes that tests start read them, and collecting takes half.
@@ -10,6 +12,9 @@ sys.dont_write_bytecode = False
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
+
+if TYPE_CHECKING:
+    from weft.session import Store
 
 # A busy machine is not a bug: examples have no deadline of their own. And they are the same in
 # every run, so that no change fails over what it did not touch.
@@ -36,3 +41,23 @@ def postgres_url() -> Iterator[str]:
 
     with database() as address:
         yield address
+
+
+@pytest.fixture(params=("memory", "sqlite", "postgres"))
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where the store is: each test runs once for every kind, or for those that it names."""
+    if request.param == "memory":
+        return "memory://"
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/weft.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def store(address: str) -> "AsyncIterator[Store]":
+    """A store."""
+    from weft.stores import open_store
+
+    store = open_store(address)
+    yield store
+    await store.close()

@@ -8,9 +8,9 @@ part, in `partMetadata`, where every reader of ADK JSON lets it be.
 
 import base64
 import json
+import sys
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard, TypeVar, Union, cast
 
 import msgspec
 
@@ -18,6 +18,9 @@ from weft.errors import SessionError
 from weft.media import HINT, read_data_url, require_type, type_of_address
 from weft.misuse import declared
 from weft.values import Json, JsonObject, require_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PartKind = Literal[
     "text", "thought", "call", "result", "media", "code", "code_result", "opaque", "empty"
@@ -209,9 +212,11 @@ class Part(Value, frozen=True):
         return Part(inline_data=Blob(mime_type=kind, data=encoded, display_name=name))
 
     @staticmethod
-    def from_path(path: str | Path, mime_type: str | None = None) -> "Part":
+    def from_path(path: "str | Path", mime_type: str | None = None) -> "Part":
         """A file in the message: `Part.from_path("a.pdf")`; its bytes and name tell its type."""
         where = "Part.from_path"
+        from pathlib import Path  # few messages have files
+
         if not isinstance(cast("object", path), str | Path):
             raise SessionError(
                 f"a {type(path).__name__} is not a path", where=where, hint='pass "a.pdf"'
@@ -245,9 +250,9 @@ class Part(Value, frozen=True):
         _require_type_name(mime_type, where)
         scheme = url.partition(":")[0].lower()
         if scheme == "data":
-            url_type, data = read_data_url(url, where=where)
-            kind = require_type(data, mime_type or url_type or None, "", where=where)
-            encoded = base64.b64encode(data).decode("ascii")
+            read = read_data_url(url, where=where)
+            kind = require_type(read.data, mime_type or read.mime_type or None, "", where=where)
+            encoded = base64.b64encode(read.data).decode("ascii")
             return Part(inline_data=Blob(mime_type=kind, data=encoded))
         if scheme not in ("https", "http", "gs"):
             raise SessionError(
@@ -319,7 +324,7 @@ def opaque_part(provider: str, payload: JsonObject) -> Part:
     return Part(part_metadata=PartProvenance(provider=provider, payload=payload).onto(None))
 
 
-ContentLike = str | Content | Part | Path | Iterable[str | Part | Path]
+ContentLike: TypeAlias = Union[str, Content, Part, "Path", Iterable["str | Part | Path"]]
 
 _MEDIA_HINT = (
     'pass weft.Part.from_bytes(data, "image/png") for media in the message, or'
@@ -332,7 +337,7 @@ def to_content(value: ContentLike, *, role: str = "user", where: str = "message"
     """A content from what people pass as a message: text, a part, several, or a content."""
     if isinstance(value, Content):
         return require_content(value, where=where)
-    if isinstance(value, (str, Part, Path)):
+    if isinstance(value, (str, Part)) or _is_path(value):
         value = (value,)
     if not isinstance(value, (list, tuple)):
         raise _no_message(value, where)
@@ -342,11 +347,16 @@ def to_content(value: ContentLike, *, role: str = "user", where: str = "message"
             parts.append(Part(text=piece))
         elif isinstance(piece, Part):
             parts.append(piece)
-        elif isinstance(piece, Path):
+        elif _is_path(piece):
             parts.append(Part.from_path(piece))
         else:
             raise _no_message(piece, f"{where}[{index}]", part=True)
     return require_content(Content(parts=tuple(parts), role=role), where=where)
+
+
+def _is_path(value: object) -> "TypeGuard[Path]":
+    """Whether it is a Path; where nobody has loaded them, there is none."""
+    return "pathlib" in sys.modules and isinstance(value, sys.modules["pathlib"].Path)
 
 
 def _no_message(value: object, where: str, *, part: bool = False) -> SessionError:

@@ -6,9 +6,9 @@ every machine.
 
 import base64
 import binascii
-from typing import NamedTuple
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from weft.errors import SessionError
 
@@ -140,7 +140,7 @@ def require_type(data: bytes, mime_type: str | None, name: str, *, where: str) -
     return mime_type
 
 
-class DataUrl(NamedTuple):
+class DataUrl(msgspec.Struct, frozen=True):
     """What a data URL holds."""
 
     mime_type: str
@@ -149,6 +149,8 @@ class DataUrl(NamedTuple):
 
 def read_data_url(url: str, *, where: str) -> DataUrl:
     """The type and the bytes in a data URL."""
+    from urllib.parse import unquote, unquote_to_bytes  # few messages have addresses
+
     head, comma, body = url[5:].partition(",")
     kind, *options = head.split(";")
     if not comma:
@@ -169,6 +171,8 @@ def read_data_url(url: str, *, where: str) -> DataUrl:
 
 def type_of_address(url: str) -> str:
     """The type that the end of an address tells of."""
+    from urllib.parse import unquote, urlsplit
+
     return type_by_ending(unquote(urlsplit(url).path).rpartition("/")[2])
 
 

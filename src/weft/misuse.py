@@ -8,12 +8,17 @@ Nothing is looked at unless the call fails, so a right call costs one more frame
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, fields
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 import msgspec
 
 from weft.errors import CallError, FrozenError, UnknownName
+
+if TYPE_CHECKING:
+    from dataclasses import Field
+
+    from _typeshed import DataclassInstance
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,6 +28,7 @@ Words = Mapping[str, str]
 """Words that others have, and ours: the name of an option, or a whole hint."""
 
 __all__ = [
+    "ByFields",
     "DeclaredStruct",
     "close",
     "declared",
@@ -213,6 +219,29 @@ def _counted(reason: str) -> str:
 # Declarations: classes whose values are frozen.
 
 
+class ByFields:
+    """Equality and hash by fields, as `@dataclass` makes them, for `@dataclass(eq=False)`.
+
+    Python compiles both for each dataclass when it is imported. These are written once.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        compared = [field.name for field in _fields_of(self) if field.compare]
+        return all(getattr(self, name) == getattr(other, name) for name in compared)
+
+    def __hash__(self) -> int:
+        hashed = [field for field in _fields_of(self) if field.hash is not False and field.compare]
+        return hash(tuple([getattr(self, field.name) for field in hashed]))
+
+
+def _fields_of(value: object) -> "tuple[Field[object], ...]":
+    return fields(cast("DataclassInstance", value))
+
+
 def declared(
     example: str, *, words: Words = _NO_WORDS, verbs: Words = _NO_WORDS, change: str = ""
 ) -> Callable[[type[T]], type[T]]:
@@ -265,7 +294,7 @@ def _frozen(value: object, name: str, words: Words, verbs: Words, change: str) -
     if ours not in fields:
         near = close(name, fields, cutoff=0.6)
         ours = near[0] if near else name
-    hint = verbs.get(ours) or (change.format(field=ours) if ours in fields else "")
+    hint = verbs.get(ours) or (change.replace("{field}", ours) if ours in fields else "")
     return FrozenError(
         f"`{name}` cannot be changed: {'an' if kind[0] in 'AEIO' else 'a'} {kind} is frozen",
         where=kind,

@@ -5,7 +5,8 @@ here, and the style applies to nothing outside.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 LONGEST = 2_000
 """Characters of one text that are shown."""
@@ -27,7 +28,7 @@ STYLE = """
 """.strip()
 
 
-class Cell(NamedTuple):
+class Cell(msgspec.Struct, frozen=True):
     """A text in a table: plain, or as it was written (`pre`), in a tone."""
 
     text: str

@@ -21,6 +21,7 @@ import msgspec
 
 from weft.errors import DeclarationError, SchemaError
 from weft.jsonschema import expected, map_children, plain, shorten, tidy
+from weft.late import late_pattern
 from weft.values import Json, JsonObject, compact
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def convert(tp: object, value: Json) -> object:
     return converted
 
 
-_SIGNALLING = re.compile(r"\s*[+-]?s?nan[0-9_]*\s*", re.IGNORECASE)
+_SIGNALLING = late_pattern(r"\s*[+-]?s?nan[0-9_]*\s*", re.IGNORECASE)
 """What is no number to a Decimal alone."""
 
 

@@ -15,7 +15,7 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -172,7 +172,7 @@ def media_tokens(
     return 5 + size_bytes // 4
 
 
-class Media(NamedTuple):
+class Media(msgspec.Struct, frozen=True):
     """What a medium takes, and what of it cannot be counted; then the tokens are the least."""
 
     tokens: int

@@ -7,6 +7,8 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -193,7 +195,9 @@ def test_f8_an_input_that_ends_leaves_the_call_open(bots: Path) -> None:
     assert "waits for a yes or no" in chat(bots, "payer").stderr
 
 
-def test_ctrl_c_stops_the_answer_and_returns_to_the_prompt(bots: Path) -> None:
+@contextmanager
+def stopped(bots: Path) -> Iterator[subprocess.Popen[str]]:
+    """A chat whose answer was stopped."""
     with started(bots, "chat", "bots:sleeper", "--session", "s", until=HELLO) as process:
         assert process.stdin is not None
         process.stdin.write("Go\n")
@@ -201,6 +205,11 @@ def test_ctrl_c_stops_the_answer_and_returns_to_the_prompt(bots: Path) -> None:
         read_until(process, "waiting")
         process.send_signal(signal.SIGINT)
         read_until(process, "cancelled")
+        yield process
+
+
+def test_ctrl_c_stops_the_answer_and_returns_to_the_prompt(bots: Path) -> None:
+    with stopped(bots) as process:
         out, err = process.communicate("/events\nMore\n", timeout=600)
     assert (process.returncode, err) == (0, "")
     assert out.splitlines() == [
@@ -213,13 +222,7 @@ def test_ctrl_c_stops_the_answer_and_returns_to_the_prompt(bots: Path) -> None:
 
 
 def test_what_was_cancelled_can_go_on(bots: Path) -> None:
-    with started(bots, "chat", "bots:sleeper", "--session", "s", until=HELLO) as process:
-        assert process.stdin is not None
-        process.stdin.write("Go\n")
-        process.stdin.flush()
-        read_until(process, "waiting")
-        process.send_signal(signal.SIGINT)
-        read_until(process, "cancelled")
+    with stopped(bots) as process:
         out, _ = process.communicate("/resume\n", timeout=600)
     assert out == "Awake.\n"
 

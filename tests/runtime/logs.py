@@ -9,7 +9,20 @@ import msgspec
 
 from weft import Event, Session
 from weft.runtime.place import path_of
-from weft.session import SessionKey, Store
+from weft.session import MemoryStore, SessionKey, Store
+
+
+class Measured(MemoryStore):
+    """A store that knows how long a log was after each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lengths: list[int] = []
+
+    async def append(self, session: Session, *events: Event) -> Session:
+        after = await super().append(session, *events)
+        self.lengths.append(len(after.events))
+        return after
 
 
 def check_log(session: Session) -> None:

@@ -282,6 +282,14 @@ async def test_a_reader_that_leaves_at_once_leaves_nothing_behind() -> None:
         assert [batch async for batch in batches] == []
 
 
+async def test_a_run_can_be_read_twice() -> None:
+    async with Runner(bot(chunks("One ", "two."))) as runner:
+        run = await runner.start("hi", session_id="s", config=STREAM, follow=True)
+        first = [event.text for event in await told(run.events())]
+        assert first == ["hi", "One ", "two.", "One two."]
+        assert [event.text for event in await told(run.events())] == ["hi", "One two."]
+
+
 async def test_events_that_are_there_at_once_come_together() -> None:
     async with Runner(bot(chunks("One ", "two."), "Three.")) as runner:
         run = await runner.start("hi", session_id="s", config=STREAM, follow=True)

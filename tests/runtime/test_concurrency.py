@@ -265,13 +265,7 @@ def test_a_run_can_be_taken_over_at_any_step_of_the_event_loop(kind: str, tmp_pa
     quietly(go)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store that processes can share."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/weft.db"
-    return str(request.getfixturevalue("postgres_url"))
-
+between_processes = pytest.mark.parametrize("address", ["sqlite", "postgres"], indirect=True)
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -313,6 +307,7 @@ async def let_go(child: subprocess.Popen[str]) -> str:
     return await heard(child)
 
 
+@between_processes
 def test_a_run_in_another_process_is_waited_for(address: str, start: Start) -> None:
     async def go() -> None:
         session = uuid4().hex
@@ -330,6 +325,7 @@ def test_a_run_in_another_process_is_waited_for(address: str, start: Start) -> N
     quietly(go)
 
 
+@between_processes
 def test_while_a_run_in_another_process_goes_on_one_can_be_refused(
     address: str, start: Start
 ) -> None:
@@ -347,6 +343,7 @@ def test_while_a_run_in_another_process_goes_on_one_can_be_refused(
     quietly(go)
 
 
+@between_processes
 def test_a_run_in_another_process_can_be_taken_over(address: str, start: Start) -> None:
     async def go() -> None:
         session = uuid4().hex
@@ -362,6 +359,7 @@ def test_a_run_in_another_process_can_be_taken_over(address: str, start: Start) 
     quietly(go)
 
 
+@between_processes
 @pytest.mark.parametrize("busy", ["queue", "reject"])
 def test_many_processes_taking_turns_in_one_session_lose_nothing(
     address: str, start: Start, busy: Busy

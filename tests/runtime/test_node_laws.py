@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.runtime.laws import check_laws
+from tests.runtime.logs import Measured
 from weft import (
     Agent,
-    Event,
     Fallback,
     Gate,
     Loop,
@@ -103,19 +103,6 @@ async def never(state: Any) -> None:
 
 def fails(state: Any) -> None:
     raise ValueError("no")
-
-
-class Measured(MemoryStore):
-    """A store that knows how long a log was after each write."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lengths: list[int] = []
-
-    async def append(self, session: Session, *events: Event) -> Session:
-        after = await super().append(session, *events)
-        self.lengths.append(len(after.events))
-        return after
 
 
 async def finished(runner: Runner, *, fresh: bool) -> Session:

@@ -10,6 +10,7 @@ import pytest
 import weft
 from tests.runtime.clock import LoopClock
 from tests.runtime.laws import check_laws
+from tests.runtime.logs import Measured
 from weft import (
     Agent,
     Content,
@@ -673,19 +674,6 @@ def test_views_woven_step_by_step_are_those_of_a_log_read_at_once() -> None:
 
 
 # Going on from any point.
-
-
-class Measured(MemoryStore):
-    """A store that knows how long a log was after each write."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lengths: list[int] = []
-
-    async def append(self, session: Session, *events: Event) -> Session:
-        after = await super().append(session, *events)
-        self.lengths.append(len(after.events))
-        return after
 
 
 def everything(model: ScriptedModel, ran: list[str]) -> Node:

@@ -7,8 +7,8 @@ import pytest
 
 from tests.runtime.journal import Journal
 from tests.runtime.kill_flow import flow
-from tests.runtime.logs import by_place, check_log
-from weft import Agent, Event, Fallback, Parallel, Runner, ToolContext, tool
+from tests.runtime.logs import Measured, by_place, check_log
+from weft import Agent, Fallback, Parallel, Runner, ToolContext, tool
 from weft.declare import Node
 from weft.session import MemoryStore, Session, SessionKey
 from weft.testing import ScriptedModel, call, malformed
@@ -24,19 +24,6 @@ async def cut(log: Session, length: int, root: Node) -> Runner:
     session = await store.create(KEY, state=log.initial)
     await store.append(session, *log.events.first(length))
     return Runner(root, app_name=KEY.app_name, store=store)
-
-
-class Measured(MemoryStore):
-    """A store that knows how long a log was after each write."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lengths: list[int] = []
-
-    async def append(self, session: Session, *events: Event) -> Session:
-        after = await super().append(session, *events)
-        self.lengths.append(len(after.events))
-        return after
 
 
 async def test_a_run_ends_the_same_from_any_point_of_its_log(tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ def test_a_run_is_streamed_where_the_client_accepts_it(store: str) -> None:
     ]  # fmt: skip
 
 
-def test_who_comes_back_misses_nothing(store: str) -> None:
+def waiting_bot() -> tuple[Agent, threading.Event]:
+    """An agent whose tool waits until it is let go."""
     go = threading.Event()
 
     @tool
@@ -95,6 +96,11 @@ def test_who_comes_back_misses_nothing(store: str) -> None:
         return "ok"
 
     agent = bot(call("wait"), "Done.", tools=[wait])
+    return agent, go
+
+
+def test_who_comes_back_misses_nothing(store: str) -> None:
+    agent, go = waiting_bot()
     with serving(app(agent, store=store)) as live, live.client() as client:
         client.post(f"{ONE}/runs", json={"message": "hi", "create": True})
         accept = {"accept": "text/event-stream"}
@@ -269,15 +275,7 @@ async def test_a_thousand_streams_are_open_at_once(store: str) -> None:
 
 
 def test_a_message_that_comes_twice_is_one_run(store: str) -> None:
-    go = threading.Event()
-
-    @tool
-    def wait() -> str:
-        """Wait."""
-        go.wait(20)
-        return "ok"
-
-    agent = bot(call("wait"), "Done.", tools=[wait])
+    agent, go = waiting_bot()
     body = {"message": "hi", "create": True}
     with serving(app(agent, store=store)) as live, live.client() as client:
         first = client.post(f"{ONE}/runs", json=body, headers={"idempotency-key": "r1"})

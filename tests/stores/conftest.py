@@ -1,33 +1,12 @@
 """The stores under test: each test of the suite runs once for each of them."""
 
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from weft.session import MemoryStore, SessionKey, Store
 from weft.stores import open_store
-
-KINDS = ("memory", "sqlite", "postgres")
-
-
-@pytest.fixture(params=KINDS)
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where the store is."""
-    if request.param == "memory":
-        return "memory://"
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/weft.db"
-    return str(request.getfixturevalue("postgres_url"))
-
-
-@pytest.fixture
-async def store(address: str) -> AsyncIterator[Store]:
-    """A store."""
-    store = open_store(address)
-    yield store
-    await store.close()
 
 
 @pytest.fixture

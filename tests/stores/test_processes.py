@@ -16,14 +16,7 @@ from weft.errors import SessionBusy, SessionError, UsageError
 from weft.session import Session, SessionKey, Store
 from weft.stores.sqlite import SqliteStore
 
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store that processes can share."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/weft.db"
-    return str(request.getfixturevalue("postgres_url"))
-
+pytestmark = pytest.mark.parametrize("address", ["sqlite", "postgres"], indirect=True)
 
 Start = Callable[..., subprocess.Popen[str]]
 

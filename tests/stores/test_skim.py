@@ -126,8 +126,10 @@ def test_a_window_reads_the_end_of_a_log() -> None:
     assert facts(compiled) == facts(
         compile_request(BOT.sees(C.window(4)), session=Session("s", events=events))
     )
-    assert compile_request(BOT, session=lazy, brief=True).prompt.items[0].position == 0
-    assert decoded(lazy) == len(events)
+    assert facts(compile_request(BOT, session=lazy, brief=True)) == facts(
+        compile_request(BOT, session=Session("s", events=events))
+    )
+    assert decoded(lazy) < 30  # read once for its items, and forgotten
 
 
 def test_a_report_says_of_every_event_why_it_is_left_out() -> None:

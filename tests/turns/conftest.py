@@ -7,7 +7,6 @@ from uuid import uuid4
 import pytest
 
 from weft.session import Store
-from weft.stores import open_store
 from weft.turns import Turns, open_turns
 
 
@@ -23,14 +22,6 @@ def address(place: list[str], request: pytest.FixtureRequest, tmp_path: Path) ->
     if place[0] == "sqlite":
         return f"sqlite:///{tmp_path}/weft.db"
     return str(request.getfixturevalue("postgres_url"))
-
-
-@pytest.fixture
-async def store(address: str) -> AsyncIterator[Store]:
-    """A store."""
-    store = open_store(address)
-    yield store
-    await store.close()
 
 
 @pytest.fixture

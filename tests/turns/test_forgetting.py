@@ -15,6 +15,8 @@ from weft.content import to_content
 from weft.ir import Prompt
 from weft.session import SessionKey, Store
 from weft.stores import open_store
+from weft.stores.artifacts import MemoryArtifacts
+from weft.stores.retention import erase_sessions
 from weft.testing import ScriptedModel
 from weft.turns import QueuedTurn, TurnEnd, TurnRunner, Turns
 
@@ -184,3 +186,125 @@ async def test_turns_that_are_done_are_pruned_and_others_stay(
     assert await turns.retry((await turns.list(app_name=app, status="failed"))[0].turn.id)
     assert await turns.put(turn(app, "ada", marks["fine"]))
     assert [info.status for info in await turns.list(app_name=app)].count("waiting") == 3
+
+
+@pytest.mark.parametrize("way", ["runner", "prune"])
+async def test_the_turns_of_a_deleted_session_go_with_it_and_no_others(
+    turns: Turns, store: Store, address: str, app: str, way: str, tmp_path: Path
+) -> None:
+    planted = f"ada-{uuid4().hex}"
+    runner = Runner(Agent("bot", model=ScriptedModel([])), store=store, app_name=app)
+    for id in ("gone", "stays"):
+        await store.create(SessionKey(app, planted, id))
+        for request in ("fine", "bad"):
+            assert await turns.put(in_session(app, planted, id, request))
+    await work_until(turns, app, 4)
+    for id in ("gone", "stays"):
+        assert await turns.put(in_session(app, planted, id, "waits"))
+        assert await turns.put(in_session(app, planted, id, "is-late"), delay=600)
+    if way == "runner":
+        await runner.delete(user_id=planted, session_id="gone")
+    else:
+        await erase_sessions(store, MemoryArtifacts(), [SessionKey(app, planted, "gone")])
+    infos = await turns.list(app_name=app)
+    assert {info.turn.key.id for info in infos} == {"stays"}
+    assert {info.turn.request_id: info.status for info in infos} == {
+        "fine": "done",
+        "bad": "failed",
+        "waits": "waiting",
+        "is-late": "waiting",
+    }
+    assert rows_with(address, "said in gone") == {}
+
+
+def in_session(app: str, user: str, session: str, request: str) -> QueuedTurn:
+    """A turn that says which session it is in."""
+    message = to_content(f"said in {session}")
+    return QueuedTurn(key=SessionKey(app, user, session), request_id=request, message=message)
+
+
+async def test_a_user_who_has_nothing_but_turns_is_deleted_by_command(
+    turns: Turns, address: str, app: str, tmp_path: Path
+) -> None:
+    planted = f"ada-{uuid4().hex}"
+    assert await turns.put(turn(app, planted, "waits"))
+    options = ("--user", planted, "--store", address)
+    asked = await asyncio.to_thread(weft, tmp_path, "sessions", "delete", *options)
+    assert "queued turns" in asked.stdout + asked.stderr
+    assert rows_with(address, planted) != {}
+    result = await asyncio.to_thread(weft, tmp_path, "sessions", "delete", *options, "--yes")
+    assert result.returncode == 0, result.stderr
+    assert rows_with(address, planted) == {}
+    nobody = await asyncio.to_thread(weft, tmp_path, "sessions", "delete", *options, "--yes")
+    assert nobody.returncode == 2
+    assert "has no session here" in nobody.stderr or "there is no" in nobody.stderr
+
+
+@pytest.mark.parametrize("requires_session", [True, False])
+async def test_a_turn_that_waits_for_a_session_which_is_deleted_makes_no_new_one(
+    store: Store, turns: Turns, app: str, requires_session: bool
+) -> None:
+    """It was taken before, and waits for the lease that the one who deletes has."""
+    runner = Runner(Agent("bot", model=ScriptedModel(["Hello."])), store=store, app_name=app)
+    key = SessionKey(app, "ada", "s")
+    await store.create(key)
+    lease = await store.lease(key, busy="queue", interrupt=lambda: None)
+    waits = QueuedTurn(
+        key=key, request_id="r", message=to_content("hi"), requires_session=requires_session
+    )
+    running = asyncio.create_task(TurnRunner({app: runner}, turns)(waits))
+    await asyncio.sleep(0.2)
+    assert not running.done()
+    await store.delete(key)
+    await lease.release()
+    assert await running == TurnEnd("failed", "its session was deleted")
+    assert await store.get(key) is None
+
+
+async def test_a_retried_turn_is_said_again_where_the_conversation_went_on(
+    store: Store, turns: Turns, app: str
+) -> None:
+    """A turn was stopped, the next was answered; who has the first taken again wants an answer."""
+    begun = asyncio.Event()
+
+    async def slow(prompt: Prompt) -> str:
+        begun.set()
+        await asyncio.sleep(600)
+        return "late"
+
+    runner = Runner(
+        Agent("bot", model=ScriptedModel([slow, "To the second.", "To the first."])),
+        store=store,
+        app_name=app,
+    )
+    run, stop = TurnRunner({app: runner}, turns), asyncio.Event()
+    assert await turns.put(turn(app, "ada", "first"))
+    work = asyncio.create_task(turns.work(run, apps=[app], worker="w", slots=4, stop=stop))
+    key = SessionKey(app, "ada", "s")
+
+    async def until(request: str, status: str) -> str:
+        async with asyncio.timeout(60):
+            while True:
+                info = await turns.find(key, request)
+                if info is not None and info.status == status:
+                    return info.turn.id
+                await asyncio.sleep(0.05)
+
+    async with asyncio.timeout(60):
+        await begun.wait()
+    await runner.cancel(user_id="ada", session_id="s")
+    await until("first", "cancelled")
+    assert await turns.put(turn(app, "ada", "second"))
+    await until("second", "done")
+    id = await until("first", "cancelled")
+    assert await turns.retry(id)
+    await until("first", "done")
+    stop.set()
+    await work
+    session = await store.get(key)
+    assert session is not None
+    spoken = [event.text for event in session.events if event.text]
+    assert spoken[-4:] == ["I am ada", "To the second.", "I am ada", "To the first."]
+    info = await turns.find(key, "first")
+    assert info is not None
+    assert info.turn.retries == 1

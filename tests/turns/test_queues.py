@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 
+import msgspec
 import psycopg
 import pytest
 
@@ -16,7 +17,14 @@ from weft.turns.inbox import InboxTurns
 from weft.turns.opening import put_message
 from weft.turns.procrastinate_queue import ProcrastinateTurns, queue_of
 from weft.turns.taking import TurnSource
-from weft.turns.turn import decode_turn, encode_turn, seconds_of
+from weft.turns.turn import (
+    ClientTool,
+    UnreadableTurn,
+    decode_turn,
+    encode_turn,
+    retried,
+    seconds_of,
+)
 
 OwnedTurns = InboxTurns | ProcrastinateTurns
 
@@ -306,10 +314,22 @@ def test_a_turn_that_is_written_down_reads_the_same(app: str) -> None:
         state={"topic": {"a": [1, None]}},
         requires_session=True,
         every=60.0,
+        stream=True,
+        follower="w",
+        retries=1,
         attempts=2,
         id="7",
     )
     assert decode_turn(encode_turn(one), id="7", attempts=2) == one
+    assert '"version":1' in encode_turn(one), "older workers run it as it is meant"
+    tool = ClientTool("weather", "The weather.", {"type": "object"})
+    more = msgspec.structs.replace(one, options={"temperature": 0.2}, tools=(tool,))
+    assert decode_turn(encode_turn(more), id="7", attempts=2) == more
+    assert '"version":2' in encode_turn(more), "older workers would drop what they cannot read"
+    newer = encode_turn(one).replace('"version":1', '"version":3')
+    with pytest.raises(UnreadableTurn, match="newer Weft"):
+        decode_turn(newer)
+    assert decode_turn(retried(newer.replace('"version":3', '"version":1'))).retries == 2
 
 
 def test_addresses_and_durations_that_cannot_be_meant_are_refused(app: str) -> None:

@@ -25,9 +25,11 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def server(*options: str) -> Iterator[tuple[subprocess.Popen[str], httpx2.Client]]:
+def server(
+    *options: str, target: str = "tests.turns.desk:desk"
+) -> Iterator[tuple[subprocess.Popen[str], httpx2.Client]]:
     """`weft serve` in a process of its own, and a client of it."""
-    command = [sys.executable, "-m", "weft", "serve", "tests.turns.desk:desk", "--port", "0"]
+    command = [sys.executable, "-m", "weft", "serve", target, "--port", "0"]
     process = subprocess.Popen(
         [*command, *options],
         cwd=ROOT,
@@ -63,6 +65,7 @@ def texts_of_run(client: httpx2.Client, session: str, message: str, **more: obje
     return [
         part["text"]
         for event in events
+        if not event.get("partial")
         for part in event.get("content", {}).get("parts", ())
         if "text" in part
     ]
@@ -103,7 +106,7 @@ def queue_address(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/weft.db"
 
 
-def test_what_a_queue_cannot_carry_is_refused_and_what_it_can_waits(queue_address: str) -> None:
+def test_what_is_wrong_with_a_request_is_said_and_what_is_right_waits(queue_address: str) -> None:
     store = open_store(queue_address)
     application = app(Runner(desk, store=store), turns=open_turns(store))
     with serving(application) as live, live.client() as client:
@@ -124,9 +127,43 @@ def test_what_a_queue_cannot_carry_is_refused_and_what_it_can_waits(queue_addres
             json={
                 "model": "desk",
                 "messages": [{"role": "user", "content": "hi"}],
-                "temperature": 0.3,
+                "temperature": "warm",
             },
         )
-        assert refused.status_code == 422
-        assert "cannot go through a queue" in refused.text
+        assert refused.status_code == 422, "before it is put"
+        assert "temperature" in refused.text
         assert client.get("/api/apps/desk/sessions/s").json()["events"] in (0, []), "it waits"
+
+
+def test_options_and_tools_of_a_request_go_with_its_turn(tmp_path: Path) -> None:
+    """OpenAI's clients behind a queue: the worker asks the model as the request says."""
+    options = ("--store", f"sqlite:///{tmp_path}/weft.db", "--workers", "1", "--grace", "5")
+    tool = {
+        "type": "function",
+        "function": {
+            "name": "weather",
+            "description": "The weather in a city.",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+        },
+    }
+    with server(*options, target="tests.turns.teller:echo") as (_, client):
+
+        def ask(messages: list[dict[str, object]], **more: object) -> dict[str, object]:
+            answer = client.post(
+                "/v1/chat/completions", json={"model": "echo", "messages": messages, **more}
+            )
+            assert answer.status_code == 200, answer.text
+            message: dict[str, object] = answer.json()["choices"][0]["message"]
+            return message
+
+        plain = ask([{"role": "user", "content": "hi"}])
+        assert plain["content"] == "temperature None, tools []"
+        warm = ask([{"role": "user", "content": "hi"}], temperature=0.3)
+        assert warm["content"] == "temperature 0.3, tools []"
+        asked: list[dict[str, object]] = [{"role": "user", "content": "call the tool"}]
+        called = ask(asked, tools=[tool], temperature=0.5)
+        (wanted,) = called["tool_calls"]  # type: ignore[misc]
+        assert wanted["function"]["name"] == "weather"  # type: ignore[index]
+        result = {"role": "tool", "tool_call_id": wanted["id"], "content": "rain"}  # type: ignore[index]
+        answered = ask([*asked, called, result], tools=[tool], temperature=0.5)
+        assert answered["content"] == "temperature 0.5, tools ['weather']"

@@ -89,7 +89,7 @@ def once_per_agent(derive: Callable[[Agent], Answer]) -> Callable[[Agent], Answe
         memo = agent.memo
         if derive not in memo:
             memo[derive] = derive(agent)
-        return cast("Answer", memo[derive])
+        return cast("Answer", memo.get(derive))
 
     answer_for.__doc__ = derive.__doc__
     return answer_for
@@ -481,10 +481,10 @@ class _MayWriteAnything(DefaultVisitor[bool]):
 may_write_anything = _MayWriteAnything().visit
 
 
-def labels_in(node: Node) -> dict[str, frozenset[str]]:
-    """By key: the labels that any policy or tool of the flow puts on it."""
+def labels_in(agents: Iterable[Agent]) -> dict[str, frozenset[str]]:
+    """By key: the labels that any policy or tool of these agents puts on it."""
     labels: dict[str, set[str]] = {}
-    for agent in agents_of(node):
+    for agent in agents:
         policies = [agent.policy] if agent.context is not None else []
         while policies:
             policy = policies.pop()

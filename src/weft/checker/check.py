@@ -12,7 +12,7 @@ from weft.codes import report
 from weft.declare import Agent, Node, Route, Sequence
 from weft.declare.compose import Composable
 from weft.declare.inputs import ANYTHING, shape_of
-from weft.declare.nodes import agents_of, below, walk_nodes
+from weft.declare.nodes import below, walk_nodes
 from weft.declare.visit import rebuild
 from weft.diagnostics import Diagnostic, Findings, Origin, Severity
 from weft.errors import UsageError
@@ -44,7 +44,7 @@ def check(
     record = walk_flow(with_keys(node, keys), world)
     allowed = set(allow)
     findings: dict[str, Diagnostic] = {}
-    agents = {agent.name: agent for agent in agents_of(node)}
+    agents = {agent.name: agent for agent in record.members}
     own = {name: set(agent.allow) for name, agent in agents.items()}
     for name, key in keys.items():
         one = _inferred(agents[name], key)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from weft.checker.check import inferred_keys, walk_flow, with_keys, world_at_start
-from weft.checker.rules.budget import count, fixed_parts
+from weft.checker.rules.requests import count, fixed_parts
 from weft.checker.visibility import heard_by
 from weft.checker.world import Read, Site, Writer
 from weft.declare import Agent, Node

@@ -106,7 +106,8 @@ class Walk:
         self.root = root
         self.writes = Writes()
         self.overwrites = Writes(fills=False)
-        self.record = WalkRecord(root, labels_in(root), frozenset(self.writes.of(root)))
+        self.record = WalkRecord(root, everywhere=frozenset(self.writes.of(root)))
+        self.record.labels = labels_in(self.record.members)
         self.top: Agent | None = None
         """The root of the tree of agents that is walked just now."""
         self.muted = 0

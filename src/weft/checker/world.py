@@ -15,7 +15,8 @@ from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, overl
 from weft.checker.schemas import unite
 from weft.checker.scope import Compared
 from weft.declare import Agent, Node, Parallel
-from weft.declare.nodes import every_agent, walk_nodes
+from weft.declare.compose import Composable
+from weft.declare.nodes import agents_of, every_agent, walk_nodes
 from weft.declare.route import Route
 from weft.diagnostics import Origin
 from weft.values import JsonObject
@@ -499,9 +500,34 @@ class WalkRecord:
         return every_agent(self.root)
 
     @cached_property
+    def members(self) -> tuple[Agent, ...]:
+        """Every agent of the flow and of their trees."""
+        return agents_of(self.root)
+
+    @cached_property
+    def visited(self) -> tuple[Agent, ...]:
+        """Every agent that the walk came to, in that order."""
+        agents: dict[str, Agent] = {}
+        for site in self.sites:
+            if isinstance(site.node, Agent):
+                agents.setdefault(site.node.name, site.node)
+        return tuple(agents.values())
+
+    @cached_property
     def nodes(self) -> list[tuple[Node, Node | None]]:
         """Every node of the flow with its parent."""
         return walk_nodes(self.root)
+
+    @cached_property
+    def trees(self) -> list[tuple[Agent, tuple[Agent, ...]]]:
+        """The agents at the top of a tree, in the flow and in what is called, with all below."""
+        nodes = [node for node, _ in self.nodes]
+        for agent in self.agents:
+            for tool in agent.tools:
+                if isinstance(tool.agent, Composable):
+                    nodes += [node for node, _ in walk_nodes(tool.agent)]
+        roots = {id(node): node for node in nodes if isinstance(node, Agent)}
+        return [(root, agents_of(root)) for root in roots.values()]
 
     def read(self, key: str, world: World) -> None:
         """Note that a key is read, so that its writers do not count as unread."""

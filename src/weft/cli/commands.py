@@ -320,8 +320,28 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 Without --yes it only lists them.
                 """,
             ),
+            Command(
+                "archive",
+                "retention:archive_command",
+                (
+                    Take(
+                        "session",
+                        spelling=Argument(help="Only this session.", show_default=False),
+                    ),
+                    "keep_recent",
+                    Take("older_than", "Only events that are older: 90d, 12h or 30m."),
+                    _EXISTING_STORE,
+                    _ONLY_APP,
+                    "only_user",
+                ),
+                """Pack the older events of long sessions, so that they take less room.
+
+                Whoever reads a session finds them as before. Upgrade all workers first: those of
+                the version before refuse a session that is archived.
+                """,
+            ),
         ),
-        "List, show, export, import, rewind and delete stored sessions, and what they wait for.",
+        "List, show, export, import, rewind, archive and delete stored sessions.",
     ),
     CommandGroup(
         "store",

@@ -166,12 +166,15 @@ class Sources:
         self._texts_by_name: dict[str, list[tuple[Path, ast.Constant]]] = {}
         self.texts = {file: file.read_text(encoding="utf-8") for file in files}
         self._calls: list[tuple[Path, ast.Call]] = []
+        self._calls_by_name: dict[str, list[tuple[Path, ast.Call]]] = {}
         self._functions: list[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]] = []
         self._lambdas: list[tuple[Path, ast.Lambda]] = []
         for file, text in self.texts.items():
             for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.Call):
                     self._calls.append((file, node))
+                    for name in {*_names(node)}:
+                        self._calls_by_name.setdefault(name, []).append((file, node))
                 elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     self._functions.append((file, node))
                 elif isinstance(node, ast.Lambda):
@@ -206,7 +209,7 @@ class Sources:
 
     def _declared(self, name: str) -> SourcePlace | None:
         """The call that makes what has this name: Agent("name"), Route(..., name="name")."""
-        named = [one for one in self._calls if name in _names(one[1])]
+        named = self._calls_by_name.get(name)
         if named:
             return _place(*max(named, key=lambda one: _is_maker(one[1])))
         kinds = [one for one in self._calls if _called(one[1]).lower() == name]
@@ -301,7 +304,7 @@ class Sources:
 
     def _around(self, name: str) -> tuple[Path, ast.AST] | None:
         """The whole expression that makes an agent, with the verbs behind it."""
-        makers = [one for one in self._calls if name in _names(one[1]) and _is_maker(one[1])]
+        makers = [one for one in self._calls_by_name.get(name, ()) if _is_maker(one[1])]
         if len(makers) != 1:
             return None
         file, call = makers[0]
@@ -414,12 +417,15 @@ def sources_of(target: str, flow: Node | None = None) -> Sources:
     place = target.rpartition(":")[0]
     own = Path(place) if place.endswith(".py") else None
     here = (Path(target) if Path(target).is_dir() else Path.cwd()).resolve()
+    ours = Path(weft.__file__).parent.resolve()
     files: list[Path] = [own.resolve()] if own is not None else []
     for name, module in [*sys.modules.items()]:
         file = vars(module).get("__file__")
         if not isinstance(file, str) or not file.endswith(".py"):
             continue
         path = Path(file).resolve()
+        if path.is_relative_to(ours):  # a checkout of Weft: nobody declares agents in it
+            continue
         below = path.is_relative_to(here) and not _is_installed(path.relative_to(here))
         if path not in files and (below or name == place):
             files.append(path)

@@ -275,9 +275,14 @@ def without_password(address: str) -> str:
     return address.replace(f":{parts.password}@", ":***@", 1)
 
 
-async def listed(store: Store, *, app: str | None, user: str | None) -> list[SessionInfo]:
-    """The sessions of one app or of all, the latest first; an error if that is nobody's."""
-    apps = await store.apps()
+async def listed(
+    store: Store, *, app: str | None, user: str | None, queued: Sequence[str] = ()
+) -> list[SessionInfo]:
+    """The sessions of one app or of all, the latest first; an error if that is nobody's.
+
+    `queued` are apps for which the user has turns in a queue, and perhaps no session.
+    """
+    apps = sorted({*await store.apps(), *queued})
     if app is not None and app not in apps:
         raise SessionError(
             f"there is no app `{app}` in this store", where="--app", hint=nearest("apps", app, apps)
@@ -287,7 +292,7 @@ async def listed(store: Store, *, app: str | None, user: str | None) -> list[Ses
     if user is None:
         return infos
     users = sorted({info.key.user_id for info in infos})
-    if user not in users:
+    if user not in users and not ({app} if app else {*apps}) & {*queued}:
         raise SessionError(
             f"the user `{user}` has no session here",
             where="--user",
@@ -297,7 +302,13 @@ async def listed(store: Store, *, app: str | None, user: str | None) -> list[Ses
 
 
 async def find_session(
-    store: Store, id: str, *, app: str | None, user: str | None, skip_unreadable: bool = False
+    store: Store,
+    id: str,
+    *,
+    app: str | None,
+    user: str | None,
+    skip_unreadable: bool = False,
+    recent: int | None = None,
 ) -> Session:
     """The session of that id, whoever's it is, or an error that says what there is."""
     infos = await listed(store, app=app, user=user)
@@ -309,7 +320,7 @@ async def find_session(
         )
     session = None
     if keys:
-        session = await store.get(keys[0], skip_unreadable=skip_unreadable)
+        session = await store.get(keys[0], skip_unreadable=skip_unreadable, recent=recent)
     if session is None:
         ids = [info.key.id for info in infos]
         raise SessionError(

@@ -401,6 +401,10 @@ class CommandOptions:
         str | None,
         Option("--older-than", help="Unchanged for so long: 90d, 12h or 30m.", metavar="TIME"),
     ] = None
+    keep_recent: Annotated[
+        int,
+        Option("--keep-recent", help="Leave the newest N events of a session.", metavar="N"),
+    ] = 1_000
     yes: Annotated[bool, Option("--yes", help="Do it; without it, only say what.")] = False
     html: Annotated[
         Path | None, Option("--html", help="Write the report as a page.", metavar="FILE")

@@ -1,17 +1,19 @@
-"""`weft sessions delete` and `prune`: what must not be kept."""
+"""`weft sessions delete`, `prune` and `archive`: what must not be kept, and what takes room."""
 
 import asyncio
 import sys
 import time
 
-from weft.cli.inputs import listed, opened
+from weft.cli.inputs import find_session, listed, opened
 from weft.cli.options import CommandOptions
 from weft.cli.screen import moment, table_lines
 from weft.compiler.report import safe
 from weft.errors import UsageError
 from weft.session import SessionInfo, Store
+from weft.session.memory import key_of
+from weft.session.store import ErasingStore
 from weft.stores import beside_store, open_artifacts
-from weft.stores.retention import MEMORY_APP, erase_sessions, erase_user
+from weft.stores.retention import MEMORY_APP, archive_sessions, erase_sessions, erase_user
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
@@ -24,11 +26,16 @@ def delete_command(options: CommandOptions) -> int:
 
     async def work() -> None:
         async with opened(options.address) as store:
-            infos = await listed(store, app=options.app, user=user)
-            apps = sorted({info.key.app_name.removeprefix(MEMORY_APP) for info in infos})
+            queued = await store.apps_of_turns(user) if isinstance(store, ErasingStore) else []
+            infos = await listed(store, app=options.app, user=user, queued=queued)
+            queued = [app for app in queued if options.app in (None, app)]
+            apps = sorted(
+                {info.key.app_name.removeprefix(MEMORY_APP) for info in infos} | {*queued}
+            )
             if not options.yes:
                 _show(infos)
-                _say_yes(f"{len(infos)} sessions of `{user}`, and the user's state and artifacts")
+                rest = "state, artifacts and queued turns"
+                _say_yes(f"{len(infos)} sessions of `{user}`, and the user's {rest}")
                 return
             artifacts = open_artifacts(beside_store(store))
             for at, app in enumerate(apps):
@@ -59,6 +66,29 @@ def prune_command(options: CommandOptions) -> int:
                 artifacts = open_artifacts(beside_store(store))
                 erased = await erase_sessions(store, artifacts, [info.key for info in infos])
                 print(f"deleted {erased.sessions} sessions, {erased.artifacts} artifacts")
+
+    asyncio.run(work())
+    return 0
+
+
+def archive_command(options: CommandOptions) -> int:
+    """Pack the older events of a session, or of all that are long; they read as before."""
+    keep = options.keep_recent
+    before = time.time() - seconds_in(options.older_than) if options.older_than else None
+
+    async def work() -> None:
+        async with opened(options.address) as store:
+            infos = await listed(store, app=options.app, user=options.only_user)
+            if options.session is not None:
+                session = await find_session(
+                    store, options.session, app=options.app, user=options.only_user, recent=0
+                )
+                infos = [info for info in infos if info.key == key_of(session)]
+            count = await archive_sessions(
+                store, [info.key for info in infos], keep_recent=keep, before=before
+            )
+            events = sum(info.events for info in infos)
+            print(f"archived {count:,} of {events:,} events in {len(infos):,} sessions")
 
     asyncio.run(work())
     return 0

@@ -13,7 +13,6 @@ from typing import NamedTuple, TextIO
 
 from weft.compiler.instruction import TRANSFER
 from weft.compiler.report import clip, safe
-from weft.compiler.view import hidden_by_rewind
 from weft.content import FunctionCall, FunctionResponse
 from weft.declare import Node, agents_of
 from weft.declare.compare import same
@@ -24,6 +23,7 @@ from weft.runtime.answer import is_piece
 from weft.runtime.approvals import Approve, Deny, Pending, pending_in
 from weft.runtime.flows import choices_of
 from weft.session import Event, Session
+from weft.session.lookback import hidden_by_rewind
 from weft.session.state import without_temp
 from weft.session.waiting import CONFIRMATION, INPUT
 from weft.values import Json, compact

@@ -1,11 +1,11 @@
 """A diagnostic code: how bad, what it is called, and the page that explains it."""
 
-from typing import NamedTuple
+import msgspec
 
 from weft.diagnostics import Severity
 
 
-class Code(NamedTuple):
+class Code(msgspec.Struct, frozen=True, order=True):
     """One code: how bad, what it is called, and the page that explains it."""
 
     code: str

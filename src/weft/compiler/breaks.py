@@ -92,6 +92,8 @@ def break_of(compiled: "Compilation") -> Break | None:
         fresh = (note for note in compiled.woven.notes if note.before.key not in known)
         removed += sum(_shrunk(compiled, note) for note in fresh)
     cost, saves = again * (rates.write - rates.read), removed * rates.read
+    if before.tokens < compiled.plan.target.facts.cache.minimum:
+        cost = 0.0  # it was too short to be kept, so it is read anew in any case
     return Break(again, removed, cost, saves, by, rates)
 
 

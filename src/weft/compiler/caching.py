@@ -6,19 +6,24 @@ What the answer's usage says is then held against it, and a miss names who is to
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
+
+import msgspec
 
 from weft.compiler.prefix import PrefixBreak, Shared
 from weft.diagnostics import Origin
 from weft.dialects import dialect_named
 from weft.dialects.caching import MARK
 from weft.dialects.facts import SECONDS, Cache
+from weft.ir import Prompt
 from weft.session import Event, Usage
 from weft.session.strand import Strand
 from weft.values import JsonObject
 
 if TYPE_CHECKING:
     from weft.compiler.compiled import Compilation
+    from weft.compiler.plan import Plan
+    from weft.declare import Policy
 
 EVICTED = "evicted or not yet written: the provider did not keep it"
 
@@ -59,7 +64,7 @@ class Prediction(NamedTuple):
         return f"{self.cached:,} of {self.total:,} tokens ({share}%){why}"
 
 
-class Miss(NamedTuple):
+class Miss(msgspec.Struct, frozen=True):
     """Tokens that were not reused though they could have been, and who is to blame."""
 
     tokens: int
@@ -177,7 +182,7 @@ def _tokens_reused(before: "Compilation", shared: Shared, after: JsonObject, cac
     tools = head.request + head.preamble + sum(head.tools) + head.others if shared.tools else 0
     reached = tools
     if cache.breakpoints and cache.lookback:
-        reached = _marked(before, after, tools) if not whole else 0
+        reached = _marked(before, after, tools)
     elif cache.breakpoints:
         reached = 0
     elif shared.system:
@@ -190,6 +195,14 @@ def _tokens_reused(before: "Compilation", shared: Shared, after: JsonObject, cac
     if tokens_kept < cache.minimum:
         return 0
     return tokens_kept // cache.stride * cache.stride
+
+
+def head_kept(compiled: "Compilation") -> int:
+    """The tokens up to the last mark in the head of a request."""
+    lowered = compiled.lowered()
+    head = compiled.scale.head(lowered)
+    tools = head.request + head.preamble + sum(head.tools) + head.others
+    return _marked(compiled, lowered.wire, tools)
 
 
 def _marked(before: "Compilation", after: JsonObject, tools: int) -> int:
@@ -270,6 +283,88 @@ def _too_short(total: int, cache: Cache) -> str:
     return "nothing was marked to be kept"
 
 
+class Ending(NamedTuple):
+    """Why a request is likely the last of its conversation, and what of it is still to be kept."""
+
+    reason: str
+    keeps: Literal["before", "head"]
+
+
+_LOOKED_AT = 64
+"""How many events or items are looked at, to tell what is likely to follow."""
+
+_GAPS = 2
+"""How many of the newest pauses of the user are looked at."""
+
+
+def ending_of(
+    plan: "Plan", policy: "Policy", prompt: Prompt, events: Strand[Event], invocation: str
+) -> Ending | None:
+    """Whether a request is likely the last that reads its conversation; None if others follow.
+
+    Some providers charge a quarter more for what they are to keep. That is lost if nobody reads
+    it again. What is likely follows from the declaration and the log: the agent may have taken
+    all its steps but one, or it calls no tool, so that its next request is in another turn, if
+    there is one, or comes when the provider has let go of what it kept.
+    """
+    cache = plan.target.facts.cache
+    if not prompt.cache or not cache.lookback or cache.write <= 1.0:
+        return None
+    agent, most = plan.agent.name, plan.agent.max_steps
+    steps = _steps(events, agent, invocation, most)
+    if steps == most - 1 and steps:
+        return Ending(f"it is the last of {most:,} steps", "before")
+    if any(not _is_answer_tool(tool.name, plan) for tool in prompt.tools) or plan.transfers:
+        return None
+    if policy.view != "default" and not steps:
+        return Ending("the agent calls no tool, and sees no turn but the current one", "head")
+    items = prompt.items
+    recent = items.since(max(0, len(items) - _LOOKED_AT))
+    if plan.output is not None and not any(item.author == agent for item in recent):
+        return Ending("the agent calls no tool, and its first answer has a schema", "head")
+    lifetime = plan.facts.lifetime
+    pauses = _pauses(events, agent)[-_GAPS:]
+    if lifetime and pauses and min(pauses) > lifetime:
+        return Ending(
+            f"the user's last answers took longer than the {lifetime:,.0f} s that it is kept",
+            "head",
+        )
+    return None
+
+
+def _is_answer_tool(name: str, plan: "Plan") -> bool:
+    """Whether a tool is only the way to answer by a schema."""
+    return plan.output is not None and plan.output.how == "tool" and name == plan.output.name
+
+
+def _steps(events: Strand[Event], agent: str, invocation: str, most: int) -> int:
+    """How often the agent was asked in this invocation, if that is soon seen; else 0."""
+    room = 3 * most + _LOOKED_AT
+    steps = 0
+    for event in reversed(events.since(max(0, len(events) - room))):
+        if event.invocation_id != invocation:
+            return steps
+        steps += event.author == agent and _is_models(event)
+    return steps if len(events) <= room else 0
+
+
+def _pauses(events: Strand[Event], agent: str) -> list[float]:
+    """How long after an answer of the agent the user spoke, for the newest answers."""
+    pauses: list[float] = []
+    answered = 0.0
+    for event in events.since(max(0, len(events) - _LOOKED_AT)):
+        if event.author == agent and _is_models(event):
+            answered = event.timestamp
+        elif event.author == "user" and answered and event.timestamp >= answered:
+            pauses.append(event.timestamp - answered)
+            answered = 0.0
+    return pauses
+
+
+def _is_models(event: Event) -> bool:
+    return event.content is not None and event.content.role == "model" and not event.partial
+
+
 def watch(
     compiled: "Compilation",
     usage: Usage,
@@ -301,7 +396,7 @@ def watch(
     return miss
 
 
-class _Spent(NamedTuple):
+class _Spent(msgspec.Struct, frozen=True):
     """What an answer cost, and how much of it all its model will know again."""
 
     usage: Usage | None = None

@@ -10,14 +10,16 @@ longer, the system text is simply written anew.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from weft.compiler.incremental import facts_of
+import msgspec
+
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.content import encode
 from weft.diagnostics import Origin
 from weft.ir import Span, Stability, TextBlock
 from weft.session import Event, Session, scope_of
+from weft.session.lookback import facts_of
 from weft.session.state import seen_from
 from weft.session.strand import Strand
 from weft.values import Json
@@ -30,7 +32,7 @@ FENCE = ("[instructions]\n", "\n[end of instructions]")
 _OWN = Origin("pass", "append_changes")
 
 
-class Delivered(NamedTuple):
+class Delivered(msgspec.Struct, frozen=True):
     """Instructions as they are sent: the system text, and what is said behind the conversation.
 
     `carried` are the state values that the system text inserts.
@@ -42,7 +44,7 @@ class Delivered(NamedTuple):
     carried: dict[str, Json]
 
 
-class _First(NamedTuple):
+class _First(msgspec.Struct, frozen=True):
     """The instructions of an agent's first long request, and the wording they were made of."""
 
     wording: Wording
@@ -145,7 +147,7 @@ class _Letters:
 
 def _letters(log: Strand[Event], upto: int) -> int:
     """The letters of a log up to there; events that stay are looked at once."""
-    sums, stays = log.memo.ensure(_Letters).sums, min(upto, log.settled)
+    sums, stays = log.memo[_Letters].sums, min(upto, log.settled)
     if len(sums) <= stays:
         with log.lock:
             for index in range(len(sums) - 1, stays):
@@ -157,7 +159,7 @@ def _size(event: Event) -> int:
     return len(encode(event.content, where="event")) if event.content is not None else 0
 
 
-class _Looked(NamedTuple):
+class _Looked(msgspec.Struct, frozen=True):
     """How far a log was looked through, and where the answer stands."""
 
     upto: int
@@ -191,7 +193,7 @@ def _is_passing(block: TextBlock) -> bool:
     )
 
 
-class _Piece(NamedTuple):
+class _Piece(msgspec.Struct, frozen=True):
     """A text that knows where its stretches came from."""
 
     text: str

@@ -8,12 +8,13 @@ that may not be needed (lowering, counting, hashing, the report) is done when it
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, cast
+from typing import TYPE_CHECKING, ParamSpec, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from weft.codes import report
+from weft.compiler.caching import ending_of
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compilation, Compiled
 from weft.compiler.count import Scale
@@ -21,15 +22,13 @@ from weft.compiler.incremental import (
     WHOLE,
     Basis,
     LateResult,
-    LogFacts,
     Slot,
     Woven,
-    facts_of,
     note_late,
     skipped_talk,
     weave,
 )
-from weft.compiler.inputs import ReadonlyContext, decided, effects_of, start_of, user_content
+from weft.compiler.inputs import ReadonlyContext, decided
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
@@ -55,6 +54,7 @@ from weft.passes.env import (
     TokenFacts,
 )
 from weft.session import Event, Session
+from weft.session.lookback import LogFacts, effects_of, facts_of, start_of, user_content
 from weft.session.state import seen_from
 from weft.session.strand import Strand
 from weft.session.unread import skim_of
@@ -235,8 +235,8 @@ def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:
         on_missing=config.on_missing or asked.on_missing,
         least=plan.append_from,
     )
-    system, features, changes, inserted = deliver(instructions, first, plan.appends)
-    return _Delivered(instructions, system, features, inserted, changes)
+    sent = deliver(instructions, first, plan.appends)
+    return _Delivered(instructions, sent.system, sent.features, sent.carried, sent.changes)
 
 
 def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
@@ -298,11 +298,12 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
     if start and not call.branch:
         try:
             brief = basis._replace(start=start, skim=skim_of(events))
-            woven = weave(events, slot, brief, env, passes)
+            woven = weave(events, inputs.facts, slot, brief, env, passes)
             return _View(policy, passes, env, scale, labelled, woven)
         except LateResult:
             note_late(events)
-    return _View(policy, passes, env, scale, labelled, weave(events, slot, basis, env, passes))
+    woven = weave(events, inputs.facts, slot, basis, env, passes)
+    return _View(policy, passes, env, scale, labelled, woven)
 
 
 def _carried(
@@ -370,9 +371,12 @@ def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _Vi
         prompt, steps = run(prompt, env, view.passes.request)
         if call.config.strict:
             require_valid(prompt)
+    ending = ending_of(plan, policy, prompt, inputs.events, inputs.invocation)
+    if ending is not None:
+        prompt = msgspec.structs.replace(prompt, keeps=ending.keeps)
     previous = partial(_previous, call, plan.agent)
     compiled = Compilation(prompt, plan, call.config, woven, steps, instructions.provided, previous)
-    compiled.policy, compiled.passes = policy, view.passes
+    compiled.policy, compiled.passes, compiled.ending = policy, view.passes, ending
     if delivered.changes:
         compiled.instructions = instructions.system
     compiled.labelled = view.labelled
@@ -524,7 +528,7 @@ def _provided(session: Session, asked: str, length: int) -> dict[str, str]:
     return dict(provided.texts) if provided is not None else {}
 
 
-class _Provided(NamedTuple):
+class _Provided(msgspec.Struct, frozen=True):
     """What instruction providers said for one request."""
 
     texts: Mapping[str, str]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from weft.compiler.caching import Prediction, Reader, Tokens, predict
+from weft.compiler.caching import Ending, Prediction, Reader, Tokens, predict
 from weft.compiler.count import Scale
 from weft.compiler.incremental import Woven
 from weft.compiler.plan import Plan
@@ -174,6 +174,8 @@ class Compilation:
         """The policy as it held, with its conditions decided."""
         self.passes = plan.passes
         """The passes it was made with."""
+        self.ending: Ending | None = None
+        """Why this is likely the last request of its conversation, if it is."""
 
     @property
     def system(self) -> str:

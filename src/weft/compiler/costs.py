@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+import msgspec
+
 from weft.dialects.facts import Cache, facts_for, seller_of, wire_name
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class Load(NamedTuple):
         return self.cached + self.written + self.fresh
 
 
-class Rates(NamedTuple):
+class Rates(msgspec.Struct, frozen=True):
     """What one token of each kind costs: in US dollars where `money`, else in fresh tokens."""
 
     fresh: float = 1.0
@@ -115,13 +117,7 @@ def cost_of(compiled: "Compilation") -> Cost:
     """What a request is predicted to cost, from what its provider is predicted to reuse."""
     model, prediction = compiled.prompt.model, compiled.cached
     rates = rates_for(model, tokens=prediction.total, lifetime=compiled.prompt.cache)
-    cache = compiled.plan.target.facts.cache
-    asked = bool(compiled.prompt.cache)
-    load = Load(0, 0, prediction.total)
-    if cache != Cache():
-        once = _unmarked(compiled)
-        load = load_of(prediction.total - once, prediction.cached, cache, asked=asked)
-        load = load._replace(fresh=load.fresh + once)
+    load = _load(compiled)
     again = rates.write if load.written else rates.fresh
     lost = max(0, prediction.possible - prediction.cached)
     return Cost(
@@ -141,6 +137,28 @@ def _unmarked(compiled: "Compilation") -> int:
         return 0
     scale, lasting = compiled.scale, lowered.final + len(lowered.lasting)
     return scale.turns(lowered.entries).total - scale.shared(lowered.entries, lasting)
+
+
+def premium_of(compiled: "Compilation") -> float:
+    """What it would cost more to keep all of a request that is likely the last."""
+    cost = cost_of(compiled)
+    return max(0.0, cost.rates.cost(_load(compiled, keeps="all")) - cost.total)
+
+
+def _load(compiled: "Compilation", keeps: str = "") -> Load:
+    """How the tokens of a request divide, by how much of it is to be kept."""
+    prediction, cache = compiled.cached, compiled.plan.target.facts.cache
+    if cache == Cache():
+        return Load(0, 0, prediction.total)
+    once = _unmarked(compiled)
+    asked = bool(compiled.prompt.cache)
+    load = load_of(prediction.total - once, prediction.cached, cache, asked=asked)
+    head = load.written
+    if (keeps or compiled.prompt.keeps) != "all" and cache.lookback:
+        from weft.compiler.caching import head_kept
+
+        head = min(load.written, max(0, head_kept(compiled) - load.cached))
+    return load._replace(written=head, fresh=load.fresh + once + load.written - head)
 
 
 def cost_words(cost: Cost) -> str:

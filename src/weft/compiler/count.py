@@ -8,17 +8,18 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import partial
 from threading import Lock
-from typing import NamedTuple
+
+import msgspec
 
 from weft.dialects import Entry, Lowered, dialect_named
 from weft.dialects.measure import HeadCost, Mark
 from weft.dialects.track import Head, track_of
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.passes import SizePart, Sizes
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 
 
-class Bound(NamedTuple):
+class Bound(msgspec.Struct, frozen=True):
     """What an item takes at most, what its thoughts take, and whether the user speaks in it."""
 
     tokens: int
@@ -26,7 +27,7 @@ class Bound(NamedTuple):
     asks: bool
 
 
-class _Opening(NamedTuple):
+class _Opening(msgspec.Struct, frozen=True):
     """What a head takes, and what the turns before the conversation take."""
 
     cost: HeadCost
@@ -113,7 +114,7 @@ class Scale:
 
     def turns(self, entries: Strand[Entry]) -> Mark:
         """The conversation; marks of final turns are kept with them."""
-        counted = derived(entries, _Marks, (self.dialect, self.model))
+        counted = entries.memo[_Marks, self.dialect, self.model]
         marks = counted.marks
         with counted.lock:
             done = len(marks) - 1
@@ -197,7 +198,7 @@ class Scale:
     ) -> SizePart:
         """Turns that neighbours share, and thoughts before the user's last words, are saved."""
         items, settled = prompt.items, prompt.items.settled
-        counted = derived(items, _Bounds, (self.dialect, self.model))
+        counted = items.memo[_Bounds, self.dialect, self.model]
         with counted.lock:
             for index in range(len(counted.bounds), settled):
                 counted.add(index, items[index], self._bound(items[index]))

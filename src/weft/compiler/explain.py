@@ -33,6 +33,7 @@ from weft.passes.history import REPLACED
 from weft.values import compact
 
 if TYPE_CHECKING:
+    from weft.compiler.caching import Ending
     from weft.compiler.compiled import Compilation
 
 __all__ = ["Report", "explain"]
@@ -399,6 +400,22 @@ def _options(compiled: "Compilation") -> Iterator[OptionRow]:
         )
 
 
+def _ending_words(compiled: "Compilation", ending: "Ending") -> str:
+    """Why not all of a request is to be kept, and what that saves, or costs if it was wrong."""
+    from weft.compiler.costs import cost_of, premium_of
+
+    rates, premium = cost_of(compiled).rates, premium_of(compiled)
+    what = "its head" if ending.keeps == "head" else "what the request before kept"
+    words = f"this request is likely the last: {ending.reason}; only {what} is to be kept"
+    if not premium:
+        return f"{words}, and it is too short for that to save anything"
+    rest = premium / (rates.write - rates.fresh) * (rates.fresh - rates.read)
+    return (
+        f"{words}, which saves {rates.worth(premium)},"
+        f" and costs {rates.worth(rest)} if one follows in time"
+    )
+
+
 def _inferred(compiled: "Compilation") -> Iterator[str]:
     """What nobody wrote down and the compiler worked out."""
     prompt, counter = compiled.prompt, compiled.scale.counter
@@ -421,6 +438,8 @@ def _inferred(compiled: "Compilation") -> Iterator[str]:
     if prompt.cache:
         ttl = prompt.cache if prompt.cache != "on" else "".join(cache.ttls[:1])
         yield f"the provider is asked to keep what it reads{f' for {ttl}' if ttl else ''}"
+    if compiled.ending is not None:
+        yield _ending_words(compiled, compiled.ending)
     volatile = [block for block in prompt.system if block.stability.name == "TURN"]
     if volatile:
         names = ", ".join(dict.fromkeys(str(block.origin) for block in volatile))

@@ -6,27 +6,15 @@ back (a rewind, a compaction, a late result, a value that the instruction now ca
 thread starts again from the beginning; the report says what that broke.
 """
 
-import json
-from bisect import bisect_left
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
-from itertools import pairwise
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from weft.compiler.view import (
-    Built,
-    build_items,
-    build_some,
-    gathered_by,
-    hidden_by_compaction,
-    hidden_by_rewind,
-    hidden_by_undoing,
-    plain_items,
-    wrote_keys,
-)
+from weft.compiler.view import Built, PlainTalk, build_items, build_some, plain_items
 from weft.declare import Policy
 from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
@@ -35,118 +23,15 @@ from weft.passes import Env, Passes, run
 from weft.passes.env import ThreadFacts
 from weft.passes.select import gone_turns
 from weft.session import Event
-from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS
-from weft.session.state import Forks, forks_after, written_by
+from weft.session.branches import around, branches_of
+from weft.session.lookback import (
+    LogFacts,
+    hidden_by_compaction,
+    hidden_by_rewind,
+    hidden_by_undoing,
+)
 from weft.session.strand import Strand
-from weft.session.unread import Skim, folded, skim_of
-from weft.values import Json, canonical
-
-
-class LogFacts(msgspec.Struct, frozen=True):
-    """What there is to know of a log after reading so many of its events.
-
-    `produced` are the keys answers were stored or renamed under, `volatile` all keys that agents
-    and tools wrote, `reaches_back` the index of the last event that does so, or -1, `forks` what
-    branches wrote for themselves, `branched` whether anything stands on a branch, `captured` the
-    keys that the user's words were copied to, `asked` what the user said last, `authors` who made
-    the events.
-    """
-
-    read: int = 0
-    produced: frozenset[str] = frozenset()
-    volatile: frozenset[str] = frozenset()
-    reaches_back: int = -1
-    forks: Forks = {}
-    branched: bool = False
-    captured: frozenset[str] = frozenset()
-    asked: Event | None = None
-    authors: frozenset[str] = frozenset()
-
-    def after(self, events: Sequence[Event], /) -> "LogFacts":
-        """What is known once these events follow."""
-        wrote: list[Event] = []
-        reaches_back, position, forks = self.reaches_back, self.read, self.forks
-        branched, captured, asked = self.branched, self.captured, self.asked
-        authors = self.authors
-        for event in events:
-            actions = event.actions
-            if event.author not in authors:
-                authors |= {event.author}
-            if event.author == "user" and event.content is not None:
-                asked = event
-            if actions is not NO_ACTIONS and actions is not EMPTY_ACTIONS:
-                if actions.state_delta and event.author != "user" and not event.partial:
-                    wrote.append(event)
-                    captured |= _captured(event, asked)
-                if actions.rewind_before_invocation_id or actions.compaction is not None:
-                    reaches_back = position
-            if event.branch:
-                branched = True
-            if event.custom_metadata is not None:
-                notes = event.provenance
-                forks = forks_after(forks, notes)
-                if notes.reaches_back:
-                    reaches_back = position
-                if notes.writes and not actions.state_delta and written_by(event):
-                    wrote.append(event)
-                    captured |= _captured(event, asked)
-            position += 1
-        facts = LogFacts(
-            position,
-            self.produced,
-            self.volatile,
-            reaches_back,
-            forks,
-            branched,
-            captured,
-            asked,
-            authors,
-        )
-        if not wrote:
-            return facts
-        produced = self.produced.union(*(wrote_keys(event) for event in wrote))
-        produced = produced.union(*(gathered_by(event) for event in wrote))
-        return replace(
-            facts,
-            produced=produced.union(*(_moved(event, produced) for event in wrote)),
-            volatile=self.volatile.union(*(written_by(event) for event in wrote)),
-        )
-
-
-_NO_FACTS = LogFacts()
-
-
-def _captured(event: Event, asked: Event | None) -> frozenset[str]:
-    """The keys under which an event keeps what the user said last."""
-    if asked is None or event.content is not None:
-        return frozenset()
-    text = asked.text
-    return frozenset(key for key, value in written_by(event).items() if text and value == text)
-
-
-def _moved(event: Event, produced: frozenset[str]) -> list[str]:
-    """The keys that an answer may stand under since its own was taken away, as by a renaming."""
-    delta = event.actions.state_delta
-    if not any(value is None and key in produced for key, value in delta.items()):
-        return []
-    return [key for key, value in delta.items() if value is not None]
-
-
-def facts_of(log: Strand[Event]) -> LogFacts:
-    """The facts of this log, kept with it.
-
-    Facts are values: two who find them at once find the same, so that no lock is needed.
-    """
-    if not log.settled:
-        return _NO_FACTS
-    known = cast("tuple[int, LogFacts] | None", log.memo.get(LogFacts))
-    if known is not None and known[0] == log.settled:  # a request asks more than once
-        return known[1]
-    return folded(
-        log,
-        LogFacts,
-        lambda skim: LogFacts(skim.length, asked=log[skim.asked], authors=skim.authors),
-    )
+from weft.session.unread import Skim, skim_of
 
 
 class Slot(NamedTuple):
@@ -257,24 +142,24 @@ class Thread:
         self.features = Feature.NONE
         if self.basis.skim is not None:
             self.called = self.basis.skim.calls_before(self.basis.start)
-            self.used_ids = {*self.called}
+            self.used_ids = self.basis.skim.calls_before(self.basis.start)
             self.features = Feature.CALLS if self.called else Feature.NONE
         self._passed_by = -1
         """From where on events of other branches were not looked at; -1 where all were."""
 
-    def weave(self, events: Strand[Event], env: Env, passes: Passes) -> Woven:
+    def weave(self, events: Strand[Event], facts: LogFacts, env: Env, passes: Passes) -> Woven:
         """Run what is new through the passes, and settle what cannot change any more."""
-        if passes.plain_fresh and self._may_talk(events, env):
+        if passes.plain_fresh and self._may_talk(events, facts, env):
             talk = self._talk(events, env)
             if talk is not None:
                 return talk
-        built, joined = self._build(events)
+        built, joined = self._build(events, facts)
         features = built.features
         if features & Feature.CALLS and self._reaches_back(built):
             if self.basis.skim is not None:
                 raise LateResult
             self._begin()
-            built, joined = self._build(events)
+            built, joined = self._build(events, facts)
             features = built.features
         self.features |= features
         settled = self.settled
@@ -291,7 +176,7 @@ class Thread:
         self.features |= prompt.features & Feature.BOUNDED
         return self._settle(built, prompt, events, joined)
 
-    def _may_talk(self, events: Strand[Event], env: Env) -> bool:
+    def _may_talk(self, events: Strand[Event], facts: LogFacts, env: Env) -> bool:
         """Whether plain talk that is new goes through all passes as it is.
 
         Where the view is narrow, or something reaches back, passes look at every item.
@@ -301,10 +186,7 @@ class Thread:
             self.basis.reaches_back >= consumed
             or env.policy.view != "default"
             or env.instruction.captured
-            or (
-                facts_of(events).branched
-                and not branches_of(events).is_quiet(self.slot.branch, consumed)
-            )
+            or (facts.branched and not branches_of(events).is_quiet(self.slot.branch, consumed))
         )
 
     def _talk(self, events: Strand[Event], env: Env) -> Woven | None:
@@ -313,11 +195,11 @@ class Thread:
         Of a long log that is new as a whole, the plain talk it begins with is settled in any case.
         """
         consumed, settled = self.consumed, events.settled
-        fresh = events.between(consumed, settled)
-        plain = plain_items(fresh, consumed, env.agent, self.used_ids)
+        count = settled - consumed
+        plain = _plain_talk(events, consumed, env.agent, self.used_ids)
         items, opens = plain.items, self.settled.settled == 0
         tail: list[Item] = []
-        if plain.read == len(fresh) and events.tail:
+        if plain.read == count and events.tail:
             rest = plain_items(events.tail, settled, env.agent, self.used_ids)
             if rest.read < len(events.tail) or rest.calls:
                 return None
@@ -325,7 +207,7 @@ class Thread:
         first = items or tail
         if opens and (not first or first[0].blocks[0].role != "user"):
             return None  # the user is to speak first: a pass sees to that
-        if plain.read < len(fresh) and not (opens and plain.read > _MANY):
+        if plain.read < count and not (opens and plain.read > _MANY):
             return None
         self.consumed = consumed + plain.read
         self.settled = self.settled.grown(items)
@@ -333,9 +215,10 @@ class Thread:
             self.used_ids |= plain.calls
             self.called |= plain.calls
             self.features |= Feature.CALLS
-        if plain.read < len(fresh):
+        if plain.read < count:
             return None
-        return self._woven(self.settled.with_tail(tail), self.notes, self.diagnostics, events)
+        items_now = self.settled.with_tail(tail) if tail else self.settled
+        return self._woven(items_now, self.notes, self.diagnostics, events)
 
     def _woven(
         self,
@@ -380,14 +263,14 @@ class Thread:
         items = self.settled.with_tail(tail)
         return self._woven(items, notes, diagnostics, events)
 
-    def _build(self, events: Strand[Event]) -> tuple[Built, Mapping[int, int]]:
+    def _build(self, events: Strand[Event], facts: LogFacts) -> tuple[Built, Mapping[int, int]]:
         """The new items; and for those of branches that joined, where in the log they did."""
         hidden: dict[int, str] | None = None
         agent = self.slot.agent
         if self.basis.reaches_back >= self.consumed:
             summed = hidden_by_compaction(events, self.slot.branch, self.basis.current)
             hidden = {**summed, **hidden_by_undoing(events), **hidden_by_rewind(events)}
-        if facts_of(events).branched:
+        if facts.branched:
             return self._build_branched(events, hidden)
         if hidden is None and self._shared is not None:
             positions = range(self.consumed, len(events))
@@ -444,6 +327,34 @@ class Thread:
                         self.called.add(block.id)
 
 
+def _plain_talk(
+    events: Strand[Event], consumed: int, agent: str, used: AbstractSet[str]
+) -> PlainTalk:
+    """The plain talk that what is new begins with.
+
+    A long log is read in pieces, and its events are forgotten once their items are built: all of
+    them at once take more memory than the request.
+    """
+    settled = events.settled
+    if settled - consumed <= _PIECE:
+        return plain_items(events.between(consumed, settled), consumed, agent, used)
+    items: list[Item] = []
+    calls: set[str] = set()
+    at = consumed
+    while at < settled:
+        piece = events.read_once(at, min(at + _PIECE, settled))
+        plain = plain_items(piece, at, agent, used, calls)
+        if not plain.read:
+            break
+        items += plain.items
+        at += plain.read
+    return PlainTalk(items, at - consumed, calls)
+
+
+_PIECE = 2_000
+"""How many events of a long log are in memory at once."""
+
+
 def _passing(items: list[Item]) -> Strand[Item]:
     """Items of which nothing is final yet."""
     strand: Strand[Item] = Strand()  # `Strand[Item]()` is slower, and this is done at every step
@@ -482,17 +393,17 @@ def _came(position: int, joined: Mapping[int, int]) -> int:
     return joined.get(position, position)
 
 
-def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Passes) -> Woven:
+def weave(
+    events: Strand[Event], facts: LogFacts, slot: Slot, basis: Basis, env: Env, passes: Passes
+) -> Woven:
     """The items of a request, woven by the thread of this view, one compilation at a time.
 
     The thread is kept with the log; a new one begins where the old one does not fit.
     """
     with events.lock:
-        views = events.memo.of(_Views)
-        if views is None:
-            views = events.memo[_Views] = _Views()
+        views = events.memo[_Views]
         threads = views.threads(slot)
-        if threads.newest is None and passes.plain and _is_stranger(slot, events):
+        if threads.newest is None and passes.plain and _is_stranger(slot, events, facts):
             slot = slot._replace(agent="")
             threads = views.threads(slot)
         thread = threads.newest
@@ -502,7 +413,7 @@ def weave(events: Strand[Event], slot: Slot, basis: Basis, env: Env, passes: Pas
                 thread = threads.older = Thread(slot, basis, views.shared(slot))
         elif thread is None or thread.basis != basis:
             thread = threads.newest = Thread(slot, basis, views.shared(slot))
-        return thread.weave(events, env, passes)
+        return thread.weave(events, facts, env, passes)
 
 
 class _Views:
@@ -535,13 +446,12 @@ class _Threads:
         self.older: Thread | None = None
 
 
-def _is_stranger(slot: Slot, events: Strand[Event]) -> bool:
+def _is_stranger(slot: Slot, events: Strand[Event], facts: LogFacts) -> bool:
     """Whether the agent has said nothing yet in a log where other agents have.
 
     To all such agents, as to those of a long sequence, the log looks the same, so that they share
     a thread. An event without an author counts as the agent's own.
     """
-    facts = facts_of(events)
     if facts.branched or events.tail or len(facts.authors) < 3:
         return False
     return slot.agent not in facts.authors and "" not in facts.authors
@@ -561,316 +471,6 @@ def is_cold(log: Strand[Event], slot: Slot) -> bool:
     views = log.memo.of(_Views)
     threads = views.by_slot.get(slot) if views is not None else None
     return threads is None or threads.newest is None
-
-
-_UNRANKED = 1 << 30
-
-
-class Join(NamedTuple):
-    """What came into view together, before the event at `at`: by branch, in their order."""
-
-    at: int
-    parts: tuple[tuple[str, tuple[int, ...]], ...]
-
-
-class _Level:
-    """One branch: what stands on it, what has joined it, and what has yet to."""
-
-    __slots__ = (
-        "ats",
-        "branch",
-        "invocation",
-        "joins",
-        "name",
-        "order",
-        "pending",
-        "positions",
-        "rank",
-        "taken",
-        "under",
-        "waiting",
-    )
-
-    def __init__(self, branch: str, under: "_Level | None", rank: int) -> None:
-        self.branch = branch
-        self.name = branch.rpartition(".")[2]
-        """The last segment of the branch."""
-        self.under = under
-        self.rank = rank
-        """The number of the branch in the flow that made it."""
-        self.positions: list[int] = []
-        """The events on the branch itself."""
-        self.order: list[int] = []
-        """Those events, and all that joined them, as they came into view."""
-        self.ats: list[int] = []
-        """For each of `order`: the event before which it came into view, or itself."""
-        self.joins: list[Join] = []
-        self.taken = 0
-        """How many of `order` have joined the branch around this one."""
-        self.waiting: dict[str, _Level] = {}
-        """The branches below with events that have not joined this one."""
-        self.pending = False
-        self.invocation = ""
-        """The invocation of the newest event that waits below."""
-
-    def parts(self) -> list[tuple[str, list[int]]]:
-        """What waits to join this branch, by the branches below it in their order."""
-        below = sorted(self.waiting.values(), key=lambda level: level.rank)
-        return [(level.name, [*level.order[level.taken :], *level.rest()]) for level in below]
-
-    def rest(self) -> list[int]:
-        """What waits to join this branch, in order."""
-        return [position for _, part in self.parts() for position in part]
-
-    def close(self, at: int) -> None:
-        """Let everything below join this branch."""
-        parts: list[tuple[str, tuple[int, ...]]] = []
-        for level in sorted(self.waiting.values(), key=lambda level: level.rank):
-            if level.pending:
-                level.close(at)
-            parts.append((level.name, tuple(level.order[level.taken :])))
-            level.taken = len(level.order)
-        self.waiting = {}
-        self.pending = False
-        self.joins.append(Join(at, tuple(parts)))
-        for _, positions in parts:
-            self.order += positions
-            self.ats += [at] * len(positions)
-
-
-class Seen(NamedTuple):
-    """An event in view: its position, and that of the event before which it came into view.
-
-    An event that was in view at once has the same position twice.
-    """
-
-    at: int
-    position: int
-
-
-class Branches:
-    """Where in a log the events of each branch stand; it is read on as the log grows."""
-
-    def __init__(self) -> None:
-        self.read_to = 0
-        self._root = _Level("", None, 0)
-        self._levels: dict[str, _Level] = {"": self._root}
-        self._carriers: dict[int, str] = {}
-
-    def read(self, events: Strand[Event]) -> None:
-        """Read what is new in the log."""
-        for position, event in enumerate(events.since(self.read_to), self.read_to):
-            if position >= events.settled:
-                return
-            self._add(position, event, events)
-            self.read_to = position + 1
-
-    def _add(self, position: int, event: Event, events: Strand[Event]) -> None:
-        level = self._level(event.branch or "", event)
-        level.positions.append(position)
-        if event.isolation_scope:
-            if level is self._root:
-                self._append(level, position)
-            return  # what happens inside a tool call has branches of its own
-        if level.pending and _is_over(level, event):
-            if event.actions.state_delta:
-                self._note_carried(level, event, events)
-            level.close(position)
-        self._append(level, position)
-        below, above = level, level.under
-        while above is not None:
-            above.waiting.setdefault(below.name, below)
-            above.pending = True
-            above.invocation = event.invocation_id
-            below, above = above, above.under
-
-    @staticmethod
-    def _append(level: _Level, position: int) -> None:
-        level.order.append(position)
-        level.ats.append(position)
-
-    def _level(self, branch: str, event: Event) -> _Level:
-        """The level of a branch, made with those around it where it is new."""
-        level_of_branch = self._levels.get(branch)
-        if level_of_branch is not None:
-            return level_of_branch
-        around = self._level(branch.rpartition(".")[0], event)
-        level = _Level(branch, around, _rank(branch, event))
-        self._levels[branch] = level
-        return level
-
-    def _note_carried(self, level: _Level, end: Event, events: Strand[Event]) -> None:
-        """Note which answers a flow gathered into a list as it ended, as a map does."""
-        for key, value in end.actions.state_delta.items():
-            if not isinstance(value, list) or not value:
-                continue
-            spoken = _spoken_by(value)
-            for position in level.rest():
-                text = events[position].text
-                if text and spoken.has(text):
-                    self._carriers[position] = key
-
-    def carrier_of(self, position: int) -> str:
-        """The key of the list that holds what was said at a position, or nothing."""
-        return self._carriers.get(position, "")
-
-    def is_quiet(self, branch: str, start: int) -> bool:
-        """Whether nothing joined since `start`, nor waits to, as seen from a branch."""
-        for name in _around(branch):
-            level = self._levels.get(name)
-            if level is not None and (
-                level.pending or (level.joins and level.joins[-1].at >= start)
-            ):
-                return False
-        return True
-
-    def seen_from(self, branch: str, events: Strand[Event], start: int) -> list[Seen]:
-        """What whoever stands on a branch sees from `start` on, in the order it came into view.
-
-        Whoever is asked on a branch is behind all flows below it, also those that did not end.
-        """
-        rows: list[tuple[int, bool, int, int, int]] = []
-        steps = branch.split(".") if branch else []
-        end = events.settled
-        for depth, name in enumerate(_around(branch)):
-            level = self._levels.get(name)
-            if level is None:
-                continue
-            if name == branch:
-                first = bisect_left(level.ats, start)
-                pairs = zip(level.ats[first:], level.order[first:], strict=True)
-                for place, (at, position) in enumerate(pairs):
-                    rows.append((at, at == position, -depth, place, position))
-                for place, position in enumerate(level.rest() if level.pending else ()):
-                    rows.append((end, False, -depth, place, position))
-                continue
-            own = steps[depth]
-            positions = level.positions
-            rows += [(p, True, -depth, 0, p) for p in positions[bisect_left(positions, start) :]]
-            for at, parts in self._joined(level, events, start):
-                others = [p for other, part in parts if other != own for p in part]
-                rows += [(at, False, -depth, place, p) for place, p in enumerate(others)]
-        for position, event in enumerate(events.tail, end):
-            if (event.branch or "") in _around(branch):
-                rows.append((position, True, 0, 0, position))
-        rows.sort()
-        return [Seen(at, position) for at, _, _, _, position in rows]
-
-    def _joined(
-        self, level: _Level, events: Strand[Event], start: int
-    ) -> Iterator[tuple[int, Sequence[tuple[str, Sequence[int]]]]]:
-        """What joined a branch from `start` on, for somebody below it."""
-        for join in level.joins[bisect_left(level.joins, start, key=lambda join: join.at) :]:
-            yield join.at, join.parts
-        newest = events.tail[0] if events.tail else None
-        if level.pending and newest is not None and newest.invocation_id != level.invocation:
-            yield events.settled, level.parts()
-
-    def last_words(self, spoke: Callable[[int], bool]) -> list[int]:
-        """Where what a flow says in the end stands: on each branch, where it ended with some."""
-        return self._last(self._root, range(self.read_to), spoke)
-
-    def _last(
-        self, level: _Level, chosen: Container[int], spoke: Callable[[int], bool]
-    ) -> list[int]:
-        for at, position in zip(reversed(level.ats), reversed(level.order), strict=True):
-            if position not in chosen or not spoke(position):
-                continue
-            if at == position:
-                return [position]
-            join = next(join for join in level.joins if join.at == at)
-            below = [
-                (self._levels[f"{level.branch}.{name}" if level.branch else name], part)
-                for name, part in join.parts
-            ]
-            return [p for inner, part in below for p in self._last(inner, {*part}, spoke)]
-        return []
-
-    def sees(self, branch: str, position: int, event: Event) -> bool:
-        """Whether somebody on a branch sees the event at a position."""
-        other = event.branch or ""
-        if other in _around(branch):
-            return True
-        if event.isolation_scope:
-            return False
-        shared = ""
-        for name in _around(branch):
-            if not name or f"{other}.".startswith(f"{name}."):
-                shared = name
-        if shared == branch:
-            return True
-        level = self._levels.get(shared)
-        return level is not None and bool(level.joins) and position < level.joins[-1].at
-
-
-def _is_over(level: _Level, event: Event) -> bool:
-    """Whether an event shows that what runs below a branch is over.
-
-    An agent speaks, or a flow ends, only behind the flows before it, and a user's words are said
-    behind what was said; a user's answers may be to a branch that still waits. Where another
-    invocation begins, the one before may be resumed, but what it said so far is said: others may
-    have read it by then, and what was sent once stays where it is.
-    """
-    if event.invocation_id != level.invocation:
-        return True
-    if event.author == "user":
-        return event.content is not None and not event.results
-    return event.content is not None or bool(event.actions.end_of_agent)
-
-
-def _rank(branch: str, event: Event) -> int:
-    """The number that a flow has for a branch, which the path of its events tells.
-
-    Logs of other frameworks have no paths; then branches stand in the order they first spoke.
-    """
-    path = event.node_info.get("path") if event.node_info is not None else None
-    if not isinstance(path, str):
-        return _UNRANKED
-    names = branch.split(".")
-    steps = [step.partition("@") for step in path.split("/")]
-    at, rank = 0, _UNRANKED
-    for (flow, _, _), (name, _, number) in pairwise(steps):
-        if at + 1 >= len(names):
-            break
-        if flow == names[at] and f"{names[at + 1]}_".startswith(f"{name}_"):
-            rank = int(number) if number.isdigit() else _UNRANKED
-            at += 2
-    return rank if at == len(names) else _UNRANKED
-
-
-class _Spoken(NamedTuple):
-    """The values of a list, as texts may spell them."""
-
-    texts: frozenset[str]
-    others: frozenset[bytes]
-
-    def has(self, text: str) -> bool:
-        if text.strip() in self.texts:
-            return True
-        return bool(self.others) and _canonical_of(text) in self.others
-
-
-def _spoken_by(values: list[Json]) -> _Spoken:
-    texts = frozenset(value.strip() for value in values if isinstance(value, str))
-    others = (canonical(v) for v in values if v is not None and not isinstance(v, str))
-    return _Spoken(texts, frozenset(others))
-
-
-def _canonical_of(text: str) -> bytes:
-    """The canonical form of a text that is JSON; else of nothing."""
-    try:
-        return canonical(json.loads(text))
-    except (ValueError, RecursionError):
-        return b""
-
-
-def branches_of(events: Strand[Event]) -> Branches:
-    """The branches of a log, kept with it; for whoever holds its lock."""
-    branches = events.memo.ensure(Branches)
-    if branches.read_to > events.settled:  # an older snapshot
-        branches = events.memo.keep(Branches())
-    branches.read(events)
-    return branches
 
 
 def built_of(
@@ -905,10 +505,10 @@ def joined_items(built: Built, events: Strand[Event], agent: str, branch: str) -
     an agent of the same name said on a branch beside this one is not what this one said, as one
     element of a map is not another: it goes by the name of its branch.
     """
-    around, branches = _around(branch), branches_of(events)
+    outer, branches = around(branch), branches_of(events)
     below = f"{branch}." if branch else ""
     for index, item in enumerate(built.items):
-        if item.branch in around or item.kind in ("summary", "hidden"):
+        if item.branch in outer or item.kind in ("summary", "hidden"):
             continue
         wrote, key = item.wrote, branches.carrier_of(item.position)
         if key and key not in wrote:
@@ -946,9 +546,3 @@ def notes_beside(events: Strand[Event], start: int, agent: str, branch: str) -> 
                     why = f"it belongs to branch {item.branch}"
                     notes.append(Note("select_branch", why, item))
     return notes
-
-
-def _around(branch: str) -> Mapping[str, None]:
-    """The branch, and those it is part of; the outermost first."""
-    steps = branch.split(".") if branch else []
-    return dict.fromkeys(["", *(".".join(steps[: n + 1]) for n in range(len(steps)))])

@@ -1,15 +1,14 @@
-"""The current turn: where in the log it begins, and what the user said to begin it."""
+"""What instructions are made of: what a provider of text may look at, and what it gives."""
 
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import msgspec
 
 from weft.codes import report
-from weft.compiler.view import hidden_by_rewind
 from weft.content import Content
 from weft.declare import Raw
 from weft.declare.context import DepsT, require_deps
@@ -19,114 +18,8 @@ from weft.declare.template import value_positions
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import CompileError
 from weft.session import Event
-from weft.session.strand import Strand, derived
-from weft.session.unread import skim_of
-from weft.values import Json, JsonObject, require_object
-
-
-def start_of(events: Strand[Event], invocation: str) -> int:
-    """The log index the current turn begins at.
-
-    A turn begins where its invocation does, with what the user asked. A result that comes in a
-    later invocation continues the turn of its call.
-    """
-    if events.tail or not invocation:
-        return _look_back(events, invocation)
-    starts = derived(events, _Turn)
-    known = starts.known
-    start = known.start
-    if known.invocation != invocation or not _goes_on(events, known.read, invocation):
-        start = _look_back(events, invocation)
-    starts.known = _Start(events.settled, invocation, start)
-    return start
-
-
-class _Start(NamedTuple):
-    """Where the turn of an invocation begins, as of the first `read` events of a log."""
-
-    read: int
-    invocation: str
-    start: int
-
-
-class _Turn:
-    """The newest turn of a log; put there in one piece, as threads may look at it at once."""
-
-    def __init__(self) -> None:
-        self.known = _Start(0, "", 0)
-
-
-_NEAR = 64
-"""How far a result may stand behind its call to be taken for one of the same turn."""
-
-
-def _goes_on(events: Strand[Event], start: int, invocation: str) -> bool:
-    """Whether the events from `start` on only continue the turn: calls, words, and results.
-
-    A long turn is not looked through at every step. Where the user speaks again, or a result
-    answers an earlier turn, it is.
-    """
-    if start > events.settled:  # an older snapshot
-        return False
-    for index in range(start, events.settled):
-        event = events[index]
-        if event.invocation_id != invocation or (event.author == "user" and not event.results):
-            return False
-        sought = {result.id for result in event.results if result.id}
-        for before in range(index - 1, max(-1, index - _NEAR), -1):
-            if not sought:
-                break
-            other = events[before]
-            if other.invocation_id != invocation or (other.author == "user" and not other.results):
-                return False
-            sought -= {call.id for call in other.calls}
-        if sought:
-            return False
-    return True
-
-
-def _look_back(events: Strand[Event], invocation: str) -> int:
-    """As `start_of`, by looking at the whole turn."""
-    for follow in (True, False):  # a result that answers no call at all leads nowhere
-        begins = _begins(events, invocation, follow)
-        if begins is not None:
-            return begins
-    index = len(events)
-    while index > 0 and events[index - 1].invocation_id == invocation:
-        index -= 1
-    return index
-
-
-def _begins(events: Strand[Event], invocation: str, follow: bool) -> int | None:
-    """Where the turn begins, going back to the calls of late results if `follow`."""
-    asked = False
-    sought: set[str | None] = set()
-    for index in range(len(events) - 1, -1, -1):
-        event = events[index]
-        if asked and not sought and not (invocation and event.invocation_id == invocation):
-            return index + 1
-        results = event.results
-        if follow:
-            sought -= {call.id for call in event.calls}
-            sought |= {result.id for result in results if result.id}
-        if event.author == "user" and event.content is not None and not results and not sought:
-            asked = True
-    return 0 if asked and not sought else None
-
-
-def user_content(events: Strand[Event], invocation: str) -> Content | None:
-    """What the user said to start the invocation."""
-    content: Content | None = None
-    for index in range(len(events) - 1, -1, -1):
-        event = events[index]
-        if event.invocation_id != invocation:
-            break
-        if event.author == "user" and not event.results:
-            content = event.content
-            if not invocation:
-                break
-    return content
-
+from weft.session.strand import Strand
+from weft.values import Json, require_object
 
 Held = TypeVar("Held")
 
@@ -287,7 +180,7 @@ def decided(condition: When, state: Mapping[str, Json]) -> bool:
 _log = logging.getLogger("weft")
 
 
-class Provided(NamedTuple):
+class Provided(msgspec.Struct, frozen=True):
     """What a provider gave: text, whether it is to be templated, and what went wrong.
 
     `values` are the positions of braces in it that came from what the provider read.
@@ -367,50 +260,3 @@ def _awaited(value: Awaitable[object]) -> object:
 
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, wait()).result()
-
-
-class _Known(NamedTuple):
-    """The effects of a log's first `read` events, by fingerprint."""
-
-    read: int
-    effects: dict[str, JsonObject]
-
-
-class _Effects:
-    """What is known of a log; put there in one piece, as threads may look at it at once."""
-
-    def __init__(self) -> None:
-        self.known = _Known(0, {})
-
-
-def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
-    """The effects in a log by fingerprint, the newest of each; what was read is kept with it."""
-    fold = derived(log, _Effects)
-    known = fold.known if fold.known.read <= log.settled else _Known(0, {})
-    if not known.read and (skim := skim_of(log)) is not None:  # plain talk has no effects
-        known = _Known(skim.length, {})
-    if known.read == log.settled:
-        return known.effects
-    fresh = log.since(known.read)[: log.settled - known.read]
-    if any(event.actions.rewind_before_invocation_id for event in fresh):
-        effects = _not_rewound(log.since(0)[: log.settled])
-    else:
-        new = {
-            str(effect.get("fingerprint")): effect
-            for event in fresh
-            if (effect := event.provenance.effect)
-        }
-        effects = {**known.effects, **new} if new else known.effects
-    fold.known = _Known(log.settled, effects)
-    return effects
-
-
-def _not_rewound(events: list[Event]) -> dict[str, JsonObject]:
-    """The effects that still hold: what was written into state and taken back does not."""
-    hidden = hidden_by_rewind(events)
-    return {
-        str(effect.get("fingerprint")): effect
-        for index, event in enumerate(events)
-        if (effect := event.provenance.effect) is not None
-        if index not in hidden or not effect.get("key")
-    }

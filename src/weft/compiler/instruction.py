@@ -7,7 +7,9 @@ the declaration alone decides is worded once; the rest waits for state or for a 
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from weft.codes import report
 from weft.compiler.inputs import ReadonlyContext, provide
@@ -35,7 +37,7 @@ def _no_context() -> ReadonlyContext:
     return ReadonlyContext()
 
 
-class Scope(NamedTuple):
+class Scope(msgspec.Struct, frozen=True):
     """What instructions are resolved against, and how strictly.
 
     `context` makes what a provider is handed, `volatile` are the state keys agents and tools
@@ -52,14 +54,14 @@ class Scope(NamedTuple):
     recorded: Mapping[str, str] = {}
 
 
-class SystemPart(NamedTuple):
+class SystemPart(msgspec.Struct, frozen=True):
     """One part of the system instruction."""
 
     name: PartName
     block: TextBlock
 
 
-class Instructions(NamedTuple):
+class Instructions(msgspec.Struct, frozen=True):
     """The parts in the order they are written, and what came of resolving them.
 
     `system` are their blocks, `features` says whether these are in order, `carried` are the whole
@@ -74,7 +76,7 @@ class Instructions(NamedTuple):
     diagnostics: tuple[Diagnostic, ...]
 
 
-class Source(NamedTuple):
+class Source(msgspec.Struct, frozen=True):
     """One part as the declaration gives it.
 
     `finished` says that nothing but the declaration decides its block; `field` is where its
@@ -89,7 +91,7 @@ class Source(NamedTuple):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-class Wording(NamedTuple):
+class Wording(msgspec.Struct, frozen=True):
     """The parts as the declaration gives them, and what the unfinished ones need.
 
     `variables` are what their templates read, `keys` the same where all of them are plain state

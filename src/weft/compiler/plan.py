@@ -6,7 +6,9 @@ the wording of its instruction are the same at every step. They are kept with th
 
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
+from operator import is_
 from typing import Literal, Protocol, cast, runtime_checkable
 
 import msgspec
@@ -150,7 +152,7 @@ def plan_for(
             where="compile",
             hint="pass a weft.Agent",
         )
-    if agent is not None and not isinstance(cast("object", agent), str):
+    if agent is not None and type(agent) is not str and not isinstance(cast("object", agent), str):
         raise _unknown(root, agent)
     model = config.model
     key: object = agent
@@ -172,7 +174,7 @@ def plan_for(
     if (
         isinstance(known, Plan)
         and (known.run_policy is config.context or known.run_policy == config.context)
-        and all(a is b for a, b in zip(known.run_passes, config.passes, strict=True))
+        and (not config.passes or all(map(is_, known.run_passes, config.passes)))
         and (known.fixed or _fits(known))
     ):
         return known
@@ -232,23 +234,27 @@ def _tool_facts(
     own: dict[str, Tool],
     recall: ToolDecl | None,
     wording: Wording,
+    target: Target,
     *,
     priced: bool,
 ) -> ToolFacts:
     """The agent's tools, and where prices decide how much stands before the conversation.
 
-    That is estimated from the declaration alone, four letters a token: it never changes.
+    That is counted from the declaration alone, so that it never changes.
     """
     if not priced or recall is None:
         return ToolFacts(own=own, recall=recall)
-    texts = [_wording_text(one) for one in wording.sources]
-    letters = sum(map(len, texts)) + sum(map(_declared_letters, plan_tools))
+    meter = dialect_named(target.dialect).meter(target.model)
+    count, over = meter.counter.count, meter.overheads
+    words = sum(count(_wording_text(one)) for one in wording.sources)
+    tools = sum(_declared_tokens(one, count) + over.tool for one in plan_tools)
+    first = 0 if plan_tools else over.tools
     return ToolFacts(
         own=own,
         recall=recall,
         priced=True,
-        recall_tokens=-(-_declared_letters(recall) // LETTERS),
-        head=letters // LETTERS,
+        recall_tokens=_declared_tokens(recall, count) + over.tool + first,
+        head=over.request + words + tools + (over.tools if plan_tools else 0),
     )
 
 
@@ -261,8 +267,8 @@ def _wording_text(source: Source) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _declared_letters(tool: ToolDecl) -> int:
-    return len(tool.name) + len(tool.description) + len(compact(tool.parameters))
+def _declared_tokens(tool: ToolDecl, count: Callable[[str], int]) -> int:
+    return count(tool.name) + count(tool.description) + count(compact(tool.parameters))
 
 
 def _late_recall(
@@ -331,7 +337,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
         facts=_model_facts(agent, target, cache),
         own=own,
         recall=recall,
-        tool_facts=_tool_facts(tools, own, recall, wording, priced=priced),
+        tool_facts=_tool_facts(tools, own, recall, wording, target, priced=priced),
         config=generate,
         origins=origins,
         cache=cache,

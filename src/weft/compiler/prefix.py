@@ -4,9 +4,10 @@ Providers sell bytes they have seen at a tenth of the price, up to the first one
 differs. Requests are compared in the order providers read them: tools, system, turns.
 """
 
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from weft.codes import report
 from weft.compiler.plan import plan_for
@@ -14,10 +15,10 @@ from weft.compiler.recall import DEFAULT
 from weft.declare import Agent
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.dialects import Entry, Lowered, dialect_named
-from weft.dialects.base import model_name
 from weft.dialects.caching import bare
 from weft.dialects.legality import Finding
 from weft.dialects.track import Head
+from weft.dialects.verdicts import findings_in, judged_head
 from weft.errors import LoweringError, UsageError
 from weft.ir import Block, Prompt, Span, TextBlock
 from weft.session.strand import Strand
@@ -53,7 +54,7 @@ class PrefixBreak(NamedTuple):
         )
 
 
-class Shared(NamedTuple):
+class Shared(msgspec.Struct, frozen=True):
     """How far two requests agree."""
 
     tools: bool
@@ -101,7 +102,7 @@ def compare(before: Lowered, after: Lowered) -> Shared:
 def _written(entries: Strand[Entry], length: int) -> int:
     """The bytes of the first turns, which are final: the sums are kept with them."""
     with entries.lock:
-        sums = entries.memo.ensure(_TurnBytes).sums
+        sums = entries.memo[_TurnBytes].sums
         done = len(sums) - 1
         for entry in entries.since(done)[: max(0, length - done)]:
             sums.append(sums[-1] + _bytes(entry.wire))
@@ -384,24 +385,10 @@ def _escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-class _HeadFindings(NamedTuple):
-    """What is wrong with a head, kept with it; and whether turns behind it are looked at."""
-
-    diagnostics: tuple[Diagnostic, ...]
-    name: str
-    """The name that the provider is given for the model."""
-    judges: bool
-
-
 def refused(lowered: Lowered, model: str) -> tuple[Diagnostic, ...]:
     """One diagnostic for each place that would be answered with a 400."""
-    head = _of_head(lowered, model)
-    if not head.judges and (lowered.final or lowered.rest):
-        return head.diagnostics
-    findings = dialect_named(lowered.dialect).refused_turns(lowered, head.name)
-    if not findings:  # the common case: nothing is wrong
-        return head.diagnostics
-    return (*head.diagnostics, *_placed(findings, lowered))
+    findings = findings_in(dialect_named(lowered.dialect), lowered, model)
+    return _placed(findings, lowered) if findings else ()
 
 
 def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
@@ -419,9 +406,11 @@ def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
         config_origins=plan.origins,
         output=plan.output,
     )
-    lowered = dialect_named(dialect).lower(prompt)
+    target = dialect_named(dialect)
+    lowered = target.lower(prompt)
+    findings = judged_head(target, lowered, model).findings
     unavailable = tuple(one for one in lowered.diagnostics if one.code == "WEFT709")
-    return (*unavailable, *_of_head(lowered, model).diagnostics)
+    return (*unavailable, *(_placed(findings, lowered) if findings else ()))
 
 
 def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None:
@@ -433,37 +422,6 @@ def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None
                 where=str(diagnostic.origin),
                 hint=diagnostic.hint or "",
             )
-
-
-def _of_head(lowered: Lowered, model: str) -> _HeadFindings:
-    """What is wrong with everything but the conversation, read once for each head."""
-    head = lowered.head
-    findings = head.memo.of((_HeadFindings, lowered.dialect, model))
-    if findings is None:
-        dialect, name = dialect_named(lowered.dialect), model_name(head.wire, model)
-        wrong = _wrong_with_head(lowered, model, name)
-        findings = _HeadFindings(wrong, name, dialect.judges_turns(name))
-        head.memo.keep(findings, lowered.dialect, model)
-    return findings
-
-
-def _wrong_with_head(lowered: Lowered, model: str, name: str) -> tuple[Diagnostic, ...]:
-    head, of = lowered.head, lowered.head.of
-    if not (of.tools or of.config or of.output or head.lead) and _is_sound(lowered.dialect, model):
-        return ()  # nothing in it is the author's but the model and a text
-    dialect = dialect_named(lowered.dialect)
-    refusals = list(dialect.refused_head(head.wire, model))
-    turns = dialect.turn_rules(name)
-    for index, entry in enumerate(head.lead):
-        refusals += turns.read(entry.wire, f"/{lowered.turns}/{index}")
-    return _placed(refusals, lowered)
-
-
-@functools.lru_cache(maxsize=256)
-def _is_sound(dialect: str, model: str) -> bool:
-    """Whether a head that asks for nothing but the model is taken."""
-    target = dialect_named(dialect)
-    return not target.refused_head(target.lower(Prompt(model, "")).head.wire, model)
 
 
 def _placed(findings: Iterable[Finding], lowered: Lowered) -> tuple[Diagnostic, ...]:

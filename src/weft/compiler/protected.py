@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, assert_never, cast
+from typing import TYPE_CHECKING, assert_never, cast
 
 import msgspec
 
@@ -34,7 +34,7 @@ from weft.ir import (
 )
 from weft.passes import Env
 from weft.session import Event, Session
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:  # few policies protect anything, and what finds values takes long to load
@@ -85,7 +85,7 @@ class _Protected:
 def _require_no_fields(prompt: Prompt, what: "Wanted") -> None:
     """Refuse a field that the policy takes out; settled items are looked at once."""
     items = prompt.items
-    known = derived(items, _Protected, what)
+    known = items.memo[_Protected, what]
     fresh = (
         block for item in items.since(min(known.items, items.settled)) for block in item.blocks
     )
@@ -103,7 +103,7 @@ def _unseen(
 
     Requests of a session share their turns, so the next one costs what it adds.
     """
-    seen = derived(prompt.items, _Protected, what).turns
+    seen = prompt.items.memo[_Protected, what].turns
     if len(seen) > _MOST_SEEN:
         seen.clear()
     for name, piece in wire.items():
@@ -307,7 +307,7 @@ def require_cleared(
             done[labelled.identity] = max(final, lowered.final)
 
 
-class _CallNames(NamedTuple):
+class _CallNames(msgspec.Struct, frozen=True):
     """The names of the tools that some items call."""
 
     names: frozenset[str] = frozenset()
@@ -377,7 +377,7 @@ def _texts(value: Json, pointer: str) -> Iterator[tuple[str, Json, bool]]:
         yield pointer, value, False
 
 
-class Whole(NamedTuple):
+class Whole(msgspec.Struct, frozen=True):
     """What a request is a part of: the labels of the whole program, and the whole session."""
 
     labels: tuple[Label, ...]

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.compiler.incremental import branches_of
 from weft.content import Part
 from weft.declare import Agent, Policy, RunConfig
 from weft.declare.policy import Stage
@@ -22,6 +21,7 @@ from weft.ir import ToolDecl
 from weft.ir.item import RECALL, handle_of
 from weft.media import SCHEME, data_at
 from weft.session import Event
+from weft.session.branches import branches_of
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 
@@ -115,7 +115,7 @@ def values_of(log: Strand[Event]) -> Sequence[Held]:
     return log.derive(_Recallable).after(log.tail).values
 
 
-class _Recallable(NamedTuple):
+class _Recallable(msgspec.Struct, frozen=True):
     """The values of a log's first `length` events."""
 
     length: int = 0

@@ -6,7 +6,7 @@ log gives the agent the declarations that the log has, which is all that a reque
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import cast
 
 import msgspec
 
@@ -14,7 +14,7 @@ from weft.declare import Agent, Node, Tool, tree
 from weft.declare.provider_tools import HostedTool
 from weft.session import Event
 from weft.session.provenance import OfferedTools
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 from weft.values import JsonObject, canonical
 
 
@@ -43,7 +43,7 @@ def declared_by(tools: Iterable[Tool]) -> list[JsonObject]:
 
 def offered_in(events: Strand[Event], agent: str) -> OfferedTools | None:
     """What the toolsets of an agent answered last, by a log."""
-    answers = derived(events, _Answers)
+    answers = events.memo[_Answers]
     known = answers.known
     if known.read > events.settled:  # an older snapshot
         known = _Answer(0, {})
@@ -58,7 +58,7 @@ def offered_in(events: Strand[Event], agent: str) -> OfferedTools | None:
     return known.offered.get(agent)
 
 
-class _Answer(NamedTuple):
+class _Answer(msgspec.Struct, frozen=True):
     """By agent: what its toolsets answered last, as of the first `read` events of a log."""
 
     read: int
@@ -72,7 +72,7 @@ class _Answers:
         self.known = _Answer(0, {})
 
 
-class _Equipped(NamedTuple):
+class _Equipped(msgspec.Struct, frozen=True):
     """A root whose agent has the tools that its toolsets answered."""
 
     tools: tuple[Tool, ...]
@@ -105,7 +105,7 @@ def _equipped(node: Node, name: str, tools: tuple[Tool, ...]) -> Node:
 
 def with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agent:
     """The root in which the agent that is asked has the tools that the log says it was offered."""
-    if not isinstance(cast("object", root), Agent):
+    if type(root) is not Agent and not isinstance(cast("object", root), Agent):
         return root  # whoever makes the plan says what is wrong, also with the name
     has_sources = root.memo.of(_HasSources)
     if has_sources is None:
@@ -121,7 +121,7 @@ def with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agent
     return root if offered is None else equip(root, asked.name, _tools_in(offered), source="log")
 
 
-class _HasSources(NamedTuple):
+class _HasSources(msgspec.Struct, frozen=True):
     """Whether an agent of a tree has toolsets that are asked in a run."""
 
     anywhere: bool

@@ -7,7 +7,7 @@ so that a pass can drop it and the report can say why.
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -33,13 +33,10 @@ from weft.media import SCHEME, data_at
 from weft.passes.env import MOST_LETTERS
 from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
+from weft.session.lookback import wrote_keys
 from weft.session.provenance import NOTHING
-from weft.session.state import written_by
 from weft.session.strand import Strand
-from weft.session.waiting import is_undone
-from weft.values import JsonObject, compact, has_lone_surrogate, scrub, spells
-
-_SUMMED = "a summary stands for it"
+from weft.values import JsonObject, compact, has_lone_surrogate, scrub
 
 PAUSED = "CONTINUATION"
 """The finish reason of a turn that its provider broke off."""
@@ -190,7 +187,7 @@ def _built(
     return Built(items, features, diagnostics)
 
 
-class PlainTalk(NamedTuple):
+class PlainTalk(msgspec.Struct, frozen=True):
     """Items of plain talk, how many events they came from, and the ids of the calls in them."""
 
     items: list[Item]
@@ -199,15 +196,20 @@ class PlainTalk(NamedTuple):
 
 
 def plain_items(
-    events: Sequence[Event], position: int, agent: str, used: AbstractSet[str] = frozenset()
+    events: Sequence[Event],
+    position: int,
+    agent: str,
+    used: AbstractSet[str] = frozenset(),
+    calls: set[str] | None = None,
 ) -> PlainTalk:
     """Items as the passes leave them, up to the first event that is more than plain talk.
 
     Plain talk is one text of the user's or the agent's, or calls of the agent's right before their
-    results, as most events are. `used` are call ids that no other call may have.
+    results, as most events are. `used` are call ids that no other call may have. So are `calls`, to
+    which those of these events are added.
     """
     items: list[Item] = []
-    calls: set[str] = set()
+    calls = set() if calls is None else calls
     index, length = 0, len(events)
     while index < length:
         event = events[index]
@@ -283,9 +285,11 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
     if len(call_parts) != len(result_parts):
         return None
     try:  # one look at all of it: it can be sent, and no result is large
-        if len(msgspec.json.encode(results)) > MOST_LETTERS:
+        if (
+            len(msgspec.json.encode((calls, results))) > MOST_LETTERS
+            and len(msgspec.json.encode(results)) > MOST_LETTERS
+        ):
             return None
-        msgspec.json.encode(calls)
     except (UnicodeEncodeError, OverflowError, TypeError):
         return None
     blocks: list[Block] = []
@@ -341,7 +345,7 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
 
 def _claims(exchange: Item, used: AbstractSet[str], taken: set[str]) -> bool:
     """Take the ids of an exchange's calls; False where one of them is another call's already."""
-    ids = [block.id for block in exchange.blocks if isinstance(block, CallBlock)]
+    ids = [block.id for block in exchange.blocks if type(block) is CallBlock]
     if len(ids) > 1 and len({*ids}) < len(ids):
         return False
     for id in ids:
@@ -349,86 +353,6 @@ def _claims(exchange: Item, used: AbstractSet[str], taken: set[str]) -> bool:
             return False
     taken.update(ids)
     return True
-
-
-def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:
-    """Log indexes that a rewind took out of view, with the reason."""
-    log = list(events)
-    hidden: dict[int, str] = {}
-    index = len(log) - 1
-    while index >= 0:
-        target = log[index].actions.rewind_before_invocation_id
-        if target:
-            first = next((i for i in range(index) if log[i].invocation_id == target), None)
-            hidden[index] = "it is the rewind itself"
-            if first is not None:
-                for between in range(first, index):
-                    hidden[between] = f"rewound to before invocation {target}"
-                index = first
-        index -= 1
-    return hidden
-
-
-def hidden_by_compaction(events: Iterable[Event], branch: str, current: str) -> dict[int, str]:
-    """Log indexes whose events a summary stands for that this branch sees, with the reason.
-
-    What the user said in the current invocation stays in view, whatever was summed up.
-    """
-    log = list(events)
-    rewound = hidden_by_rewind(log)
-    ranges = [
-        (c.start_timestamp, c.end_timestamp, index)
-        for index, event in enumerate(log)
-        if (c := event.actions.compaction) is not None
-        and index not in rewound
-        and f"{branch}.".startswith(f"{event.branch}." if event.branch else "")
-    ]
-    hidden: dict[int, str] = {}
-    for start, end, index in ranges:
-        if any(s <= start and end <= e and i != index and (e - s, i) > (end - start, index)
-               for s, e, i in ranges):  # fmt: skip
-            hidden[index] = "a wider summary covers it"
-    for index, event in enumerate(log):
-        covered = any(
-            s <= event.timestamp <= e and index < i for s, e, i in ranges if i not in hidden
-        )
-        asked = event.author == "user" and event.invocation_id == current and not event.results
-        if covered and event.actions.compaction is None and not asked:
-            hidden[index] = _SUMMED
-    for index in _still_answered(log, hidden, rewound):
-        del hidden[index]
-    return hidden
-
-
-def _still_answered(
-    log: list[Event], hidden: dict[int, str], rewound: dict[int, str]
-) -> Iterable[int]:
-    """Summed-up events that a later result needs: its call, and the results beside it."""
-    newest: dict[str | None, int] = {}
-    owners: dict[tuple[int, str | None], list[int]] = {}
-    needed: set[int] = set()
-    for index, event in enumerate(log):
-        for call in event.calls:
-            newest[call.id] = index
-        for result in event.results:
-            owner = newest.get(result.id) if result.id else None
-            if owner is None or hidden.get(owner) != _SUMMED:
-                continue
-            owners.setdefault((owner, result.id), []).append(index)
-            if index not in hidden and index not in rewound:
-                needed.add(owner)
-    beside = {
-        index for (owner, _), indexes in owners.items() if owner in needed for index in indexes
-    }
-    return (needed | beside) & hidden.keys()
-
-
-def wrote_keys(event: Event) -> tuple[str, ...]:
-    """The state keys under which the event stored its own text."""
-    text = event.text
-    if not text:
-        return ()
-    return tuple(key for key, value in written_by(event).items() if spells(text, value))
 
 
 def _odd(part: Part) -> bool:
@@ -730,47 +654,3 @@ def mended(text: str, event: Event, diagnostics: list[Diagnostic]) -> str:
         )
     )
     return scrub(text)
-
-
-_UNDONE = "its flow took it back"
-
-_JOINED = "it is a piece of an answer that was put together"
-
-
-def gathered_by(event: Event) -> list[str]:
-    """The keys of the lists of what was said on branches, as the end of a map writes them."""
-    if event.provenance.closed is None:
-        return []
-    return [key for key, value in event.actions.state_delta.items() if isinstance(value, list)]
-
-
-def hidden_by_undoing(events: Iterable[Event]) -> dict[int, str]:
-    """Log indexes of what flows took back, with the reason."""
-    log = list(events)
-    hidden: dict[int, str] = {}
-    for index, event in enumerate(log):
-        notes = event.provenance
-        if paths := notes.undone:
-            mine = (i for i in range(index) if is_undone(log[i], event, paths))
-            hidden.update(dict.fromkeys(mine, _UNDONE))
-        if pieces := notes.pieces:
-            joined = (i for i in range(index) if log[i].id in pieces)
-            hidden.update(dict.fromkeys(joined, _JOINED))
-    return hidden
-
-
-def joined_branches(events: Iterable[Event]) -> dict[int, str]:
-    """Log indexes of what was said on a branch that was joined, with the branch it is on now."""
-    log = list(events)
-    branches: dict[int, str] = {}
-    for index, event in enumerate(log):
-        joined = event.provenance.joined
-        if joined is None or not joined.branch:
-            continue
-        path, branch = joined.path, joined.branch
-        for other in range(index):
-            on = branches.get(other, log[other].branch or "")
-            if is_undone(log[other], event, [path]) and f"{on}.".startswith(f"{branch}."):
-                below = on[len(branch) + 1 :]
-                branches[other] = ".".join(name for name in (event.branch, below) if name)
-    return branches

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union, cast, get_args
 
 import msgspec
 
-from weft import schema
+import weft.schema as schema  # the first to need it: `from weft` would ask for a public name
 from weft.codes import CODES
 from weft.declare.compose import Composable
 from weft.declare.functions import (

@@ -33,7 +33,7 @@ from weft.declare.nodes import (
 )
 from weft.declare.route import Route
 from weft.errors import DeclarationError
-from weft.misuse import explained
+from weft.misuse import ByFields, explained
 
 if TYPE_CHECKING:
     from weft.declare.agent import AroundAgent, Callbacks
@@ -42,8 +42,8 @@ OnError = Literal["cancel", "collect"]
 
 
 @flow_node("Sequence(first, second)")
-@dataclass(frozen=True, init=False, repr=False)
-class Sequence(Composable):
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class Sequence(ByFields, Composable):
     """One node after the other; written `a >> b`."""
 
     steps: "tuple[Node, ...]"
@@ -77,8 +77,8 @@ class Sequence(Composable):
 
 
 @flow_node("Parallel(left, right)")
-@dataclass(frozen=True, init=False, repr=False)
-class Parallel(Composable):
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class Parallel(ByFields, Composable):
     """All branches at once, none seeing another; written `a | b`.
 
     When a branch fails the others are cancelled, or, under `on_error="collect"`, left to end.
@@ -119,8 +119,8 @@ class Parallel(Composable):
 
 
 @flow_node("Fallback(primary, backup)")
-@dataclass(frozen=True, init=False, repr=False)
-class Fallback(Composable):
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class Fallback(ByFields, Composable):
     """The first choice that does not fail; written `a // b`."""
 
     choices: "tuple[Node, ...]"
@@ -153,8 +153,8 @@ class Fallback(Composable):
         return self.choices
 
 
-@dataclass(frozen=True, repr=False)
-class Until:
+@dataclass(frozen=True, repr=False, eq=False)
+class Until(ByFields):
     """When a loop ends, for `flow * until(...)`."""
 
     predicate: StateFunction
@@ -175,8 +175,8 @@ def until(predicate: StateFunction, *, max: int = 10) -> Until:
     return Until(predicate, max)
 
 
-@dataclass(frozen=True, repr=False)
-class While:
+@dataclass(frozen=True, repr=False, eq=False)
+class While(ByFields):
     """As long as what a loop goes on, for `flow * while_(...)`."""
 
     predicate: StateFunction
@@ -198,8 +198,8 @@ def while_(predicate: StateFunction, *, max: int = 10) -> While:
 
 
 @flow_node("Loop(agent, max=3)")
-@dataclass(frozen=True, repr=False)
-class Loop(Composable):
+@dataclass(frozen=True, repr=False, eq=False)
+class Loop(ByFields, Composable):
     """The body again and again, at most `max` times; written `a * 3` or `a * until(done)`.
 
     `until` is asked after each round and ends the loop when it says so of the state. `while_` is

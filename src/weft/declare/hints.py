@@ -24,13 +24,12 @@ def hinted_change(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _hinted(function: Callable[P, R], letter: str) -> Callable[P, R]:
-    signature = inspect.signature(function)
-
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except TypeError:
+            signature = inspect.signature(function)
             try:
                 signature.bind(*args, **kwargs)
             except TypeError as error:

@@ -5,7 +5,9 @@ The check counts on them, a compilation reports those that lack, a run does not 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias, cast
+from typing import TypeAlias, cast
+
+import msgspec
 
 from weft import schema
 from weft.declare import template
@@ -20,7 +22,7 @@ ANYTHING: tuple[object, ...] = (None, object)
 """What stands for "of any type" where a type may stand."""
 
 
-class Lack(NamedTuple):
+class Lack(msgspec.Struct, frozen=True):
     """An input that is not as it was declared: its key, what is wrong, and what to give."""
 
     key: str

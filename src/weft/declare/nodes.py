@@ -23,7 +23,7 @@ from weft.declare.inputs import Inputs, check_inputs
 from weft.declare.tool import Tool, check_names
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
-from weft.misuse import explained
+from weft.misuse import ByFields, explained
 from weft.values import Json
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 @flow_node("Step(function)")
-@dataclass(frozen=True, repr=False)
-class Step(Composable):
+@dataclass(frozen=True, repr=False, eq=False)
+class Step(ByFields, Composable):
     """A function of one argument, the state, that returns the changes to it, or None.
 
     It may be async. `reads` and `writes` name the keys it is known to use, for the checks;
@@ -139,8 +139,8 @@ OnElementError = Literal["cancel", "collect"]
 
 
 @flow_node('Map("items", agent, into="results")')
-@dataclass(frozen=True, repr=False)
-class Map(Composable):
+@dataclass(frozen=True, repr=False, eq=False)
+class Map(ByFields, Composable):
     """The body once for each element of the list under `items`, some of them at once.
 
     Each run stands on a branch of its own and finds its element under the state key `item`. What
@@ -216,8 +216,8 @@ Choice: TypeAlias = str | int | float | bool
 
 
 @flow_node('Gate("approve", question="May it go out?")')
-@dataclass(frozen=True, repr=False)
-class Gate(Composable):
+@dataclass(frozen=True, repr=False, eq=False)
+class Gate(ByFields, Composable):
     """Asks somebody, and waits: the answer is kept under `key`, by default the gate's own name.
 
     The question is a template, so it may show what is decided on: `question="Send {draft}?"`.
@@ -285,8 +285,8 @@ def _choices(gate: str, values: object) -> tuple[Choice, ...]:
 
 
 @flow_node("race(first, second)")
-@dataclass(frozen=True, init=False, repr=False)
-class Race(Composable):
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class Race(ByFields, Composable):
     """The first branch that completes wins; written `race(a, b)`.
 
     The others are cancelled. What they said is in nobody's view, and what they wrote to the state
@@ -343,8 +343,8 @@ def race(
 
 
 @flow_node("timeout(agent, 30)")
-@dataclass(frozen=True, repr=False)
-class Timeout(Composable):
+@dataclass(frozen=True, repr=False, eq=False)
+class Timeout(ByFields, Composable):
     """The body, for so many seconds at most; written `timeout(a, 30)`.
 
     A body that takes longer is stopped and fails with the code `timeout`, so that a fallback can
@@ -426,8 +426,8 @@ def timeout(
 
 
 @flow_node("tap(function)")
-@dataclass(frozen=True, repr=False)
-class Tap(Composable):
+@dataclass(frozen=True, repr=False, eq=False)
+class Tap(ByFields, Composable):
     """A function of the state, sync or async, that only looks; written `tap(look)`.
 
     What it returns is ignored, and the state it is given cannot be written. If it raises, that is
@@ -465,8 +465,8 @@ def tap(function: StateFunction, *, name: str | None = None, description: str = 
 
 
 @flow_node('expect(lambda state: "key" in state, "what is wrong")')
-@dataclass(frozen=True, repr=False)
-class Expect(Composable):
+@dataclass(frozen=True, repr=False, eq=False)
+class Expect(ByFields, Composable):
     """Fails the run, with `message`, unless the predicate holds; written `expect(done, "...")`.
 
     The error has the code `expectation_failed`, so that a fallback can catch it. A predicate, sync

@@ -53,6 +53,7 @@ from weft.declare.policy_parts import (
 )
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
+from weft.late import late_pattern
 from weft.misuse import DeclaredStruct, declared
 
 if TYPE_CHECKING:
@@ -668,7 +669,7 @@ class TokenBudget(DeclaredStruct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-_MARKS = re.compile(r"[\\()\[\]{}^$*+?|]")
+_MARKS = late_pattern(r"[\\()\[\]{}^$*+?|]")
 
 
 def is_pattern(kind: object) -> bool:

@@ -25,7 +25,7 @@ from weft.declare.inputs import Inputs, check_inputs, spell_inputs
 from weft.declare.nodes import check_agents, set_callbacks, spell_callbacks, to_node
 from weft.errors import DeclarationError, RunError
 from weft.jsonschema import shorten
-from weft.misuse import explained
+from weft.misuse import ByFields, explained
 from weft.values import Json
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 OTHERWISE = "otherwise"
 
 
-@dataclass(frozen=True)
-class Case:
+@dataclass(frozen=True, eq=False)
+class Case(ByFields):
     """One case: how the value is compared and with what, or a predicate; and where it leads."""
 
     op: Comparison | Literal["when"]
@@ -47,8 +47,8 @@ class Case:
 
 
 @flow_node('Route("key").eq("value", agent)')
-@dataclass(frozen=True, repr=False)
-class Route(Composable):
+@dataclass(frozen=True, repr=False, eq=False)
+class Route(ByFields, Composable):
     """Choose by the value of a state key, or by what a function makes of the state.
 
     Texts are compared without surrounding blanks and letter case: models are careless there.

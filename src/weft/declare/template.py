@@ -7,7 +7,9 @@ untouched. Doubled braces tight around a placeholder are its escape.
 import functools
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, cast
+from typing import cast
+
+import msgspec
 
 from weft.values import Json, compact, require_json
 
@@ -21,7 +23,7 @@ _VARIABLE = re.compile(r"\{[ \t]*" + _PLACEHOLDER + r"[ \t]*\}")
 _STEP = re.compile(rf"\.({_NAME})|\[(-?[0-9]+)\]")
 
 
-class Variable(NamedTuple):
+class Variable(msgspec.Struct, frozen=True):
     """A placeholder: what it reads, and where it stands."""
 
     key: str
@@ -40,7 +42,7 @@ class Variable(NamedTuple):
         return self.key + "".join(steps)
 
 
-class Literal(NamedTuple):
+class Literal(msgspec.Struct, frozen=True):
     """Text between placeholders, and where it stands."""
 
     text: str
@@ -48,7 +50,7 @@ class Literal(NamedTuple):
     end: int
 
 
-class Template(NamedTuple):
+class Template(msgspec.Struct, frozen=True):
     """A parsed text: its pieces in order, and the variables among them."""
 
     source: str
@@ -56,7 +58,7 @@ class Template(NamedTuple):
     variables: tuple[Variable, ...]
 
 
-class Rendered(NamedTuple):
+class Rendered(msgspec.Struct, frozen=True):
     """One piece after substitution; `variable` is None for the author's own text."""
 
     text: str

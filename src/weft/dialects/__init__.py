@@ -13,6 +13,7 @@ from weft.dialects.facts import Facts, facts_for, wire_name
 from weft.dialects.legality import Finding
 from weft.dialects.stream import Stream
 from weft.dialects.track import Entry, Lowered, Placed, Track
+from weft.dialects.verdicts import refusals_of
 from weft.errors import UsageError
 from weft.ir import ModelResponse
 from weft.misuse import close
@@ -69,8 +70,11 @@ DIALECTS = Dialects(
 
 def dialect_named(name: str) -> Dialect:
     """The dialect of that name, or an error that lists them."""
-    if name in DIALECTS:
+    try:
         return DIALECTS[name]
+    except KeyError:
+        if name in DIALECTS:  # its file raised it
+            raise
     near = close(str(name), DIALECTS, cutoff=0.4)
     known = ", ".join(DIALECTS)
     raise UsageError(
@@ -100,7 +104,7 @@ def stream_of(dialect: str) -> Stream:
 
 def refusals(dialect: str, wire: JsonObject, model: str = "") -> tuple[Finding, ...]:
     """What the provider would answer with a 400; `model` where the request does not name it."""
-    return dialect_named(dialect).refusals(wire, model)
+    return refusals_of(dialect_named(dialect), wire, model)
 
 
 def count_request(wire: JsonObject, *, dialect: str, model: str) -> int:

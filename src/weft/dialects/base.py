@@ -9,17 +9,14 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from threading import Lock
-from typing import ClassVar, NamedTuple, assert_never, cast
+from typing import ClassVar, assert_never, cast
 
 import msgspec
 
 from weft.declare.provider_tools import HostedTool, ProviderTool
 from weft.diagnostics import Origin, Severity
-from weft.dialects.facts import facts_for, is_own, same_model, wire_name
+from weft.dialects.facts import facts_for, same_model, wire_name
 from weft.dialects.legality import (
-    MODEL,
-    Finding,
     Findings,
     NoTurnRules,
     Outline,
@@ -30,12 +27,11 @@ from weft.dialects.legality import (
     refuse_range,
 )
 from weft.dialects.measure import Meter, WeighedHead, WeighedTurn, Weigher
-from weft.dialects.names import is_misspelt, suggestion
 from weft.dialects.options import Option, Range, fit_option
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream
 from weft.dialects.track import Entry, Head, Lowered, LoweringReport, Placed, Track, Wire, track_of
-from weft.dialects.wire import ReadRequest, deep_update, escape, leaves, placed_objects, put
+from weft.dialects.wire import ReadRequest, deep_update, escape, leaves, put
 from weft.ir import (
     Block,
     CallBlock,
@@ -69,7 +65,7 @@ _NO_IDS: frozenset[str] = frozenset()
 _OWN_WORD = "drop it for this model, or set the provider's own under `extra`"
 
 
-class SpelledTool(NamedTuple):
+class SpelledTool(msgspec.Struct, frozen=True):
     """A tool that the provider runs as it is declared, and the options that cannot be said."""
 
     wire: Wire
@@ -81,7 +77,7 @@ def set_options(tool: HostedTool, *names: str) -> tuple[str, ...]:
     return tuple(name for name in names if getattr(tool, name))
 
 
-class Spelling(NamedTuple):
+class Spelling(msgspec.Struct, frozen=True):
     """What a provider takes as the name of a tool, or as the id of a call."""
 
     illegal: re.Pattern[str]
@@ -108,7 +104,7 @@ ANYTHING_BUT = re.compile(r"[^a-zA-Z0-9_-]")
 """What most providers refuse in a name."""
 
 
-class Traits(NamedTuple):
+class Traits(msgspec.Struct, frozen=True):
     """A provider's facts: where things stand in its request, and what it does with turns."""
 
     name: str
@@ -197,7 +193,7 @@ class Dialect:
             while lasting and all(isinstance(one, ResultBlock) for _, one in lasting[-1].blocks):
                 lasting.pop()
         wire: Wire = {**head.wire, traits.turns: track.turns(head.first, rest)}  # type: ignore[dict-item]
-        if prompt.cache and lasting:
+        if prompt.cache and lasting and prompt.keeps != "head":
             wire = self.keep(prompt, wire, track, lasting)
         return Lowered(
             traits.name,
@@ -284,7 +280,9 @@ class Dialect:
                 if not block.text.isascii() and has_lone_surrogate(block.text):
                     entries = (self._encodable(entries[0], report),)
             else:
-                entries = [self._encodable(entry, report) for entry in self._item(blocks, report)]
+                entries = self._item(blocks, report)
+                if not is_encodable([entry.wire for entry in entries]):
+                    entries = [self._encodable(entry, report) for entry in entries]
             begins = -1
             for number, entry in enumerate(entries):
                 if last is None:
@@ -321,7 +319,7 @@ class Dialect:
             if (
                 block.provider or block.kept is not None
             ):  # of some provider: else nothing is its own
-                report_foreign_fields(blocks, report)
+                report.foreign_fields(blocks)
                 report.own_ids = frozenset(
                     block.id
                     for block in blocks
@@ -455,10 +453,11 @@ class Dialect:
                     severity=Severity.INFO,
                 )
                 continue
-            value, lost, changes = fit_option(name, value, prompt.model)
-            for message in lost:
+            fitted = fit_option(name, value, prompt.model)
+            value = fitted.value
+            for message in fitted.lost:
                 report.lose("WEFT702", origin, message, _OWN_WORD)
-            for message in changes:
+            for message in fitted.changes:
                 report.add("WEFT702", origin, message, severity=Severity.INFO)
             if value is None:
                 continue
@@ -644,58 +643,12 @@ class Dialect:
             talks_on=traits.talks_on,
         )
 
-    def refused_head(self, wire: JsonObject, model: str) -> tuple[Finding, ...]:
-        """What the provider would refuse of everything but the turns, the model's name included."""
-        name = model_name(wire, model)
-        return (*_refuse_name(name, model), *self.refuse_head(wire, name))
-
-    def refused_turns(self, lowered: Lowered, name: str) -> tuple[Finding, ...]:
-        """What the provider would refuse of the conversation; turns that stay are read once."""
-        entries, first, above = lowered.entries, len(lowered.lead), f"/{lowered.turns}"
-        key = (self.traits.name, name, first)
-        judged = entries.memo.of((_JudgedTurns, *key))
-        if judged is None:
-            judged = entries.memo[_JudgedTurns, *key] = _JudgedTurns(self.turn_rules(name))
-        with judged.lock:  # to the end: what a fork was made of must not grow meanwhile
-            if judged.length > entries.settled:  # an older request, asked about after a newer one
-                judged = _JudgedTurns(self.turn_rules(name))
-            fresh = entries.since(judged.length)
-            final = entries.settled - judged.length
-            for entry in fresh[:final]:
-                judged.findings += judged.rules.read(entry.wire, f"{above}/{first + judged.length}")
-                judged.length += 1
-            rules, later = judged.rules.fork(), list[Finding]()
-            for index, entry in enumerate(fresh[final:], start=first + judged.length):
-                later += rules.read(entry.wire, f"{above}/{index}")
-            later += rules.end(lowered.wire)
-            return (*judged.findings, *later)
-
-    def refusals(self, wire: JsonObject, model: str = "") -> tuple[Finding, ...]:
-        """What the provider would refuse; `model` where the request does not name it."""
-        wire = self.spell(wire)
-        rules = self.turn_rules(model_name(wire, model))
-        findings = list(self.refused_head(wire, model))
-        key = self.traits.turns
-        for at, turn in placed_objects(wire.get(key), f"/{key}"):
-            findings += rules.read(turn, at)
-        return (*findings, *rules.end(wire))
-
 
 def _is_passing(prompt: Prompt) -> bool:
     """Whether the last results change in the next request, so that the mark stands before them."""
     tip = prompt.items.tip
     passing = bool(prompt.cache) and tip is not None and tip.passing
     return passing and bool(facts_for(prompt.model).cache.lookback)
-
-
-class _JudgedTurns:
-    """The rules after the turns that stay, and what is wrong with those."""
-
-    def __init__(self, rules: TurnRules) -> None:
-        self.lock = Lock()
-        self.rules = rules
-        self.length = 0
-        self.findings: list[Finding] = []
 
 
 @functools.lru_cache(maxsize=256)
@@ -718,13 +671,6 @@ def model_name(wire: JsonObject, model: str) -> str:
     return wire_name(named if isinstance(named, str) else model)
 
 
-def _refuse_name(name: str, model: str) -> Findings:
-    """A name that no model of the vendor has; other servers name models as they like."""
-    if is_own(model) and is_misspelt(name):
-        hint = suggestion(name) or "check the name in the provider's list of models"
-        yield Finding(MODEL, "/model", f"there is no model `{name}`", hint)
-
-
 def _as_text(block: CodeBlock | CodeResultBlock, text: str, report: LoweringReport) -> TextBlock:
     report.add("WEFT705", block.origin, f"{report.dialect} gets executed code as text")
     return TextBlock(role=block.role, origin=block.origin, text=text)
@@ -743,44 +689,3 @@ def result_text(block: ResultBlock) -> str:
 def system_placed(prompt: Prompt, pointer: str) -> Placed:
     """The system text's place."""
     return Placed(pointer, prompt.system)
-
-
-_BOOKKEEPING = frozenset(
-    ("id", "type", "status", "message", "arguments", "said_in", "phase", "logprobs", "index",
-     "namespace")
-)  # fmt: skip
-"""Fields that say nothing which anybody else could miss."""
-
-
-def report_foreign_fields(blocks: Sequence[Block], report: LoweringReport) -> None:
-    """Say, once a turn, that what another provider said beside its words is left out.
-
-    Thoughts are told of by those who drop them. What stands beside a result names its tool, which
-    every provider knows from the call.
-    """
-    foreign = [
-        block
-        for block in blocks
-        if block.kept
-        and block.provider != report.dialect
-        and not isinstance(block, ThoughtBlock | ResultBlock)
-    ]
-    names = dict.fromkeys(
-        name for block in foreign for name in _meaningful_fields(block.kept or {})
-    )
-    if names:
-        listed = ", ".join(f"`{name}`" for name in names)
-        maker = foreign[0].provider or "an unknown provider"
-        report.add(
-            "WEFT704", foreign[0].origin, f"{listed} of {maker} cannot go to {report.dialect}"
-        )
-
-
-def _meaningful_fields(fields: JsonObject) -> list[str]:
-    return [
-        name for name, value in fields.items() if name not in _BOOKKEEPING and not _is_empty(value)
-    ]
-
-
-def _is_empty(value: Json) -> bool:
-    return value in (None, "", [], {}, {"type": "direct"})

@@ -110,7 +110,8 @@ def mark_end(prompt: Prompt, wire: Wire, key: str, lasting: Sequence[Entry], end
 
     `end` is where that turn stands. What the request before kept is looked for only so many
     blocks back. Where the last answer and its results have more, the end of that request is
-    marked too, so that it is found there.
+    marked too, so that it is found there. A request that is likely the last has that mark alone:
+    what is new in it is not worth the price of keeping it.
     """
     cache = facts_for(prompt.model).cache
     free = cache.breakpoints - marks_in(wire)
@@ -119,18 +120,25 @@ def mark_end(prompt: Prompt, wire: Wire, key: str, lasting: Sequence[Entry], end
     turns = wire[key]
     assert isinstance(turns, list)
     mark = marker(prompt, cache, wire)
+    if prompt.keeps == "before":
+        return _with_earlier_mark(wire, key, turns, end, mark)
     parts = lasting[-1].wire.get("content")
     marked = _marked(turns[end], len(parts) if isinstance(parts, list) else 0, mark)
     if marked is None:
         return wire
     turns[end] = marked  # the list is this request's own from its last turn on
     fresh = sum(_parts(turn) for turn in turns[end - 1 : end + 1])
-    if end >= 2 and free > 1 and fresh >= cache.lookback:
-        before = turns[end - 2]
-        earlier = _marked(before, _parts(before), mark)
-        if earlier is not None:
-            return {**wire, key: [*turns[: end - 2], earlier, *turns[end - 1 :]]}
+    if free > 1 and fresh >= cache.lookback:
+        return _with_earlier_mark(wire, key, turns, end, mark)
     return wire
+
+
+def _with_earlier_mark(wire: Wire, key: str, turns: list[Json], end: int, mark: Wire) -> Wire:
+    """The request with a mark where the one before it ended, if there was one."""
+    earlier = _marked(turns[end - 2], _parts(turns[end - 2]), mark) if end >= 2 else None
+    if earlier is None:
+        return wire
+    return {**wire, key: [*turns[: end - 2], earlier, *turns[end - 1 :]]}
 
 
 def mark_item(wire: Wire, key: str, end: int) -> Wire:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias, cast
 
+import msgspec
+
 from weft.dialects.facts import facts_for
 from weft.dialects.wire import at_path, escape, number
 from weft.values import Json, JsonObject
@@ -155,7 +157,7 @@ def refuse_effort(effort: Json, pointer: str, model: str) -> Findings:
 _EMPTY_SCHEMA = 'write {"type": "object", "properties": {}}'
 
 
-class DeclaredTool(NamedTuple):
+class DeclaredTool(msgspec.Struct, frozen=True):
     """A function that is declared: its place, its name, its schema and where that stands."""
 
     pointer: str
@@ -366,7 +368,7 @@ def _recurs(schema: Json) -> bool:
 # --- strict: the form of a request
 
 
-class RequestForm(NamedTuple):
+class RequestForm(msgspec.Struct, frozen=True):
     """Where a provider looks for the system text, for tools and for the answer's schema."""
 
     system: str = ""
@@ -484,7 +486,7 @@ def _refuse_answer_form(wire: JsonObject, form: RequestForm) -> Findings:
 Side: TypeAlias = Literal["", "system", "user", "model"]
 
 
-class Named(NamedTuple):
+class Named(msgspec.Struct, frozen=True):
     """A call or a result: its id, its tool where it says so, and its place in the turn."""
 
     id: str

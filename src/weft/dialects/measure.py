@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from weft.dialects.wire import as_json, as_list
 from weft.tokens import (
     Media,
@@ -22,7 +24,7 @@ _HEADER = 512 * 1024
 """How much of an image's base64 is decoded to find its size in."""
 
 
-class TurnCost(NamedTuple):
+class TurnCost(msgspec.Struct, frozen=True):
     """What one turn takes: thoughts apart, since they may stop counting."""
 
     role: str
@@ -32,7 +34,7 @@ class TurnCost(NamedTuple):
     counts: bool
 
 
-class Mark(NamedTuple):
+class Mark(msgspec.Struct, frozen=True):
     """What a conversation takes up to some turn, thoughts that still count apart."""
 
     tokens: int = 0
@@ -45,7 +47,7 @@ class Mark(NamedTuple):
         return self.tokens + self.thoughts
 
 
-class HeadCost(NamedTuple):
+class HeadCost(msgspec.Struct, frozen=True):
     """What everything but the turns takes, `tools` one by one."""
 
     request: int
@@ -66,7 +68,7 @@ class HeadCost(NamedTuple):
 Kind = Literal["text", "document", "thought", "call", "result", "media", "tool", "other"]
 
 
-class Quantity(NamedTuple):
+class Quantity(msgspec.Struct, frozen=True):
     """One thing with a size of its own, and where in its turn it stands.
 
     `text` is what to count; of media it is the base64 data, empty where only an address is
@@ -92,7 +94,7 @@ class WeighedTool(NamedTuple):
     schema: JsonObject | None
 
 
-class WeighedHead(NamedTuple):
+class WeighedHead(msgspec.Struct, frozen=True):
     """Everything but the turns.
 
     `others` are the provider's own tools, as JSON, `own` the tokens of those whose size is known.
@@ -112,7 +114,7 @@ class WeighedHead(NamedTuple):
     uncounted: tuple[str, ...] = ()
 
 
-class WeighedTurn(NamedTuple):
+class WeighedTurn(msgspec.Struct, frozen=True):
     """One element of the request's turns.
 
     `asks` says whether the user speaks in it, rather than a tool, `counts` whether the provider
@@ -125,7 +127,7 @@ class WeighedTurn(NamedTuple):
     counts: bool = True
 
 
-class Weigher(NamedTuple):
+class Weigher(msgspec.Struct, frozen=True):
     """How a dialect's requests are taken apart to be counted, and what is a turn in them."""
 
     dialect: str

@@ -440,8 +440,10 @@ class OpenAIChatDialect(Dialect):
 
     def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """An element of tool_calls; its arguments are text."""
-        self.drop_signature(block, report)
-        if self.has_kept(block) and (block.kept or {}).get("type") == "custom":
+        if block.signature:
+            self.drop_signature(block, report)
+        fields = block.kept if block.kept is not None and self.has_kept(block) else None
+        if fields is not None and fields.get("type") == "custom":
             custom: Wire = {"name": self.name_of(block, report), "input": block.args.get("input")}
             return {"id": self.id_of(block.id, report), "type": "custom", "custom": custom}
         text = arguments_text(block, self.traits.name)

@@ -147,7 +147,9 @@ def arguments_text(block: CallBlock, provider: str) -> str:
     What never was JSON is not sent: many servers read it again, and refuse it. The call's result
     says what came instead.
     """
-    own = (block.kept or {}).get("arguments") if block.provider == provider else None
+    if block.kept is None:
+        return compact(block.args)
+    own = block.kept.get("arguments") if block.provider == provider else None
     if isinstance(own, str) and own.lstrip()[:1] == "{" and read_arguments(own) == block.args:
         return own
     return compact(block.args)
@@ -155,7 +157,9 @@ def arguments_text(block: CallBlock, provider: str) -> str:
 
 def output_text(block: ResultBlock) -> str:
     """A result as text; a failure keeps its name, since there is no field to say it in."""
-    return compact(block.response) if block.is_error else result_text(block)
+    response = block.response
+    is_error = len(response) == 1 and "error" in response
+    return compact(response) if is_error else result_text(block)
 
 
 def join_texts(pieces: Sequence[tuple[str, Block]]) -> TextBlock:

@@ -7,6 +7,8 @@ out, and reported. What stands under `extra` is the author's own word and stays 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+
 from weft.declare.config import EFFORTS as EFFORTS
 from weft.dialects.facts import Facts, facts_for, wire_name
 from weft.dialects.wire import at_path, put
@@ -56,7 +58,7 @@ def read_options(options: Mapping[str, Option], wire: JsonObject) -> JsonObject:
     return config
 
 
-class FittedOption(NamedTuple):
+class FittedOption(msgspec.Struct, frozen=True):
     """The option as the model takes it, None where it takes none, and what it gave up."""
 
     value: Json

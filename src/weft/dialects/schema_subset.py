@@ -9,8 +9,7 @@ schema when they come back, so a wider schema on the wire is safe.
 import functools
 import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias, cast
-from urllib.parse import unquote
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 
@@ -125,7 +124,7 @@ def _open_root(schema: JsonObject, where: str, refused: Sequence[str]) -> Subset
     return describe({key: item for key, item in root.items() if key not in moved}, moved), losses
 
 
-class FittedSchema(NamedTuple):
+class FittedSchema(msgspec.Struct, frozen=True):
     """A schema as a provider takes it, what it gave up, and whether strict can say it at all."""
 
     schema: JsonObject
@@ -523,6 +522,8 @@ def name_refs(root: JsonObject) -> JsonObject:
     names: dict[str, str] = {}
     for ref in sorted(refs(root)):
         if ref not in named and resolve(root, ref) is not None:
+            from urllib.parse import unquote  # few schemas refer to themselves
+
             base = name = re.sub(r"\W+", "_", unquote(ref).split("/")[-1].strip("#")) or "Root"
             number = 2
             while name in taken:

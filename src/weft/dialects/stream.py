@@ -5,7 +5,7 @@ character or between the two bytes of a line's end, the events are the same.
 """
 
 import re
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -197,7 +197,7 @@ _SECONDS = late_pattern(r"(\d+(?:\.\d+)?)s")
 _LONGEST = 1000
 
 
-class AnswerErrors(NamedTuple):
+class AnswerErrors(msgspec.Struct, frozen=True):
     """The errors that reading a dialect's answers raises; `key` names the variable of its key."""
 
     dialect: str

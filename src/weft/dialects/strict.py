@@ -12,7 +12,7 @@ import msgspec
 
 from weft.codes import report
 from weft.diagnostics import Diagnostic, Origin
-from weft.dialects import dialect_named
+from weft.dialects import dialect_named, refusals
 from weft.dialects.base import model_name
 from weft.dialects.caching import without_marks
 from weft.dialects.legality import REQUEST, Finding, Findings, TurnRules
@@ -30,7 +30,7 @@ def check_request(dialect: str, wire: JsonObject, model: str = "") -> tuple[Diag
     """
     return tuple(
         report(one.code, Origin("dialect", one.pointer or "/"), one.message, one.hint)
-        for one in dialect_named(dialect).refusals(wire, model)
+        for one in refusals(dialect, wire, model)
     )
 
 

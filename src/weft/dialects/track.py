@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import is_
 from sys import getrefcount
 from threading import RLock
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -12,8 +12,8 @@ from weft.codes import report
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.dialects.schema_subset import Loss
 from weft.errors import LoweringError
-from weft.ir import Block, Item, Prompt, TextBlock
-from weft.session.strand import Memo, Strand, derived
+from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock, ThoughtBlock
+from weft.session.strand import Memo, Strand
 from weft.values import Json, JsonObject, canonical
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     joined: tuple[tuple[int, Block], ...] = ()
 
 
-class Placed(NamedTuple):
+class Placed(msgspec.Struct, frozen=True):
     """A place in the request and what stands there: blocks joined by a blank line, or an origin."""
 
     pointer: str
@@ -276,8 +276,7 @@ def new_hash() -> "hashlib.blake2b":
 
 def track_of(items: Strand[Item], dialect: str, model: str, *, strict: bool = False) -> Track:
     """The turns lowered of a strand of items, kept with it; strict ones apart."""
-    key = (dialect, model, strict)
-    return items.memo.of((Track, key)) or derived(items, Track, key)
+    return items.memo[Track, dialect, model, strict]
 
 
 class Lowered(msgspec.Struct):
@@ -363,3 +362,43 @@ class LoweringReport(msgspec.Struct, kw_only=True):
             else:
                 hint = "validate it in the tool, or say it in the description"
                 self.lose("WEFT701", origin, message, hint)
+
+    def foreign_fields(self, blocks: Sequence[Block]) -> None:
+        """Report, once a turn, that what another provider said beside its words is left out.
+
+        Thoughts are told of by those who drop them. What stands beside a result names its tool,
+        which every provider knows from the call.
+        """
+        foreign = [
+            block
+            for block in blocks
+            if block.kept
+            and block.provider != self.dialect
+            and not isinstance(block, ThoughtBlock | ResultBlock)
+        ]
+        names = dict.fromkeys(
+            name for block in foreign for name in _meaningful_fields(block.kept or {})
+        )
+        if names:
+            listed = ", ".join(f"`{name}`" for name in names)
+            maker = foreign[0].provider or "an unknown provider"
+            self.add(
+                "WEFT704", foreign[0].origin, f"{listed} of {maker} cannot go to {self.dialect}"
+            )
+
+
+_BOOKKEEPING = frozenset(
+    ("id", "type", "status", "message", "arguments", "said_in", "phase", "logprobs", "index",
+     "namespace")
+)  # fmt: skip
+"""Fields that say nothing which anybody else could miss."""
+
+
+def _meaningful_fields(fields: JsonObject) -> list[str]:
+    return [
+        name for name, value in fields.items() if name not in _BOOKKEEPING and not _is_empty(value)
+    ]
+
+
+def _is_empty(value: Json) -> bool:
+    return value in (None, "", [], {}, {"type": "direct"})

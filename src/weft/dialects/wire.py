@@ -8,7 +8,8 @@ import functools
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from weft.content import Blob, FileData, FunctionCall, FunctionResponse, Part, PartProvenance
 from weft.errors import UsageError
@@ -279,7 +280,7 @@ SEALED = frozenset(
 # --- requests read back
 
 
-class ReadPart(NamedTuple):
+class ReadPart(msgspec.Struct, frozen=True):
     """A part, and how it stood in the request; `apart` if it may not be joined with others.
 
     Without `wire` the part has all that there was: it was read as an answer's parts are.
@@ -290,14 +291,14 @@ class ReadPart(NamedTuple):
     apart: bool = False
 
 
-class ReadTurn(NamedTuple):
+class ReadTurn(msgspec.Struct, frozen=True):
     """What one side said together."""
 
     role: Role
     parts: tuple[ReadPart, ...]
 
 
-class ReadTool(NamedTuple):
+class ReadTool(msgspec.Struct, frozen=True):
     """A declaration as it stood in the request; `own` if it is no function of the caller's."""
 
     wire: JsonObject
@@ -307,7 +308,7 @@ class ReadTool(NamedTuple):
     own: bool = False
 
 
-class ReadOutput(NamedTuple):
+class ReadOutput(msgspec.Struct, frozen=True):
     """The answer's schema, its name, and what stood beside it."""
 
     schema: JsonObject
@@ -315,7 +316,7 @@ class ReadOutput(NamedTuple):
     beside: JsonObject
 
 
-class ReadRequest(NamedTuple):
+class ReadRequest(msgspec.Struct, frozen=True):
     """A request taken apart.
 
     `config` has the options under their canonical names, as far as they have one. `places` are

@@ -5,6 +5,7 @@ it adds to those already chosen. What is left out leaves a mark that says how mu
 names in it that are likely to be typed again are listed behind, as far as there is room.
 """
 
+import functools
 import heapq
 from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
@@ -102,15 +103,19 @@ def choose_lines(
     def joined(size: int) -> str:
         return _rendered(pieces, sorted(order[:size]), mark)
 
-    size_kept = _most(len(order), lambda size: count(joined(size)) <= room)
+    @functools.cache  # the second search begins where the first did
+    def tokens_of(size: int) -> int:
+        return count(joined(size))
+
+    size_kept = _most(len(order), lambda size: tokens_of(size) <= room)
     text = joined(size_kept)
-    used = count(text)
+    used = tokens_of(size_kept)
     if size_kept < len(pieces):
         names = _left_out_names(pieces, set(order[:size_kept]), known)
         listed = _listed(text, names, limit, count)
         if not listed.endswith("…") or not names:  # there is room for more lines
             spare = limit - (count(listed) - used)
-            size_kept = max(size_kept, _most(len(order), lambda size: count(joined(size)) <= spare))
+            size_kept = max(size_kept, _most(len(order), lambda size: tokens_of(size) <= spare))
             names = _left_out_names(pieces, set(order[:size_kept]), known)
             listed = _listed(joined(size_kept), names, limit, count)
         text = listed

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from zlib import crc32
@@ -15,6 +16,11 @@ from weft.values import Json, JsonObject
 
 PAGE = files("weft.inspector") / "page"
 """The page's own files; they are served as they are."""
+
+STYLE = "inspector.css"
+LIBRARY = "vendor/htm-preact.js"
+SCRIPTS = ("common.js", "film.js", "request.js", "views.js", "talk.js", "inspector.js")
+"""Each uses only those before it, so that in one file they stand one behind the other."""
 
 LARGEST = 24_000_000
 """Characters of requests that one file carries; the newest are kept where there are more."""
@@ -165,10 +171,8 @@ def _query(**params: str) -> str:
 def _inlined(data: dict[str, str], pieces: _Pieces, key: str) -> str:
     """The page with its files and the data inside."""
     html = (PAGE / "index.html").read_text("utf-8")
-    style = (PAGE / "inspector.css").read_text("utf-8")
-    library = base64.b64encode((PAGE / "vendor" / "htm-preact.js").read_bytes()).decode()
-    script = (PAGE / "inspector.js").read_text("utf-8")
-    script = script.replace('"./vendor/htm-preact.js"', f'"data:text/javascript;base64,{library}"')
+    style = (PAGE / STYLE).read_text("utf-8")
+    script = _one_script()
     entries = ",".join(f"{_encoded(name)}:{value}" for name, value in data.items())
     texts, parts = pieces.encoded()
     start = (
@@ -182,6 +186,26 @@ def _inlined(data: dict[str, str], pieces: _Pieces, key: str) -> str:
         '<script type="module" src="inspector.js"></script>',
         f'<script type="module">\n{script}</script>',
     )
+
+
+def _one_script() -> str:
+    """The page's modules as one: what they import of each other stands above."""
+    library = base64.b64encode((PAGE / LIBRARY).read_bytes()).decode()
+    names: set[str] = set()
+    parts: list[str] = []
+    for name in SCRIPTS:
+        text = (PAGE / name).read_text("utf-8")
+        for listed, source in _IMPORT.findall(text):
+            if source == f"./{LIBRARY}":
+                names |= {word.strip() for word in listed.split(",") if word.strip()}
+        parts.append(
+            re.sub(r"^export (?=const|function|async)", "", _IMPORT.sub("", text), flags=re.M)
+        )
+    head = f'import {{ {", ".join(sorted(names))} }} from "data:text/javascript;base64,{library}";'
+    return "\n".join((head, *parts))
+
+
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.M)
 
 
 def _hash(key: str) -> str:

@@ -221,6 +221,7 @@ class Inspection:
             "notice": self.notice,
             "frames": [_frame(step, tokens) for step in self.steps],
             "events": [_event_row(index, event) for index, event in enumerate(self.session.events)],
+            "state": _clipped_values(self.session.initial),
             "waiting": [
                 {
                     "id": one.call_id,
@@ -436,9 +437,14 @@ def _event_row(index: int, event: Event) -> JsonObject:
         "text": _clip(event.text or "", 200),
         "calls": [call.name for call in event.calls],
         "results": [result.name for result in event.results],
-        "state": list[Json](event.actions.state_delta),
-        "error": event.error_code or "",
+        "state": _clipped_values(event.actions.state_delta),
+        "error": _clip(": ".join(filter(None, (event.error_code, event.error_message))), 400),
     }
+
+
+def _clipped_values(values: JsonObject) -> JsonObject:
+    """State as the page shows it: each value as JSON, long ones cut."""
+    return {key: _clip(compact(value), 200) for key, value in values.items()}
 
 
 def _clip(text: str, longest: int) -> str:

@@ -10,6 +10,7 @@ from weft.compiler.costs import Load, rates_for
 from weft.declare import Node
 from weft.errors import SessionError
 from weft.inspector.inspection import Inspection
+from weft.passes.summaries import name_of_model
 from weft.recordings import Recording, recording_of
 from weft.replay.steps import homes_of, model_events, texts_at
 from weft.session import ArtifactStore, Session, SessionInfo, SessionKey, Store
@@ -158,8 +159,8 @@ class StoredSessions:
         root = self.programs.get(key.app_name)
         if root is None:
             return self._model or ""
-        models = [home.model for home in homes_of(root).values()]
-        return next((model for model in models if isinstance(model, str)), "")
+        models = [home.model for home in homes_of(root).values() if home.model is not None]
+        return next(map(name_of_model, models), "")
 
 
 _KEPT = 8

@@ -131,6 +131,9 @@ class Prompt(msgspec.Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
     cache: str = ""
     """Whether to ask the provider to keep what it reads: empty, `on`, or for how long."""
+    keeps: Literal["all", "before", "head"] = "all"
+    """How much of it to keep where that costs more: a request that is likely the last keeps only
+    what the one before it kept, or nothing behind the head."""
     wants: tuple[Want, ...] = ()
     """What a model is to be asked before this is as it should be; until then passes do without."""
 

@@ -8,7 +8,6 @@ from weft.errors import InvalidPrompt
 from weft.ir.block import CallBlock, ResultBlock, TextBlock
 from weft.ir.item import Item
 from weft.ir.prompt import Prompt
-from weft.session.strand import derived
 
 
 def verify(prompt: Prompt, *, step: str, before: Prompt | None = None) -> None:
@@ -19,15 +18,15 @@ def verify(prompt: Prompt, *, step: str, before: Prompt | None = None) -> None:
             if block.role != "system" or not block.text:
                 raise _broken(step, f"a system block from {block.origin} is empty or misplaced")
     items = prompt.items
-    start = items.settled if shared or not items.settled else derived(items, _Verified).items
-    for item in items.since(min(start, items.settled)):
+    start = items.settled if shared or not items.settled else items.memo[_Verified].items
+    for item in items.tail if start >= items.settled else items.since(start):
         if len(item.blocks) == 1 and type(item.blocks[0]) is TextBlock:
             if item.blocks[0].role == "system" and item.kind != "system":
                 raise _broken(step, f"a system block stands among the turns ({item.event})")
         else:
             _verify_item(item, step)
     if start < items.settled:
-        derived(items, _Verified).items = items.settled
+        items.memo[_Verified].items = items.settled
     if before is None or before.tools is not prompt.tools:
         names = [tool.name for tool in prompt.tools]
         if len(set(names)) != len(names):

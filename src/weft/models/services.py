@@ -11,7 +11,10 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, cast
-from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
+import msgspec
+
+from weft.late import late_pattern
 
 Scheme = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]
 
@@ -35,6 +38,8 @@ class Address(NamedTuple):
         """The header that says who asks, where the address says it."""
         if not self.login:
             return {}
+        from urllib.parse import unquote  # few addresses have a login
+
         user, _, password = self.login.partition(":")
         pair = f"{unquote(user)}:{unquote(password)}".encode()
         return {"authorization": f"Basic {base64.b64encode(pair).decode()}"}
@@ -43,6 +48,8 @@ class Address(NamedTuple):
         """The parts of an address that must stay hidden."""
         values = [pair.partition("=")[2] for pair in self.query.split("&")]
         user, _, password = self.login.partition(":")
+        from urllib.parse import unquote
+
         lent = [text.rpartition(" ")[2] for text in self.credentials().values()]
         return [*values, password or user, unquote(password), *lent]
 
@@ -54,7 +61,7 @@ class Address(NamedTuple):
         return [*named, password or user]
 
 
-class Service(NamedTuple):
+class Service(msgspec.Struct, frozen=True):
     """One place that serves models."""
 
     name: str
@@ -196,7 +203,7 @@ SERVICES: dict[str, Service] = {
 MARK = "[key]"
 """What stands where a key stood."""
 
-_SECRET_NAME = re.compile(r"key|token|secret|auth|passw|credential|cookie|signature|^sig$|^code$")
+_SECRET_NAME = late_pattern(r"key|token|secret|auth|passw|credential|cookie|signature|^sig$|^code$")
 
 _WORD = 5
 """Up to this length, a key is hidden only where it stands as a word: `a` is in every other one."""
@@ -210,6 +217,8 @@ def is_secret_name(name: str) -> bool:
 @functools.lru_cache(maxsize=1024)
 def spellings(secret: str) -> tuple[str, ...]:
     """How a key may be written, the longest first: plain, in an address, in base64."""
+    from urllib.parse import quote, quote_plus, unquote, unquote_plus
+
     forms = {secret, quote(secret, safe=""), quote_plus(secret), unquote(secret)}
     forms.add(unquote_plus(secret))
     if len(secret) >= _WORD:

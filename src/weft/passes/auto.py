@@ -38,7 +38,13 @@ from weft.passes.handles import (
     sole_text,
 )
 from weft.passes.prices import Traffic, weigh_seen, weigh_shorter
-from weft.passes.references import logged_text, own_results, reference_to, source_of
+from weft.passes.references import (
+    logged_text,
+    own_results,
+    reference_to,
+    reference_to_end,
+    source_of,
+)
 from weft.session.strand import Strand, derived
 from weft.values import Json, JsonObject, compact
 
@@ -331,10 +337,20 @@ def _reduce_result(
             lenient = shows_all(window) and (own is None or own.compact is None)
             over = max(limits.over, WINDOW_TO) if lenient else limits.over
             limits = limits._replace(over=over, to=max(limits.to, WINDOW_TO))
-        asking = partial(view.words.asked_by, block, item)
+        asking = partial(_asked_by, view, block, item, folded)
         short = compact_result(folded, item, env, limits, asking)
         block = short if short is folded or _pays(folded, short, view, env) else folded
     return _placed(block, item, env) if number >= 0 else block
+
+
+def _asked_by(view: _ResultView, block: ResultBlock, item: Item, folded: ResultBlock) -> Asked:
+    """What a result was asked for; a window need not say again what it ends with by reference."""
+    asked = view.words.asked_by(block, item)
+    text = sole_text(folded.response)
+    if window_of(text) is None:
+        return asked
+    ends = {one.words for one in folded.refers if text.endswith(one.words)}
+    return asked._replace(seen=asked.seen | ends)
 
 
 def _pays(whole: ResultBlock, short: ResultBlock, view: _ResultView, env: Env) -> bool:
@@ -397,8 +413,15 @@ def _folded(block: ResultBlock, number: int, stock: Stock, env: Env) -> ResultBl
     lines_sent: list[str] = []
     refers: list[Reference] = []
     done = 0
-    for one in stretches(lines, stock, lambda stretch: _is_worth(stretch, number, env)):
-        refers.append(reference_to(one, number))
+    size = len(lines)
+
+    def is_worth(stretch: Stretch) -> bool:
+        return _reference_for(stretch, number, size, env) is not None
+
+    for one in stretches(lines, stock, is_worth):
+        reference = _reference_for(one, number, size, env)
+        assert reference is not None
+        refers.append(reference)
         lines_sent += [*lines[done : one.start], refers[-1].words]
         done = one.start + one.size
     if not refers:
@@ -409,10 +432,25 @@ def _folded(block: ResultBlock, number: int, stock: Stock, env: Env) -> ResultBl
     )
 
 
-def _is_worth(stretch: Stretch, number: int, env: Env) -> bool:
-    """Whether the lines take more than the words that stand for them."""
-    lines = "\n".join(stretch.source.lines[stretch.line : stretch.line + stretch.size])
-    words = reference_to(stretch, number).words
+def _reference_for(stretch: Stretch, number: int, size: int, env: Env) -> Reference | None:
+    """What stands for lines of a text of so many; None if it takes about as much as they do.
+
+    A shell ends each result with the same few lines. What both texts end with has shorter words.
+    """
+    source, end = stretch.source, stretch.line + stretch.size
+    lines = "\n".join(source.lines[stretch.line : end])
+    reference = reference_to(stretch, number)
+    if _is_worth(lines, reference, env):
+        return reference
+    if stretch.start + stretch.size == size and end == len(source.lines):
+        reference = reference_to_end(stretch, number)
+        return reference if _is_worth(lines, reference, env) else None
+    return None
+
+
+def _is_worth(lines: str, reference: Reference, env: Env) -> bool:
+    """Whether lines take more than the words that stand for them."""
+    words = reference.words
     return len(lines) > len(words) and env.tokens.count(lines) >= PAYS * env.tokens.count(words)
 
 

@@ -5,7 +5,7 @@ import msgspec
 from weft.diagnostics import Origin
 from weft.ir import Feature, Item, Note, OpaqueBlock, Prompt, TextBlock
 from weft.passes.env import Env, opening_of
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 
 
 def open_turn(prompt: Prompt, env: Env) -> Prompt:
@@ -27,7 +27,7 @@ def open_turn(prompt: Prompt, env: Env) -> Prompt:
     if not items.settled:
         return prompt.with_strand(Strand[Item]().with_tail([opening, *items.tail]), (note,))
     with items.lock:
-        opened = derived(items, _OpenedTurn)
+        opened = items.memo[_OpenedTurn]
         if opened.read > items.settled:  # an older snapshot is worked out by itself
             opened = _OpenedTurn()
         if not opened.read:

@@ -13,11 +13,11 @@ from weft.declare.policy_parts import Budget
 from weft.diagnostics import Origin
 from weft.ir import Item, Prompt, TextBlock, ToolDecl
 from weft.session import Event, Session
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact
 
 
-class Sizes(NamedTuple):
+class Sizes(msgspec.Struct, frozen=True):
     """The tokens of a prompt, and what it is made of, worked out when asked for.
 
     `split` gives what everything but the items takes, and what each item takes at most: any of
@@ -267,7 +267,7 @@ class TurnStarts(Sequence[int]):
 def turns_of(items: Strand[Item]) -> TurnStarts:
     """At which item each turn begins, as `turn_numbers` counts them, the first being 0."""
     with items.lock:
-        turns = derived(items, TurnFold)
+        turns = items.memo[TurnFold]
         if not turns.has_read(items):  # an older snapshot
             turns = TurnFold()
         turns.read(items)
@@ -294,7 +294,7 @@ class _Positions:
 def first_from(items: Strand[Item], position: int) -> int:
     """Before which item all stand before a log position; what was read before is known."""
     with items.lock:
-        positions = derived(items, _Positions)
+        positions = items.memo[_Positions]
         positions.read(items)
         return bisect_left(positions.highest, position, 0, items.settled)
 
@@ -302,7 +302,7 @@ def first_from(items: Strand[Item], position: int) -> int:
 def is_in_log_order(items: Strand[Item]) -> bool:
     """Whether items stand in the order of the log; those of branches that joined may not."""
     with items.lock:
-        positions = derived(items, _Positions)
+        positions = items.memo[_Positions]
         positions.read(items)
         if positions.falls is not None and positions.falls < items.settled:
             return False

@@ -8,7 +8,7 @@ request see all of it and touch only its edges, or say what it costs.
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -21,13 +21,13 @@ from weft.session.strand import Strand, derived
 Pass: TypeAlias = Callable[[Prompt, Env], Prompt]
 
 
-class Views(NamedTuple):
+class Views(msgspec.Struct, frozen=True):
     """Several ways to look at the items, each a tuple of passes, whose results are united."""
 
     branches: tuple[tuple[Pass, ...], ...]
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True):
     """A pass that changed the prompt: a note for each item it dropped, moved or rewrote."""
 
     name: str

@@ -8,17 +8,21 @@ the log, in shares of what a fresh token costs.
 """
 
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from weft.ir import Item, ResultBlock, TextBlock
+from weft.ir import Block, Item, ResultBlock, TextBlock
 from weft.ir.item import RECALL
 from weft.ir.show import show_block
 from weft.passes.env import Env, ModelFacts
 
-SHARE = 0.03
-"""How much of the first request the declaration of `recall` may be, to stand there unasked."""
+SHARE = 0.035
+"""How much of a request the declaration of `recall` may be, to stand there unasked."""
+
+NEARLY = 0.9
+"""From which share of the provider's minimum on a request may be kept: sizes are estimates."""
 
 MISSES = 0.14
 """How often a digest is expected to be followed by a recall: an estimate, nobody counted it."""
@@ -81,13 +85,14 @@ class Traffic:
         """
         if item.author not in ("user", env.agent):
             return
-        size = item_tokens(item, env)
+        sizes = block_tokens(item, env)
+        size = sum(sizes)
         if item.author == env.agent and item.blocks and item.blocks[0].role == "model":
             self.steps += 1
             self.hides = self.hides or self._is_edited(env)
         self.tokens += size
         if item.kind == "exchange":
-            newest = [0, 0, 0, *self.recent, _saved_by_handles(item, env)]
+            newest = [0, 0, 0, *self.recent, _saved_by_handles(item, sizes)]
             self.old += sum(newest[:-3])
             self.recent = tuple(newest[-3:])
         if not self.steps:
@@ -103,18 +108,30 @@ class Traffic:
         return pays and rest >= SURELY * model.minimum
 
 
-def _saved_by_handles(item: Item, env: Env) -> int:
-    sizes = (
-        env.tokens.count(show_block(block))
-        for block in item.blocks
+def _saved_by_handles(item: Item, sizes: Sequence[int]) -> int:
+    return sum(
+        size - STUB
+        for block, size in zip(item.blocks, sizes, strict=True)
         if isinstance(block, ResultBlock) and not block.synthetic and block.name != RECALL
+        if size > 2 * STUB
     )
-    return sum(size - STUB for size in sizes if size > 2 * STUB)
 
 
-def item_tokens(item: Item, env: Env) -> int:
-    """The tokens of an item, roughly."""
-    return sum(env.tokens.count(show_block(block)) for block in item.blocks)
+class _BlockSizes:
+    """The blocks of items of a log and the tokens of each, by the key of the item."""
+
+    def __init__(self) -> None:
+        self.by_item: dict[object, tuple[tuple[Block, ...], tuple[int, ...]]] = {}
+
+
+def block_tokens(item: Item, env: Env) -> tuple[int, ...]:
+    """The tokens of each block of an item, roughly; long texts are not counted by every pass."""
+    known = env.log.memo[_BlockSizes, env.model.dialect, env.model.name].by_item
+    sizes = known.get(item.key)
+    if sizes is None or sizes[0] is not item.blocks:
+        texts = [show_block(block) for block in item.blocks]
+        sizes = known[item.key] = (item.blocks, tuple(map(env.tokens.count, texts)))
+    return sizes[1]
 
 
 def needs_recall(item: Item) -> bool:
@@ -129,17 +146,21 @@ def needs_recall(item: Item) -> bool:
     )
 
 
-def declares_first(opening: int, env: Env) -> bool:
-    """Whether `recall` stands among the tools from the first request on.
+def declares_unasked(opening: int, tokens: int, env: Env) -> bool:
+    """Whether `recall` stands among the tools before anything is behind a handle.
 
     Declared later, it makes the provider read the whole request again. So it pays to have it from
-    the start where it is next to nothing beside the rest, and tools may return large values.
-    `opening` are the tokens before the agent's first word.
+    the start where it is next to nothing beside the rest, and tools may return large values. A
+    request that is too short to be kept is read anew anyway: there it waits until one is kept.
+    `opening` are the tokens before the agent's first word, and `tokens` those of all items.
     """
-    tools = env.tools
+    model, tools = env.model, env.tools
     if tools.recall is None or not tools.own:
         return False
-    return tools.recall_tokens <= SHARE * (tools.head + opening)
+    least = NEARLY * model.minimum
+    if tools.head + tokens < least:
+        return False
+    return tools.recall_tokens <= SHARE * max(tools.head + opening, least)
 
 
 class Verdict(NamedTuple):
@@ -162,7 +183,7 @@ def weigh_shorter(
     """
     model, tools = env.model, env.tools
     growth = max(_GROWTH, (traffic.tokens - traffic.opening) // max(1, traffic.steps))
-    declared = traffic.hides or declares_first(traffic.opening, env)
+    declared = traffic.hides or declares_unasked(traffic.opening, traffic.tokens, env)
     before = tools.head + traffic.tokens + (tools.recall_tokens if declared else 0)
     late = tools.recall_tokens if hides and not declared else 0
     cached = 0 if late else before  # one tool more: nothing is read again
@@ -206,7 +227,7 @@ def weigh_seen(
     total = before + short
     is_cached = total >= SURELY * model.minimum
     read, write = (model.read, model.write) if is_cached else (1.0, 1.0)
-    declared = traffic.hides or declares_first(traffic.opening, env)
+    declared = traffic.hides or declares_unasked(traffic.opening, traffic.tokens, env)
     plain = whole * ((write if model.marks else read) + read * later)
     cost = short * (write + read * later)
     if hides:

@@ -31,7 +31,7 @@ from weft.ir.block import Span
 from weft.ir.rewrite import PassFold, Rewritten, fold_items
 from weft.passes.env import Env
 from weft.session import Event
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 
 _PROSE = frozenset(
@@ -82,7 +82,7 @@ def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
 
 def known_placeholders(log: Strand[Event], session: str) -> dict[str, Json]:
     """What the placeholders of a log's session stand for, as far as this process has made them."""
-    return derived(log, _Placeholders, session).values
+    return log.memo[_Placeholders, session].values
 
 
 class _Placeholders:
@@ -108,7 +108,7 @@ def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
     Nothing says that a detector finds a value where it was put back; so these are replaced by
     the letter, in all that came later.
     """
-    restored_so_far = derived(log, _Restored)
+    restored_so_far = log.memo[_Restored]
     done, values = restored_so_far.known
     if len(log) > done:
         values = dict(values)
@@ -137,7 +137,7 @@ def _report(redaction: Redaction, in_items: set[str], env: Env) -> list[Diagnost
     if (
         env.tokens.measure is None
     ):  # new items: their thread remembers what was said of earlier ones
-        reported = derived(env.thread.before, _Reported, redaction.wanted)
+        reported = env.thread.before.memo[_Reported, redaction.wanted]
         kinds, reported.kinds = kinds - reported.kinds, reported.kinds | kinds
     diagnostics = [
         report("WEFT602", origin, f"{kind} values are replaced") for kind in sorted(kinds)

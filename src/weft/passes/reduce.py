@@ -31,7 +31,6 @@ from weft.passes.handles import (
     result_limits,
     with_media_words,
 )
-from weft.session.strand import derived
 from weft.values import Json, JsonObject, compact
 
 BOUNDED_TO = 16_000
@@ -90,7 +89,7 @@ def _bounded(item: Item, large: Sequence[Block], env: Env) -> Item:
         compact_result,
     )  # few requests need what digests need
 
-    known = derived(env.log, _Bounded, env.agent).by_item
+    known = env.log.memo[_Bounded, env.agent].by_item
     known_short = known.get(item.key)
     if known_short is None or known_short.item != item:
         limits = HandleLimits(MOST_LETTERS // _LETTERS, BOUNDED_TO // _LETTERS)
@@ -163,7 +162,7 @@ def _known(env: Env, options: Compact) -> dict[object, _Digested]:
     """What items became in earlier requests, kept with the log; a new item is seen only once."""
     if env.tokens.measure is None:
         return {}
-    return derived(env.log, _Digests, _measure(env, options)).by_item
+    return env.log.memo[_Digests, _measure(env, options)].by_item
 
 
 def _compact_item(item: Item, env: Env, options: Compact, known: dict[object, _Digested]) -> Item:

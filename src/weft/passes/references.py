@@ -71,18 +71,21 @@ def source_of(block: ResultBlock, item: Item, number: int, env: Env) -> LineSour
 
 def reference_to(one: Stretch, number: int) -> Reference:
     """What stands for a stretch of lines in the agent's own so-and-so-manieth result."""
-    source = one.source
-    back = number - source.number
+    source, back = one.source, number - one.source.number
     where = f"{source.words}, {back_words(back)}, handle {source.handle}"
-    return Reference(
-        f"[as lines {one.line + 1}-{one.line + one.size} of {where}]",
-        source.event,
-        source.part,
-        source.handle,
-        one.line + 1,
-        one.line + one.size,
-        back,
-    )
+    return _reference(f"[as lines {one.line + 1}-{one.line + one.size} of {where}]", one, back)
+
+
+def reference_to_end(one: Stretch, number: int) -> Reference:
+    """The same in fewer words, where the stretch is the end of both texts."""
+    back = number - one.source.number
+    where = f"{'in ' if back == 1 else ''}{back_words(back)}"
+    return _reference(f"[last {one.size} lines as {where}]", one, back)
+
+
+def _reference(words: str, one: Stretch, back: int) -> Reference:
+    source, end = one.source, one.line + one.size
+    return Reference(words, source.event, source.part, source.handle, one.line + 1, end, back)
 
 
 def own_results(item: Item, agent: str) -> Iterator[ResultBlock]:

@@ -28,7 +28,6 @@ from weft.passes.handles import (
     sole_text,
     with_media_words,
 )
-from weft.session.strand import derived
 from weft.values import JsonObject, compact
 
 COMPACTED = HandleLimits(over=240, to=160)
@@ -152,7 +151,7 @@ class _Results(msgspec.Struct, frozen=True):
 
 def long_results(item: Item, env: Env) -> dict[int, str]:
     """The results of an item that are worth comparing, kept with the log."""
-    known = derived(env.log, _LongResults).by_item
+    known = env.log.memo[_LongResults].by_item
     results = known.get(item.key)
     if results is None or (results.item is not item and results.item != item):
         texts = {
@@ -381,7 +380,7 @@ class Shortening:
 
     def referring(self, item: Item, places: Mapping[int, Origin]) -> tuple[Item, int]:
         """The item with references at these places, and the tokens that saves."""
-        known = derived(self._env.log, _Referring, self._slot()).by_item
+        known = self._env.log.memo[_Referring, self._slot()].by_item
         key = (item.key, tuple(places))
         known_form = known.get(key)
         if (
@@ -442,7 +441,7 @@ class Shortening:
         return env.agent, env.model.dialect, env.model.name, self._whole, env.session.id
 
     def _forms(self, make: Callable[[Item, Env], Item]) -> _Forms:
-        return derived(self._env.log, _Forms, (make, *self._slot()))
+        return self._env.log.memo[_Forms, make, *self._slot()]
 
 
 def _step(index: int, form: Item, saved: int, why: str) -> ShorteningStep | None:

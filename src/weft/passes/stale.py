@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import msgspec
 
@@ -13,7 +13,6 @@ from weft.diagnostics import Diagnostic
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
 from weft.ir.item import RECALL
 from weft.ir.rewrite import map_blocks, rewrite_items
-from weft.ir.show import show_block
 from weft.passes.env import Env, is_in_log_order, turn_numbers, turns_of
 from weft.passes.handles import (
     LEAST_TOKENS,
@@ -23,8 +22,16 @@ from weft.passes.handles import (
     media_words,
     with_media_words,
 )
-from weft.passes.prices import LEAST_SAVED, MARGIN, STUB, SURELY, declares_first, needs_recall
-from weft.session.strand import Strand, derived
+from weft.passes.prices import (
+    LEAST_SAVED,
+    MARGIN,
+    STUB,
+    SURELY,
+    block_tokens,
+    declares_unasked,
+    needs_recall,
+)
+from weft.session.strand import Strand
 from weft.values import JsonObject
 
 _STEP = "mark_stale"
@@ -94,7 +101,7 @@ class _Times:
 def _stale_by_time(items: Strand[Item], env: Env, before: float) -> int | None:
     """How many items happened before that time; None where a later one happened earlier."""
     with items.lock:
-        known = derived(items, _Times)
+        known = items.memo[_Times]
         times = known.times
         for item in items.between(len(times), items.settled):
             happened = _happened(item, env)
@@ -284,7 +291,7 @@ class _Edits:
 def _edit(prompt: Prompt, env: Env, cut: int) -> Prompt:
     """The items with handles up to the cut; what was edited before is kept."""
     items, settled = prompt.items, prompt.items.settled
-    edits = derived(items, _Edits, (env.model.dialect, env.model.name))
+    edits = items.memo[_Edits, env.model.dialect, env.model.name]
     if edits.cut > cut or edits.read > settled or cut > settled:
         # an older snapshot, or a cut in the tail, which may move back: nothing of it is kept
         edits = _Edits()
@@ -416,7 +423,7 @@ class _Plan:
         removed = _between(whole, cut, old) - _between(edited, cut, old)
         again = _between(edited, cut, min(old, sent)) + _between(whole, old, sent)
         stays = env.tools.head + edited[old] + _between(whole, old, asked)
-        if env.tools.priced and not self._is_declared(env):
+        if env.tools.priced and not self._is_declared(whole[sent], env):
             again = env.tools.head + edited[old] + _between(whole, old, sent)  # one tool more
         saved, cost = (
             removed * env.model.read * self.steps,
@@ -435,9 +442,14 @@ class _Plan:
         """Whether the provider has let go of what it kept, since the agent spoke so long ago."""
         return 0 < env.model.lifetime < self.latest - self.answered and self.answered > 0
 
-    def _is_declared(self, env: Env) -> bool:
-        """Whether `recall` stands among the tools already, so that the head stays as it is."""
-        return self.hides or self.cut > 0 or declares_first(max(0, self.opening), env)
+    def _is_declared(self, sent: int, env: Env) -> bool:
+        """Whether `recall` stands among the tools already, so that the head stays as it is.
+
+        `sent` are the tokens of the items in the request before.
+        """
+        if self.hides or self.cut > 0:
+            return True
+        return declares_unasked(max(0, self.opening), sent, env)
 
     def _fill(self, old: int, tokens: int, head: int, env: Env) -> None:
         """Cut where the window is full, and note for which heads it is, or is not."""
@@ -457,7 +469,7 @@ class _Plan:
 def _cut(prompt: Prompt, env: Env) -> int:
     """The place up to which results are handles: what the requests so far decided, in order."""
     items, settled = prompt.items, prompt.items.settled
-    sums = derived(items, _Sums, (env.model.dialect, env.model.name))
+    sums = items.memo[_Sums, env.model.dialect, env.model.name]
     sums.read(items, env)
     head = _head(prompt, env)
     key = (
@@ -472,7 +484,7 @@ def _cut(prompt: Prompt, env: Env) -> int:
         env.tools.priced,
         env.tools.head,
     )
-    newest = derived(items, _Kept, key)
+    newest = items.memo[_Kept, key]
     plan = newest.plan
     if plan.read > settled or not plan.fits(head):
         plan = _Plan()
@@ -513,7 +525,7 @@ class _Head:
 
 def _head(prompt: Prompt, env: Env) -> int:
     """The tokens before the items, counted once for the same system text and tools."""
-    head = derived(prompt.items, _Head, (env.model.dialect, env.model.name))
+    head = prompt.items.memo[_Head, env.model.dialect, env.model.name]
     if head.system != prompt.system or head.tools is not prompt.tools:
         tokens = env.tokens.count(prompt.system_text) + sum(
             env.tokens.count(str(t)) for t in prompt.tools
@@ -531,13 +543,11 @@ def _between(sums: "list[int] | _Tail", start: int, end: int) -> int:
 
 
 def _add(sums: _Sums, item: Item, env: Env) -> None:
-    whole = sum(env.tokens.count(show_block(block)) for block in item.blocks)
-    edited = whole
+    sizes = block_tokens(item, env)
+    whole = edited = sum(sizes)
     if _is_editable(item):
-        results = [block for block in item.blocks if isinstance(block, ResultBlock)]
-        long = [block for block in results if _is_long(block, env)]
-        gone = sum(env.tokens.count(show_block(block)) - STUB for block in long)
-        edited = whole - gone
+        both = zip(item.blocks, sizes, strict=True)
+        edited -= sum(size - STUB for block, size in both if _is_long(block, size))
     sums.whole.append(sums.whole[-1] + whole)
     sums.edited.append(sums.edited[-1] + edited)
 
@@ -547,21 +557,25 @@ def _is_editable(item: Item) -> bool:
     return item.kind == "exchange" and not item.open
 
 
-def _is_long(block: ResultBlock, env: Env) -> bool:
-    """Whether a handle is so much shorter that it is worth it; what was recalled stays."""
-    if block.synthetic or block.is_error or block.name == RECALL:
+def _is_long(block: Block, tokens: int) -> TypeGuard[ResultBlock]:
+    """Whether it is a result whose handle is so much shorter that it is worth it.
+
+    What was recalled stays.
+    """
+    if not isinstance(block, ResultBlock) or tokens <= 2 * STUB:
         return False
-    return env.tokens.count(show_block(block)) > 2 * STUB
+    return not block.synthetic and not block.is_error and block.name != RECALL
 
 
 def _edited(item: Item, env: Env) -> Item:
     """The item with the handles of its results; one that is short already stays."""
-    blocks = tuple(_stubbed(block, item, env) for block in item.blocks)
+    both = zip(item.blocks, block_tokens(item, env), strict=True)
+    blocks = tuple(_stubbed(block, tokens, item, env) for block, tokens in both)
     return item if blocks == item.blocks else msgspec.structs.replace(item, blocks=blocks)
 
 
-def _stubbed(block: Block, item: Item, env: Env) -> Block:
-    if not isinstance(block, ResultBlock) or not _is_long(block, env):
+def _stubbed(block: Block, tokens: int, item: Item, env: Env) -> Block:
+    if not _is_long(block, tokens):
         return block
     whole = logged(block, item, env)
     if isinstance(whole, dict):

@@ -129,7 +129,7 @@ _UNTOLD: tuple[Pass, ...] = (*_SEE, _bound_results)
 ON_REQUEST: tuple[Pass, ...] = (*_CHOOSE, *_EDGES, _fit_budget, append_changes)
 
 
-class Verb(NamedTuple):
+class Verb(msgspec.Struct, frozen=True):
     """Where the passes of a verb are: a chapter of this room, and functions in it.
 
     `at_birth` sees an item when it is new, `past` once its turn is over, `request` the whole

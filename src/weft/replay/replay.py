@@ -525,6 +525,7 @@ def recorded_agents(recording: Recording, *, as_recorded: bool = False) -> dict[
             instruction=_literal(instructions.get(name, "")),
             output_schema=recording.output if as_recorded else None,
             tools=_tools(recording, name, as_recorded=as_recorded),
+            max_steps=max(1, len(recording.session.events) + 1),  # nobody knows where it would end
         )
         for name in speakers(recording)
     }
@@ -629,7 +630,8 @@ _HANDLE = re.compile(r'handle["\s:\\]+([0-9a-f]{12})')
 
 _ADDED = re.compile(
     r"^\[handle [0-9a-f]{12}: [^\n]*\]$|^also: [^\n]*\Z"
-    r"|\[(?:as lines|the same|superseded:|left out:)[^\n]*?handle [0-9a-f]{12}\]",
+    r"|\[(?:as lines|the same|superseded:|left out:)[^\n]*?handle [0-9a-f]{12}\]"
+    r"|\[last \d+ lines as [^\n]*? above\]",
     re.MULTILINE,
 )
 """What stands in a text that is sent and was not in it: its head, bare names, references."""
@@ -638,6 +640,8 @@ _LINES = re.compile(
     r"\[as lines (\d+)-(\d+) of [^\n]*?, (?:(\d+) results|the result) above,"
     r" handle ([0-9a-f]{12})\]"
 )
+
+_END = re.compile(r"\[last (\d+) lines as (?:(\d+) results|in the result) above\]")
 
 _LEFT = re.compile(r"\[left out: (?:lines (\d+)-(\d+) of )?handle ([0-9a-f]{12})\]")
 
@@ -721,6 +725,8 @@ class _AnswerReader:
             if lines is None or source is None:
                 return None
             return lines if f"\n{lines}\n" in f"\n{_sent(source)}\n" else None
+        if (match := _END.fullmatch(line)) is not None:
+            return self._end_of(self._above(block, int(match[2] or 1)), int(match[1]))
         if (match := _LEFT.fullmatch(line)) is not None:
             if not self._recalls:
                 return None
@@ -728,6 +734,14 @@ class _AnswerReader:
         if (match := _SAME.fullmatch(line)) is not None:
             return self._same_as(match, block)
         return line
+
+    def _end_of(self, source: ResultBlock | None, size: int) -> str | None:
+        """The last lines of a result, which stand in it as they are."""
+        if source is None:
+            return None
+        whole = self._records.places.get((source.origin.name, source.origin.part))
+        lines = "\n".join(spelled(whole).split("\n")[-size:])
+        return lines if f"\n{lines}\n" in f"\n{_sent(source)}\n" else None
 
     def _same_as(self, match: re.Match[str], block: ResultBlock | TextBlock) -> str | None:
         """The text of another value that is there, at the place that the words say."""

@@ -36,18 +36,6 @@ class Answered(NamedTuple):
     problem: str = ""
 
 
-def walk_steps(
-    root: Node,
-    session: Session,
-    *,
-    config: RunConfig | None = None,
-    artifacts: Mapping[str, str] | None = None,
-) -> list[Answered]:
-    """Every step in order; each costs what it added, since the log grows as it did then."""
-    walk = StepWalk(root, session, config=config, artifacts=artifacts)
-    return walk.take(session.events)
-
-
 class StepWalk:
     """Rebuilds the steps of a session as its events come."""
 

@@ -1,7 +1,7 @@
 """The final answer: what it must be, and what is kept of it."""
 
 from collections.abc import Iterable
-from typing import NamedTuple, cast
+from typing import cast
 
 import msgspec
 
@@ -32,7 +32,7 @@ GO_ON = Content(
 )
 
 
-class FinalAnswer(NamedTuple):
+class FinalAnswer(msgspec.Struct, frozen=True):
     """A checked answer: the state it writes, the value it stands for, or what is wrong with it.
 
     `stored` is the answer as it can be stored: its text, or JSON where it has a schema.

@@ -16,7 +16,7 @@ from weft.content import Content, FunctionCall
 from weft.declare import Node
 from weft.declare.nodes import agents_of
 from weft.errors import SchemaError, SessionError
-from weft.misuse import declared
+from weft.misuse import ByFields, declared
 from weft.runtime.bindings import BoundTool
 from weft.runtime.progress import expiry_in, unwrapped
 from weft.runtime.rewind import visible_events
@@ -33,8 +33,8 @@ QuestionKind = Literal["confirm", "input", "result", "unknown"]
 
 
 @declared("Approve(), or Approve(args={...}) with other arguments")
-@dataclass(frozen=True, slots=True)
-class Approve:
+@dataclass(frozen=True, slots=True, eq=False)
+class Approve(ByFields):
     """A yes to a call that asks: as the model made it, or with other arguments.
 
     The arguments are checked against the tool's schema before anything is stored, and the model
@@ -51,8 +51,8 @@ class Approve:
 
 
 @declared('Deny("the reason, for the model")')
-@dataclass(frozen=True, slots=True)
-class Deny:
+@dataclass(frozen=True, slots=True, eq=False)
+class Deny(ByFields):
     """A no to a call that asks; the model is told the reason."""
 
     reason: str = ""
@@ -68,8 +68,8 @@ class Deny:
         return {"confirmed": False, **({"payload": {"reason": self.reason}} if self.reason else {})}
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+@dataclass(frozen=True, slots=True, eq=False)
+class Pending(ByFields):
     """A question that is open: in which session, about which call, and until when."""
 
     key: SessionKey

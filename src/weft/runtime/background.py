@@ -243,10 +243,17 @@ def _outcome(task: "asyncio.Task[RunEnd]") -> RunEnd | BaseException:
 
 
 async def follow(
-    root: Node, services: Services, key: SessionKey, *, after: int, forever: bool
+    root: Node,
+    services: Services,
+    key: SessionKey,
+    *,
+    after: int,
+    forever: bool,
+    reader: Follower | None = None,
 ) -> AsyncGenerator[Event, None]:
     """The events of a session behind `after`, then those that come, until the run ends."""
-    async with aclosing(Following(root, services, key, after=after, forever=forever)) as batches:
+    batches = Following(root, services, key, after=after, forever=forever, reader=reader)
+    async with aclosing(batches):
         async for batch in batches:
             for event in batch:
                 yield event
@@ -256,8 +263,10 @@ class Following:
     """The events of a session behind `after`, then those that come, until the run ends.
 
     Iterate it for lists of events: those that are there at once come together. With `run` they
-    are those of one run. It is no generator, because the event loop keeps a list of those, and
-    every run that is streamed would be entered there and crossed out.
+    are those of one run. A reader that joined before is passed.
+
+    It is no generator, because the event loop keeps a list of those, and every run that is
+    streamed would be entered there and crossed out.
     """
 
     def __init__(
@@ -269,6 +278,7 @@ class Following:
         after: int,
         forever: bool = False,
         run: StartedRun | None = None,
+        reader: Follower | None = None,
     ) -> None:
         self._root = root
         self._services = services
@@ -276,7 +286,8 @@ class Following:
         self._position = after
         self._forever = forever
         self._run = run
-        self._reader: Follower | None = None
+        self._reader = reader
+        self._is_begun = False
         self._is_own = False
         """Whether the reader joined with the run: it is told of everything."""
         self._complete: set[str] = set()
@@ -326,30 +337,41 @@ class Following:
 
     async def _next(self) -> list[Event]:
         """The next events of the session; none where it is over."""
-        services, key, reader = self._services, self._key, self._reader
-        if reader is None:
+        services, key = self._services, self._key
+        if not self._is_begun:
+            self._is_begun = True
             if self._run is not None:
-                reader, begun = self._run.take_reader()
+                self._reader, begun = self._run.take_reader()
+                self._is_own = self._reader is not None
                 self._position += len(begun)
-                self._is_own, self._reader = reader is not None, reader
                 if begun:
                     return begun
-            if reader is None:
-                # before the store is read, so that nothing falls between
-                reader = self._reader = services.feeds.join(key)
+            elif self._reader is not None:
                 await _require_place(services, key, self._position)
+        if self._reader is None:
+            # before the store is read, so that nothing falls between
+            self._reader = services.feeds.join(key)
+            await _require_place(services, key, self._position)
+        reader = self._reader
         while True:
             if reader.is_behind:
                 events = await _next_slice(services.store, services, key, reader, self._position)
-                self._complete = {event.id for event in events}
+                stored: list[Event] = []
+                for event in events:
+                    stored += (*reader.pieces_of(event.id), event)
+                    self._complete.add(event.id)
                 self._position += len(events)
-                if events:
-                    return events
+                if stored:
+                    return stored
                 continue
             batch: list[Event] = []
             while reader.waiting:
                 event = reader.waiting.popleft()
-                if event.partial:
+                if isinstance(event, int):
+                    if event > self._position:
+                        reader.is_behind = True
+                        break
+                elif event.partial:
                     if event.id not in self._complete:
                         batch.append(event)
                 elif event.sequence == self._position + 1:
@@ -363,6 +385,7 @@ class Following:
                 return batch
             if reader.is_behind:
                 continue
+            self._complete.clear()
             pause = None
             if not self._forever and services.feeds.running(key) is None:
                 if self._is_own:
@@ -399,6 +422,10 @@ async def _next_slice(
         raise await unknown_session(services, key)
     reader.is_behind = reader.is_behind or len(events) == SLICE
     reader.feed.length = max(reader.feed.length, position + len(events))
+    if events and reader.feed.is_tuned:
+        if reader.name is not None and services.feeds.relay is not None:
+            await services.feeds.relay.catch_up()  # the pieces of an answer come before it
+        reader.feed.settle(events)
     return events
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 
@@ -28,7 +27,7 @@ from weft.session.provenance import NOTHING, Provenance
 from weft.values import JsonObject
 
 
-class Batch(NamedTuple):
+class Batch(msgspec.Struct, frozen=True):
     """What became of the calls of one reply; `alone` are those that ran by themselves.
 
     `stored` is the event with the results, where a tool's transaction has stored it.
@@ -40,6 +39,8 @@ class Batch(NamedTuple):
 
     def event(self, invocation: Invocation, agent: str, place: Place) -> Event | None:
         """The results in call order as one event, with all they change; None if there are none."""
+        if len(self.outcomes) == 1 and (one := self.outcomes[0]).is_plain:  # as most are
+            return invocation.event(agent, place, Content(parts=(_result(one),), role="user"))
         parts: list[Part] = []
         waiting: list[str] = []
         delta: JsonObject = {}
@@ -54,14 +55,7 @@ class Batch(NamedTuple):
                 waiting.append(call.id or "")
             if outcome.response is None:
                 continue
-            media: list[JsonObject] = [msgspec.to_builtins(part) for part in outcome.parts]
-            parts.append(
-                Part(
-                    function_response=FunctionResponse(
-                        name=call.name, response=outcome.response, id=call.id, parts=media or None
-                    )
-                )
-            )
+            parts.append(_result(outcome))
             if actions is EMPTY_ACTIONS:  # most calls only return something
                 continue
             beside = call.id not in self.alone
@@ -76,7 +70,8 @@ class Batch(NamedTuple):
             skip = actions.skip_summarization or skip
         put_back: JsonObject = {}
         for outcome in self.outcomes:
-            put_back |= outcome.restored
+            if outcome.restored:
+                put_back |= outcome.restored
         notes = NOTHING
         if put_back or waiting or twice:
             notes = Provenance(
@@ -103,6 +98,19 @@ class Batch(NamedTuple):
             else EMPTY_ACTIONS,
             notes=notes,
         )
+
+
+def _result(outcome: Outcome) -> Part:
+    """What a call came to, as the part of an event."""
+    media: list[JsonObject] | None = None
+    if outcome.parts:
+        media = [msgspec.to_builtins(part) for part in outcome.parts]
+    call = outcome.call
+    return Part(
+        function_response=FunctionResponse(
+            name=call.name, response=outcome.response, id=call.id, parts=media
+        )
+    )
 
 
 def _conflict(agent: str, key: str, first: str, second: str) -> str:
@@ -300,8 +308,10 @@ def _malformed(event: Event | None) -> dict[str, str]:
     """The calls whose arguments were not JSON: the text that came instead, by call id."""
     raw_arguments: dict[str, str] = {}
     for part in (event.content.parts or ()) if event is not None and event.content else ():
+        if part.part_metadata is None or part.function_call is None:
+            continue
         text = part.provenance.malformed
-        if part.function_call is not None and text is not None:
+        if text is not None:
             raw_arguments[part.function_call.id or ""] = text
     return raw_arguments
 

@@ -29,11 +29,18 @@ class BoundTool:
         "function",
         "is_async",
         "signature",
+        "takes_context",
         "tool",
     )
 
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
+        self.takes_context = (
+            tool.context_parameter is not None
+            or tool.confirm is not False
+            or tool.effect == "transactional"
+        )
+        """Whether a call needs a context, even where nobody is told of calls."""
         function = tool.function
         self.function = function
         self.signature: schema.Signature | None = None
@@ -110,7 +117,15 @@ def _plain_arguments(signature: schema.Signature | None) -> type[msgspec.Struct]
 class AgentBindings:
     """An agent's callbacks and tools, ready to be used."""
 
-    __slots__ = ("agent", "callbacks", "model", "raises", "tools", "watches_model")
+    __slots__ = (
+        "agent",
+        "callbacks",
+        "model",
+        "raises",
+        "tools",
+        "watches_model",
+        "watches_tools",
+    )
 
     def __init__(self, agent: Agent, plugins: Sequence[object]) -> None:
         self.agent = agent
@@ -124,6 +139,10 @@ class AgentBindings:
             )
         )
         """Whether anybody is told of the requests and answers of the model."""
+        self.watches_tools = any(
+            (self.callbacks.before_tool, self.callbacks.after_tool, self.callbacks.on_tool_error)
+        )
+        """Whether anybody is told of the calls of tools."""
         self.raises = agent.on_tool_error == "raise"
         self.model: object = None
         """The model the agent was last asked with, for the agents it calls as tools."""

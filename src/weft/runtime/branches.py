@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 import msgspec
 
-from weft.compiler.view import hidden_by_undoing, joined_branches
 from weft.declare import Agent, Map, Node, Parallel, Race, agents_of
 from weft.declare.compare import look_up
 from weft.errors import SchemaError
@@ -22,6 +21,7 @@ from weft.runtime.batch import settle_below
 from weft.runtime.invocation import Invocation, Record, decide, failed
 from weft.runtime.place import NodeFailed, Place, Suspended, is_below, path_of, stopped
 from weft.session import Actions, Event, scope_of
+from weft.session.lookback import hidden_by_undoing, joined_branches
 from weft.session.provenance import JoinedBranch, Provenance
 from weft.values import Json, JsonObject, compact
 

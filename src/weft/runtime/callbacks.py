@@ -6,7 +6,7 @@ each, callbacks run in the order they were given, and an answer ends the chain.
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import msgspec
 
@@ -62,7 +62,7 @@ class Plugin:
     name: str = ""
 
 
-class Chain(NamedTuple):
+class Chain(msgspec.Struct, frozen=True):
     """The callbacks of one moment in the order they are asked; `outer` ones are plugins'."""
 
     moment: Moment
@@ -119,7 +119,7 @@ def named(callback: Callback) -> str:
     return str(getattr(callback, "__qualname__", type(callback).__name__))
 
 
-class Callbacks(NamedTuple):
+class Callbacks(msgspec.Struct, frozen=True):
     """All the callbacks of one agent, plugins' included."""
 
     before_agent: Chain

@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft.compiler import Compilation, compile_request
-from weft.compiler.inputs import ReadonlyContext, effects_of
+from weft.compiler.inputs import ReadonlyContext
 from weft.compiler.plan import Plan
 from weft.declare import Agent, C, Raw, RunConfig
 from weft.declare.config import merge
@@ -32,6 +32,7 @@ from weft.runtime.invocation import Invocation, chosen_model
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.place import Place, stopped
 from weft.session import Actions, Event, Session
+from weft.session.lookback import effects_of
 from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject
 

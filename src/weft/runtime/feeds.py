@@ -4,23 +4,36 @@ A run puts what it stores and what it streams into the feed of its session. Each
 short list of its own there. A reader that is too slow loses the list, not the events: stored ones
 are read from the store again, and of an answer that streams it gets the complete event.
 
+A session that another process runs is followed in the same way: what it stores is looked up, and
+what it streams comes by the store's relay.
+
 Top to bottom: the feeds of a runner, one feed, one reader.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from weft.errors import StoreError
-from weft.session import Event, SessionKey, Store
+from weft.session import Event, MemoryStore, SessionKey, Store
 from weft.session.event import numbered
 from weft.session.strand import Strand
+
+if TYPE_CHECKING:
+    from weft.stores.relay import Relay, SendingRun, StreamedPiece
 
 BACKLOG = 1_000
 """How many events a reader may be behind before it has to read them from the store."""
 
 LOOK_EVERY = 0.5
 """Seconds between two looks at what other processes stored."""
+
+_SETTLED = 200
+"""How many answers a feed remembers as complete: pieces of them may still be on their way."""
 
 
 class Feeds:
@@ -33,13 +46,28 @@ class Feeds:
         self.idle = Feed(SessionKey("", "", ""))
         """The feed of a run that has not begun: nobody reads it."""
         self._store = store
+        self._relay = _relay_of(store)
         self._feeds: dict[SessionKey, Feed] = {}
         self._looking: asyncio.Task[None] | None = None
 
-    def begin(self, key: SessionKey) -> "Feed":
-        """The feed of a session that is run from now on."""
+    @property
+    def relay(self) -> "Relay | None":
+        """What takes partial events from process to process, if the store has that."""
+        return self._relay
+
+    def begin(
+        self, key: SessionKey, *, streams: bool = False, follower: str | None = None
+    ) -> "Feed":
+        """The feed of a session that is run from now on.
+
+        Of a run that streams, other processes that follow the session are sent the pieces;
+        `follower` is one of which that is known.
+        """
         feed = self._feed(key)
         feed.runs += 1
+        self._tune(feed)
+        if streams and self._relay is not None and feed.sending is None:
+            feed.sending = self._relay.begin(key, feed.backlog, follower)
         return feed
 
     def end(self, feed: "Feed") -> None:
@@ -50,8 +78,12 @@ class Feeds:
         if not feed.runs:
             feed.is_cancelled = False
             feed.unfinished.clear()
+            if feed.sending is not None:
+                feed.sending.end()
+                feed.sending = None
         for reader in feed.readers:
             reader.wake()
+        self._tune(feed)
         self._drop(feed)
 
     def running(self, key: SessionKey) -> "Feed | None":
@@ -68,9 +100,10 @@ class Feeds:
         feed = self._feed(key)
         reader = Follower(feed)
         if feed.unfinished:
-            for partials in feed.unfinished.values():
-                reader.waiting.extend(partials)
+            for answer in feed.unfinished.values():
+                reader.waiting.extend(answer.pieces)
         feed.readers = (*feed.readers, reader)
+        self._tune(feed)
         looking = self._looking
         if looking is None or looking.done() or looking.get_loop().is_closed():
             self._looking = asyncio.get_running_loop().create_task(self._look())
@@ -80,6 +113,7 @@ class Feeds:
         """The reader is gone."""
         feed = reader.feed
         feed.readers = tuple([one for one in feed.readers if one is not reader])
+        self._tune(feed)
         self._drop(feed)
 
     def tell(self, key: SessionKey, log: Strand[Event], length: int) -> None:
@@ -106,6 +140,17 @@ class Feeds:
             feed = self._feeds[key] = Feed(key)
         return feed
 
+    def _tune(self, feed: "Feed") -> None:
+        """Have pieces sent here, as long as somebody reads what another process may run."""
+        wanted = bool(feed.readers) and not feed.runs
+        if self._relay is None or wanted == feed.is_tuned:
+            return
+        feed.is_tuned = wanted
+        if wanted:
+            self._relay.follow(feed.key, feed.take_piece)
+        else:
+            self._relay.unfollow(feed.key, feed.take_piece)
+
     def _drop(self, feed: "Feed") -> None:
         if not feed.runs and not feed.readers and self._feeds.get(feed.key) is feed:
             del self._feeds[feed.key]
@@ -119,6 +164,11 @@ class Feeds:
             with suppress(StoreError):  # the next look may do better
                 if followed:
                     lengths = await self._store.lengths([feed.key for feed in followed])
+            if lengths is not None and any(
+                feed.is_tuned and lengths.get(feed.key, 0) > feed.length for feed in followed
+            ):
+                assert self._relay is not None
+                await self._relay.catch_up()  # the pieces of an answer come before it
             for feed in followed if lengths is not None else ():
                 assert lengths is not None
                 length = lengths.get(feed.key)
@@ -127,7 +177,10 @@ class Feeds:
                 if length is None or length > feed.length:
                     feed.length = length or 0
                     for reader in feed.readers:
-                        reader.lose(is_gone=length is None)
+                        if length is None:
+                            reader.lose(is_gone=True)
+                        else:
+                            reader.expect(length)
             if any(feed.readers and not feed.runs for feed in self._feeds.values()):
                 keys = [feed.key for feed in self._feeds.values() if feed.readers]
                 await self._store.changed(keys, seconds=LOOK_EVERY)
@@ -135,10 +188,28 @@ class Feeds:
                 await asyncio.sleep(LOOK_EVERY)
 
 
+def _relay_of(store: Store) -> "Relay | None":
+    if type(store) is MemoryStore:  # nobody else reads this memory: nothing is to be loaded
+        return None
+    from weft.stores.relay import RelayingStore
+
+    return store.relay if isinstance(store, RelayingStore) else None
+
+
 class Feed:
     """One session that is run or followed."""
 
-    __slots__ = ("is_cancelled", "key", "length", "readers", "runs", "unfinished")
+    __slots__ = (
+        "is_cancelled",
+        "is_tuned",
+        "key",
+        "length",
+        "readers",
+        "runs",
+        "sending",
+        "settled",
+        "unfinished",
+    )
 
     def __init__(self, key: SessionKey) -> None:
         self.key = key
@@ -149,8 +220,14 @@ class Feed:
         self.length = 0
         """How many events of the log the readers were told of."""
         self.readers: tuple[Follower, ...] = ()
-        self.unfinished: dict[str, list[Event]] = {}
-        """The partial events of answers that are not complete: who joins now begins with them."""
+        self.unfinished: dict[str, _OpenAnswer] = {}
+        """Answers that are not complete: who joins now begins with their partial events."""
+        self.sending: SendingRun | None = None
+        """What sends the pieces of the run to other processes that follow it."""
+        self.is_tuned = False
+        """Whether pieces are sent here that another process streams."""
+        self.settled: dict[str, None] = {}
+        """The newest complete events that were read of what another process runs."""
 
     def grow(self, log: Strand[Event], length: int) -> None:
         """Pass on what was stored behind the first `length` events."""
@@ -163,28 +240,104 @@ class Feed:
             for reader in self.readers:
                 reader.take(event)
 
-    def pass_on(self, event: Event) -> None:
-        """Pass on a partial event, which is not stored."""
+    def pass_on(self, event: Event, after: int) -> None:
+        """Pass on a partial event, which is not stored: behind so many events that are."""
+        place = 0
         if event.content is None and event.void:
             self.unfinished.pop(event.id, None)
-        elif event.void:  # the answer begins anew with it
-            self.unfinished[event.id] = [event]
+        elif event.void or event.id not in self.unfinished:  # the answer begins, perhaps anew
+            self.unfinished[event.id] = _OpenAnswer([event], after)
         else:
-            self.unfinished.setdefault(event.id, []).append(event)
+            pieces = self.unfinished[event.id].pieces
+            place = len(pieces)
+            pieces.append(event)
         for reader in self.readers:
             reader.take(event)
+        if self.sending is not None:
+            from weft.stores.relay import StreamedPiece
+
+            self.sending.send(StreamedPiece(event, place, after))
+
+    def backlog(self) -> "Iterator[StreamedPiece]":
+        """The pieces of answers that are not complete, for one who follows from now on."""
+        from weft.stores.relay import StreamedPiece
+
+        for answer in self.unfinished.values():
+            for place, event in enumerate(answer.pieces):
+                yield StreamedPiece(event, place, answer.after)
+
+    def take_piece(self, piece: "StreamedPiece") -> None:
+        """Pass on a partial event that another process sent.
+
+        What was there before is dropped, and so is what comes behind a gap.
+        """
+        event, place, after = piece
+        answer = self.unfinished.get(event.id)
+        known = len(answer.pieces) if answer is not None else 0
+        if event.id in self.settled or not (event.void or place == known):
+            return
+        if after > self.length:
+            self.length = after
+            for reader in self.readers:
+                reader.expect(after)
+        if not known:
+            self._void_abandoned([event], after + 1)
+        self.pass_on(event, after)
+
+    def settle(self, events: Sequence[Event]) -> None:
+        """Take note of events that another process stored: the pieces of them are over."""
+        for event in events:
+            self.unfinished.pop(event.id, None)
+            self.settled[event.id] = None
+        for id in [*self.settled][:-_SETTLED]:
+            del self.settled[id]
+        if self.unfinished:
+            self._void_abandoned(events)
+
+    def _void_abandoned(self, events: Sequence[Event], place: int = 0) -> None:
+        """Take back what was streamed of answers that will never be complete.
+
+        An agent says one thing at a time. If it says another later, the process that streamed the
+        first was killed, and the one that went on asked the model again.
+        """
+        for id, (pieces, after) in [*self.unfinished.items()]:
+            first = pieces[0]
+            if any(
+                (event.sequence or place) > after
+                and event.id != id
+                and _speaker(event) == _speaker(first)
+                for event in events
+            ):
+                void = msgspec.structs.replace(first, content=None, interrupted=True)
+                self.pass_on(void, after)
+
+
+class _OpenAnswer(NamedTuple):
+    """An answer that is not complete."""
+
+    pieces: list[Event]
+    after: int
+    """How many events the log had when it began."""
+
+
+def _speaker(event: Event) -> tuple[str | None, ...]:
+    return (event.invocation_id, event.author, event.branch, event.isolation_scope)
 
 
 class Follower:
     """One who follows a session: the events that wait to be read, in their order."""
 
     __slots__ = (
-        "_has_news", "_loop", "_skipped", "_waiter", "feed", "is_behind", "is_gone", "waiting",
+        "_has_news", "_loop", "_skipped", "_waiter", "feed", "is_behind", "is_gone", "name",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
-        self.waiting: deque[Event] = deque()
+        self.name: str | None = None
+        """What the process that runs the session sends its pieces to, if it is another one."""
+        self.waiting: deque[Event | int] = deque()
+        """Events; a number says that by then the log had so many, which are in the store."""
         self.is_behind = True
         """Whether there are stored events that are not in `waiting`."""
         self.is_gone = False
@@ -207,8 +360,26 @@ class Follower:
             self.waiting.append(event)
         self.wake()
 
+    def expect(self, length: int) -> None:
+        """Have the reader look into the store, when it has read what waits before."""
+        if len(self.waiting) >= BACKLOG:
+            self._overflow()
+        else:
+            self.waiting.append(length)
+        self.wake()
+
+    def pieces_of(self, id: str) -> list[Event]:
+        """Take out what waits of an answer whose complete event was read from the store."""
+        if not self.feed.is_tuned or not self.waiting:
+            return []
+        pieces = [one for one in self.waiting if not isinstance(one, int) and one.id == id]
+        if pieces:
+            rest = [one for one in self.waiting if isinstance(one, int) or one.id != id]
+            self.waiting = deque(rest)
+        return [piece for piece in pieces if piece.partial]
+
     def lose(self, *, is_gone: bool = False) -> None:
-        """Have the reader look into the store."""
+        """Have the reader look into the store at once."""
         self.is_behind = True
         self.is_gone = self.is_gone or is_gone
         self.wake()
@@ -248,8 +419,9 @@ class Follower:
                 self._waiter = None
         self._has_news = False
 
-    def _overflow(self, event: Event) -> None:
-        lost = (*self.waiting, event)
-        self._skipped.update(one.id for one in lost if one.partial)
+    def _overflow(self, *newest: Event) -> None:
+        for one in (*self.waiting, *newest):
+            if not isinstance(one, int) and one.partial:
+                self._skipped.add(one.id)
         self.waiting.clear()
         self.is_behind = True

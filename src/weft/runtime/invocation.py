@@ -1,15 +1,12 @@
 """One invocation: what a run was asked for, its session as it grows, and what its nodes share."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple
 
 import msgspec
 
-from weft.compiler.incremental import facts_of
-from weft.compiler.inputs import user_content
-from weft.compiler.view import hidden_by_undoing
 from weft.content import Content, Part
 from weft.declare import (
     Agent,
@@ -33,32 +30,31 @@ from weft.runtime.callbacks import wrong_answer
 from weft.runtime.costs import Spending
 from weft.runtime.feeds import Feed, Feeds
 from weft.runtime.place import (
+    Forking,
     Interrupted,
     NodeFailed,
     Place,
     is_below,
     path_of,
     paths_around,
-    place_of,
     unbroken,
 )
 from weft.runtime.program import Program
-from weft.runtime.progress import Progress, is_failure, is_reply
+from weft.runtime.progress import Past, Progress, is_failure, is_reply
 from weft.runtime.rewind import hidden_events
 from weft.session import (
     Actions,
     ArtifactStore,
     Event,
+    MemoryStore,
     Session,
     SessionKey,
     Store,
     Transaction,
-    apply_delta,
 )
 from weft.session.event import EMPTY_ACTIONS
+from weft.session.lookback import hidden_by_undoing, user_content
 from weft.session.provenance import NOTHING, Provenance
-from weft.session.state import hold
-from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 
 
@@ -83,7 +79,7 @@ class Request(NamedTuple):
     """Whether a message to a session that does not exist makes it."""
 
 
-class Services(NamedTuple):
+class Services(msgspec.Struct, frozen=True):
     """What a run reaches beside the log."""
 
     store: Store
@@ -132,61 +128,6 @@ class _Keeping:
         self.session = await self._inner.append(*events)
         self.stored += events
         return self.session
-
-
-class Past:
-    """The events of one invocation from `first` on, without those that were rewound."""
-
-    def __init__(self, id: str, first: int, hidden: Container[int]) -> None:
-        self._id = id
-        self._hidden = hidden
-        self._read = first
-        self._events: list[Event] = []
-        self._positions: list[int] = []
-        self._at: dict[tuple[str, str], list[Event]] = {}
-        self._last: dict[str, Event] = {}
-
-    def read(self, log: Strand[Event]) -> "Past":
-        """Read on in the log."""
-        for position, event in enumerate(log.since(self._read), self._read):
-            if event.invocation_id == self._id and position not in self._hidden:
-                place = place_of(event)
-                self._events.append(event)
-                self._positions.append(position)
-                self._at.setdefault((place.path, place.scope), []).append(event)
-                for path in paths_around(place.path):
-                    self._last[path] = event
-        self._read = len(log)
-        return self
-
-    def events(self) -> list[Event]:
-        """All of them."""
-        return [*self._events]
-
-    def at(self, place: Place) -> Sequence[Event]:
-        """Those that were made at a place."""
-        return self._at.get((place.path, place.scope), ())
-
-    def all(self) -> Iterator[tuple[int, Event]]:
-        """All of them, with where each stands in the log."""
-        return zip(self._positions, self._events, strict=True)
-
-    def below(self, place: Place) -> list[tuple[int, Event]]:
-        """Those that were made at a place or below it, with where each stands in the log."""
-        return [
-            (position, event)
-            for position, event in self.all()
-            if (event.isolation_scope or "") == place.scope and is_below(path_of(event), place.path)
-        ]
-
-    def failed_at(self, place: Place) -> bool:
-        """Whether the last of a place, and of all below it, is a failure."""
-        last = self._last.get(place.path)
-        return last is not None and is_failure(last)
-
-    def places(self) -> list[tuple[Place, Progress]]:
-        """Every place that left something, and what that says of it."""
-        return [(place_of(events[0]), Progress.of(events)) for events in self._at.values()]
 
 
 class Offers:
@@ -239,6 +180,8 @@ class Invocation:
         """Whether nothing is left to do for a request that is repeated."""
         self.feed: Feed = services.feeds.idle
         """Those who follow the session, while the run is under way."""
+        self.follower: str | None = None
+        """A process that follows it from the beginning, as the relay of the store names it."""
         self.session: Session
         self.id: str
         self.resumed: bool
@@ -379,25 +322,34 @@ class Invocation:
 
     async def _stored(self, events: Sequence[Event]) -> list[Event]:
         """Store the events, and note what they change; gives them back as they were stored."""
-        stored = [self._merged(event) for event in events]
+        stored = [self._merged(event) if event.actions.state_delta else event for event in events]
         if self.labels:
             from weft.runtime.labels import noted
 
             stored = [await noted(self, event) for event in stored]
         if self.services.on_event:
             stored = [await self._seen(event) for event in stored]
-        await self._lock.acquire()
-        length = self.session.events.length
-        try:
-            self.session = await self.services.store.append(self.session, *stored)
-            self.feed.grow(self.session.events, length)
-        except asyncio.CancelledError:
-            await unbroken(self._append_again(stored))
-            raise
-        finally:
-            self._lock.release()
+        if self.feed.sending is not None:
+            await self.feed.sending.flush()
+        store = self.services.store
+        waits = type(store) is not MemoryStore or self._lock.locked()
+        if not waits:  # nothing can come between
+            self._grow(await store.append(self.session, *stored))
+        else:
+            async with self._lock:
+                try:
+                    self._grow(await store.append(self.session, *stored))
+                except asyncio.CancelledError:
+                    await unbroken(self._append_again(stored))
+                    raise
         self._note(stored)
         return stored
+
+    def _grow(self, session: Session) -> None:
+        """Go on in the session as it is now, and tell those who follow it."""
+        length = self.session.events.length
+        self.session = session
+        self.feed.grow(session.events, length)
 
     def _merged(self, event: Event) -> Event:
         """The event with its delta as the state outside of a branch takes it."""
@@ -426,9 +378,7 @@ class Invocation:
 
     async def _append_again(self, events: list[Event]) -> None:
         """Store events of which the store may have been told before: they are stored once."""
-        length = self.session.events.length
-        self.session = await self.services.store.append(self.session, *events)
-        self.feed.grow(self.session.events, length)
+        self._grow(await self.services.store.append(self.session, *events))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
@@ -447,9 +397,7 @@ class Invocation:
         self, scope: AbstractAsyncContextManager[Transaction], keeping: _Keeping
     ) -> None:
         await scope.__aexit__(None, None, None)
-        length = self.session.events.length
-        self.session = keeping.session
-        self.feed.grow(self.session.events, length)
+        self._grow(keeping.session)
         self._note(keeping.stored)
 
     async def _seen(self, event: Event) -> Event:
@@ -676,66 +624,6 @@ class Invocation:
         return self.session.app_name, self.session.user_id, self.session.id
 
 
-class Forking:
-    """Which branches have a state of their own, and the state that passes with the invocation."""
-
-    def __init__(self) -> None:
-        self._forks: dict[str, str] = {}
-        """By path: the name of the fork that begins there."""
-        self._temp: JsonObject = {}
-        self._temps: dict[str, JsonObject] = {}
-
-    def begin(self, place: Place) -> None:
-        """Say that the branch of a place has a state of its own, below that path."""
-        self._forks[place.path] = place.fork
-
-    def as_stored(self, event: Event) -> Event:
-        """The event as the log keeps it: without `temp:` state, and held on its branch."""
-        delta = event.actions.state_delta
-        if not delta:
-            return event
-        forks = self._around(path_of(event))
-        if any(key.startswith("temp:") for key in delta):
-            passing = {key: value for key, value in delta.items() if key.startswith("temp:")}
-            if forks:
-                self._temps[forks[-1]] = {**self._temps.get(forks[-1], {}), **passing}
-            else:
-                self._temp = {k: v for k, v in {**self._temp, **passing}.items() if v is not None}
-            delta = {key: value for key, value in delta.items() if key not in passing}
-            actions = msgspec.structs.replace(event.actions, state_delta=delta)
-            event = msgspec.structs.replace(event, actions=actions)
-        return hold(event, forks[-1], delta) if forks and delta else event
-
-    def own(self, session: Session, place: Place) -> JsonObject:
-        """What was written on the branch of a place; None stands for a key that was deleted."""
-        written = facts_of(session.events).forks.get(place.fork, {})
-        return {**written, **self._temps.get(place.fork, {})}
-
-    def state_at(self, session: Session, place: Place) -> Mapping[str, Json]:
-        """The state as it is seen from a place."""
-        names = self._around(place.path)
-        if not names:
-            return {**session.state, **self._temp} if self._temp else session.state
-        seen: Mapping[str, Json] = session.state
-        forks = facts_of(session.events).forks
-        for name in names:
-            seen = apply_delta(seen, forks.get(name, {}))
-        return apply_delta(seen, self.temp_at(place))
-
-    def temp_at(self, place: Place) -> JsonObject:
-        """The state that lasts as long as the invocation, as it is seen from a place."""
-        seen = self._temp
-        for name in self._around(place.path):
-            seen = apply_delta(seen, self._temps.get(name, {}))
-        return seen
-
-    def _around(self, path: str) -> list[str]:
-        """The branches with a state of their own that a path leads through, the outermost first."""
-        if not self._forks:
-            return []
-        return [self._forks[one] for one in paths_around(path) if one in self._forks][::-1]
-
-
 class Record:
     """What a workflow node has left in the log: how it ended, and the last decision it made."""
 
@@ -797,7 +685,7 @@ def chosen_model(services: Services, agent: Agent, chosen: object) -> Model:
     return model
 
 
-class _LastModel(NamedTuple):
+class _LastModel(msgspec.Struct, frozen=True):
     """The model object an agent was last asked with."""
 
     model: Model

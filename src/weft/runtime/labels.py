@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from weft.compiler.protected import Whole
-from weft.compiler.recall import declared_policy
 from weft.content import Content, Part, encode
-from weft.declare import Agent, Flow, Policy, RunConfig, Tool, agents_of
+from weft.declare import Agent, Flow, Policy, Tool, agents_of
 from weft.declare.policy_parts import Label, Redact, Restore
 from weft.runtime.invocation import Invocation
 from weft.session import Event, Session
@@ -108,26 +107,23 @@ def _labels_in(value: Json, copies: "Copies") -> Iterator[tuple[str, ...]]:
         yield copies.in_number(value)
 
 
-class Restored(NamedTuple):
+class Restored(msgspec.Struct, frozen=True):
     """Arguments with their values put back, and the value of each placeholder that was there."""
 
     args: JsonObject
     used: JsonObject
 
 
-class Spoken(NamedTuple):
+class Spoken(msgspec.Struct, frozen=True):
     """An answer with its values put back, and the value of each placeholder that was there."""
 
     content: Content
     used: JsonObject
 
 
-def restored_arguments(
-    args: JsonObject, agent: Agent, config: RunConfig, session: Session
-) -> Restored:
+def restored_arguments(args: JsonObject, policy: Policy, session: Session) -> Restored:
     """The arguments of a call as the tool is to get them."""
-    policy = declared_policy(agent, config)
-    if not policy.protections or not _allows(policy, "tools"):
+    if not _allows(policy, "tools"):
         return Restored(args, {})
     known = _known(policy, session, compact(args))
     used: JsonObject = {}

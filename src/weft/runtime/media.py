@@ -6,7 +6,6 @@ same log gives the same request, wherever it is compiled.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +18,7 @@ LARGEST_INLINE = 262_144
 """How many characters of base64 one file may put into the log; more is kept as an artifact."""
 
 
-class KeptParts(NamedTuple):
+class KeptParts(msgspec.Struct, frozen=True):
     """Parts whose large files are artifacts, and the artifacts with their versions."""
 
     parts: tuple[Part, ...]

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import suppress
-from functools import partial
 from traceback import format_exception
 from typing import Literal, cast
 
@@ -22,23 +21,23 @@ from weft.compiler.plan import Plan
 from weft.compiler.prefix import refused, require_accepted
 from weft.content import Content, Part
 from weft.declare import Agent, CallbackContext, Raw, RunConfig
-from weft.diagnostics import Severity
+from weft.diagnostics import Diagnostic, Severity
 from weft.dialects import Lowered, dialect_named
 from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.late import late_pattern
 from weft.models import Model
-from weft.models.services import without_secrets
 from weft.runtime.bindings import AgentBindings
 from weft.runtime.invocation import Invocation, chosen_model
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.media import load_media
 from weft.runtime.place import Place
 from weft.session import Event, Session
+from weft.session.attachments import addresses_in
 from weft.session.event import new_id
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.strand import Strand
-from weft.session.unread import skim_of
+from weft.session.unread import collector_paused, skim_of
 from weft.values import JsonObject
 
 _USUAL_ID = 40
@@ -148,19 +147,20 @@ class ModelCall:
     def answers(self) -> AsyncIterator[ModelResponse]:
         """What the model says, as it says it."""
         self._is_sent = True
-        wire = self._wire if self._wire is not None else self._compiled.wire
-        self._tell()
-        return self._model().generate(self._prompt, wire, stream=self.stream)
-
-    def _tell(self) -> None:
-        """Log what is wrong with the request, once a run; `result.diagnostics` has it too."""
-        compiled, findings = self._compiled, self._invocation.findings
-        if self._changed is None:
-            lowered = compiled.lowered()
+        lowered = self._changed
+        if lowered is None:
+            lowered = self._compiled.lowered()
             later = (*lowered.diagnostics, *refused(lowered, self._prompt.model))
         else:
-            later = refused(self._changed, self._prompt.model)
-        for diagnostic in (*compiled.prompt.diagnostics, *later):
+            later = refused(lowered, self._prompt.model)
+        self._tell((*self._compiled.prompt.diagnostics, *later))
+        wire = self._wire if self._wire is not None else lowered.wire
+        return self._model().generate(self._prompt, wire, stream=self.stream)
+
+    def _tell(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        """Log what is wrong with the request, once a run; `result.diagnostics` has it too."""
+        findings = self._invocation.findings
+        for diagnostic in diagnostics:
             known = str(diagnostic) in findings or diagnostic.code in self._plan.agent.allow
             if diagnostic.severity is not Severity.INFO and not known:
                 findings[str(diagnostic)] = diagnostic
@@ -214,6 +214,8 @@ class ModelCall:
 
     def _without_keys(self, text: str) -> str:
         """What an error says, without keys: those of the models that may have been asked too."""
+        from weft.models.services import without_secrets  # only a failure may quote a key
+
         return without_secrets(text, self._plan.agent.model, self._invocation.config.model)
 
     async def _shorten(self, error: ModelError) -> bool:
@@ -254,8 +256,8 @@ class ModelCall:
             response = ModelResponse(error_code=code, error_message=words)
         if self.context is not None and chain:
             response = await chain.replaced(ModelResponse, response, self.context)
-        watched = self._watched(response)
-        more = self._spent(response)
+        watched = self._watched(response) if response.usage is not None else None
+        more = self._spent(response) if self._invocation.spending is not None else NOTHING
         if self._withheld and response.content is not None:
             calls = [part.function_call for part in response.content.parts or ()]
             names = {call.name for call in calls if call is not None}
@@ -324,31 +326,35 @@ class ModelCall:
         invocation, place, plan = self._invocation, self._place, self._plan
         agent = plan.agent
         session = invocation.view(place.scope)
-        await load_media(invocation)
+        if addresses_in(invocation.session.events):
+            await load_media(invocation)
         state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
         artifacts = recorded = None
-        reads_more = _reads_more(agent.instruction) or _reads_more(self._root.global_instruction)
+        overall = self._root.global_instruction
+        reads_more = _reads_more(agent.instruction) or (bool(overall) and _reads_more(overall))
         if reads_more or plan.policy.shows_artifacts:
             artifacts = await invocation.artifact_texts()
         if reads_more:
             recorded = await provided_texts(plan, session, invocation, place, artifacts or {})
         if invocation.labels:
             artifacts = artifacts or await labelled_texts(invocation, agent.cleared)
-        request = partial(
-            compile_request,
-            self._root,
-            session=session,
-            agent=agent.name,
-            state=state,
-            config=config,
-            branch=place.branch or None,
-            artifacts=artifacts,
-            recorded=recorded,
-            within=within,
-            part_of=part_of(invocation),
-            deps=invocation.request.deps,
-            brief=True,
-        )
+
+        def request() -> Compilation:
+            return compile_request(
+                self._root,
+                session=session,
+                agent=agent.name,
+                state=state,
+                config=config,
+                branch=place.branch or None,
+                artifacts=artifacts,
+                recorded=recorded,
+                within=within,
+                part_of=part_of(invocation) if invocation.labels else None,
+                deps=invocation.request.deps,
+                brief=True,
+            )
+
         if is_cold(session.events, plan.slot):
             # a long log that was just read would stop the event loop for a second
             return await asyncio.to_thread(_warmed, request, session)
@@ -397,7 +403,7 @@ class ModelCall:
             invocation_id=invocation.id,
             id=self.id,
             branch=place.branch or None,
-            node_info=place.node_info,
+            node_info=place.node_info if place.path else None,
             isolation_scope=place.scope or None,
             usage=response.usage,
             finish_reason=response.finish_reason,
@@ -437,10 +443,11 @@ def _reads_more(instruction: object) -> bool:
 
 def _warmed(request: Callable[[], Compilation], session: Session) -> Compilation:
     """Compile, and derive at once what the turn will ask of a long log."""
-    compiled = request()
-    with suppress(WeftError):  # who asks for the wire next gets the error
-        _ = compiled.wire, compiled.refused
-    _ = session.waiting
+    with collector_paused():
+        compiled = request()
+        with suppress(WeftError):  # who asks for the wire next gets the error
+            _ = compiled.wire, compiled.refused
+        _ = session.waiting
     return compiled
 
 
@@ -480,11 +487,12 @@ def identified(
     for part in parts:
         call = part.function_call
         if call is not None:
-            call_id = call.id or ""
+            call_id, name = call.id or "", call.name or ""
             if not call_id or call_id in taken or call_id in _known(log):
                 call_id = f"adk-{new_id()}"
             taken.add(call_id)
-            name = _named(call.name or "", tools)
+            if name not in tools:
+                name = _named(name)
             if call_id != call.id or name != call.name:
                 call = msgspec.structs.replace(call, id=call_id, name=name)
                 part = msgspec.structs.replace(part, function_call=call)
@@ -492,26 +500,26 @@ def identified(
     return tuple(named)
 
 
-def _named(name: str, tools: Container[str]) -> str:
+def _named(name: str) -> str:
     """A legal form of the name. A model may invent one that no later request could carry."""
-    if name in tools or _LEGAL.fullmatch(name):
+    if _LEGAL.fullmatch(name):
         return name
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or UNNAMED
 
 
 def _known(log: Strand[Event]) -> set[str]:
     """The ids of the log's calls; looked up once, and kept up with the log."""
-    known = log.memo.ensure(_CallIds)
+    known = log.memo[_CallIds]
     if not known.read and (skim := skim_of(log)) is not None:
-        known.ids.update(skim.calls)
+        known.ids = skim.calls_before(skim.length)
         known.read = skim.length
-    if known.read < len(log):
+    if known.read < log.length:
         for event in log.since(known.read):
             content = event.content
             for part in (content.parts or ()) if content is not None else ():
                 if part.function_call is not None:
                     known.ids.add(part.function_call.id or "")
-        known.read = len(log)
+        known.read = log.length
     return known.ids
 
 

@@ -5,16 +5,18 @@ that goes on keeps its progress up with every event, so nothing is scanned twice
 """
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import cast
 
 import msgspec
 
 from weft.compiler.view import PAUSED
 from weft.content import FunctionCall
+from weft.runtime.place import Place, is_below, path_of, paths_around, place_of
 from weft.session import Event
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import without_temp
+from weft.session.strand import Strand
 from weft.session.waiting import CONFIRMATION, INPUT
 from weft.values import Json, JsonObject
 
@@ -26,7 +28,7 @@ _AGAIN = "nothing new"
 """What a note about a repeated call begins with."""
 
 
-class Exchange(NamedTuple):
+class Exchange(msgspec.Struct, frozen=True):
     """The calls of a reply, and the event that says what they came to."""
 
     calls: dict[str, FunctionCall]
@@ -34,9 +36,11 @@ class Exchange(NamedTuple):
 
     def repeats(self, other: "Exchange") -> bool:
         """Whether both made the same calls and got the same results."""
-        mine, others = self.calls.values(), other.calls.values()
-        if [(call.name, call.args) for call in mine] != [(call.name, call.args) for call in others]:
+        if len(self.calls) != len(other.calls):
             return False
+        for mine, others in zip(self.calls.values(), other.calls.values(), strict=True):
+            if mine.args != others.args or mine.name != others.name:
+                return False
         actions, before = self.event.actions, other.event.actions
         if without_temp(actions.state_delta) != without_temp(before.state_delta):
             return False
@@ -175,7 +179,7 @@ class Progress:
 
     def _note_model(self, event: Event, rejected: bool) -> None:
         calls, text = event.calls, event.text
-        replied = _is_spoken(event) and not _asks_user(calls)
+        replied = _is_spoken(event) and not (calls and _asks_user(calls))
         self.steps += replied
         if self.pieces and replied:
             self.pieces = []
@@ -229,6 +233,9 @@ class Progress:
         self.outcomes.update(notes.outcomes or {})
 
 
+_QUESTIONS = frozenset((CONFIRMATION, INPUT))
+
+
 def is_reply(event: Event) -> bool:
     """Whether a model said it. Results, and questions that Weft asks, do not count."""
     return _is_spoken(event) and not _asks_user(event.calls)
@@ -241,7 +248,7 @@ def _is_spoken(event: Event) -> bool:
 
 def _asks_user(calls: Iterable[FunctionCall]) -> bool:
     """Whether one of the calls is a question that Weft asks."""
-    return any(call.name in (CONFIRMATION, INPUT) for call in calls)
+    return not _QUESTIONS.isdisjoint([call.name for call in calls])
 
 
 def expiry_in(question: FunctionCall) -> float | None:
@@ -284,3 +291,58 @@ def is_failure(event: Event) -> bool:
     """Whether the event says that its node failed: not that it was stopped, or waits."""
     stopped = event.interrupted or event.error_code == UNKNOWN_OUTCOME
     return event.error_code is not None and not stopped
+
+
+class Past:
+    """The events of one invocation from `first` on, without those that were rewound."""
+
+    def __init__(self, id: str, first: int, hidden: Container[int]) -> None:
+        self._id = id
+        self._hidden = hidden
+        self._read = first
+        self._events: list[Event] = []
+        self._positions: list[int] = []
+        self._at: dict[tuple[str, str], list[Event]] = {}
+        self._last: dict[str, Event] = {}
+
+    def read(self, log: Strand[Event]) -> "Past":
+        """Read on in the log."""
+        for position, event in enumerate(log.since(self._read), self._read):
+            if event.invocation_id == self._id and position not in self._hidden:
+                place = place_of(event)
+                self._events.append(event)
+                self._positions.append(position)
+                self._at.setdefault((place.path, place.scope), []).append(event)
+                for path in paths_around(place.path):
+                    self._last[path] = event
+        self._read = len(log)
+        return self
+
+    def events(self) -> list[Event]:
+        """All of them."""
+        return [*self._events]
+
+    def at(self, place: Place) -> Sequence[Event]:
+        """Those that were made at a place."""
+        return self._at.get((place.path, place.scope), ())
+
+    def all(self) -> Iterator[tuple[int, Event]]:
+        """All of them, with where each stands in the log."""
+        return zip(self._positions, self._events, strict=True)
+
+    def below(self, place: Place) -> list[tuple[int, Event]]:
+        """Those that were made at a place or below it, with where each stands in the log."""
+        return [
+            (position, event)
+            for position, event in self.all()
+            if (event.isolation_scope or "") == place.scope and is_below(path_of(event), place.path)
+        ]
+
+    def failed_at(self, place: Place) -> bool:
+        """Whether the last of a place, and of all below it, is a failure."""
+        last = self._last.get(place.path)
+        return last is not None and is_failure(last)
+
+    def places(self) -> list[tuple[Place, Progress]]:
+        """Every place that left something, and what that says of it."""
+        return [(place_of(events[0]), Progress.of(events)) for events in self._at.values()]

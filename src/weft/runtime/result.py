@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic
 from weft.declare.agent import AnswerT
 from weft.diagnostics import Diagnostic
 from weft.errors import CallError, RunError
-from weft.misuse import declared, unknown_name
+from weft.misuse import ByFields, declared, unknown_name
 from weft.session import Event, Session, Usage
 from weft.session.state import without_temp
 from weft.values import JsonObject
@@ -29,8 +29,8 @@ _WORDS = {
 
 
 @declared("", change="keep what you make of it in a variable of your own")
-@dataclass(frozen=True, slots=True)
-class Result(Generic[AnswerT]):
+@dataclass(frozen=True, slots=True, eq=False)
+class Result(ByFields, Generic[AnswerT]):
     """What came of a run.
 
     `value` is the answer in its schema's own type, or its text. `error` is the event that ended

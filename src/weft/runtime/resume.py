@@ -8,7 +8,6 @@ import msgspec
 
 from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.errors import SessionError
-from weft.runtime.approvals import Approve, Deny
 from weft.runtime.progress import expiry_in, unwrapped
 from weft.runtime.rewind import visible_events
 from weft.runtime.tool_call import to_json, to_returned
@@ -37,6 +36,8 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
         return None
     events = visible_events(session)
     waiting, callers, known = session.waiting, callers_of(events), answers_in(session)
+    from weft.runtime.approvals import Approve, Deny  # few runs are asked, and answer
+
     begun = begun_calls(events)
     parts: list[Part] = []
     for key, value in answers.items():

@@ -1,9 +1,9 @@
 """Rewinding: one event that takes invocations out of view and puts the state back."""
 
-from weft.compiler.view import hidden_by_rewind, hidden_by_undoing
 from weft.errors import SessionError
 from weft.session import Actions, ArtifactStore, Event, Session, scope_of
 from weft.session.event import new_id
+from weft.session.lookback import hidden_by_rewind, hidden_by_undoing
 from weft.session.strand import Strand
 from weft.values import JsonObject
 

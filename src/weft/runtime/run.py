@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 
-from weft.compiler.view import hidden_by_rewind
 from weft.content import Content
 from weft.declare import Agent, Node, tree
 from weft.declare.agent import AnswerT
@@ -26,7 +25,6 @@ from weft.errors import (
     UsageError,
 )
 from weft.runtime.answer import is_cut, parse
-from weft.runtime.approvals import check_edited
 from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
 from weft.runtime.costs import require_prices, warning_in
 from weft.runtime.earlier import find_request, first_of, is_settled, is_unfinished
@@ -57,6 +55,7 @@ from weft.runtime.rewind import hidden_events
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
 from weft.session.event import new_id
+from weft.session.lookback import hidden_by_rewind
 from weft.session.state import scope_of
 from weft.values import Json
 
@@ -231,7 +230,7 @@ async def _events(
 
     A run that is finished for a later one has the lease of that, and leaves it alone.
     """
-    services, request = invocation.services, invocation.request
+    services, request, loop = invocation.services, invocation.request, asyncio.get_running_loop()
     shared = lease is not None
     program = services.program(invocation.root)
     require_prices(invocation.root, request.config)
@@ -240,7 +239,9 @@ async def _events(
     try:
         if lease is None:
             lease = await _lease(invocation)
-            invocation.feed = services.feeds.begin(request.key)
+            invocation.feed = services.feeds.begin(
+                request.key, streams=request.config.stream, follower=invocation.follower
+            )
         if request.config.unfinished != "leave" and _is_message(request.content):
             await _finish_earlier(invocation, lease)
         await _open(invocation, program)
@@ -275,9 +276,9 @@ async def _events(
                 if streams is not None:
                     streams.note(event)
                     if event.partial:
-                        invocation.feed.pass_on(event)
+                        invocation.feed.pass_on(event, len(invocation.session.events))
                 yield event
-                invocation.task = asyncio.current_task()
+                invocation.task = asyncio.current_task(loop)
                 if invocation.interrupted:
                     raise Interrupted
         except Suspended:
@@ -313,7 +314,7 @@ async def _events(
                 await after_run(invocation, _stopped_by(last))
             unfinished = streams.unfinished() if streams is not None else []
             for void in unfinished:
-                invocation.feed.pass_on(void)
+                invocation.feed.pass_on(void, len(invocation.session.events))
             if not shared:
                 services.feeds.end(invocation.feed)
                 invocation.feed = services.feeds.idle
@@ -455,9 +456,9 @@ async def _open(invocation: Invocation, program: Program) -> None:
         invocation.enter(session, id, program, resumed=False)
         actions = Actions(state_delta=request.state)
         if content is not None and any(part.inline_data for part in content.parts or ()):
-            parts, artifacts = await keep_large(invocation, content.parts or ())
-            content = msgspec.structs.replace(content, parts=parts)
-            actions = Actions(state_delta=request.state, artifact_delta=artifacts)
+            message = await keep_large(invocation, content.parts or ())
+            content = msgspec.structs.replace(content, parts=message.parts)
+            actions = Actions(state_delta=request.state, artifact_delta=message.artifacts)
         await invocation.store(invocation.event("user", Place(), content, actions=actions))
         return
     check_retries(session, request.retry)
@@ -466,6 +467,7 @@ async def _open(invocation: Invocation, program: Program) -> None:
         id = request.invocation_id or last_invocation(session)
         _go_on(invocation, session, id, program)
         return
+    from weft.runtime.approvals import check_edited
     from weft.runtime.flows import check_decisions
 
     answered = answers_by_event(session, require_answers(session, content))

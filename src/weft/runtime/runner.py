@@ -2,11 +2,10 @@
 
 import asyncio
 import inspect
+import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, cast
 
 import msgspec
@@ -18,12 +17,11 @@ from weft.declare.hints import RUN_WORDS
 from weft.declare.tool import to_tools
 from weft.errors import SessionBusy, UsageError
 from weft.misuse import explained, unknown_name
-from weft.runtime.approvals import Pending, pending_in_store
 from weft.runtime.background import Following, StartedRun, stop_run
 from weft.runtime.background import follow as follow_session
 from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
 from weft.runtime.earlier import find_request, require_request_id, unfinished_sessions
-from weft.runtime.feeds import Feeds
+from weft.runtime.feeds import Feeds, Follower
 from weft.runtime.invocation import Request, Services
 from weft.runtime.result import Result
 from weft.runtime.rewind import rewind_event
@@ -33,10 +31,14 @@ from weft.session.attachments import attach
 from weft.session.event import new_id
 from weft.session.memory import require_place
 from weft.session.state import scope_of, without_shared
+from weft.session.store import ErasingStore
 from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from weft.runtime.approvals import Pending
     from weft.stores.retention import Erased
 
 _DEFAULT = RunConfig()
@@ -81,7 +83,7 @@ class Runner(Generic[AnswerT]):
         *,
         app_name: str | None = None,
         store: str | Store = "memory://",
-        artifacts: str | Path | ArtifactStore | None = None,
+        artifacts: "str | Path | ArtifactStore | None" = None,
         memory: MemorySearch | None = None,
         plugins: Sequence[object] = (),
         config: RunConfig | None = None,
@@ -245,7 +247,7 @@ class Runner(Generic[AnswerT]):
                 deps=deps,
             )
         if tools:
-            running = running.of(self._extended(tools))
+            running = running.of(self.extended(tools))
         request = running.invocation.request
         if request_id is not None:
             try:
@@ -284,16 +286,42 @@ class Runner(Generic[AnswerT]):
 
     @explained('runner.events(session_id="s", after=0)')
     def events(
-        self, *, user_id: str = "user", session_id: str, after: int = 0, follow: bool = False
+        self,
+        *,
+        user_id: str = "user",
+        session_id: str,
+        after: int = 0,
+        follow: bool = False,
+        reader: Follower | None = None,
     ) -> AsyncGenerator[Event, None]:
         """The stored events behind the first `after`, then live ones, partial ones among them.
 
         Each stored event has its `sequence` number in the session, from 1; partial ones have
         none. It ends when no run of the session is under way; with `follow` it goes on for ever.
+        With the `reader` that `join` gave, nothing is missed since then. The session may be run in
+        any process that uses the same store.
         """
         require_place(after, None)
         key = self._key(user_id, session_id)
-        return follow_session(self.root, self._services, key, after=after, forever=follow)
+        return follow_session(
+            self.root, self._services, key, after=after, forever=follow, reader=reader
+        )
+
+    async def join(self, *, user_id: str = "user", session_id: str) -> Follower:
+        """Become a reader of a session, before another process runs it: pass it to `events`.
+
+        `reader.name` is for that process. If nobody iterates `events`, `leave` must be called.
+        """
+        feeds = self._services.feeds
+        reader = feeds.join(self._key(user_id, session_id))
+        if feeds.relay is not None:
+            await feeds.relay.listening()
+            reader.name = feeds.relay.name
+        return reader
+
+    def leave(self, reader: Follower) -> None:
+        """The reader reads nothing more."""
+        self._services.feeds.leave(reader)
 
     def batches(
         self, *, user_id: str = "user", session_id: str, after: int = 0, follow: bool = False
@@ -324,8 +352,10 @@ class Runner(Generic[AnswerT]):
 
     @explained('await runner.delete(session_id="s")')
     async def delete(self, *, user_id: str = "user", session_id: str) -> None:
-        """Delete a session, after stopping its run if there is one."""
+        """Delete a session with its queued turns, after stopping its run if there is one."""
         key = self._key(user_id, session_id)
+        if isinstance(self.store, ErasingStore):  # else a worker takes the next turn meanwhile
+            await self.store.erase_turns(*key)
         await stop_run(self._services, key)
         await self.store.delete(key)
         self._services.feeds.forget(key)
@@ -390,12 +420,14 @@ class Runner(Generic[AnswerT]):
         finally:
             await lease.release()
 
-    async def pending(self, *, user_id: str | None = None) -> list[Pending]:
+    async def pending(self, *, user_id: str | None = None) -> "list[Pending]":
         """The questions that are open in all sessions of the app, or of one user of it.
 
         Each says which session waits, for which call, with which arguments, and until when; the
         oldest comes first. Answer with `resume(session_id=..., answers={call_id: Approve()})`.
         """
+        from weft.runtime.approvals import pending_in_store
+
         return await pending_in_store(self.store, self.app_name, user_id)
 
     @explained('runner.session(session_id="s")')
@@ -462,7 +494,7 @@ class Runner(Generic[AnswerT]):
             create=create,
         )
 
-    def _extended(self, tools: Sequence[object]) -> Node:
+    def extended(self, tools: Sequence[object]) -> Node:
         """The root agent with more tools; the same object for the same tools, as far as it can be.
 
         What is worked out for a root is kept by its identity.
@@ -573,7 +605,7 @@ def _module_of(names: Mapping[str, object]) -> str:
     spec, file = names.get("__spec__"), names.get("__file__")
     if isinstance(spec, ModuleSpec):  # python -m package.module
         return spec.name.removesuffix(".__main__")
-    return Path(file).stem if isinstance(file, str) else ""
+    return os.path.splitext(os.path.basename(file))[0] if isinstance(file, str) else ""
 
 
 def _message(message: ContentLike) -> Content:
@@ -711,6 +743,8 @@ def _waited(work: Running) -> Result[T]:
     if not _is_looping():
         asyncio.run(wait())
     else:
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(1) as thread:
             thread.submit(asyncio.run, wait()).result()
     return results[0]

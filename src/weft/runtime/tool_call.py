@@ -11,15 +11,13 @@ import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from types import CoroutineType
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from weft.compiler.incremental import branches_of
-from weft.compiler.view import hidden_by_undoing
+from weft.compiler.recall import declared_policy
 from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow, Tool
 from weft.declare.context import ToolContext
@@ -27,7 +25,6 @@ from weft.errors import SchemaError, SessionError, StoreError
 from weft.media import type_by_content
 from weft.misuse import close
 from weft.runtime.answer import is_cut, parse
-from weft.runtime.approvals import edited_arguments, reason_in
 from weft.runtime.bindings import AgentBindings, BoundTool, settled
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import refusal, restored_arguments
@@ -35,10 +32,15 @@ from weft.runtime.media import keep_large
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, ended
 from weft.runtime.progress import Progress
 from weft.session import Actions, Event
+from weft.session.branches import branches_of
 from weft.session.event import EMPTY_ACTIONS
+from weft.session.lookback import hidden_by_undoing
 from weft.session.provenance import Provenance
 from weft.session.state import apply_delta, without_temp
 from weft.values import Json, JsonObject, canonical, compact, digest, require_json
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _log = logging.getLogger("weft")
 
@@ -66,8 +68,18 @@ class Outcome(msgspec.Struct, frozen=True):
     restored: JsonObject = {}
     """What was put back into the arguments in place of placeholders."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a result, and nothing else."""
+        return (
+            self.response is not None
+            and self.actions is EMPTY_ACTIONS
+            and not self.waits
+            and not self.restored
+        )
 
-class Returned(NamedTuple):
+
+class Returned(msgspec.Struct, frozen=True):
     """A tool's result: JSON, and media beside it."""
 
     response: JsonObject
@@ -116,7 +128,7 @@ class ToolCall:
         self._edited: JsonObject | None = None
         """The arguments that the user approved in place of the model's."""
         self.call = call
-        self.outcome: Outcome | None = recorded(progress, call)
+        self.outcome: Outcome | None = recorded(progress, call) if progress.outcomes else None
         self.begun = False
         """Whether the function was called, and may have done something."""
         self.result: Event | None = None
@@ -162,7 +174,11 @@ class ToolCall:
                 call,
                 {"error": f"the arguments are not a JSON object: {beginning}", **_schema(bound)},
             )
-        edited = edited_arguments(self._progress.confirmed.get(call.id or ""))
+        edited: JsonObject | None = None
+        if self._progress.confirmed:
+            from weft.runtime.approvals import edited_arguments  # few calls are asked about
+
+            edited = edited_arguments(self._progress.confirmed.get(call.id or ""))
         args = edited if edited is not None else self._arguments(bound.tool)
         self._edited = edited
         try:
@@ -173,17 +189,10 @@ class ToolCall:
             refused = await refusal(self._invocation, bound.tool, args)
             if refused is not None:
                 return Outcome(call, refused)
-        context = ToolContext(
-            agent_name=self._bindings.agent.name,
-            call_id=call.id or "",
-            invocation_id=self._invocation.id,
-            branch=self._place.branch,
-            state=self._state(),
-            around=self._invocation,
-            confirmed=self._progress.confirmed.get(call.id or ""),
-            deps=self._invocation.request.deps,
-        )
-        if bound.tool.confirm is not False:
+        context: ToolContext | None = None
+        if bound.takes_context or self._bindings.watches_tools:
+            context = self._context()
+        if bound.tool.confirm is not False and context is not None:
             asked = await self._confirmation(bound.tool, args, context)
             if asked is not None:
                 return asked
@@ -206,19 +215,32 @@ class ToolCall:
         if tool.agent is not None:
             return args
         invocation = self._invocation
-        session = invocation.view(self._place.scope)
-        arguments = restored_arguments(args, self._bindings.agent, invocation.config, session)
+        policy = declared_policy(self._bindings.agent, invocation.config)
+        if not policy.protections:
+            return args
+        arguments = restored_arguments(args, policy, invocation.view(self._place.scope))
         self._restored = arguments.used
         return arguments.args
 
-    def _state(self) -> Mapping[str, Json]:
-        state = self._invocation.state_at(self._place)
-        return apply_delta(state, self.written) if self.written else state
+    def _context(self) -> ToolContext:
+        """What the tool and the callbacks are handed."""
+        call_id, invocation = self.call.id or "", self._invocation
+        state = invocation.state_at(self._place)
+        return ToolContext(
+            agent_name=self._bindings.agent.name,
+            call_id=call_id,
+            invocation_id=invocation.id,
+            branch=self._place.branch,
+            state=apply_delta(state, self.written) if self.written else state,
+            around=invocation,
+            confirmed=self._progress.confirmed.get(call_id),
+            deps=invocation.request.deps,
+        )
 
     async def _called(
         self,
         bound: BoundTool,
-        context: ToolContext,
+        context: ToolContext | None,
         args: JsonObject,
         kwargs: dict[str, object],
     ) -> Outcome:
@@ -229,17 +251,18 @@ class ToolCall:
         raised: Exception | None = None
         waits = False
         answer: object = None
-        if callbacks.before_tool:
+        watched = self._bindings.watches_tools
+        if watched and callbacks.before_tool:
             answer = await callbacks.before_tool.first(_ANSWERS, context, tool, args)
             response = _checked(answer, "before_tool") if answer is not None else None
         if response is None:
             try:
-                if callbacks.before_tool:  # it may have changed the arguments
+                if watched and callbacks.before_tool:  # it may have changed the arguments
                     kwargs = bound.arguments(args)
                 returned = await self._executed(bound, context, args, kwargs)
                 waits = tool.long_running
                 if returned is not None:
-                    response, parts = returned
+                    response, parts = returned.response, returned.parts
             except (Suspended, Interrupted, StoreError):
                 raise
             except Exception as error:
@@ -252,24 +275,25 @@ class ToolCall:
                 else:
                     response = {"error": _words(error)}
                     raised = error if self._bindings.raises else None
-        if callbacks.after_tool and response is not None and raised is None:
+        if watched and callbacks.after_tool and response is not None and raised is None:
             replaced = await callbacks.after_tool.replaced(dict, response, context, tool, args)
             if replaced is not response:
                 response = _checked(replaced, "after_tool")
         if response is not None and not _is_small(response):
             response = await self._fitted(response)
-        actions = context.actions.to_actions()
+        actions = context.actions.to_actions() if context is not None else EMPTY_ACTIONS
         if parts:
-            parts, artifacts = await keep_large(self._invocation, parts)
-            if artifacts:
-                delta = {**actions.artifact_delta, **artifacts}
+            smaller = await keep_large(self._invocation, parts)
+            parts = smaller.parts
+            if smaller.artifacts:
+                delta = {**actions.artifact_delta, **smaller.artifacts}
                 actions = msgspec.structs.replace(actions, artifact_delta=delta)
         return Outcome(self.call, response, actions, parts, waits=waits, raised=raised)
 
     async def _executed(
         self,
         bound: BoundTool,
-        context: ToolContext,
+        context: ToolContext | None,
         args: JsonObject,
         kwargs: dict[str, object],
     ) -> Returned | None:
@@ -292,7 +316,7 @@ class ToolCall:
             )
         for attempt in range(tool.retries + 1):
             try:
-                if tool.effect == "transactional":
+                if tool.effect == "transactional" and context is not None:
                     return await self._transacted(bound, context, kwargs)
                 if tool.timeout is None:
                     return self._returned(await _call(bound, kwargs), tool)
@@ -310,12 +334,11 @@ class ToolCall:
         async with self._invocation.transaction() as transaction:
             context.connection = transaction.connection
             returned = self._returned(await call_within_limits(bound, kwargs), bound.tool)
-            response, parts = returned if returned is not None else (None, ())
             outcome = Outcome(
                 self.call,
-                response,
+                returned.response if returned is not None else None,
                 context.actions.to_actions(),
-                parts,
+                returned.parts if returned is not None else (),
                 waits=bound.tool.long_running,
                 restored=self._restored,
             )
@@ -381,6 +404,8 @@ class ToolCall:
         if confirmed is not None and confirmed != fingerprint:
             return Outcome(call, {"error": "the user confirmed other arguments than these"})
         if answer.get("confirmed") is not True:
+            from weft.runtime.approvals import reason_in
+
             reason = reason_in(answer)
             words = (
                 f"the user refused this call: {reason}" if reason else "the user refused this call"
@@ -575,8 +600,10 @@ def _failure(error: BaseException) -> RuntimeError:
 
 
 @functools.cache
-def _threads() -> ThreadPoolExecutor:
+def _threads() -> "ThreadPoolExecutor":
     """Threads for tools that are plain functions."""
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(64, thread_name_prefix="weft-tool")
 
 

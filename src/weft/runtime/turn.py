@@ -7,7 +7,6 @@ anywhere: it looks at what its place has done, and does what is left.
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import NamedTuple
 
 import msgspec
 
@@ -155,7 +154,7 @@ async def run_agent(
         raise NodeFailed(event, error) from error
 
 
-class StepEnd(NamedTuple):
+class StepEnd(msgspec.Struct, frozen=True):
     """What a step left in the log, and how the turn ends behind it, if it does."""
 
     events: tuple[Event, ...]
@@ -294,10 +293,11 @@ class Turn:
             reply = _noting(reply, Provenance(pieces=[event.id for event in pieces]))
         if not calls and not paused:
             draft = content
-            content, used = self._with_values(content)
+            answered = self._with_values(content)
+            content = answered.content
             answer = check_answer(self.agent, content, self.plan.output)
-            if used:
-                metadata = with_restored(reply.custom_metadata, used)
+            if answered.used:
+                metadata = with_restored(reply.custom_metadata, answered.used)
                 reply = msgspec.structs.replace(reply, custom_metadata=metadata)
             if answer.problem:
                 why = f"{_CUT_OFF}: {answer.problem}" if cut else answer.problem
@@ -415,7 +415,8 @@ class Turn:
         stalled: tuple[str, str] | None = None
         if event is not None:
             event, stalled = self._repeated(event)
-            error = self._refused_hop(event)
+            if event.actions.transfer_to_agent is not None:
+                error = self._refused_hop(event)
             if error is not None:
                 actions = msgspec.structs.replace(event.actions, transfer_to_agent=None)
                 event = msgspec.structs.replace(event, actions=actions)
@@ -430,7 +431,7 @@ class Turn:
         if error is not None:
             events.append(self.invocation.event(self.agent.name, self.place, error=error))
         stored = await self._commit_all(events) if events else []
-        visible = tuple(event for event in stored if event.content is not None or event.error_code)
+        visible = tuple([one for one in stored if one.content is not None or one.error_code])
         if error is not None:
             is_open = error[0] == UNKNOWN_OUTCOME
             return StepEnd(visible, Suspended() if is_open else NodeFailed(stored[-1]))

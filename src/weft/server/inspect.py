@@ -19,17 +19,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from weft.declare.nodes import every_agent
 from weft.errors import SessionError, UsageError
 from weft.inspector import Inspection, Variant, questions
-from weft.inspector.export import PAGE, export
+from weft.inspector.export import LIBRARY, PAGE, SCRIPTS, STYLE, export
 from weft.inspector.request import RequestView
 from weft.inspector.sources import SessionSource, StoredSessions, key_text
 from weft.runtime import Runner
 from weft.runtime.approvals import Approve, Deny
+from weft.runtime.earlier import is_unfinished
 from weft.server.access import Identity
 from weft.server.endpoints import ApiRoute, Call
 from weft.server.problems import problem_of
 from weft.server.served import Served
 from weft.server.stream import EventStream
-from weft.session import SessionKey, Store
+from weft.session import Actions, Event, SessionKey, Store
+from weft.session.event import new_id
 from weft.values import Json, JsonObject
 
 PULSE = 0.5
@@ -59,8 +61,8 @@ class Talk(Protocol):
         """Answer a question that is open."""
         ...
 
-    async def fork(self, key: str, event: int, text: str) -> JsonObject:
-        """Make a session of what came before an event, and go on with another message."""
+    async def fork(self, key: str, event: int, text: str, state: JsonObject) -> JsonObject:
+        """Make a session of what came before an event, and go on with other words or state."""
         ...
 
 
@@ -92,13 +94,31 @@ class ServedSessions(StoredSessions):
             runner, None, user=place.user_id, session=place.id, answers={call_id: answer}
         )
 
-    async def fork(self, key: str, event: int, text: str) -> JsonObject:
-        """Make a session of what came before an event, and go on with another message."""
+    async def fork(self, key: str, event: int, text: str, state: JsonObject) -> JsonObject:
+        """Make a session of what came before an event, and go on with other words or state.
+
+        Without words the run that was under way at that event goes on.
+        """
         place = self.key_of(key)
         runner = self._served.runner(place.app_name)
+        await self._served.require_room(place.app_name, place.user_id)
         session = await runner.fork(user_id=place.user_id, session_id=place.id, upto=event)
-        if text:
-            await self._served.start(runner, text, user=place.user_id, session=session.id)
+        if not text and state:
+            last = session.events.tip
+            written = Event(
+                author="user",
+                invocation_id=last.invocation_id if last is not None else new_id(),
+                actions=Actions(state_delta=state),
+            )
+            session = await runner.store.append(session, written)
+        if text or is_unfinished(runner.root, session):
+            await self._served.start(
+                runner,
+                text or None,
+                user=place.user_id,
+                session=session.id,
+                state=state if text and state else None,
+            )
         new = SessionKey(place.app_name, place.user_id, session.id)
         return {"key": key_text(new), "id": session.id}
 
@@ -150,9 +170,9 @@ class SeveralStores:
         """Answer a question that is open."""
         await self._part(key).answer(key, call_id, answer)
 
-    async def fork(self, key: str, event: int, text: str) -> JsonObject:
+    async def fork(self, key: str, event: int, text: str, state: JsonObject) -> JsonObject:
         """Go on from before an event, in a new session."""
-        return await self._part(key).fork(key, event, text)
+        return await self._part(key).fork(key, event, text, state)
 
     def _part(self, key: str) -> ServedSessions:
         app = self._parts[0].key_of(key).app_name
@@ -179,6 +199,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
     """The routes of the inspector; `source` finds the sessions that a caller may see."""
     answers: dict[str, _Answer] = {
         "film": _film,
+        "event": _event,
         "ghosts": _ghosts,
         "request": _request,
         "cache": _cache,
@@ -242,9 +263,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
     api = "/inspect/api"
     routes: list[Route] = [
         ApiRoute("/", _page_file, methods=["GET"]),
-        ApiRoute("/inspector.js", _page_file, methods=["GET"]),
-        ApiRoute("/inspector.css", _page_file, methods=["GET"]),
-        ApiRoute("/vendor/htm-preact.js", _page_file, methods=["GET"]),
+        *(ApiRoute(f"/{name}", _page_file, methods=["GET"]) for name in (STYLE, LIBRARY, *SCRIPTS)),
         ApiRoute(f"{api}/sessions", sessions, methods=["GET"]),
         ApiRoute(f"{api}/export", exported, methods=["GET"]),
         ApiRoute(f"{api}/live", live, methods=["GET"]),
@@ -299,6 +318,17 @@ async def _page_file(request: Request) -> Response:
 
 def _film(inspection: Inspection, request: Request) -> Json:
     return inspection.film()
+
+
+def _event(inspection: Inspection, request: Request) -> Json:
+    index, events = _count(request, "index"), inspection.session.events
+    if index >= len(events):
+        raise UsageError(
+            f"there is no event {index}",
+            where=f"session {inspection.session.id}",
+            hint=f"events count from 0, and there are {len(events)}",
+        )
+    return msgspec.json.decode(events[index].to_json(), type=JsonObject)
 
 
 def _ghosts(inspection: Inspection, request: Request) -> Json:
@@ -374,9 +404,16 @@ async def _answer(talk: Talk, call: Call) -> Json:
 
 
 async def _fork(talk: Talk, call: Call) -> Json:
-    request = call.request
-    text = request.query_params.get("text", "")
-    return await talk.fork(_text(request, "session"), _count(request, "event"), text)
+    request, body = call.request, await call.body(JsonObject)
+    text, state = body.get("text", ""), body.get("state") or {}
+    if not isinstance(text, str) or not isinstance(state, dict):
+        raise UsageError(
+            "this forks nothing",
+            where="fork",
+            hint='send {"text": "...", "state": {"key": "value"}}; both may be left out',
+        )
+    key, event = _text(request, "session"), _count(request, "event")
+    return await talk.fork(key, event, text, call.allowed_state(state))
 
 
 async def _growth(source: SessionSource, key: str, after: int) -> AsyncGenerator[bytes, None]:

@@ -12,6 +12,7 @@ import msgspec
 from weft.content import Blob, FileData, FunctionCall, FunctionResponse, Part
 from weft.declare.tool import Tool
 from weft.server.problems import Problem
+from weft.turns.turn import ClientTool
 from weft.values import Json, JsonObject
 
 Role = Literal["user", "assistant"]
@@ -138,21 +139,8 @@ def client_tools(listed: list[Json]) -> list[Tool]:
         parameters = function.get("parameters") or {"type": "object", "properties": {}}
         if not isinstance(name, str) or not isinstance(about, str):
             raise Problem(422, "invalid", "the tool has no name, or odd words", where=where)
-        tools.append(
-            Tool(
-                name=name,
-                description=about,
-                function=_left_to_the_client,
-                parameters=_object(parameters, f"{where}.parameters"),
-                long_running=True,
-                effect="pure",
-            )
-        )
+        tools.append(ClientTool(name, about, _object(parameters, f"{where}.parameters")).tool())
     return tools
-
-
-def _left_to_the_client(**arguments: object) -> None:
-    """Nothing: the run waits for the client's answer."""
 
 
 def chat_history(messages: Json) -> list[ClientMessage]:

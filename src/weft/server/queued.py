@@ -6,25 +6,33 @@ the queue, and how it is put there.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
+
+import msgspec
 
 from weft.content import Content, ContentLike, require_posted, to_content
 from weft.errors import Conflict, RunError, SessionBusy
 from weft.runtime import Runner
 from weft.runtime.background import RunEnd, interrupt_session
+from weft.runtime.feeds import Follower
 from weft.runtime.resume import answers_by_event, content_of, last_invocation, require_answers
 from weft.server.problems import unknown_session
 from weft.server.quotas import stored_tokens
 from weft.session import Busy, Event, Session, SessionKey
 from weft.session.event import new_id
 from weft.turns import QueuedTurn, TurnInfo, Turns
+from weft.turns.turn import ClientTool
 from weft.values import Json
 
 _log = logging.getLogger("weft.server")
 
 _LOOK_EVERY = 0.5
 """Seconds between two looks whether the turn is over, while its log does not grow."""
+
+_DRAIN_LIMIT = 2.0
+"""Seconds in which a reader has to read what is stored of a turn that is over."""
 
 _LOOK_SOON = 0.05
 """The same, when the run has said its last word."""
@@ -34,7 +42,15 @@ class QueuedRun:
     """A run that some worker has, had or will have."""
 
     def __init__(
-        self, runner: Runner, turns: Turns, turn: QueuedTurn, id: str, *, after: int, repeated: bool
+        self,
+        runner: Runner,
+        turns: Turns,
+        turn: QueuedTurn,
+        id: str,
+        *,
+        after: int,
+        repeated: bool,
+        reader: Follower | None = None,
     ) -> None:
         self.key: SessionKey = turn.key
         self.id = id
@@ -43,6 +59,8 @@ class QueuedRun:
         self._runner = runner
         self._turns = turns
         self._turn = turn
+        self._reader = reader
+        """Who joined before the turn was put, so that nothing of it is missed."""
         self.tokens = 0
         """What the turn used, once those are told who asked to be told."""
         self._to_tell: list[Callable[[RunEnd | BaseException], None]] = []
@@ -64,8 +82,10 @@ class QueuedRun:
         A turn that fails without an event in the log is an error here.
         """
         waiting: asyncio.Queue[Event] = asyncio.Queue()
-        reading = asyncio.create_task(self._read(waiting))
+        reader, self._reader = self._reader, None
+        reading = asyncio.create_task(self._read(waiting, reader))
         position, pause = self.after, _LOOK_EVERY
+        until: float | None = None
         try:
             while True:
                 event: Event | None = None
@@ -85,13 +105,18 @@ class QueuedRun:
                 info = await self._turns.find(self.key, self._turn.request_id)
                 if info is not None and info.status in ("waiting", "running"):
                     continue
-                has_more = False
-                store = self._runner.store
-                for event in await store.events(self.key, after=position) or ():
-                    has_more = True
+                rest = await self._runner.store.events(self.key, after=position) or []
+                if rest and reader is not None and not reading.done():
+                    # the reader has their partial events too, and need only look
+                    if until is None:
+                        until = time.monotonic() + _DRAIN_LIMIT
+                        reader.expect(position + len(rest))
+                    if time.monotonic() < until:
+                        continue
+                for event in rest:
                     if event.invocation_id == self.id:
                         yield event
-                self._require_end(info, is_logged=has_more or position > self.after)
+                self._require_end(info, is_logged=bool(rest) or position > self.after)
                 return
         finally:
             reading.cancel()
@@ -110,7 +135,10 @@ class QueuedRun:
         return session
 
     def unfollow(self) -> None:
-        """Nobody will read the events: nothing was begun for them."""
+        """Nobody will read the events."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            self._runner.leave(reader)
 
     def when_done(self, tell: Callable[[RunEnd | BaseException], None]) -> None:
         """Have somebody told when the turn is over; its result is in the log."""
@@ -144,10 +172,14 @@ class QueuedRun:
             return False
         return True
 
-    async def _read(self, waiting: "asyncio.Queue[Event]") -> None:
+    async def _read(self, waiting: "asyncio.Queue[Event]", reader: Follower | None) -> None:
         """Follow the log of the session."""
         events = self._runner.events(
-            user_id=self.key.user_id, session_id=self.key.id, after=self.after, follow=True
+            user_id=self.key.user_id,
+            session_id=self.key.id,
+            after=self.after,
+            follow=True,
+            reader=reader,
         )
         try:
             async for event in events:
@@ -179,8 +211,16 @@ async def queue_run(
     request_id: str | None,
     busy: Busy,
     create: bool,
+    options: Mapping[str, Json],
+    tools: tuple[ClientTool, ...],
+    stream: bool,
+    follow: bool,
 ) -> QueuedRun:
-    """Put a run into the queue; what is wrong with it is raised here, as far as that is known."""
+    """Put a run into the queue; what is wrong with it is raised here, as far as that is known.
+
+    With `stream` the worker asks the model to stream. With `follow` the events of the run are
+    read here, and no partial event of it is missed.
+    """
     key = SessionKey(runner.app_name, user, session or new_id())
     stored = await runner.store.get(key)
     if stored is None and (message is None or not create):
@@ -189,6 +229,10 @@ async def queue_run(
         content: Content | None = require_posted(to_content(message), where="message")
         request = request_id or invocation_id or new_id()
         id = request
+        if stored is not None and any(one.function_response for one in content.parts or ()):
+            # results of tools that the client ran: the run that called them goes on
+            content = require_answers(stored, content)
+            id = answers_by_event(stored, content)[0][0].invocation_id
     else:
         assert stored is not None
         content, id = _open_run(stored, answers, invocation_id)
@@ -201,6 +245,9 @@ async def queue_run(
         retry=tuple(retry),
         invocation_id=None if content is not None else id,
         requires_session=True,
+        options=dict(options),
+        tools=tools,
+        stream=stream,
     )
     known = await turns.find(key, request) if request_id is not None else None
     if known is None:
@@ -209,9 +256,17 @@ async def queue_run(
     if stored is None:
         with suppress(Conflict):  # another request was faster
             await runner.store.create(key)
-    is_new = known is None and await turns.put(turn)
+    reader = await runner.join(user_id=user, session_id=key.id) if stream and follow else None
+    try:
+        if reader is not None:
+            turn = msgspec.structs.replace(turn, follower=reader.name)
+        is_new = known is None and await turns.put(turn)
+    except BaseException:
+        if reader is not None:
+            runner.leave(reader)
+        raise
     after = length if is_new or stored is None else _first_of(stored, id, length)
-    return QueuedRun(runner, turns, turn, id, after=after, repeated=not is_new)
+    return QueuedRun(runner, turns, turn, id, after=after, repeated=not is_new, reader=reader)
 
 
 def _open_run(

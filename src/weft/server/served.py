@@ -13,6 +13,7 @@ import msgspec
 
 from weft.content import Content, ContentLike
 from weft.declare import RunConfig
+from weft.declare.tool import Tool
 from weft.errors import SessionError, UsageError, WeftError
 from weft.misuse import few, meant
 from weft.runtime import Runner
@@ -33,6 +34,7 @@ from weft.server.quotas import (
 from weft.server.stream import Chunks, EventStream, Watch
 from weft.session import Session, SessionKey, Store
 from weft.turns import Turns
+from weft.turns.turn import ClientTool, left_to_the_client
 from weft.values import Json
 
 _log = logging.getLogger("weft.server")
@@ -179,13 +181,8 @@ class Served:
             if isinstance(message, Content):
                 _require_media(message)
             if self.turns is not None:
-                if tools or config not in (None, runner.config):
-                    raise Problem(
-                        422,
-                        "invalid",
-                        "tools and options of a single request cannot go through a queue",
-                        hint="leave them out, or serve without --queue and --workers",
-                    )
+                if tools:
+                    runner.extended(tools)  # what is wrong with them is said before they are put
                 queued = await queue_run(
                     self.turns,
                     runner,
@@ -199,6 +196,10 @@ class Served:
                     request_id=request_id,
                     busy=busy,
                     create=create,
+                    options=_queued_options(runner.config, config),
+                    tools=_queued_tools(tools),
+                    stream=stream,
+                    follow=follow,
                 )
                 self._follow(queued, reservation)
                 return queued
@@ -387,6 +388,35 @@ class Served:
             for run in runs:
                 _log.warning("the run %s of %s goes on after a restart", run.id, run.key)
                 self.note(runner, run, self.quotas.resume(runner.app_name, run.user_id))
+
+
+def _queued_options(usual: RunConfig, config: RunConfig | None) -> Mapping[str, Json]:
+    """What a request asks of the model, as it goes with a turn; the rest is its worker's."""
+    if config is None or config == usual:
+        return {}
+    if msgspec.structs.replace(config, generate_config=usual.generate_config) != usual:
+        raise Problem(
+            422,
+            "invalid",
+            "of a single request, only options of the model can go through a queue",
+            hint="leave the others out, or serve without --queue and --workers",
+        )
+    return config.generate_config
+
+
+def _queued_tools(tools: Sequence[object]) -> tuple[ClientTool, ...]:
+    """The tools of a request that its client runs, as they go with a turn."""
+    queued: list[ClientTool] = []
+    for tool in tools:
+        if not isinstance(tool, Tool) or tool.function is not left_to_the_client:
+            raise Problem(
+                422,
+                "invalid",
+                "a function cannot go through a queue to be run by a worker",
+                hint="give the tool to the agent, or serve without --queue and --workers",
+            )
+        queued.append(ClientTool(tool.name, tool.description, dict(tool.parameters or {})))
+    return tuple(queued)
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_\s-]*={0,2}\s*")

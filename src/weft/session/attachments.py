@@ -8,7 +8,8 @@ so whoever compiles a stored session loads the files first, and keeps them as lo
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from weft.content import Blob, Part
 from weft.media import SCHEME, LoadedMedia, extension_of, loaded_media
@@ -16,7 +17,7 @@ from weft.session.event import Event
 from weft.session.log import Session
 from weft.session.store import ArtifactStore
 from weft.session.strand import Strand
-from weft.session.unread import folded
+from weft.session.unread import Skim, folded
 from weft.values import digest
 
 Load = Callable[[str], Awaitable[Part | None]]
@@ -28,7 +29,7 @@ async def load_attachments(log: Strand[Event], load: Load, media: dict[str, Load
 
     One that is gone, or is not what its name says, stays an address: compiling reports it.
     """
-    for address in _addresses_in(log):
+    for address in addresses_in(log):
         if address in media:
             continue
         name = address.removeprefix(SCHEME)
@@ -38,7 +39,7 @@ async def load_attachments(log: Strand[Event], load: Load, media: dict[str, Load
             media[address] = loaded_media(address, blob.data or "")
 
 
-class Attachments(NamedTuple):
+class Attachments(msgspec.Struct, frozen=True):
     """The files that a session refers to, at hand as long as its log lives."""
 
     media: dict[str, LoadedMedia]
@@ -72,31 +73,44 @@ def artifact_name(blob: Blob | None) -> str | None:
     return f"media-{digest(data)}.{extension_of(blob.mime_type or '')}"
 
 
-def _addresses_in(log: Strand[Event]) -> tuple[str, ...]:
+def addresses_in(log: Strand[Event]) -> tuple[str, ...]:
     """The addresses in a log; of a log that was read before, only new events are looked at."""
-    references = folded(log, MediaReferences, lambda _: MediaReferences())  # plain talk has none
+    if MediaReferences in log.memo:
+        references = log.derive(MediaReferences)
+    else:
+        references = folded(log, MediaReferences, _in_talk)
     return (references.after(log.tail) if log.tail else references).uris
 
 
-class MediaReferences(NamedTuple):
+class MediaReferences(msgspec.Struct, frozen=True):
     """The addresses of artifacts in the events of a log, each once."""
 
     uris: tuple[str, ...] = ()
 
     def after(self, events: Sequence[Event]) -> "MediaReferences":
         """The addresses once these events follow."""
-        more = [uri for event in events for uri in _addresses(event)]
+        more: list[str] = []
+        for event in events:
+            content = event.content
+            for part in (content.parts or ()) if content is not None else ():
+                result = part.function_response
+                # nearly every part is a text, a call or a result without files
+                if part.file_data is not None or (result is not None and result.parts):
+                    more += _addresses(part)
         return MediaReferences(tuple(dict.fromkeys((*self.uris, *more)))) if more else self
 
 
-def _addresses(event: Event) -> Iterable[str]:
-    content = event.content
-    for part in (content.parts or ()) if content is not None else ():
-        file, result = part.file_data, part.function_response
-        if file is not None and (file.file_uri or "").startswith(SCHEME):
-            yield file.file_uri or ""
-        for raw in (result.parts or ()) if result is not None else ():
-            data = raw.get("fileData")
-            uri = data.get("fileUri") if isinstance(data, dict) else None
-            if isinstance(uri, str) and uri.startswith(SCHEME):
-                yield uri
+def _in_talk(skim: Skim) -> MediaReferences:
+    """The addresses in plain talk, which has none."""
+    return MediaReferences()
+
+
+def _addresses(part: Part) -> Iterable[str]:
+    file, result = part.file_data, part.function_response
+    if file is not None and (file.file_uri or "").startswith(SCHEME):
+        yield file.file_uri or ""
+    for raw in (result.parts or ()) if result is not None else ():
+        data = raw.get("fileData")
+        uri = data.get("fileUri") if isinstance(data, dict) else None
+        if isinstance(uri, str) and uri.startswith(SCHEME):
+            yield uri

@@ -8,7 +8,6 @@ where ADK refuses it, nothing is ours.
 import functools
 import json
 import os
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, cast, get_args
@@ -16,6 +15,7 @@ from typing import Literal, cast, get_args
 import msgspec
 
 from weft.content import Content, FunctionCall, FunctionResponse, Part, Value, encode
+from weft.late import late_pattern
 from weft.misuse import declared
 from weft.session.provenance import Provenance, provenance_in
 from weft.values import Json, JsonObject
@@ -73,7 +73,21 @@ EMPTY_ACTIONS = Actions()
 
 def new_id() -> str:
     """A fresh random id."""
-    return os.urandom(16).hex()
+    try:
+        return _ids.pop()
+    except IndexError:
+        # Many at once: a thread that asks the system for a few bytes waits for its turn after it.
+        texts = os.urandom(16 * _MANY_IDS).hex()
+        _ids.extend(texts[at : at + 32] for at in range(32, len(texts), 32))
+        return texts[:32]
+
+
+_MANY_IDS = 64
+
+_ids: list[str] = []
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_ids.clear)  # else both processes would give the same ids
 
 
 @declared("Event(...)", change="the log only grows: an event that is there stays as it is")
@@ -223,7 +237,7 @@ def event_from(value: object, refused: msgspec.ValidationError | None = None) ->
     return msgspec.structs.replace(event, unread=unread) if unknown else event
 
 
-_HUMP = re.compile(r"(?=[A-Z])")
+_HUMP = late_pattern(r"(?=[A-Z])")
 
 
 def respelled(value: object, kind: type[Value]) -> object:

@@ -8,8 +8,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
-from typing import NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 from zlib import crc32
 
 import msgspec
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 
 from weft.content import Content, Part, Value, encode, is_plain, require_content, untrusted
 from weft.errors import SessionError
+from weft.late import late_pattern
 from weft.misuse import explained
 from weft.session.event import Actions, Event, event_from, respelled
 from weft.session.provenance import without_trust
@@ -24,6 +24,9 @@ from weft.session.state import apply_delta, without_temp
 from weft.session.strand import Strand
 from weft.session.waiting import waiting_in
 from weft.values import Json, JsonObject, require_object
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _WORDS = {
     **dict.fromkeys(("messages", "history", "contents"), "events"),
@@ -114,38 +117,39 @@ class Session:
         Partial events are display only and not added.
         """
         log = self.events
-        positions = positions_of(log)
         complete: Sequence[Event] = events
-        if not _is_new_and_sound(events, positions):
-            complete = admitted(events, log, positions, where="append")
-            for event in complete:
-                if event.partial:
-                    complete = [event for event in complete if not event.partial]
-                    break
-            if not complete:
-                return self
-        grown = log.extend(complete)
-        if grown.shares(log):
-            at = grown.settled - len(complete)
-            for event in complete:
-                positions[event.id] = at
-                at += 1
+        with log.lock:  # other values of this log may be growing it
+            positions = log.memo.of(Positions)
+            if positions is None:
+                positions = positions_of(log)
+            if not _is_new_and_sound(events, positions):
+                complete = admitted(events, log, positions, where="append")
+                for event in complete:
+                    if event.partial:
+                        complete = [event for event in complete if not event.partial]
+                        break
+                if not complete:
+                    return self
+            grown = log.grown(complete)
+            if grown.memo is log.memo:  # not a copy, which has positions of its own
+                at = grown.settled - len(complete)
+                for event in complete:
+                    positions[event.id] = at
+                    at += 1
         newest, last = log.tip, complete[-1]
         invocation, state = newest.invocation_id if newest is not None else "", self.state
         if len(complete) > 1 or last.actions.state_delta or last.invocation_id != invocation:
             state = _fold(self.initial, state, invocation, complete)
-        time_written = last.timestamp
-        after = Session.__new__(Session)
-        after._fill(
-            self.id,
-            self.app_name,
-            self.user_id,
-            self.initial,
-            state,
-            grown,
-            time_written if time_written > self.last_update_time else self.last_update_time,
-            self.unread,
-        )
+        written, before = last.timestamp, self.last_update_time
+        after = Session.__new__(Session)  # as `_fill`: this is done at every step
+        after.id = self.id
+        after.app_name = self.app_name
+        after.user_id = self.user_id
+        after.initial = self.initial
+        after.state = state
+        after.events = grown
+        after.last_update_time = written if written > before else before
+        after.unread = self.unread
         return after
 
     @staticmethod
@@ -242,13 +246,14 @@ class Session:
                 hint="pass bytes or text, or build a weft.Session from events",
             )
         try:
-            outer, listed, decode, unread = _opened(data)
+            opened = _opened(data)
         except (ValueError, RecursionError) as error:
             raise SessionError(f"this is not a session: {_words(error)}", where=name) from None
         events: list[Event] = []
         sums: list[str | None] = []
         seal: str | None = None
-        for index, raw in enumerate(listed):
+        outer, decode, unread = opened.outer, opened.decode, opened.unread
+        for index, raw in enumerate(opened.events):
             try:
                 raw, sum, sound = _unchecked(raw)
                 sums.append(sum)
@@ -364,10 +369,10 @@ _log = logging.getLogger("weft")
 
 _event_decoder = msgspec.json.Decoder(Event)
 
-_surrogate = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_surrogate = late_pattern(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
-class _Opened(NamedTuple):
+class _Opened(msgspec.Struct, frozen=True):
     """The outer JSON, the events in it, how to read one of them, and the unknown fields."""
 
     outer: _SessionJson
@@ -535,7 +540,7 @@ def _seal(outer: _SessionJson, unread: JsonObject, sums: Sequence[str]) -> str:
     return f"{crc32(text.encode()):08x}"
 
 
-def read_session(path: Path, *, trusted: bool = False) -> Session:
+def read_session(path: "Path", *, trusted: bool = False) -> Session:
     """Read a session from a JSON file; `trusted` as for `Session.from_json`."""
     try:
         data = path.read_bytes()

@@ -7,12 +7,13 @@ from itertools import count
 from threading import Lock
 from typing import NamedTuple, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from weft.errors import Conflict, SessionError, StoreError
 from weft.session.event import Event, numbered
 from weft.session.lease import Leases
-from weft.session.log import Session, stored
+from weft.session.log import Session, positions_of, stored
 from weft.session.state import apply_delta, scope_of
 from weft.session.store import Busy, Holder, Lease, SessionInfo, SessionKey, Transaction
 from weft.session.strand import Strand
@@ -36,6 +37,8 @@ class StoredSession(NamedTuple):
     events: Strand[Event]
     size: int = 0
     """Bytes of the events as JSON, where a database counts them."""
+    chaptered: int = 0
+    """How many of the first events chapters cover, where a database keeps chapters."""
 
     @property
     def last_update_time(self) -> float:
@@ -63,13 +66,14 @@ class StoredSession(NamedTuple):
 
     def after(self, growth: "Growth") -> "StoredSession":
         """What is kept once the events are stored."""
-        key, number, created, initial, state, _, size = self
+        key, number, created, initial, state, _, size, chaptered = self
         if growth.own:
             state = apply_delta(state, growth.own)
-        return StoredSession(key, number, created, initial, state, growth.session.events, size)
+        events = growth.session.events
+        return StoredSession(key, number, created, initial, state, events, size, chaptered)
 
 
-class Growth(NamedTuple):
+class Growth(msgspec.Struct, frozen=True):
     """What an append comes to: the session after it, the new events, and the deltas by scope."""
 
     session: Session
@@ -86,7 +90,8 @@ class MemoryStore:
     """
 
     def __init__(self) -> None:
-        self._records: dict[SessionKey, StoredSession] = {}
+        # by what a SessionKey is equal to: an append looks a session up without making one
+        self._records: dict[tuple[str, str, str], StoredSession] = {}
         self._app: dict[str, JsonObject] = {}
         self._user: dict[tuple[str, str], JsonObject] = {}
         self._numbers = count(1)
@@ -126,11 +131,10 @@ class MemoryStore:
 
     async def append(self, session: Session, *events: Event) -> Session:
         """The session with the events stored, each id once."""
-        key = key_of(session)
         with self._lock:
-            record = self._records.get(key)
+            record = self._records.get((session.app_name, session.user_id, session.id))
             if record is None:
-                raise unknown(key)
+                raise unknown(key_of(session))
             if session.events is not record.events and not follows(session, record.events):
                 if has_all(record.events, events):
                     return self._session(record)
@@ -169,8 +173,8 @@ class MemoryStore:
         with self._lock:
             listed = [
                 record
-                for key, record in self._records.items()
-                if key.app_name == app_name and user_id in (None, key.user_id)
+                for record in self._records.values()
+                if record.key.app_name == app_name and user_id in (None, record.key.user_id)
             ]
         listed.sort(key=lambda record: (record.last_update_time, record.number), reverse=True)
         return [
@@ -193,7 +197,7 @@ class MemoryStore:
     async def apps(self) -> list[str]:
         """The names of the apps that have sessions, sorted."""
         with self._lock:
-            return sorted({key.app_name for key in self._records})
+            return sorted({record.key.app_name for record in self._records.values()})
 
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
@@ -209,8 +213,12 @@ class MemoryStore:
             self._user.pop((app_name, user_id), None)
             return len(keys)
 
-    async def erase_turns(self, app_name: str, user_id: str) -> None:
+    async def erase_turns(self, app_name: str, user_id: str, session_id: str | None = None) -> None:
         """Nothing to do: there is no queue in memory."""
+
+    async def apps_of_turns(self, user_id: str) -> list[str]:
+        """None: there is no queue in memory."""
+        return []
 
     async def compact(self) -> None:
         """Nothing to do: what is deleted in memory is gone."""
@@ -292,19 +300,19 @@ LONGEST_NAME = 800
 def grow(session: Session, events: Sequence[Event]) -> Growth:
     """Add the events that the session lacks, without `temp:` deltas, which are never stored."""
     log = session.events
+    writes = False
     for event in events:
         if event.actions.state_delta:
+            writes = True
             events = [stored(event) for event in events]
             break
-    with log.lock:
-        after = session.append(*events)
+    after = session.append(*events)
     if after is session:
         return Growth(after, [], {}, {}, {})
     added = after.events.since(log.settled)
-    deltas = [event.actions.state_delta for event in added if event.actions.state_delta]
-    if not deltas:
+    if not writes:
         return Growth(after, added, {}, {}, {})
-    return Growth(after, added, *scoped(deltas))
+    return Growth(after, added, *scoped([event.actions.state_delta for event in added]))
 
 
 def taken(session: Session, value: Session) -> Growth:
@@ -366,12 +374,17 @@ def follows(session: Session, log: Strand[Event]) -> bool:
 
 def has_all(log: Strand[Event], events: Sequence[Event]) -> bool:
     """Whether the log has these very events already, perhaps made again at another time."""
-    complete = [stored(event) for event in events if not event.partial]
-    by_id = {event.id: event for event in log if event.id}
-    return all(
-        event.id in by_id and by_id[event.id] == replace(event, timestamp=by_id[event.id].timestamp)
-        for event in complete
-    )
+    positions, length = positions_of(log), len(log)
+    for event in events:
+        if event.partial:
+            continue
+        at = positions.get(event.id, length) if event.id else length
+        if at >= length:
+            return False
+        known = log[at]
+        if known != replace(stored(event), timestamp=known.timestamp):
+            return False
+    return True
 
 
 def part(session: Session, *, recent: int | None, after: float | None) -> Session:
@@ -382,11 +395,12 @@ def part(session: Session, *, recent: int | None, after: float | None) -> Sessio
         )
     if recent is None and after is None:
         return session
-    events = session.events.since(0)
+    first = max(len(session.events) - recent, 0) if recent is not None and after is None else 0
+    events = session.events.since(first)
     if after is not None:
         events = [event for event in events if event.timestamp > after]
-    if recent is not None:
-        events = events[max(len(events) - recent, 0) :]
+        if recent is not None:
+            events = events[max(len(events) - recent, 0) :]
     if len(events) == len(session.events):
         return session
     return Session.restored(

@@ -118,7 +118,7 @@ class Store(Protocol):
         ...
 
     async def delete(self, key: SessionKey) -> None:
-        """Forget a session; what its events wrote to `app:` and `user:` stays."""
+        """Forget a session and its queued turns; what it wrote to `app:` and `user:` stays."""
         ...
 
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
@@ -159,6 +159,17 @@ class WaitingList(Protocol):
 
 
 @runtime_checkable
+class ArchivingStore(Protocol):
+    """A store that can pack the older events of a session, unnoticed by whoever reads it."""
+
+    async def archive(
+        self, key: SessionKey, *, keep_recent: int = 1_000, before: float | None = None
+    ) -> int:
+        """Pack the events before the newest `keep_recent` and before a time; gives how many."""
+        ...
+
+
+@runtime_checkable
 class ErasingStore(Protocol):
     """A store that can forget a user, and leave nothing of what was deleted."""
 
@@ -166,8 +177,12 @@ class ErasingStore(Protocol):
         """Delete a user's sessions, state and queued turns; gives how many sessions there were."""
         ...
 
-    async def erase_turns(self, app_name: str, user_id: str) -> None:
-        """Delete a user's turns from every queue, so that no worker takes another."""
+    async def erase_turns(self, app_name: str, user_id: str, session_id: str | None = None) -> None:
+        """Delete the turns of a user, or of a session, from all queues: none is taken any more."""
+        ...
+
+    async def apps_of_turns(self, user_id: str) -> list[str]:
+        """The apps for which a user has turns in a queue, sorted."""
         ...
 
     async def compact(self) -> None:

@@ -9,7 +9,6 @@ from threading import RLock
 from typing import (
     TYPE_CHECKING,
     Generic,
-    NamedTuple,
     Never,
     Protocol,
     Self,
@@ -19,17 +18,20 @@ from typing import (
     runtime_checkable,
 )
 
+import msgspec
+
 Item = TypeVar("Item")
 ItemRead = TypeVar("ItemRead", contravariant=True)
+ItemGiven = TypeVar("ItemGiven", covariant=True)
 T = TypeVar("T")
-Slot = TypeVar("Slot")
 Folded = TypeVar("Folded", bound="Fold[Never]")
 
 
 class Memo(dict[object, object]):
     """What was derived from a thing and is kept with it: one value of each type and key.
 
-    The type is the slot, so that whoever reads it knows what comes back.
+    The type is the slot, so that whoever reads it knows what comes back. `memo[Kind]` and
+    `memo[Kind, key]` give the value; the first who asks makes an empty one, by `Kind()`.
     """
 
     __slots__ = ()
@@ -40,6 +42,10 @@ class Memo(dict[object, object]):
             """The value of this type, or of a type and key; None where nobody kept one."""
             ...
 
+        def __getitem__(  # type: ignore[override]
+            self, kind: "type[T] | tuple[type[T], *tuple[object, ...]]", /
+        ) -> T: ...
+
     else:
         of = dict.get  # every step asks a dozen times: no frame of its own
 
@@ -48,11 +54,29 @@ class Memo(dict[object, object]):
         self[(type(value), *key) if key else type(value)] = value
         return value
 
-    def ensure(self, kind: type[T], *key: object) -> T:
-        """The value of this type and key; the first who asks makes an empty one."""
-        slot = (kind, *key) if key else kind
-        value = self.get(slot)
-        return cast("T", self.setdefault(slot, kind()) if value is None else value)
+    def __missing__(
+        self, slot: "type[object] | tuple[type[object], *tuple[object, ...]]"
+    ) -> object:
+        """An empty value; in a fork, what holds for the items that it shares."""
+        value: object = None
+        fork = self.get(Fork)
+        if isinstance(fork, Fork):
+            parent = fork.memo.get(slot)
+            if isinstance(parent, Forkable):
+                with fork.lock:
+                    value = parent.fork(fork.length)
+        if value is None:
+            value = slot[0]() if isinstance(slot, tuple) else slot()
+        return self.setdefault(slot, value)
+
+
+@runtime_checkable
+class Forkable(Protocol):
+    """Something derived from a strand that a fork of the strand can take over in part."""
+
+    def fork(self, length: int) -> object:
+        """What it says of the first `length` items alone; None where that cannot be told."""
+        ...
 
 
 class Fold(Protocol[ItemRead]):
@@ -63,12 +87,21 @@ class Fold(Protocol[ItemRead]):
         ...
 
 
-class Fork(NamedTuple):
+class Fork(msgspec.Struct, frozen=True):
     """Where a strand was forked: the memo and lock of the other, and how many items they share."""
 
     memo: dict[object, object]
     lock: RLock
     length: int
+
+
+@runtime_checkable
+class Passing(Protocol[ItemGiven]):
+    """What a strand may lie over that has not all of its items in memory."""
+
+    def read_once(self, start: int, end: int) -> Sequence[ItemGiven]:
+        """The items between, without keeping those that were not in memory."""
+        ...
 
 
 class Strand(Sequence[Item], Generic[Item]):
@@ -161,10 +194,11 @@ class Strand(Sequence[Item], Generic[Item]):
         `kind()` stands for no items at all. The tail is not in it: `derive(T).after(strand.tail)`.
         What an older snapshot than was read last adds up to is kept beside it.
         """
-        last = cast("tuple[int, Fold[Item]] | None", self.memo.get(kind))
+        # no casts on this path: several folds are asked at every step
+        last: tuple[int, Fold[Item]] | None = self.memo.get(kind)  # type: ignore[assignment]
         settled = self.settled
         if last is not None and last[0] == settled:  # nothing new: the common case in a tool loop
-            return cast("Folded", last[1])
+            return last[1]  # type: ignore[return-value]
         read, fold = last or (0, cast("Fold[Item]", kind()))
         slot: object = kind
         if read > settled:
@@ -175,7 +209,7 @@ class Strand(Sequence[Item], Generic[Item]):
         if read < settled:
             fold = fold.after(self._backing[read:settled])
             self.memo[slot] = settled, fold
-        return cast("Folded", fold)
+        return fold  # type: ignore[return-value]
 
     def shares(self, other: "Strand[Item]") -> bool:
         """Whether both are snapshots of one sequence, so that one begins the other."""
@@ -186,6 +220,16 @@ class Strand(Sequence[Item], Generic[Item]):
         if end <= self.settled:
             return self._backing[start:end]
         return self.since(start)[: end - start]
+
+    def read_once(self, start: int, end: int) -> Sequence[Item]:
+        """The settled items between, for whoever does not need them any more after this.
+
+        Those that are not in memory do not stay there on that account.
+        """
+        backing: object = self._backing
+        if isinstance(backing, Passing):
+            return cast("Passing[Item]", backing).read_once(start, min(end, self.settled))
+        return self.between(start, min(end, self.settled))
 
     def _view(self, settled: int, tail: tuple[Item, ...]) -> "Strand[Item]":
         view = object.__new__(self.__class__)
@@ -233,28 +277,6 @@ class Strand(Sequence[Item], Generic[Item]):
         return f"Strand({self.since(0)!r})"
 
 
-@runtime_checkable
-class Forkable(Protocol):
-    """Something derived from a strand that a fork of the strand can take over in part."""
-
-    def fork(self, length: int) -> object:
-        """What it says of the first `length` items alone; None where that cannot be told."""
-        ...
-
-
-def derived(strand: Strand[Item], kind: type[Slot], key: Hashable = None) -> Slot:
-    """What is kept of one kind with a strand, for a key; new ones are made by `kind()`.
-
-    The strand's snapshots share it. A fork takes over what holds for the items it shares.
-    """
-    slot = (kind, key)
-    known = strand.memo.get(slot)
-    if known is None:
-        fork = strand.memo.get(Fork)
-        if isinstance(fork, Fork):
-            parent = fork.memo.get(slot)
-            if isinstance(parent, Forkable):
-                with fork.lock:
-                    known = parent.fork(fork.length)
-        known = strand.memo.setdefault(slot, kind() if known is None else known)
-    return cast("Slot", known)
+def derived(strand: Strand[Item], kind: type[T], key: Hashable = None) -> T:
+    """As `strand.memo[Kind, key]`."""
+    return strand.memo[kind, key]

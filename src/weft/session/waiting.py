@@ -5,8 +5,7 @@ answer to a confirmation answers the call it is about. What a rewind or a flow t
 asks nor answers anything.
 """
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from weft.session.event import Event
@@ -57,7 +56,7 @@ class _Waiting(NamedTuple):
     """Whom the calls are to, by id, as far as a result may still say that they wait."""
     begun: "_Begun | None" = None
     """The invocations so far, the newest first: a rewind goes back to what waited before one."""
-    before: AbstractSet[str] = frozenset()
+    before: Container[str] = ()
     """Invocations before those, in which nothing ever waited."""
 
     def after(self, events: Sequence[Event]) -> "_Waiting":

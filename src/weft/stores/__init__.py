@@ -1,12 +1,14 @@
 """Stores keep the log: open one by its address."""
 
 import re
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING
 
 from weft.errors import UsageError
 from weft.misuse import close
 from weft.session import ArtifactStore, MemoryStore, Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _STORES = ("memory://", "sqlite:///weft.db", "postgresql://user@host/database")
 _SCHEMES = ("memory", "sqlite", "postgresql", "postgres", "file")
@@ -36,27 +38,34 @@ def open_store(store: str | Store) -> Store:
     raise _unknown(store, "a store", _STORES)
 
 
-def open_artifacts(artifacts: str | Path | ArtifactStore) -> ArtifactStore:
+def open_artifacts(artifacts: "str | Path | ArtifactStore") -> ArtifactStore:
     """The artifact store at an address or in a directory, or the one that is given.
 
     Addresses are `memory://` and `file:///directory`.
     """
     from weft.stores.artifacts import FileArtifacts, MemoryArtifacts
 
+    if artifacts == "memory://":
+        return MemoryArtifacts()
+    from pathlib import Path
+    from urllib.parse import unquote, urlsplit
+
     if isinstance(artifacts, Path):
         return FileArtifacts(artifacts)
     if not isinstance(artifacts, str):
         return artifacts
-    if artifacts == "memory://":
-        return MemoryArtifacts()
     if artifacts.startswith("file:///"):
         return FileArtifacts(Path(unquote(urlsplit(artifacts).path)))
     raise _unknown(artifacts, "an artifact store", _ARTIFACTS)
 
 
-def beside_store(store: Store) -> str | Path:
+def beside_store(store: Store) -> "str | Path":
     """Where artifacts are kept if nobody says: beside a file of sessions, else in memory."""
     file = getattr(store, "path", None)
+    if file is None:
+        return "memory://"
+    from pathlib import Path
+
     return Path(f"{file}-artifacts") if isinstance(file, Path) else "memory://"
 
 
@@ -84,6 +93,8 @@ def _require_store(store: object) -> None:
     """Refuse what has none of a store's methods, before a run finds out."""
     if callable(getattr(store, "lease", None)) and not isinstance(store, type):
         return
+    from pathlib import Path
+
     forms = f"valid forms: {', '.join(_STORES)}"
     raise UsageError(
         f"{store!r} is not a store" if store is None else f"a {type(store).__name__} is no store",

@@ -4,18 +4,19 @@ import asyncio
 import hashlib
 import json
 import os
-import re
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import Lock
-from typing import cast
-from urllib.parse import unquote_to_bytes
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from weft.content import Content, Part, encode, require_content
 from weft.errors import SessionError, StoreError
+from weft.late import late_pattern
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _parts = msgspec.json.Decoder(Part)
 
@@ -82,7 +83,9 @@ class FileArtifacts:
     place is claimed first, with an empty file, so that of two writers each gets its own.
     """
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: "str | Path") -> None:
+        from pathlib import Path  # artifacts in memory need none
+
         self._root = Path(os.path.abspath(root))
 
     async def save(
@@ -180,7 +183,7 @@ class FileArtifacts:
         with _explained(folder, "deleted"):
             _remove(folder)
 
-    def _folder(self, place: tuple[str | None, ...]) -> Path:
+    def _folder(self, place: tuple[str | None, ...]) -> "Path":
         """The folder of an artifact, or of all artifacts of an owner, reached by no link."""
         app_name, user_id, session_id, *name = (*place,)
         owner = ["user"] if session_id is None else ["sessions", file_name(session_id)]
@@ -197,7 +200,7 @@ class FileArtifacts:
         return folder
 
 
-def _remove(folder: Path) -> None:
+def _remove(folder: "Path") -> None:
     """Delete a folder; it is moved away first, so that nobody sees half of it."""
     import shutil  # a first turn deletes nothing
 
@@ -239,13 +242,13 @@ def _decoded(data: bytes) -> Part:
         return msgspec.convert(json.loads(data), Part)
 
 
-def _numbers(folder: Path) -> list[int]:
+def _numbers(folder: "Path") -> list[int]:
     """The versions that are there or claimed."""
     files = folder.glob("*.json") if folder.is_dir() else ()
     return [int(file.stem) for file in files if file.stem.isdecimal() and file.stem.isascii()]
 
 
-def _written(folder: Path) -> list[int]:
+def _written(folder: "Path") -> list[int]:
     """The versions that are there."""
     return [
         version
@@ -254,13 +257,13 @@ def _written(folder: Path) -> list[int]:
     ]
 
 
-def _name_of(folder: Path) -> str:
+def _name_of(folder: "Path") -> str:
     if not is_cut(folder.name):
         return text_of(folder.name)
     return str(json.loads((folder / "name.json").read_bytes()))
 
 
-def _claimed(file: Path) -> bool:
+def _claimed(file: "Path") -> bool:
     try:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     except FileExistsError:
@@ -268,7 +271,7 @@ def _claimed(file: Path) -> bool:
     return True
 
 
-def _write(file: Path, data: bytes) -> None:
+def _write(file: "Path", data: bytes) -> None:
     """Put the data into the file at once, on the disk."""
     temporary = file.with_name(f".{os.urandom(8).hex()}")
     try:
@@ -289,7 +292,7 @@ def _write(file: Path, data: bytes) -> None:
 
 
 @contextmanager
-def _explained(folder: Path, done: str) -> Generator[None, None, None]:
+def _explained(folder: "Path", done: str) -> Generator[None, None, None]:
     try:
         yield
     except OSError as error:
@@ -305,7 +308,7 @@ LONGEST = 180
 
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 
-_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)")
+_DEVICE = late_pattern(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)")
 
 _CUT = "%%"
 
@@ -332,4 +335,6 @@ def is_cut(name: str) -> bool:
 
 def text_of(name: str) -> str:
     """The text that a file name stands for, if it is not cut."""
+    from urllib.parse import unquote_to_bytes
+
     return "" if name == "%" else unquote_to_bytes(name).decode("utf-8", "surrogatepass")

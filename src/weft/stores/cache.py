@@ -3,8 +3,10 @@
 What the compiler derived from a log stays with it, so that a cached session is also a warm one.
 """
 
+import asyncio
+import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from threading import Lock
 from typing import NamedTuple
 from zlib import crc32
@@ -18,6 +20,8 @@ from weft.session.log import Positions, positions_of
 from weft.session.memory import StoredSession, grow, scoped
 from weft.session.state import apply_delta
 from weft.session.strand import Strand
+from weft.session.unread import collector_paused
+from weft.stores.chapters import is_due
 from weft.stores.rows import EventRow, RawRow, read_row
 from weft.stores.skim import LEAST, UnreadEvents, skimmed
 from weft.values import JsonObject
@@ -27,6 +31,8 @@ BYTES = 64_000_000
 
 SLICE = 1_000
 """How many rows are fetched at once: the rows of a long log are never all in memory."""
+
+_log = logging.getLogger("weft")
 
 _decoder = msgspec.json.Decoder(Event)
 
@@ -72,6 +78,13 @@ class SessionCache:
             if self._bytes > self._limit:
                 self._evict(stored.key)
 
+    def note_chapters(self, key: SessionKey, chaptered: int) -> None:
+        """Note how many events of the session chapters cover now."""
+        with self._lock:
+            stored = self._sessions.get(key)
+            if stored is not None:
+                self._sessions[key] = stored._replace(chaptered=chaptered)
+
     def drop(self, key: SessionKey) -> None:
         """Forget the session."""
         with self._lock:
@@ -107,6 +120,13 @@ def _age(stored: StoredSession) -> tuple[int, int]:
 
 def catch_up(known: StoredSession, rows: Iterable[RawRow], length: int) -> StoredSession:
     """The session with the events that were stored since; `length` is how many it has in all."""
+    if length - len(known.events) < LEAST:
+        return _caught_up(known, rows, length)
+    with collector_paused():
+        return _caught_up(known, rows, length)
+
+
+def _caught_up(known: StoredSession, rows: Iterable[RawRow], length: int) -> StoredSession:
     if not len(known.events) and length >= LEAST:
         data, checksums = _listed(rows)
         unread = _unread(known, data, checksums) if len(data) == length else None
@@ -148,11 +168,17 @@ def _unread(
     talk = skimmed(data)
     if talk is None:
         return None
-    size, share = sum(map(len, data)), _sharing()
-    log: Strand[Event] = Strand.over(UnreadEvents(data, lambda row: share(read_event(row))))
+    size = sum(map(len, data))
+    log: Strand[Event] = Strand.over(UnreadEvents(data, event_reader()))
     log.memo.keep(talk.skim)
     log.memo.keep(Positions(talk.positions))
     return known._replace(events=log, size=known.size + size)
+
+
+def event_reader() -> Callable[[bytes], Event]:
+    """What reads the rows of one log; its events share what many of them repeat."""
+    share = _sharing()
+    return lambda row: share(read_event(row))
 
 
 def _sharing() -> Callable[[Event], Event]:
@@ -238,13 +264,15 @@ def read_readable(
 class RecentEvents(NamedTuple):
     """The newest events of a session, for reading: their rows, and those that make up its state.
 
-    Each row has its position in the log. `updated` is when the session changed last.
+    Each row has its position in the log. `updated` is when the session changed last, `base` its
+    state before those that are `writing`.
     """
 
     start: StoredSession
     rows: Sequence[tuple[int, EventRow]]
     writing: Sequence[tuple[int, EventRow]]
     updated: float
+    base: JsonObject
 
     def session(self, app: JsonObject, user: JsonObject) -> Session:
         """The session with these events only; its state is whole."""
@@ -253,10 +281,46 @@ class RecentEvents(NamedTuple):
             [read_row(row, position, where=where) for position, row in rows]
             for rows in (self.rows, self.writing)
         )
-        state = state_after(self.start.initial, writing)
+        state = state_after(self.base, writing)
         session = self.start._replace(state=state).session(app, user)
         session.events, session.last_update_time = Strand(events), self.updated
         return session
+
+
+class ChapterWriter:
+    """Has the chapters of long sessions written, beside what a store does."""
+
+    def __init__(self, write: Callable[[SessionKey], Awaitable[int | None]]) -> None:
+        self._write = write
+        self._tasks: dict[SessionKey, asyncio.Task[None]] = {}
+        self._tried: dict[SessionKey, int] = {}
+
+    def look_at(self, stored: StoredSession, cache: SessionCache, added: int = 0) -> None:
+        """Have the chapters of a session written that it lacks, if any."""
+        length, key = len(stored.events) + added, stored.key
+        if not is_due(length, stored.chaptered) or not is_due(length, self._tried.get(key, 0)):
+            return
+        if key not in self._tasks:
+            self._tried[key] = length
+            task = asyncio.get_running_loop().create_task(self._run(key, cache))
+            self._tasks[key] = task
+
+    async def close(self) -> None:
+        """Stop: what is not written yet will be another time."""
+        loop = asyncio.get_running_loop()
+        tasks = [task for task in self._tasks.values() if task.get_loop() is loop]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, key: SessionKey, cache: SessionCache) -> None:
+        try:
+            while (end := await self._write(key)) is not None:
+                cache.note_chapters(key, end)
+        except StoreError as error:  # the session can be read without: it only takes longer
+            _log.warning("%s: its chapters were not written: %s", key, error)
+        finally:
+            del self._tasks[key]
 
 
 def require_recent(recent: int | None) -> None:

@@ -9,7 +9,6 @@ from typing import NamedTuple, cast, get_args
 
 import msgspec
 
-from weft.compiler.view import hidden_by_rewind, hidden_by_undoing
 from weft.content import Content, Part
 from weft.declare.context import Recollection
 from weft.declare.policy_parts import MemoryScorer
@@ -17,6 +16,7 @@ from weft.errors import Conflict, SessionError, UsageError
 from weft.ir.item import handle_of
 from weft.relevance.index import Index, SearchScope, match, words
 from weft.session import Event, Session, SessionKey, Store
+from weft.session.lookback import hidden_by_rewind, hidden_by_undoing
 from weft.session.store import ErasingStore
 from weft.stores import open_store
 from weft.stores.retention import MEMORY_APP

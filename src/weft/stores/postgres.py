@@ -21,11 +21,15 @@ from weft.session.memory import (
     scoped,
     unknown,
 )
-from weft.stores import postgres_tables as tables
-from weft.stores.cache import SessionCache, require_recent
+from weft.stores import postgres_chapters as chapters
+from weft.stores import postgres_rows as rows
+from weft.stores.cache import ChapterWriter, SessionCache, require_recent
+from weft.stores.chapters import require_keeping
 from weft.stores.leases import inside, new_worker, require_outside
 from weft.stores.postgres_batch import Batches, Look, NewEvent, append_events
-from weft.stores.postgres_lease import News, ServerLeases
+from weft.stores.postgres_lease import ServerLeases
+from weft.stores.postgres_news import News, ServerCarrier
+from weft.stores.postgres_rows import Stale
 from weft.stores.postgres_server import (
     ConnectionPool,
     DatabaseAddress,
@@ -33,11 +37,12 @@ from weft.stores.postgres_server import (
 )
 from weft.stores.postgres_tables import (
     Connection,
-    Stale,
     explaining,
+    has_failed,
     place,
     server_gone,
 )
+from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, encode_event
 from weft.values import Json, require_object
 
@@ -66,9 +71,12 @@ class PostgresStore:
         self._place = place(self.url)
         self._server: ConnectionPool | None = None
         self._leases = ServerLeases(self.worker, self._address.lease_timeout)
-        self._news = News()
+        self._news = News(self.worker)
+        self.relay = Relay(ServerCarrier(self.url, self._news, self._current))
+        """What takes partial events to those who follow a session in another process."""
         self._cache = SessionCache(in_use=self._leases.holds)
         self._appends = Batches(self._appended, at_once=_AT_ONCE, stops=True)
+        self._chapters = ChapterWriter(self._add_chapter)
 
     @property
     def address(self) -> DatabaseAddress:
@@ -82,10 +90,10 @@ class PostgresStore:
         async with self._connection(writing=True) as connection:
             if app or user:
                 async with connection.transaction():
-                    await tables.insert_session(connection, key, time.time(), own)
-                    await tables.share(connection, key, app, user)
+                    await rows.insert_session(connection, key, time.time(), own)
+                    await rows.share(connection, key, app, user)
             else:  # one statement needs no transaction around it
-                await tables.insert_session(connection, key, time.time(), own)
+                await rows.insert_session(connection, key, time.time(), own)
             stored, session = await self.read_newest(connection, key)
         self._cache.put(stored)
         return session
@@ -116,18 +124,19 @@ class PostgresStore:
         in_part = recent is not None or after is not None
         if in_part and not skip_unreadable and self._cache.get(key) is None:
             async with self._connection() as connection:
-                newest = await tables.read_part(connection, key, recent=recent, after=after)
+                newest = await rows.read_part(connection, key, recent=recent, after=after)
             if newest is not None:
                 return newest
         async with self._connection() as connection:
-            newest_and_shared = await tables.read_newest(
-                connection, key, self._cache, skip_unreadable=skip_unreadable
+            newest_and_shared = await rows.read_newest(
+                connection, key, self._cache, self.url, skip_unreadable=skip_unreadable
             )
         if newest_and_shared is None:
             return None
         stored, app, user = newest_and_shared
         if not skip_unreadable:
             self._cache.put(stored)
+            self._chapters.look_at(stored, self._cache)
         return part(stored.session(app, user), recent=recent, after=after)
 
     async def append(self, session: Session, *events: Event) -> Session:
@@ -166,6 +175,7 @@ class PostgresStore:
                 return now
             raise conflict(session, stored.events) from None
         self._cache.put(after)
+        self._chapters.look_at(after, self._cache)
         self._news.tell(await self._current(), key)
         if asked is not None:
             self._leases.stop([(key, asked)])
@@ -189,7 +199,7 @@ class PostgresStore:
         """Insert the events: one that shares nothing goes with those of other sessions."""
         if len(growth.added) > 1 or growth.app or growth.user:
             async with self._connection(writing=True) as connection, connection.transaction():
-                return await tables.insert_events(connection, stored, growth, fence)
+                return await rows.insert_events(connection, stored, growth, fence)
         (event,) = growth.added
         data, checksum = encode_event(event)
         new = NewEvent(
@@ -217,48 +227,79 @@ class PostgresStore:
         require_key(key)
         require_place(after, limit)
         async with self._connection() as connection:
-            return await tables.read_events(connection, key, after, limit)
+            return await rows.read_events(connection, key, after, limit)
 
     async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
         """How many events the sessions have."""
         async with self._connection() as connection:
-            return await tables.count_events(connection, keys)
+            return await rows.count_events(connection, keys)
 
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
         """The sessions of an app, or of one user of it, the latest first."""
         async with self._connection() as connection:
-            return await tables.list_sessions(connection, app_name, user_id)
+            return await rows.list_sessions(connection, app_name, user_id)
 
     async def waiting(self, app_name: str, user_id: str | None = None) -> list[SessionKey]:
         """The sessions of an app, or of one user of it, in which calls may wait."""
         async with self._connection() as connection:
-            return await tables.list_waiting(connection, app_name, user_id)
+            return await rows.list_waiting(connection, app_name, user_id)
 
     async def apps(self) -> list[str]:
         """The names of the apps that have sessions, sorted."""
         async with self._connection() as connection:
-            return await tables.list_apps(connection)
+            return await rows.list_apps(connection)
 
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
         require_key(key)
-        async with self._connection(writing=True) as connection:
-            await tables.delete_session(connection, key)
+        async with self._connection(writing=True) as connection, connection.transaction():
+            await rows.erase_turns(connection, *key)
+            await rows.delete_session(connection, key)
         self._cache.drop(key)
+
+    async def archive(
+        self, key: SessionKey, *, keep_recent: int = 1_000, before: float | None = None
+    ) -> int:
+        """Pack the older events of a session; nobody who reads it notices. Gives how many.
+
+        The newest `keep_recent` stay as they are, and so does what is not older than the time
+        `before`. Each chapter is one transaction: whatever ends this ends it between two.
+        """
+        require_key(key)
+        require_keeping(keep_recent)
+        async with self._connection(writing=True) as connection:
+            limit = await chapters.limit_of(connection, key, keep_recent, before)
+            if limit is None:
+                raise unknown(key)
+            while (end := await chapters.add_chapter(connection, key, limit)) is not None:
+                self._cache.note_chapters(key, end)
+            count = 0
+            while (packed := await chapters.pack_chapter(connection, key, limit)) is not None:
+                count += packed
+        return count
+
+    async def _add_chapter(self, key: SessionKey) -> int | None:
+        async with self._connection(writing=True) as connection:
+            return await chapters.add_chapter(connection, key)
 
     async def erase_user(self, app_name: str, user_id: str) -> int:
         """Delete a user's sessions, state and queued turns; gives how many sessions there were."""
         require_key(SessionKey(app_name, user_id, "s"))
         async with self._connection(writing=True) as connection, connection.transaction():
-            count = await tables.erase_user(connection, app_name, user_id)
+            count = await rows.erase_user(connection, app_name, user_id)
         self._cache.drop_user(app_name, user_id)
         return count
 
-    async def erase_turns(self, app_name: str, user_id: str) -> None:
-        """Delete a user's turns from every queue, so that no worker takes another."""
-        require_key(SessionKey(app_name, user_id, "s"))
+    async def erase_turns(self, app_name: str, user_id: str, session_id: str | None = None) -> None:
+        """Delete the turns of a user, or of a session, from all queues: none is taken any more."""
+        require_key(SessionKey(app_name, user_id, "s" if session_id is None else session_id))
         async with self._connection(writing=True) as connection, connection.transaction():
-            await tables.erase_turns(connection, app_name, user_id)
+            await rows.erase_turns(connection, app_name, user_id, session_id)
+
+    async def apps_of_turns(self, user_id: str) -> list[str]:
+        """The apps for which a user has turns in a queue, sorted."""
+        async with self._connection() as connection:
+            return await rows.list_turn_apps(connection, user_id)
 
     async def compact(self) -> None:
         """Write the tables anew, so that nothing deleted is in their files; others wait meanwhile.
@@ -266,7 +307,7 @@ class PostgresStore:
         The server's own log and its backups are the server's: they are not touched.
         """
         async with self._connection(writing=True) as connection:
-            await tables.rewrite(connection)
+            await rows.rewrite(connection)
 
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
         """The right to run the session, across all processes that use the database."""
@@ -280,7 +321,7 @@ class PostgresStore:
         """Who has the session now: a store object of some process, and since when."""
         require_key(key)
         async with self._connection() as connection:
-            holder = await tables.find_holder(connection, key)
+            holder = await rows.find_holder(connection, key)
         return Holder(*holder) if holder is not None else None
 
     async def changed(self, keys: Sequence[SessionKey], *, seconds: float) -> None:
@@ -319,10 +360,10 @@ class PostgresStore:
     async def close(self) -> None:
         """Close all connections; the next use connects again."""
         self._require_outside()
+        await self._chapters.close()
         server, self._server = self._server, None
         self._cache = SessionCache(in_use=self._leases.holds)
         self._leases.forget()
-        news, self._news = self._news, News()
         appends, self._appends = (
             self._appends,
             Batches(self._appended, at_once=_AT_ONCE, stops=True),
@@ -330,14 +371,15 @@ class PostgresStore:
         if server is not None:
             if server.loop is asyncio.get_running_loop():
                 await appends.close()
-            await news.close()
+            await self.relay.close()
+            await self._news.close()
             await server.close()
 
     async def read_newest(
         self, connection: Connection, key: SessionKey
     ) -> tuple[StoredSession, Session]:
         """The session as the database has it: for the cache, and as a value."""
-        newest_and_shared = await tables.read_newest(connection, key, self._cache)
+        newest_and_shared = await rows.read_newest(connection, key, self._cache, self.url)
         if newest_and_shared is None:
             raise unknown(key)
         stored, app, user = newest_and_shared
@@ -386,7 +428,7 @@ class PostgresStore:
         require_outside(self, where=self._place)
 
     def _require_sound(self, connection: Connection) -> None:
-        if tables.has_failed(connection):
+        if has_failed(connection):
             raise StoreError(
                 "a statement in the transaction failed, so nothing of it is stored",
                 where=self._place,
@@ -427,10 +469,10 @@ class _PostgresTransaction:
         try:
             if len(growth.added) == 1 and not growth.app and not growth.user:
                 # a single statement leaves nothing behind if it does not fit
-                after, _ = await tables.insert_events(connection, stored, growth, fence)
+                after, _ = await rows.insert_events(connection, stored, growth, fence)
                 return after
             async with connection.transaction():
-                after, _ = await tables.insert_events(connection, stored, growth, fence)
+                after, _ = await rows.insert_events(connection, stored, growth, fence)
                 return after
         except Stale:
             await self._store.require_lease(stored.key)

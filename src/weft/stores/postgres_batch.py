@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar, cast
 
 from weft.session import SessionKey
-from weft.stores.postgres_tables import Connection, DriverError, Stale, lock_number
+from weft.stores.postgres_rows import Stale, lock_number
+from weft.stores.postgres_tables import Connection, DriverError
 
 Wish = TypeVar("Wish")
 Answer = TypeVar("Answer")

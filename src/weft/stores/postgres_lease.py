@@ -1,22 +1,22 @@
-"""Leases on the sessions of a PostgreSQL database, and news of them, across all its processes.
+"""Leases on the sessions of a PostgreSQL database, across all its processes.
 
 A lease is an advisory lock of one connection: it dies with the process. Beside it stands a row
 that says who has it. Every write of the holder asks for that row, so one who was stopped, and
 wakes up when another has taken over, writes nothing more.
 
-Top to bottom: the leases of a store, one lease, and what sessions other processes changed.
+Top to bottom: the leases of a store, and one lease.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from weft.errors import LeaseLost, StoreError
 from weft.session import Busy, Lease, SessionKey
 from weft.session.lease import Leases, LocalLease
-from weft.stores import postgres_tables as tables
+from weft.stores import postgres_rows as rows
 from weft.stores.leases import WATCH_EVERY, Holders, outwait
 from weft.stores.postgres_batch import Batches, Locked, LockWish, Look, move_locks
 from weft.stores.postgres_server import ConnectionPool
@@ -29,11 +29,6 @@ _STALE_EVERY = 1.0
 
 _BEAT_EVERY = 0.9
 """Seconds after which a process says again that it lives; others decide how long they wait."""
-
-_TELL_AFTER = 0.02
-"""Seconds in which what sessions grew is collected and told at once."""
-
-_CHANNEL = "weft_sessions"
 
 _LOOK_LASTS = 1.0
 """Seconds for which what was seen when a lease was taken counts as new."""
@@ -69,7 +64,7 @@ class ServerLeases:
             if locked is None and self._timeout and time.monotonic() - looked >= _STALE_EVERY:
                 looked = time.monotonic()
                 async with self._alone(server) as connection:
-                    silent = await tables.end_stale(connection, key, self.worker, self._timeout)
+                    silent = await rows.end_stale(connection, key, self.worker, self._timeout)
                 if silent is not None:
                     _log.warning(
                         "%s is taken from %s, silent for %g seconds", key, silent, self._timeout
@@ -83,11 +78,11 @@ class ServerLeases:
 
         async def ask() -> None:
             async with server.connection() as connection:
-                await tables.insert_request(connection, key)
+                await rows.insert_request(connection, key)
 
         async def withdraw() -> None:
             async with server.connection() as connection:
-                await tables.delete_request(connection, key)
+                await rows.delete_request(connection, key)
 
         try:
             await outwait(
@@ -136,7 +131,7 @@ class ServerLeases:
         if key not in self._holders:
             return False
         async with server.connection() as connection:
-            holder = await tables.find_holder(connection, key)
+            holder = await rows.find_holder(connection, key)
         if holder is not None and holder[0] == self.worker:
             return False
         async with self._using:
@@ -144,7 +139,7 @@ class ServerLeases:
                 await (await server.leasing()).execute("SELECT 1")
             await self._leasing(server)
         async with server.connection() as connection:
-            holder = await tables.find_holder(connection, key)
+            holder = await rows.find_holder(connection, key)
         if holder is not None and holder[0] == self.worker:
             return True
         raise LeaseLost(
@@ -188,9 +183,9 @@ class ServerLeases:
             with suppress(StoreError, DriverError):  # the next look may do better
                 async with self._alone(server) as connection:
                     if time.monotonic() - self._beat > _BEAT_EVERY:
-                        await tables.beat(connection, self.worker)
+                        await rows.beat(connection, self.worker)
                         self._beat = time.monotonic()
-                    self.stop(await tables.list_requests(connection))
+                    self.stop(await rows.list_requests(connection))
             await asyncio.sleep(WATCH_EVERY)
 
     @asynccontextmanager
@@ -208,7 +203,7 @@ class ServerLeases:
         if connection is not self._locked_by:
             self._locked_by = connection
             for lease in self._holders.all():
-                since = await tables.lock(connection, lease.key, self.worker)
+                since = await rows.lock(connection, lease.key, self.worker)
                 if since is None:
                     lease.ask_to_stop()
                 else:
@@ -228,73 +223,3 @@ class _ServerLease:
         if not self._released:
             self._released = True
             await asyncio.shield(asyncio.create_task(self._unlock()))
-
-
-class News:
-    """Which sessions grew: told to other processes, and heard from them.
-
-    Not in the transaction that grows them, which would make writers wait for each other, and not
-    for every event: what grew within a moment is told at once.
-    """
-
-    def __init__(self) -> None:
-        self._grown: set[SessionKey] = set()
-        self._telling: asyncio.Task[None] | None = None
-        self._listening: asyncio.Task[None] | None = None
-        self._changed: set[int] = set()
-        self._heard = asyncio.Event()
-
-    def tell(self, server: ConnectionPool, key: SessionKey) -> None:
-        """Have the other processes know that a session grew."""
-        self._grown.add(key)
-        if self._telling is None or self._telling.done():
-            self._telling = server.loop.create_task(self._tell(server))
-
-    async def wait(
-        self, server: ConnectionPool, keys: Iterable[SessionKey], seconds: float
-    ) -> None:
-        """Wait until one of the sessions grew, or so many seconds have passed."""
-        if self._listening is None or self._listening.done():
-            self._listening = server.loop.create_task(self._listen(server))
-        numbers = {*map(tables.lock_number, keys)}
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self._changed.isdisjoint(numbers):
-                    self._heard.clear()
-                    await self._heard.wait()
-        self._changed.clear()
-
-    async def close(self) -> None:
-        """Tell what is to be told, and hear nothing more."""
-        for task in (self._telling, self._listening):
-            if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
-                continue  # what belongs to a loop that stopped can be neither ended nor awaited
-            if task is self._listening:
-                task.cancel()
-            await asyncio.wait([task])
-        self._telling = self._listening = None
-
-    async def _tell(self, server: ConnectionPool) -> None:
-        while self._grown:
-            await asyncio.sleep(_TELL_AFTER)
-            grown, self._grown = self._grown, set()
-            with suppress(StoreError, DriverError):  # who follows looks now and then as well
-                async with server.connection() as connection:
-                    await connection.execute(
-                        "SELECT pg_notify(%s, number) FROM unnest(%s::text[]) AS number",
-                        (_CHANNEL, [str(tables.lock_number(key)) for key in grown]),
-                    )
-
-    async def _listen(self, server: ConnectionPool) -> None:
-        try:
-            connection = await server.connect(leasing=True)
-        except (StoreError, DriverError):  # the next wait tries again
-            return
-        try:
-            with suppress(DriverError):
-                await connection.execute(f"LISTEN {_CHANNEL}".encode())
-                async for notice in connection.notifies():
-                    self._changed.add(int(notice.payload))
-                    self._heard.set()
-        finally:
-            await connection.close()

@@ -1,37 +1,14 @@
-"""The tables in PostgreSQL: making them, what is read from them, what is written to them.
+"""The tables in PostgreSQL: how to connect, how the tables are made, what the server's errors mean.
 
-They live in the schema `weft`. Whoever calls decides about transactions; what must be one
-statement is one.
+They live in the schema `weft`.
 """
 
-import asyncio
-import hashlib
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import cast
 
 from weft.errors import StoreError, UsageError
-from weft.session import Event, Session, SessionInfo, SessionKey
-from weft.session.event import numbered
-from weft.session.memory import Growth, StoredSession, exists_already
-from weft.session.strand import Strand
-from weft.stores.cache import SLICE, RecentEvents, SessionCache, catch_up, read_readable
-from weft.stores.rows import (
-    ANSWERS,
-    ASKS,
-    HAS_DELTA,
-    EventRow,
-    StateReader,
-    checksum_of,
-    encode_event,
-    encode_value,
-    read_row,
-    still_waits,
-    warn_unreadable,
-)
-from weft.values import JsonObject
+from weft.stores.rows import HAS_DELTA
 
 try:
     import psycopg
@@ -44,13 +21,15 @@ except ImportError:
     ) from None
 
 
-class Stale(Exception):
-    """The session has other events than expected, or is gone."""
-
-
 Connection = psycopg.AsyncConnection[tuple[object, ...]]
 
+Cursor = psycopg.AsyncCursor[tuple[object, ...]]
+
 DriverError = psycopg.Error
+
+UniqueViolation = psycopg.errors.UniqueViolation
+
+ForeignKeyViolation = psycopg.errors.ForeignKeyViolation
 
 
 KEEPALIVES = {
@@ -70,565 +49,15 @@ async def connect(url: str, *, worker: str = "") -> Connection:
     return cast("Connection", connection)
 
 
+def connect_at_once(url: str) -> "psycopg.Connection[tuple[object, ...]]":
+    """A connection for a thread that waits for it, and reads only."""
+    options = {**KEEPALIVES, **conninfo_to_dict(url), "autocommit": True}
+    return psycopg.connect(**options)  # type: ignore[arg-type]
+
+
 def has_failed(connection: Connection) -> bool:
     """Whether a statement failed in the transaction that the connection is in."""
     return connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
-
-
-Stored = tuple[StoredSession, JsonObject, JsonObject]
-"""A session, and the state of its app and of its user."""
-
-
-async def read_newest(
-    connection: Connection, key: SessionKey, cache: SessionCache, *, skip_unreadable: bool = False
-) -> Stored | None:
-    """The session and the shared state; of a cached session only the new events are read."""
-    cached = cache.get(key) if not skip_unreadable else None
-    cursor = await connection.execute(
-        _NEWEST,
-        {
-            **key._asdict(),
-            "known": cached.number if cached is not None else 0,
-            "length": len(cached.events) if cached is not None else 0,
-        },
-    )
-    rows = await _fetched(cursor)
-    if not rows or rows[0][0] != 0:
-        return None
-    _, number, created, _, length, state, _, _, checksum = rows[0]
-    reader = StateReader(key, skip_unreadable=skip_unreadable)
-    if cached is None or cached.number != number:
-        initial = reader.initial(created, (state or "").encode(), checksum)
-        cached = StoredSession(key, number, created, initial, initial, Strand())
-    elif length < len(cached.events):  # a server took over that had not got everything
-        cache.drop(key)
-        return await read_newest(connection, key, cache)
-    app = reader.shared(key[:1], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 1])
-    user = reader.shared(key[:2], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 2])
-    events = ((row[6].encode(), row[7]) for row in rows if row[0] == 0 and row[3] is not None)
-    if skip_unreadable:
-        stored, problems = read_readable(cached, events)
-        warn_unreadable([*reader.problems, *problems])
-        return stored, app, user
-    if len(rows) < SLICE:
-        return catch_up(cached, events, length), app, user
-    # a long log would stop the event loop for as long as it takes to decode
-    return await asyncio.to_thread(catch_up, cached, events, length), app, user
-
-
-_NewestRow = tuple[int, int, float, int | None, int, str | None, str, int | None, int | None]
-
-
-async def _fetched(cursor: "psycopg.AsyncCursor[tuple[object, ...]]") -> list[_NewestRow]:
-    """All rows of `_NEWEST`; other tasks have their turn between two slices."""
-    rows: list[_NewestRow] = []
-    while fetched := cast("list[_NewestRow]", await cursor.fetchmany(SLICE)):
-        rows += fetched
-        if len(fetched) == SLICE:
-            await asyncio.sleep(0)
-    return rows
-
-
-async def read_part(
-    connection: Connection, key: SessionKey, *, recent: int | None, after: float | None
-) -> Session | None:
-    """The session with its newest events, or None where these are all that it has."""
-    async with connection.transaction():
-        # all statements see one state of the database
-        await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        cursor = await connection.execute(_SESSION, key)
-        row = cast("tuple[int, float, str, int | None, int, float] | None", await cursor.fetchone())
-        if row is None:
-            return None
-        number, created, state, checksum, length, updated = row
-        if after is None and recent is not None and recent >= length:
-            return None
-        rows = await _positioned(connection, _RECENT, (number, after, after, recent))
-        if len(rows) == length:
-            return None
-        writing = await _positioned(connection, _WRITING, (number,))
-        shared = [
-            cast("list[tuple[str, str, int | None]]", await (await selected).fetchall())
-            for selected in (
-                connection.execute(_APP_STATE, key[:1]),
-                connection.execute(_USER_STATE, key[:2]),
-            )
-        ]
-    reader = StateReader(key)
-    initial = reader.initial(created, state.encode(), checksum)
-    start = StoredSession(key, number, created, initial, initial, Strand())
-    app, user = (
-        reader.shared(key[: 1 + at], [(name, text.encode(), sum) for name, text, sum in values])
-        for at, values in enumerate(shared)
-    )
-    return RecentEvents(start, rows[::-1], writing, updated).session(app, user)
-
-
-async def _positioned(
-    connection: Connection, query: str, values: Sequence[object]
-) -> list[tuple[int, EventRow]]:
-    """Events with their positions in the log."""
-    cursor = await connection.execute(query.encode(), values)
-    rows = cast("list[tuple[int, str, int | None]]", await cursor.fetchall())
-    return [(seq, EventRow(text.encode(), checksum)) for seq, text, checksum in rows]
-
-
-async def insert_session(
-    connection: Connection, key: SessionKey, created: float, initial: JsonObject
-) -> StoredSession:
-    """Insert a new session."""
-    state = encode_value(initial)
-    try:
-        cursor = await connection.execute(
-            """INSERT INTO weft.sessions (app_name, user_id, id, created, state, checksum)
-            VALUES (%s, %s, %s, %s, %s, %s) RETURNING number""",
-            (*key, created, state, checksum_of(*key, created, state)),
-        )
-    except psycopg.errors.UniqueViolation as error:
-        if error.diag.constraint_name == "sessions_pkey":
-            raise StoreError(
-                "the counter of weft.sessions is behind its rows, as after a restore of data alone",
-                where=str(key.id),
-                hint=f"run {_RESET_COUNTER}",
-            ) from error
-        raise exists_already(key) from None
-    row = cast("tuple[int]", await cursor.fetchone())
-    return StoredSession(key, row[0], created, initial, initial, Strand())
-
-
-_RESET_COUNTER = (
-    "SELECT setval(pg_get_serial_sequence('weft.sessions', 'number'),"
-    " (SELECT max(number) FROM weft.sessions))"
-)
-
-
-async def insert_events(
-    connection: Connection, stored: StoredSession, growth: Growth, worker: str | None
-) -> tuple[StoredSession, float | None]:
-    """Insert the events behind those of the session, and what they write to the shared scopes.
-
-    Gives the session after that, and when somebody asked its holder to stop. Raises Stale where
-    the events do not fit, or where `worker` has not got the lease any more. One event that shares
-    nothing is one statement; all else needs a transaction.
-    """
-    asked: float | None = None
-    size = stored.size
-    for seq, event in enumerate(growth.added, len(stored.events)):
-        data, checksum = encode_event(event)
-        size += len(data)
-        try:
-            cursor = await connection.execute(
-                _APPEND,
-                {
-                    **stored.key._asdict(),
-                    "number": stored.number,
-                    "seq": seq,
-                    "timestamp": event.timestamp,
-                    "event": data.decode(),
-                    "checksum": checksum,
-                    "worker": worker,
-                },
-            )
-        except (psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation):
-            raise Stale from None
-        row = cast("tuple[float | None] | None", await cursor.fetchone())
-        if row is None:
-            raise Stale
-        asked = row[0]
-    await share(connection, stored.key, growth.app, growth.user)
-    return stored.after(growth)._replace(size=size), asked
-
-
-async def share(connection: Connection, key: SessionKey, app: JsonObject, user: JsonObject) -> None:
-    """Write the deltas of the scopes that sessions share.
-
-    In the order of their names: two writers of the same keys wait for each other in one order.
-    """
-    app_name, user_id, _ = key
-    for name, value in sorted(app.items(), key=_name):
-        if value is None:
-            await connection.execute(
-                "DELETE FROM weft.app_state WHERE app_name = %s AND key = %s", (app_name, name)
-            )
-        else:
-            row = (app_name, name, encode_value(value))
-            await connection.execute(
-                """INSERT INTO weft.app_state (app_name, key, value, checksum)
-                VALUES (%s, %s, %s, %s) ON CONFLICT (app_name, key)
-                DO UPDATE SET value = excluded.value, checksum = excluded.checksum""",
-                (*row, checksum_of(*row)),
-            )
-    for name, value in sorted(user.items(), key=_name):
-        if value is None:
-            await connection.execute(
-                "DELETE FROM weft.user_state WHERE app_name = %s AND user_id = %s AND key = %s",
-                (app_name, user_id, name),
-            )
-        else:
-            owned = (app_name, user_id, name, encode_value(value))
-            await connection.execute(
-                """INSERT INTO weft.user_state (app_name, user_id, key, value, checksum)
-                VALUES (%s, %s, %s, %s, %s) ON CONFLICT (app_name, user_id, key)
-                DO UPDATE SET value = excluded.value, checksum = excluded.checksum""",
-                (*owned, checksum_of(*owned)),
-            )
-
-
-async def read_events(
-    connection: Connection, key: SessionKey, after: int, limit: int | None
-) -> list[Event] | None:
-    """The events of a session behind the first `after`, with their sequence numbers."""
-    cursor = await connection.execute(_BEHIND, {**key._asdict(), "after": after, "limit": limit})
-    rows = cast("list[tuple[str | None, int | None]]", await cursor.fetchall())
-    if not rows:
-        return None
-    return numbered(
-        [
-            read_row(EventRow(text.encode(), checksum), position, where=str(key))
-            for position, (text, checksum) in enumerate(rows, after)
-            if text is not None
-        ],
-        after,
-    )
-
-
-async def count_events(connection: Connection, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
-    """How many events the sessions have; one that does not exist is not in it."""
-    names = [list(column) for column in zip(*keys, strict=True)] or [[], [], []]
-    cursor = await connection.execute(_LENGTHS, names)
-    rows = cast("list[tuple[str, str, str, int]]", await cursor.fetchall())
-    return {SessionKey(*key): length for *key, length in rows}
-
-
-async def list_sessions(
-    connection: Connection, app_name: str, user_id: str | None
-) -> list[SessionInfo]:
-    """The sessions of an app, or of one user of it, the latest first."""
-    cursor = await connection.execute(_LIST, {"app_name": app_name, "user_id": user_id})
-    rows = cast("list[tuple[str, str, int, float]]", await cursor.fetchall())
-    return [
-        SessionInfo(SessionKey(app_name, user, id), length, updated)
-        for user, id, length, updated in rows
-    ]
-
-
-async def list_waiting(
-    connection: Connection, app_name: str, user_id: str | None
-) -> list[SessionKey]:
-    """The sessions in which calls may wait. Those that never asked anything are not read."""
-    cursor = await connection.execute(_WAITING, {"app_name": app_name, "user_id": user_id})
-    rows = cast("list[tuple[str, str, str]]", await cursor.fetchall())
-    return [
-        SessionKey(app_name, user, id)
-        for (user, id), events in groupby(rows, key=itemgetter(0, 1))
-        if still_waits(event.encode() for _, _, event in events)
-    ]
-
-
-async def list_apps(connection: Connection) -> list[str]:
-    """The names of the apps that have sessions, sorted."""
-    cursor = await connection.execute("SELECT DISTINCT app_name FROM weft.sessions")
-    return sorted(name for (name,) in cast("list[tuple[str]]", await cursor.fetchall()))
-
-
-async def delete_session(connection: Connection, key: SessionKey) -> None:
-    """Delete a session with its events; what they wrote to shared scopes stays."""
-    high, low = divmod(lock_number(key) % 2**64, 2**32)
-    await connection.execute(
-        """WITH lease AS (
-            DELETE FROM weft.leases WHERE app_name = %(app_name)s AND user_id = %(user_id)s
-                AND id = %(id)s AND NOT EXISTS (
-                    SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
-                        AND classid = %(high)s::oid AND objid = %(low)s::oid
-                )
-        )
-        DELETE FROM weft.sessions
-        WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s""",
-        {**key._asdict(), "high": high, "low": low},
-    )
-
-
-# One statement sees one state of the database, so events and shared state belong together.
-_NEWEST = """
-SELECT 0, s.number, s.created, e.seq,
-       (SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = s.number),
-       CASE WHEN s.number = %(known)s OR e.seq > 0 THEN NULL ELSE s.state END, e.event, e.checksum,
-       s.checksum
-FROM weft.sessions s LEFT JOIN weft.events e
-    ON e.session = s.number AND e.seq >= CASE WHEN s.number = %(known)s THEN %(length)s ELSE 0 END
-WHERE s.app_name = %(app_name)s AND s.user_id = %(user_id)s AND s.id = %(id)s
-UNION ALL
-SELECT 1, 0, 0, 0, 0, key, value, checksum, NULL FROM weft.app_state WHERE app_name = %(app_name)s
-UNION ALL
-SELECT 2, 0, 0, 0, 0, key, value, checksum, NULL FROM weft.user_state
-WHERE app_name = %(app_name)s AND user_id = %(user_id)s
-ORDER BY 1, 4
-"""
-
-_SESSION = """
-SELECT number, created, state, checksum, coalesce(seq + 1, 0), coalesce(timestamp, created)
-FROM weft.sessions LEFT JOIN LATERAL (
-    SELECT seq, timestamp FROM weft.events WHERE session = number ORDER BY seq DESC LIMIT 1
-) AS newest ON true
-WHERE app_name = %s AND user_id = %s AND id = %s
-"""
-
-_RECENT = """
-SELECT seq, event, checksum FROM weft.events
-WHERE session = %s AND (%s::float8 IS NULL OR timestamp > %s::float8) ORDER BY seq DESC LIMIT %s
-"""
-
-_WRITING = f"""
-SELECT seq, event, checksum FROM weft.events
-WHERE session = %s AND {HAS_DELTA.replace("%", "%%")} ORDER BY seq
-"""
-
-# The outer join gives a row without an event where the session exists and has no more.
-_BEHIND = """
-SELECT behind.event, behind.checksum FROM weft.sessions LEFT JOIN LATERAL (
-    SELECT seq, event, checksum FROM weft.events
-    WHERE session = number AND seq >= %(after)s ORDER BY seq LIMIT %(limit)s
-) AS behind ON true
-WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s ORDER BY behind.seq
-"""
-
-_LENGTHS = """
-SELECT app_name, user_id, id,
-       (SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = number)
-FROM weft.sessions JOIN unnest(%s::text[], %s::text[], %s::text[]) AS wanted (app, owner, name)
-    ON app_name = wanted.app AND user_id = wanted.owner AND id = wanted.name
-"""
-
-_APP_STATE = "SELECT key, value, checksum FROM weft.app_state WHERE app_name = %s"
-
-_USER_STATE = """
-SELECT key, value, checksum FROM weft.user_state WHERE app_name = %s AND user_id = %s
-"""
-
-# Nothing is inserted unless the session has exactly the events before this one, and the writer
-# still has the lease it began with. FOR SHARE: who takes the lease over waits for this write.
-_APPEND = """
-INSERT INTO weft.events (session, seq, timestamp, event, checksum)
-SELECT number, %(seq)s, %(timestamp)s, %(event)s, %(checksum)s FROM weft.sessions
-WHERE number = %(number)s AND %(seq)s = (
-    SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = %(number)s
-) AND (%(worker)s::text IS NULL OR EXISTS (
-    SELECT 1 FROM weft.leases
-    WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
-        AND worker = %(worker)s FOR SHARE
-))
-ON CONFLICT DO NOTHING
-RETURNING (
-    SELECT asked FROM weft.interrupts
-    WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
-)
-"""
-
-_LIST = """
-SELECT user_id, id, coalesce(seq + 1, 0), coalesce(timestamp, created) AS updated
-FROM weft.sessions LEFT JOIN LATERAL (
-    SELECT seq, timestamp FROM weft.events WHERE session = number ORDER BY seq DESC LIMIT 1
-) AS newest ON true
-WHERE app_name = %(app_name)s AND (%(user_id)s::text IS NULL OR user_id = %(user_id)s)
-ORDER BY updated DESC, number DESC
-"""
-
-_WAITING = f"""
-WITH asked AS (
-    SELECT user_id, id, number, min(seq) AS first
-    FROM weft.sessions JOIN weft.events ON session = number
-    WHERE app_name = %(app_name)s AND (%(user_id)s::text IS NULL OR user_id = %(user_id)s)
-        AND {ASKS.replace("%", "%%")}
-    GROUP BY number
-)
-SELECT user_id, id, event FROM asked JOIN weft.events ON session = number AND seq >= first
-WHERE {ANSWERS.replace("%", "%%")} ORDER BY number, seq
-"""
-
-
-def _name(item: tuple[str, object]) -> str:
-    return item[0]
-
-
-async def lock(connection: Connection, key: SessionKey, worker: str) -> float | None:
-    """Lock the session for this connection; the server's time, or None if another has it."""
-    cursor = await connection.execute(
-        _LOCK, {**key._asdict(), "number": lock_number(key), "worker": worker}
-    )
-    row = cast("tuple[float] | None", await cursor.fetchone())
-    return row[0] if row is not None else None
-
-
-async def find_holder(connection: Connection, key: SessionKey) -> tuple[str, float | None] | None:
-    """Who has the session, and since when by the server's clock; None where nobody has."""
-    high, low = divmod(lock_number(key) % 2**64, 2**32)
-    cursor = await connection.execute(_HOLDER, {**key._asdict(), "high": high, "low": low})
-    row = cast("tuple[str | None, float | None] | None", await cursor.fetchone())
-    return (row[0] or "", row[1]) if row is not None else None
-
-
-async def end_stale(
-    connection: Connection, key: SessionKey, worker: str, seconds: float
-) -> str | None:
-    """Cut off the holder of a session that has been silent for so long; who it was, or None."""
-    high, low = divmod(lock_number(key) % 2**64, 2**32)
-    names = {**key._asdict(), "high": high, "low": low, "worker": worker, "seconds": seconds}
-    cursor = await connection.execute(_END_STALE, names)
-    row = cast("tuple[str, bool] | None", await cursor.fetchone())
-    return row[0] if row is not None else None
-
-
-async def beat(connection: Connection, worker: str) -> None:
-    """Say that the process lives, and forget those that have been silent for a day."""
-    await connection.execute(_BEAT, {"worker": worker})
-
-
-def lock_number(key: SessionKey) -> int:
-    """The number that stands for a session among the server's advisory locks."""
-    text = "\0".join(("weft", *key)).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
-
-
-_LOCK = """
-WITH locked AS MATERIALIZED (SELECT pg_try_advisory_lock(%(number)s) AS is_mine)
-INSERT INTO weft.leases (app_name, user_id, id, worker, process, since)
-SELECT %(app_name)s, %(user_id)s, %(id)s, %(worker)s, pg_backend_pid(),
-       extract(epoch FROM clock_timestamp())::float8
-FROM locked WHERE is_mine
-ON CONFLICT (app_name, user_id, id)
-DO UPDATE SET worker = excluded.worker, process = excluded.process, since = excluded.since
-RETURNING since
-"""
-
-# A bigint among the advisory locks shows as two halves. A row without its lock is of the dead.
-_HOLDER = """
-SELECT leases.worker, leases.since FROM pg_locks
-LEFT JOIN weft.leases ON process = pid
-    AND app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
-WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND classid = %(high)s::oid
-    AND objid = %(low)s::oid
-    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-"""
-
-# All its connections: one of them may be in the middle of a transaction.
-_END_STALE = """
-SELECT leases.worker, pg_terminate_backend(activity.pid)
-FROM weft.leases LEFT JOIN weft.workers ON workers.worker = leases.worker
-JOIN pg_locks AS locks ON locks.pid = process AND locktype = 'advisory' AND granted
-    AND objsubid = 1 AND classid = %(high)s::oid AND objid = %(low)s::oid
-JOIN pg_stat_activity AS activity
-    ON activity.pid = process OR activity.application_name = left('weft ' || leases.worker, 63)
-WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
-    AND leases.worker <> %(worker)s
-    AND greatest(since, coalesce(beat, 0))
-        < extract(epoch FROM clock_timestamp())::float8 - %(seconds)s
-"""
-
-_BEAT = """
-WITH silent AS (
-    DELETE FROM weft.workers WHERE beat < extract(epoch FROM clock_timestamp())::float8 - 86400
-)
-INSERT INTO weft.workers VALUES (%(worker)s, extract(epoch FROM clock_timestamp())::float8)
-ON CONFLICT (worker) DO UPDATE SET beat = excluded.beat
-"""
-
-
-async def erase_user(connection: Connection, app_name: str, user_id: str) -> int:
-    """Delete all rows of a user: sessions, events, state, leases, requests, turns."""
-    await erase_turns(connection, app_name, user_id)
-    count = 0
-    for table in ("sessions", "user_state", "interrupts", "leases"):
-        deleted = await connection.execute(
-            f"DELETE FROM weft.{table} WHERE app_name = %s AND user_id = %s".encode(),
-            (app_name, user_id),
-        )
-        count = deleted.rowcount if table == "sessions" else count
-    return count
-
-
-async def erase_turns(connection: Connection, app_name: str, user_id: str) -> None:
-    """Delete a user's turns from every queue in the database, whatever became of them."""
-    values = {"app_name": app_name, "user_id": user_id}
-    for table in await _queue_tables(connection):
-        if statement := _ERASE_TURNS[table]:
-            await connection.execute(statement.encode(), values)
-
-
-async def rewrite(connection: Connection) -> None:
-    """Write the tables anew, so that nothing deleted is in their files; nobody can write then."""
-    own = [f"weft.{table}" for table in ("sessions", "events", "user_state", "interrupts")]
-    for table in (*own, *await _queue_tables(connection)):
-        await connection.execute(f"VACUUM FULL {table}".encode())
-
-
-async def _queue_tables(connection: Connection) -> list[str]:
-    """Those tables of queues that there are: none where no queue was ever opened."""
-    cursor = await connection.execute(
-        "SELECT name FROM unnest(%s::text[]) AS name"
-        " WHERE to_regclass(name) IS NOT NULL AND to_regclass('weft.turn_notes') IS NOT NULL",
-        (list(_ERASE_TURNS),),
-    )
-    existing = {name for (name,) in cast("list[tuple[str]]", await cursor.fetchall())}
-    return [table for table in _ERASE_TURNS if table in existing]
-
-
-_DBOS_TURNS = """(
-    SELECT number FROM weft.dbos_turns WHERE app_name = %(app_name)s AND user_id = %(user_id)s)"""
-
-# A turn has one workflow for each time that it was put: NUMBER.0, NUMBER.1 and so on.
-_DBOS_WORKFLOWS = f"""
-DELETE FROM weft_dbos.{{}} WHERE split_part(workflow_uuid, '.', 1) IN (
-    SELECT lpad(number::text, 19, '0') FROM {_DBOS_TURNS} AS gone)"""
-
-_ERASE_TURNS = {
-    "weft.turns": "DELETE FROM weft.turns WHERE app_name = %(app_name)s AND user_id = %(user_id)s",
-    # The lock of a turn is a list: app, user, session, request. Those of other tasks are any text.
-    "procrastinate_jobs": """
-        WITH gone AS (
-            DELETE FROM procrastinate_jobs
-            WHERE CASE WHEN task_name = 'weft.turn' THEN
-                queueing_lock::jsonb ->> 0 = %(app_name)s
-                AND queueing_lock::jsonb ->> 1 = %(user_id)s END
-            RETURNING id)
-        DELETE FROM weft.turn_notes WHERE turn IN (SELECT id::text FROM gone)""",
-    "procrastinate_events": "",  # they go with their jobs
-    # First the workflows: a worker that ends one now writes no output after that.
-    "weft_dbos.workflow_status": _DBOS_WORKFLOWS.format("workflow_status"),
-    "weft_dbos.workflow_input": _DBOS_WORKFLOWS.format("workflow_input"),
-    "weft_dbos.workflow_output": _DBOS_WORKFLOWS.format("workflow_output"),
-    "weft.dbos_turns": f"""
-        WITH noted AS (
-            DELETE FROM weft.turn_notes
-            WHERE turn IN (SELECT 'dbos:' || number FROM {_DBOS_TURNS} AS gone))
-        DELETE FROM weft.dbos_turns
-        WHERE app_name = %(app_name)s AND user_id = %(user_id)s""",
-    "weft.turn_notes": "",  # they go with their turns
-}
-"""The tables of queues, in the order to empty them in, and how to delete a user's rows."""
-
-
-async def insert_request(connection: Connection, key: SessionKey) -> None:
-    """Ask the holder of the session, in another process, to stop."""
-    await connection.execute(
-        """INSERT INTO weft.interrupts
-        VALUES (%s, %s, %s, extract(epoch FROM clock_timestamp())::float8)
-        ON CONFLICT (app_name, user_id, id) DO UPDATE SET asked = excluded.asked""",
-        key,
-    )
-
-
-async def delete_request(connection: Connection, key: SessionKey) -> None:
-    """Withdraw the request to stop."""
-    await connection.execute(
-        "DELETE FROM weft.interrupts WHERE app_name = %s AND user_id = %s AND id = %s", key
-    )
-
-
-async def list_requests(connection: Connection) -> list[tuple[SessionKey, float]]:
-    """The sessions that somebody wants stopped, and since when."""
-    cursor = await connection.execute("SELECT app_name, user_id, id, asked FROM weft.interrupts")
-    rows = cast("list[tuple[str, str, str, float]]", await cursor.fetchall())
-    return [(SessionKey(*key), when) for *key, when in rows]
 
 
 Migration = Sequence[str]
@@ -699,11 +128,35 @@ MIGRATIONS: tuple[Migration, ...] = (
             beat double precision NOT NULL
         )""",
     ),
+    # Long logs in chapters: how many events they cover, and how many of these are packed.
+    (
+        "ALTER TABLE weft.sessions ADD COLUMN chaptered integer NOT NULL DEFAULT 0",
+        "ALTER TABLE weft.sessions ADD COLUMN archived integer NOT NULL DEFAULT 0",
+        """CREATE TABLE weft.chapters (
+            session bigint NOT NULL REFERENCES weft.sessions ON DELETE CASCADE,
+            first integer NOT NULL,
+            length integer NOT NULL,
+            delta bytea NOT NULL,
+            delta_checksum bigint NOT NULL,
+            facts bytea NOT NULL,
+            checksum bigint NOT NULL,
+            newest double precision NOT NULL,
+            asks boolean NOT NULL,
+            packed bytea,
+            packed_checksum bigint,
+            PRIMARY KEY (session, first)
+        )""",
+    ),
 )
 
 
-UNDO: Migration = ("DROP TABLE weft.leases", "DROP TABLE weft.workers")
-"""The statements that lead from the newest version of the tables back to the one before."""
+UNDO: Migration = (
+    "DROP TABLE weft.chapters",
+    "ALTER TABLE weft.sessions DROP COLUMN archived",
+    "ALTER TABLE weft.sessions DROP COLUMN chaptered",
+)
+"""The statements that lead from the newest version of the tables back to the one before, once
+packed events are back in their table."""
 
 AHEAD = 1
 """How many versions newer tables may be. A version only adds to the one before it, so that old and
@@ -766,6 +219,15 @@ def place(url: str) -> str:
 @asynccontextmanager
 async def explaining(url: str) -> AsyncGenerator[None, None]:
     """Turn errors of the driver into ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise explained(error, url) from None
+
+
+@contextmanager
+def explaining_at_once(url: str) -> Generator[None, None, None]:
+    """Turn errors of the driver into ours, for a thread that waits."""
     try:
         yield
     except psycopg.Error as error:

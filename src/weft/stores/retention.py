@@ -1,7 +1,7 @@
-"""Delete what must not be kept: a user with everything, or sessions that are old.
+"""Delete what must not be kept, a user with everything or sessions that are old; archive the rest.
 
 The log, the state, turns in queues, memories and artifacts go. Then the store writes what is left
-anew, because a database only marks deleted rows as free.
+anew, because a database only marks deleted rows as free. What is archived stays, in less room.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from weft.errors import UsageError
 from weft.session import ArtifactStore, SessionKey, Store
-from weft.session.store import ErasingArtifacts, ErasingStore
+from weft.session.store import ArchivingStore, ErasingArtifacts, ErasingStore
 
 MEMORY_APP = "memory:"
 """What the name of an app begins with whose sessions are the memories of another."""
@@ -49,10 +49,15 @@ async def erase_user(
 async def erase_sessions(
     store: Store, artifacts: ArtifactStore, keys: Sequence[SessionKey]
 ) -> Erased:
-    """Delete sessions with their artifacts; what they wrote to `user:` and `app:` stays."""
+    """Delete sessions with their artifacts and queued turns.
+
+    What they wrote to `user:` and `app:` stays.
+    """
     erasing, files = _able(store), _able_artifacts(artifacts)
     count = 0
     for key in keys:
+        # first, for the same reason
+        await erasing.erase_turns(*key)
         async with AsyncExitStack() as stack:
             await _take(store, [key], stack)
             await store.delete(key)
@@ -60,6 +65,20 @@ async def erase_sessions(
     if keys:
         await erasing.compact()
     return Erased(len(keys), 0, count)
+
+
+async def archive_sessions(
+    store: Store, keys: Sequence[SessionKey], *, keep_recent: int, before: float | None = None
+) -> int:
+    """Pack the older events of sessions, while they run; gives how many events were packed."""
+    if not isinstance(store, ArchivingStore):
+        raise UsageError(
+            f"a {type(store).__name__} keeps no archive",
+            where="store",
+            hint="use sqlite:///FILE or postgresql://..., or give it `archive(key, keep_recent=,"
+            " before=)`",
+        )
+    return sum([await store.archive(key, keep_recent=keep_recent, before=before) for key in keys])
 
 
 async def _take(store: Store, keys: Sequence[SessionKey], stack: AsyncExitStack) -> None:
@@ -75,8 +94,8 @@ def _able(store: Store) -> ErasingStore:
     raise UsageError(
         f"a {type(store).__name__} cannot forget a user",
         where="store",
-        hint="give it `erase_user(app_name, user_id)`, `erase_turns(app_name, user_id)` and"
-        " `compact()`",
+        hint="give it `erase_user(app_name, user_id)`, `erase_turns(app_name, user_id,"
+        " session_id)`, `apps_of_turns(user_id)` and `compact()`",
     )
 
 

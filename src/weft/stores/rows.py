@@ -106,9 +106,11 @@ class StateReader:
         self.problems: list[StoreError] = []
         self._skip = skip_unreadable
 
-    def initial(self, created: float, text: bytes, checksum: int | None) -> JsonObject:
-        """The state that the session began with."""
-        expected = checksum_of(*self.key, created, text)
+    def initial(
+        self, created: float, text: bytes, checksum: int | None, archived: int = 0
+    ) -> JsonObject:
+        """The state that the session began with; the checksum covers how much is archived too."""
+        expected = checksum_of(*self.key, created, text, *((archived,) if archived else ()))
         try:
             state = self._value(text, checksum, expected, what="the state it began with")
             if not isinstance(state, dict):

@@ -21,15 +21,29 @@ LONGEST = 16_000
 _PAUSED = "CONTINUATION"
 
 
+Fetch = Callable[[int], tuple[int, list[bytes]]]
+"""What reads the rows around a position that are not in memory: where they begin, and the rows."""
+
+
 class UnreadEvents(Sequence[Event]):
-    """A list of events that are decoded when somebody looks at them."""
+    """A list of events that are decoded when somebody looks at them.
 
-    __slots__ = ("_decode", "_lock", "_rows")
+    Those that stand as None are not in memory: `fetch` reads them when they are wanted.
+    """
 
-    def __init__(self, rows: list[bytes], decode: Callable[[bytes], Event]) -> None:
-        self._rows = cast("list[bytes | Event]", rows)
+    __slots__ = ("_decode", "_fetch", "_lock", "_page", "_rows")
+
+    def __init__(
+        self,
+        rows: Sequence[bytes | Event | None],
+        decode: Callable[[bytes], Event],
+        fetch: Fetch | None = None,
+    ) -> None:
+        self._rows = cast("list[bytes | Event | None]", rows)
         self._decode = decode
+        self._fetch = fetch
         self._lock = Lock()
+        self._page: tuple[int, list[bytes]] = (0, [])
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -51,6 +65,17 @@ class UnreadEvents(Sequence[Event]):
     def __iter__(self) -> Iterator[Event]:
         return iter(self[:])
 
+    def read_once(self, start: int, end: int) -> list[Event]:
+        """The events between. Those that were not decoded before are not kept."""
+        decode = self._decode
+        events: list[Event] = []
+        with self._lock:
+            rows = self._rows[start:end]
+            pages = self._pages(start, rows)
+        for row in pages:
+            events.append(decode(row) if type(row) is bytes else cast("Event", row))
+        return events
+
     def extend(self, events: Iterable[Event]) -> None:
         """Add events."""
         self._rows.extend(events)
@@ -60,15 +85,51 @@ class UnreadEvents(Sequence[Event]):
         with self._lock:  # an event is decoded once: who compares two of them may use `is`
             for index in indexes:
                 row = rows[index]
+                if row is None:
+                    row = self._fetched(index)
                 if type(row) is bytes:
                     rows[index] = decode(row)
 
+    def _pages(self, start: int, rows: list[bytes | Event | None]) -> list[bytes | Event | None]:
+        """The rows from `start` on, with those that are not in memory.
+
+        These are kept for a while: whoever reads a log from its beginning asks for the rest next.
+        """
+        for at, row in enumerate(rows):
+            if row is None:
+                position = start + at
+                first, data = self._page
+                if not first <= position < first + len(data):
+                    assert self._fetch is not None
+                    first, data = self._page = self._fetch(position)
+                rows[at] = data[position - first]
+        return rows
+
+    def _fetched(self, index: int) -> bytes | Event | None:
+        """The row at a position, once it is in memory with those around it."""
+        assert self._fetch is not None
+        rows = self._rows
+        first, data = self._fetch(index if index >= 0 else index + len(rows))
+        end = first + len(data)
+        if rows[first:end].count(None) == len(data):
+            rows[first:end] = data
+        else:  # somebody looked at one of them before it was in a chapter
+            rows[first:end] = [
+                row if known is None else known
+                for known, row in zip(rows[first:end], data, strict=True)
+            ]
+        return rows[index]
+
 
 class Skimmed(NamedTuple):
-    """A skim of a log, and where each of its events stands, by its id."""
+    """A skim of a log, and what the store needs of it besides."""
 
     skim: Skim
     positions: dict[str, int]
+    """Where each event stands, by its id."""
+    invocations: frozenset[str]
+    last: str
+    """The invocation of the last turn."""
 
 
 def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
@@ -130,8 +191,9 @@ def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
     if not plain or not turns or turns[0] != 0 or len(positions) != len(rows):
         return None
     authors.add("user")
-    skim = Skim(len(rows), frozenset(authors), asked, turns, calls, frozenset(invocations))
-    return Skimmed(skim, positions)
+    known = frozenset(invocations)
+    skim = Skim(len(rows), frozenset(authors), asked, turns, calls, known)
+    return Skimmed(skim, positions, known, last)
 
 
 def _answers(event: "_PlainEvent", waiting: dict[str, str]) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from weft.errors import UsageError
 from weft.session import Busy, Event, Holder, Lease, Session, SessionInfo, SessionKey, Transaction
@@ -32,12 +32,16 @@ from weft.session.memory import (
     scoped,
     unknown,
 )
+from weft.stores import sqlite_chapters as chapters
 from weft.stores import sqlite_tables as tables
-from weft.stores.cache import SessionCache, require_recent
+from weft.stores.cache import ChapterWriter, SessionCache, require_recent
+from weft.stores.chapters import require_keeping
 from weft.stores.leases import inside, outwait, require_outside
+from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, warn_unreadable
 from weft.stores.sqlite_file import WholeFile, explained, leave_flushing, open_file, rewrite_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
+from weft.stores.sqlite_relay import FileCarrier, forget_letters
 from weft.stores.sqlite_worker import (
     Addition,
     ConnectionThread,
@@ -51,6 +55,7 @@ from weft.stores.sqlite_worker import (
 from weft.values import Json, require_object
 
 T = TypeVar("T")
+Arguments = ParamSpec("Arguments")
 
 
 class _Open(NamedTuple):
@@ -84,6 +89,9 @@ class SqliteStore:
         self._cache = SessionCache()
         self._lock = Lock()
         self._open: _Open | None = None
+        self.relay = Relay(FileCarrier(self._path))
+        """What takes partial events to those who follow a session in another process."""
+        self._chapters = ChapterWriter(self._add_chapter)
 
     @property
     def path(self) -> Path:
@@ -137,13 +145,16 @@ class SqliteStore:
                 if newest is not None:
                     session = newest.session(*tables.read_shared(connection, StateReader(key)))
                     return lambda: session
-            stored = tables.read_newest(connection, key, self._cache)
+            stored = tables.read_newest(connection, key, self._cache, self._path)
             if stored is None:
                 return lambda: None
             shared = tables.read_shared(connection, StateReader(key))
             return lambda: part(self._keep(stored).session(*shared), recent=recent, after=after)
 
-        return await self._read(work)
+        session = await self._read(work)
+        if (stored := self._cache.get(key)) is not None:
+            self._chapters.look_at(stored, self._cache)
+        return session
 
     async def _sound(
         self, key: SessionKey, *, recent: int | None, after: float | None
@@ -208,7 +219,9 @@ class SqliteStore:
 
         addition = Addition(work, rows, finish, share if grown.app or grown.user else None)
         opened.writer.submit(addition)
-        return await self._explained(addition.result())
+        after = await self._explained(addition.result())
+        self._chapters.look_at(known, self._cache, len(grown.added))
+        return after
 
     async def events(
         self, key: SessionKey, *, after: int = 0, limit: int | None = None
@@ -269,6 +282,29 @@ class SqliteStore:
 
         await self._write(work)
 
+    async def archive(
+        self, key: SessionKey, *, keep_recent: int = 1_000, before: float | None = None
+    ) -> int:
+        """Pack the older events of a session; nobody who reads it notices. Gives how many.
+
+        The newest `keep_recent` stay as they are, and so does what is not older than the time
+        `before`. Each chapter is one transaction: whatever ends this ends it between two.
+        """
+        require_key(key)
+        require_keeping(keep_recent)
+        limit = await self._write(_job(chapters.limit_of, key, keep_recent, before))
+        if limit is None:
+            raise unknown(key)
+        while (end := await self._write(_job(chapters.add_chapter, key, limit))) is not None:
+            self._cache.note_chapters(key, end)
+        count = 0
+        while (packed := await self._write(_job(chapters.pack_chapter, key, limit))) is not None:
+            count += packed
+        return count
+
+    async def _add_chapter(self, key: SessionKey) -> int | None:
+        return await self._write(_job(chapters.add_chapter, key))
+
     async def erase_user(self, app_name: str, user_id: str) -> int:
         """Delete a user's sessions, state and queued turns; gives how many sessions there were."""
         require_key(SessionKey(app_name, user_id, "s"))
@@ -284,15 +320,24 @@ class SqliteStore:
 
         return await self._write(work)
 
-    async def erase_turns(self, app_name: str, user_id: str) -> None:
-        """Delete a user's turns from the queue, so that no worker takes another."""
-        require_key(SessionKey(app_name, user_id, "s"))
+    async def erase_turns(self, app_name: str, user_id: str, session_id: str | None = None) -> None:
+        """Delete the turns of a user, or of a session, from the queue: no worker takes another."""
+        require_key(SessionKey(app_name, user_id, "s" if session_id is None else session_id))
 
         def work(connection: sqlite3.Connection) -> Callable[[], None]:
-            tables.erase_turns(connection, app_name, user_id)
+            tables.erase_turns(connection, app_name, user_id, session_id)
             return lambda: None
 
         await self._write(work)
+
+    async def apps_of_turns(self, user_id: str) -> list[str]:
+        """The apps for which a user has turns in the queue, sorted."""
+
+        def work(connection: sqlite3.Connection) -> Callable[[], list[str]]:
+            apps = tables.list_turn_apps(connection, user_id)
+            return lambda: apps
+
+        return await self._read(work)
 
     async def compact(self) -> None:
         """Write the file anew, so that nothing deleted can be read from the disk.
@@ -303,6 +348,7 @@ class SqliteStore:
         opened = self._opened()
 
         def rewrite() -> None:
+            forget_letters(self._path)
             with opened.leases.alone():
                 connection = open_file(self._path, timeout=self._timeout, alone=nullcontext())
                 try:
@@ -387,6 +433,7 @@ class SqliteStore:
     async def close(self) -> None:
         """Close the file; the next use opens it again."""
         self._require_outside()
+        await self._chapters.close()
         with self._lock:
             opened, self._open = self._open, None
             self._cache = SessionCache()
@@ -396,6 +443,7 @@ class SqliteStore:
             await opened.writer.close()
             await opened.flusher.close()
             leave(opened.leases)
+        await self.relay.close()
 
     def _opened(self) -> _Open:
         process = os.getpid()
@@ -469,7 +517,7 @@ class SqliteStore:
 
     def newest(self, connection: sqlite3.Connection, key: SessionKey) -> StoredSession:
         """The session as a connection sees it."""
-        stored = tables.read_newest(connection, key, self._cache)
+        stored = tables.read_newest(connection, key, self._cache, self._path)
         if stored is None:
             raise unknown(key)
         return stored
@@ -578,3 +626,17 @@ class _SqliteTransaction:
 
 def _nothing() -> None:
     pass
+
+
+def _job(
+    function: Callable[Concatenate[sqlite3.Connection, Arguments], T],
+    *args: Arguments.args,
+    **options: Arguments.kwargs,
+) -> Work[T]:
+    """The work that calls a function with the connection, and gives what it gives."""
+
+    def work(connection: sqlite3.Connection) -> Callable[[], T]:
+        result = function(connection, *args, **options)
+        return lambda: result
+
+    return work

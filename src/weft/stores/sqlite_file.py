@@ -75,11 +75,39 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
     # The state of a long session is read from the few events that wrote to it.
     (f"CREATE INDEX deltas ON events (place) WHERE {HAS_DELTA}",),
+    # Long logs in chapters: how many events they cover, and how many of these are packed.
+    (
+        "ALTER TABLE sessions ADD COLUMN chaptered INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0",
+        """CREATE TABLE chapters (
+            session INTEGER NOT NULL,
+            first INTEGER NOT NULL,
+            length INTEGER NOT NULL,
+            delta BLOB NOT NULL,
+            delta_checksum INTEGER NOT NULL,
+            facts BLOB NOT NULL,
+            checksum INTEGER NOT NULL,
+            newest REAL NOT NULL,
+            asks INTEGER NOT NULL,
+            packed BLOB,
+            packed_checksum INTEGER,
+            PRIMARY KEY (session, first)
+        )""",
+        # A process of the version before deletes sessions too, and knows no chapters.
+        """CREATE TRIGGER forget_chapters AFTER DELETE ON sessions
+        BEGIN DELETE FROM chapters WHERE session = OLD.number; END""",
+    ),
 )
 
 
-UNDO: Migration = ("DROP INDEX deltas",)
-"""The statements that lead from the newest version of the tables back to the one before."""
+UNDO: Migration = (
+    "DROP TRIGGER forget_chapters",
+    "DROP TABLE chapters",
+    "ALTER TABLE sessions DROP COLUMN archived",
+    "ALTER TABLE sessions DROP COLUMN chaptered",
+)
+"""The statements that lead from the newest version of the tables back to the one before, once
+packed events are back in their table."""
 
 AHEAD = 1
 """How many versions newer tables may be. A version only adds to the one before it, so that old and
@@ -265,7 +293,12 @@ _NAMED_ROWS = (
     (
         "sessions",
         "SELECT checksum, CAST(app_name AS BLOB), CAST(user_id AS BLOB), CAST(id AS BLOB),"
-        " created, CAST(state AS BLOB) FROM sessions WHERE checksum IS NOT NULL",
+        " created, CAST(state AS BLOB) FROM sessions WHERE checksum IS NOT NULL AND archived = 0",
+    ),
+    (
+        "sessions",
+        "SELECT checksum, CAST(app_name AS BLOB), CAST(user_id AS BLOB), CAST(id AS BLOB),"
+        " created, CAST(state AS BLOB), archived FROM sessions WHERE archived > 0",
     ),
     (
         "app_state",

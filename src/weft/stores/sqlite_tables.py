@@ -8,13 +8,22 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
+from pathlib import Path
 from typing import NamedTuple, cast
 
 from weft.session import Event, SessionInfo, SessionKey
 from weft.session.event import numbered
 from weft.session.memory import Growth, StoredSession, exists_already
 from weft.session.strand import Strand
-from weft.stores.cache import SLICE, RecentEvents, SessionCache, catch_up, read_readable
+from weft.stores.cache import (
+    SLICE,
+    RecentEvents,
+    SessionCache,
+    catch_up,
+    event_reader,
+    read_readable,
+)
+from weft.stores.chapters import open_log, state_of
 from weft.stores.rows import (
     ANSWERS,
     ASKS,
@@ -28,10 +37,15 @@ from weft.stores.rows import (
     read_row,
     still_waits,
 )
+from weft.stores.sqlite_chapters import (
+    ROOM,
+    chapters_of,
+    deltas_of,
+    fetch_from,
+    newer_than,
+    older_rows,
+)
 from weft.values import JsonObject
-
-ROOM = 2**32
-"""How many places a session has in the table of events."""
 
 
 class _SessionRow(NamedTuple):
@@ -43,6 +57,8 @@ class _SessionRow(NamedTuple):
     checksum: int | None
     place: int | None
     updated: float
+    chaptered: int
+    archived: int
 
     @property
     def length(self) -> int:
@@ -50,8 +66,11 @@ class _SessionRow(NamedTuple):
 
     def begun(self, reader: StateReader) -> StoredSession:
         """The session before its first event."""
-        initial = reader.initial(self.created, self.state, self.checksum)
-        return StoredSession(reader.key, self.number, self.created, initial, initial, Strand())
+        initial = reader.initial(self.created, self.state, self.checksum, self.archived)
+        log: Strand[Event] = Strand()
+        return StoredSession(
+            reader.key, self.number, self.created, initial, initial, log, 0, self.chaptered
+        )
 
 
 def _session_row(
@@ -59,11 +78,11 @@ def _session_row(
 ) -> _SessionRow | None:
     """The row of a session; without its state, if its number is the one that is known."""
     row = cast(
-        "tuple[int, float, bytes, int | None, int | None, float] | None",
+        "tuple[int, float, bytes, int | None, int | None, float, int, int] | None",
         connection.execute(
             """SELECT number, created,
             CASE WHEN number = ? THEN '' ELSE CAST(state AS BLOB) END, sessions.checksum,
-            place, coalesce(timestamp, created)
+            place, coalesce(timestamp, created), chaptered, archived
             FROM sessions LEFT JOIN events ON place = (
                 SELECT place FROM events
                 WHERE place >= number * 4294967296 AND place < (number + 1) * 4294967296
@@ -76,21 +95,38 @@ def _session_row(
 
 
 def read_newest(
-    connection: sqlite3.Connection, key: SessionKey, cache: SessionCache
+    connection: sqlite3.Connection, key: SessionKey, cache: SessionCache, path: Path
 ) -> StoredSession | None:
-    """The session as the file has it; of a cached one only the new events are read."""
+    """The session as the file has it; of a cached one only the new events are read.
+
+    Of a long one that is new here, those of its chapters are read when somebody asks for them.
+    """
     cached = cache.get(key)
     row = _session_row(connection, key, cached.number if cached is not None else 0)
     if row is None:
         return None
     if cached is None or cached.number != row.number:
         cached = row.begun(StateReader(key))
+        if row.chaptered and (opened := _by_chapters(connection, cached, row, path)) is not None:
+            return opened
     elif row.length < len(cached.events):  # the file was replaced by an older one
         cache.drop(key)
-        return read_newest(connection, key, cache)
+        return read_newest(connection, key, cache, path)
     if row.length == len(cached.events):
         return cached
-    return catch_up(cached, _rows(connection, row.number, len(cached.events)), row.length)
+    return catch_up(cached, _rows(connection, row, len(cached.events)), row.length)
+
+
+def _by_chapters(
+    connection: sqlite3.Connection, begun: StoredSession, row: _SessionRow, path: Path
+) -> StoredSession | None:
+    """The session by its chapters and the events behind them; None where all must be read."""
+    chapters = chapters_of(connection, row.number, row.chaptered)
+    tail = [*_rows(connection, row, row.chaptered)]
+    if chapters is None or row.chaptered + len(tail) != row.length:
+        return None
+    fetch = fetch_from(path, row.number, where=str(begun.key))
+    return open_log(begun, chapters, tail, event_reader(), fetch)
 
 
 def read_part(
@@ -105,31 +141,57 @@ def read_part(
     if row is None or (after is None and recent is not None and recent >= row.length):
         return None
     start = row.number * ROOM
-    rows = cast(
+    newest = cast(
         "list[tuple[int, bytes, int | None]]",
         connection.execute(
-            "SELECT place, CAST(event AS BLOB), checksum FROM events"
+            "SELECT place - ?, CAST(event AS BLOB), checksum FROM events"
             " WHERE place >= ? AND place < ? AND (? IS NULL OR timestamp > ?)"
             " ORDER BY place DESC LIMIT ?",
-            (start, start + ROOM, after, after, -1 if recent is None else recent),
+            (start, start, start + ROOM, after, after, -1 if recent is None else recent),
         ).fetchall(),
     )
+    rows = [*_older(connection, row, recent, after, len(newest)), *reversed(newest)]
     if len(rows) == row.length:
         return None
+    begun = row.begun(StateReader(key))
+    deltas = deltas_of(connection, row.number, row.chaptered)
+    first = row.chaptered if deltas is not None else 0
     writing = cast(
         "list[tuple[int, bytes, int | None]]",
         connection.execute(
-            "SELECT place, CAST(event AS BLOB), checksum FROM events INDEXED BY deltas"
+            "SELECT place - ?, CAST(event AS BLOB), checksum FROM events INDEXED BY deltas"
             f" WHERE place >= ? AND place < ? AND {HAS_DELTA} ORDER BY place",
-            (start, start + ROOM),
+            (start, start + first, start + ROOM),
         ).fetchall(),
     )
+    if first < row.archived:  # its chapters cannot be read: their events can
+        packed = enumerate(older_rows(connection, row.number, first), first)
+        writing = [(at, *one) for at, one in packed if b'"stateDelta"' in one[0]] + writing
     return RecentEvents(
-        row.begun(StateReader(key)),
-        [(place - start, EventRow(data, sum)) for place, data, sum in reversed(rows)],
-        [(place - start, EventRow(data, sum)) for place, data, sum in writing],
+        begun,
+        [(at, EventRow(data, sum)) for at, data, sum in rows],
+        [(at, EventRow(data, sum)) for at, data, sum in writing],
         row.updated,
+        state_of(begun.initial, deltas or ()),
     )
+
+
+def _older(
+    connection: sqlite3.Connection,
+    row: _SessionRow,
+    recent: int | None,
+    after: float | None,
+    count: int,
+) -> list[tuple[int, bytes, int | None]]:
+    """The packed ones among the newest events, of which the table of events has `count`."""
+    if not row.archived or count == recent:
+        return []
+    if after is not None:
+        rows = newer_than(connection, row.number, after)
+        return rows if recent is None else rows[max(len(rows) + count - recent, 0) :]
+    first = row.length - (row.length if recent is None else recent)
+    packed = enumerate(older_rows(connection, row.number, first), first)
+    return [(at, data, checksum) for at, (data, checksum) in packed]
 
 
 def read_sound(connection: sqlite3.Connection, reader: StateReader) -> StoredSession | None:
@@ -137,13 +199,17 @@ def read_sound(connection: sqlite3.Connection, reader: StateReader) -> StoredSes
     row = _session_row(connection, reader.key)
     if row is None:
         return None
-    stored, problems = read_readable(row.begun(reader), _rows(connection, row.number, 0))
+    stored, problems = read_readable(row.begun(reader), _rows(connection, row, 0))
     reader.problems.extend(problems)
     return stored
 
 
-def _rows(connection: sqlite3.Connection, number: int, first: int) -> Iterator[RawRow]:
+def _rows(connection: sqlite3.Connection, row: _SessionRow, first: int) -> Iterator[RawRow]:
     """The events of a session from `first` on, as bytes: damaged ones may be no text."""
+    number = row.number
+    if first < row.archived:
+        yield from older_rows(connection, number, first)
+        first = row.archived
     cursor = connection.execute(
         "SELECT CAST(event AS BLOB), checksum FROM events"
         " WHERE place >= ? AND place < ? ORDER BY place",
@@ -160,7 +226,7 @@ def read_events(
     row = _session_row(connection, key)
     if row is None:
         return None
-    rows = _rows(connection, row.number, after)
+    rows = _rows(connection, row, after)
     return numbered(
         [
             read_row(EventRow(*raw), position, where=str(key))
@@ -394,11 +460,32 @@ def list_waiting(
         (app_name, user_id, user_id),
     )
     rows = cast("Iterator[tuple[str, str, bytes]]", cursor)
-    return [
-        SessionKey(app_name, user, id)
+    waiting = {
+        SessionKey(app_name, user, id): still_waits(event for _, _, event in events)
         for (user, id), events in groupby(rows, key=itemgetter(0, 1))
-        if still_waits(event for _, _, event in events)
-    ]
+    }
+    for key in _asked_before(connection, app_name, user_id):
+        row = _session_row(connection, key)
+        rows = _rows(connection, row, 0) if row is not None else ()
+        waiting[key] = still_waits(data for data, _ in rows)
+    return [key for key, waits in waiting.items() if waits]
+
+
+def _asked_before(
+    connection: sqlite3.Connection, app_name: str, user_id: str | None
+) -> list[SessionKey]:
+    """The sessions with a packed chapter in which something was asked."""
+    rows = cast(
+        "list[tuple[str, str, str]]",
+        connection.execute(
+            """SELECT app_name, user_id, id FROM sessions
+            WHERE app_name = ? AND (? IS NULL OR user_id = ?) AND archived > 0
+                AND number IN (SELECT session FROM chapters WHERE asks AND packed IS NOT NULL)
+            ORDER BY number""",
+            (app_name, user_id, user_id),
+        ).fetchall(),
+    )
+    return [SessionKey(*row) for row in rows]
 
 
 def list_apps(connection: sqlite3.Connection) -> list[str]:
@@ -408,7 +495,8 @@ def list_apps(connection: sqlite3.Connection) -> list[str]:
 
 
 def delete_session(connection: sqlite3.Connection, key: SessionKey) -> None:
-    """Delete a session with its events; what they wrote to shared scopes stays."""
+    """Delete a session with its events and turns; what they wrote to shared scopes stays."""
+    erase_turns(connection, *key)
     row = cast(
         "tuple[int] | None",
         connection.execute(
@@ -442,13 +530,30 @@ def erase_user(connection: sqlite3.Connection, app_name: str, user_id: str) -> i
     return len(numbers)
 
 
-def erase_turns(connection: sqlite3.Connection, app_name: str, user_id: str) -> None:
-    """Delete a user's turns, whatever became of them, if the file has a queue."""
-    listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'turns'"
-    if connection.execute(listed).fetchone():
+def erase_turns(
+    connection: sqlite3.Connection, app_name: str, user_id: str, session: str | None = None
+) -> None:
+    """Delete the turns of a user, or of one session, if the file has a queue."""
+    if _has_queue(connection):
         connection.execute(
-            "DELETE FROM turns WHERE app_name = ? AND user_id = ?", (app_name, user_id)
+            "DELETE FROM turns WHERE app_name = ? AND user_id = ?"
+            " AND session = coalesce(?, session)",
+            (app_name, user_id, session),
         )
+
+
+def list_turn_apps(connection: sqlite3.Connection, user_id: str) -> list[str]:
+    """The apps for which a user has turns in the queue."""
+    if not _has_queue(connection):
+        return []
+    statement = "SELECT DISTINCT app_name FROM turns WHERE user_id = ? ORDER BY app_name"
+    rows = cast("list[tuple[str]]", connection.execute(statement, (user_id,)).fetchall())
+    return [app for (app,) in rows]
+
+
+def _has_queue(connection: sqlite3.Connection) -> bool:
+    listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'turns'"
+    return connection.execute(listed).fetchone() is not None
 
 
 def insert_request(connection: sqlite3.Connection, key: SessionKey, asked: float) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from weft.errors import StoreError, UsageError
 from weft.stores import open_store
+from weft.stores.sqlite_chapters import unpack_all as unpack_file
 from weft.stores.sqlite_file import MIGRATIONS as FILE_MIGRATIONS
 from weft.stores.sqlite_file import UNDO as FILE_UNDO
 from weft.stores.sqlite_file import explained, file_version, open_file
@@ -80,11 +81,13 @@ async def downgrade_store(address: str) -> StoreVersion:
         await asyncio.to_thread(_downgrade_file, path)
         return await store_version(address)
     from weft.stores import postgres_tables as tables
+    from weft.stores.postgres_chapters import unpack_all
 
     async with tables.explaining(address):
         connection = await tables.connect(_server(address))
         async with connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (tables.MIGRATING,))
+            await unpack_all(connection)
             for statement in tables.UNDO:
                 await connection.execute(statement.encode())
             await connection.execute("UPDATE weft.version SET version = version - 1")
@@ -150,6 +153,7 @@ def _downgrade_file(path: Path) -> None:
         connection = open_file(path, timeout=_WAIT, alone=leases.alone())
         try:
             connection.execute("BEGIN IMMEDIATE")
+            unpack_file(connection)
             for statement in FILE_UNDO:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={len(FILE_MIGRATIONS) - 1}")

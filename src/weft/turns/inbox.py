@@ -26,6 +26,7 @@ from weft.turns.turn import (
     UnreadableTurn,
     decode_turn,
     encode_turn,
+    retried,
 )
 
 _PLACE_EVERY = 0.25
@@ -153,7 +154,11 @@ class InboxTurns:
         """Put a turn that failed or was cancelled behind the others of its session again."""
         if not id.isdecimal():
             return False
-        return bool(await self._database.run(self._statements.retry, {"number": int(id)}))
+        rows = await self._database.run(self._statements.text, {"number": int(id)})
+        if not rows:
+            return False
+        values: Values = {"number": int(id), "turn": retried(str(rows[0][0]))}
+        return bool(await self._database.run(self._statements.retry, values))
 
     async def cancel(self, id: str) -> bool:
         """Take a waiting turn out of the queue."""
@@ -283,9 +288,10 @@ class Statements:
                 AND (:number = 0 OR number = :number)
             ORDER BY number DESC LIMIT :limit"""
         self.list = f"SELECT * FROM ({self.list}) AS newest ORDER BY number"
+        self.text = f"SELECT turn FROM {table} WHERE number = :number"
         self.retry = f"""
             UPDATE {table} SET status = 'waiting', place = {sql.next_place}, due = NULL,
-                attempts = 0, kills = 0, ended_at = NULL
+                attempts = 0, kills = 0, ended_at = NULL, turn = :turn
             WHERE number = :number AND status IN ('failed', 'cancelled')
             RETURNING number{sql.announce}"""
         self.cancel = f"""

@@ -34,6 +34,7 @@ from weft.turns.turn import (
     UnreadableTurn,
     decode_turn,
     encode_turn,
+    retried,
 )
 
 try:
@@ -210,8 +211,13 @@ class ProcrastinateTurns:
         if not id.isdecimal():
             return False
         await self.open()
+        values: dict[str, object] = {"id": int(id), "task": _TASK}
         async with self._database.connection() as connection:
-            return bool(await _execute(connection, _RETRY, {"id": int(id), "task": _TASK}))
+            rows = await _execute(connection, _TEXT, values)
+            if not rows:
+                return False
+            values["turn"] = retried(str(rows[0][0]))
+            return bool(await _execute(connection, _RETRY, values))
 
     async def cancel(self, id: str) -> bool:
         """Take a waiting turn out of the queue."""
@@ -560,6 +566,8 @@ FROM noted JOIN orphans USING (id)
 
 _NOTES = "SELECT attempts FROM weft.turn_notes WHERE turn = %(id)s::text"
 
+_TEXT = "SELECT args ->> 'turn' FROM procrastinate_jobs WHERE id = %(id)s AND task_name = %(task)s"
+
 # As a new job, behind the others of its session.
 _RETRY = """
 WITH over AS (
@@ -568,7 +576,8 @@ WITH over AS (
     RETURNING *),
 forgotten AS (DELETE FROM weft.turn_notes WHERE turn IN (SELECT id::text FROM over))
 SELECT unnest(procrastinate_defer_jobs_v1(ARRAY[ROW(
-    queue_name, task_name, priority, lock, queueing_lock, args, NULL
+    queue_name, task_name, priority, lock, queueing_lock,
+    args || jsonb_build_object('turn', %(turn)s::text), NULL
 )]::procrastinate_job_to_defer_v1[])) FROM over
 """
 

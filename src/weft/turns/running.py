@@ -19,6 +19,7 @@ from weft.errors import (
     RunError,
     RunUnfinished,
     SessionBusy,
+    SessionError,
     StoreError,
     WeftError,
 )
@@ -52,7 +53,6 @@ class TurnRunner:
         turns: Turns,
         *,
         attempts: int = ATTEMPTS,
-        stream: bool = False,
     ) -> None:
         self._runners = dict(runners)
         self._turns = turns
@@ -63,9 +63,12 @@ class TurnRunner:
                 unfinished="reject",
                 busy="queue",
                 queue_timeout=runner.config.queue_timeout or _LEASE_PATIENCE,
-                stream=stream or runner.config.stream,
             )
             for app, runner in self._runners.items()
+        }
+        self._streaming = {
+            app: msgspec.structs.replace(config, stream=True)
+            for app, config in self._configs.items()
         }
         self._running: dict[asyncio.Task[Result], Running] = {}
         self._is_handing_over = False
@@ -141,21 +144,50 @@ class TurnRunner:
         if not mark or not count.isdecimal():
             name, count = turn.request_id, "1"
         following = msgspec.structs.replace(
-            turn, request_id=f"{name}#{int(count) + 1}", attempts=0, id=""
+            turn, request_id=f"{name}#{int(count) + 1}", attempts=0, id="", follower=None
         )
         await self._turns.put(following, delay=turn.every or 0.0)
 
     async def _run(self, turn: QueuedTurn) -> Result | None:
-        """What came of the run; None where its session is gone."""
-        runner, config = self._runners[turn.key.app_name], self._configs[turn.key.app_name]
-        if turn.requires_session and not await runner.store.lengths([turn.key]):
+        """What came of the run; None where its session is gone.
+
+        A session that was there when the turn was taken is not made anew: if it is gone when its
+        lease is ours, somebody has deleted it.
+        """
+        app = turn.key.app_name
+        runner, config = (
+            self._runners[app],
+            (self._streaming if turn.stream else self._configs)[app],
+        )
+        if turn.options:
+            options = {**config.generate_config, **turn.options}
+            config = msgspec.structs.replace(config, generate_config=options)
+        exists = bool(await runner.store.lengths([turn.key]))
+        if turn.requires_session and not exists:
             return None
         try:
-            return await self._carry(start_turn(runner, turn, config))
+            result = await self._run_in(runner, turn, config, create=not exists)
+            if turn.retries and result.repeated and _is_over(result):
+                # its run has ended in the log: who had it taken again wants it said once more
+                anew = f"{turn.request_id}~{turn.retries}"
+                turn = msgspec.structs.replace(turn, request_id=anew)
+                result = await self._run_in(runner, turn, config, create=False)
+        except SessionError:
+            if exists and not await runner.store.lengths([turn.key]):
+                return None
+            raise
+        return result
+
+    async def _run_in(
+        self, runner: Runner, turn: QueuedTurn, config: RunConfig, *, create: bool
+    ) -> Result:
+        """Run a turn, behind the run that was cut off before it, if there is one."""
+        try:
+            return await self._carry(start_turn(runner, turn, config, create=create))
         except RunUnfinished as error:
             await self._end_given_up(runner, turn, error.invocation_id)
         config = msgspec.structs.replace(config, unfinished="resume")
-        return await self._carry(start_turn(runner, turn, config))
+        return await self._carry(start_turn(runner, turn, config, create=create))
 
     async def _end_given_up(self, runner: Runner, turn: QueuedTurn, invocation_id: str) -> None:
         """End the run that was cut off before this one, if the queue has given it up.
@@ -213,8 +245,19 @@ def pause_after(attempts: int) -> float:
     return min(_FIRST_PAUSE * 3.0**attempts, _LONGEST_PAUSE)
 
 
-def start_turn(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
+def start_turn(
+    runner: Runner, turn: QueuedTurn, config: RunConfig, *, create: bool = True
+) -> Running:
     """The run of a turn: its message, its answers, or what is open in the session."""
+    running = _running(runner, turn, config)
+    if turn.tools:
+        running = running.of(runner.extended([one.tool() for one in turn.tools]))
+    running.invocation.follower = turn.follower
+    running.invocation.request = running.invocation.request._replace(create=create)
+    return running
+
+
+def _running(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
     user_id, session_id = turn.key.user_id, turn.key.id
     if turn.message is None:
         return runner.resume(
@@ -238,6 +281,12 @@ def start_turn(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
 
 async def _result_of(running: Running) -> Result:
     return await running
+
+
+def _is_over(result: Result) -> bool:
+    """Whether the run of a repeated request has ended without an answer that will still come."""
+    error = result.error
+    return error is not None and (bool(error.interrupted) or _went_on(result, error))
 
 
 def _went_on(result: Result, error: Event) -> bool:

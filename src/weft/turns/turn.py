@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, Protocol, cast
 import msgspec
 
 from weft.content import Content
+from weft.declare.tool import Tool
 from weft.errors import UsageError, WeftError
 from weft.session import SessionKey
 from weft.values import Json, JsonObject
@@ -103,7 +104,10 @@ class Turns(Protocol):
         ...
 
     async def retry(self, id: str) -> bool:
-        """Have a turn that failed or was cancelled taken again; False where it did neither."""
+        """Have a turn that failed or was cancelled taken again; False where it did neither.
+
+        If its run has ended in the log, it is said once more, behind what came since.
+        """
         ...
 
     async def cancel(self, id: str) -> bool:
@@ -163,10 +167,43 @@ class QueuedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the session must exist: a turn of one that was deleted fails and makes no new one."""
     every: float | None = None
     """Seconds after which the turn is put again, under the next request id."""
+    options: dict[str, Json] = {}
+    """Options of the model for this turn: what `RunConfig(generate_config=)` takes."""
+    tools: tuple["ClientTool", ...] = ()
+    """Tools for this turn that whoever put it runs: its session waits for their results."""
+    stream: bool = False
+    """Whether the model is asked to stream, for those who follow the session."""
+    follower: str | None = None
+    """Who follows the session from the beginning: the name of a reader, from `runner.join`."""
+    retries: int = 0
+    """How often somebody had it taken again after it had failed or was cancelled."""
     attempts: int = 0
     """How often it was run and failed."""
     id: str = ""
     """The queue's own name for it, once it is in one."""
+
+
+class ClientTool(msgspec.Struct, frozen=True):
+    """A tool that is declared to the model, and left to the client to run."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+
+    def tool(self) -> Tool:
+        """The tool, as an agent takes it."""
+        return Tool(
+            name=self.name,
+            description=self.description,
+            function=left_to_the_client,
+            parameters=self.parameters,
+            long_running=True,
+            effect="pure",
+        )
+
+
+def left_to_the_client(**arguments: object) -> None:
+    """Nothing: whoever declared the tool runs it, and sends the result."""
 
 
 class TurnEnd(NamedTuple):
@@ -204,8 +241,11 @@ class TurnInfo(NamedTuple):
     ended_at: float | None = None
 
 
-_VERSION = 1
-"""The version of a turn that is written down."""
+_VERSION = 2
+"""The version of a turn that is written down, where it has what older workers would drop."""
+
+_PLAIN_VERSION = 1
+"""The version of one without options and tools: older workers run it as it is meant."""
 
 
 class _WrittenTurn(msgspec.Struct, omit_defaults=True):
@@ -222,6 +262,11 @@ class _WrittenTurn(msgspec.Struct, omit_defaults=True):
     invocation: str | None = None
     requires_session: bool = False
     every: float | None = None
+    options: dict[str, msgspec.Raw] = {}
+    tools: tuple[ClientTool, ...] = ()
+    stream: bool = False
+    follower: str | None = None
+    retries: int = 0
 
 
 class UnreadableTurn(WeftError):
@@ -232,7 +277,7 @@ def encode_turn(turn: QueuedTurn) -> str:
     """The turn as JSON; attempts and id are for the queue to keep."""
     return msgspec.json.encode(
         {
-            "version": _VERSION,
+            "version": _VERSION if turn.options or turn.tools else _PLAIN_VERSION,
             "app": turn.key.app_name,
             "user": turn.key.user_id,
             "session": turn.key.id,
@@ -243,6 +288,11 @@ def encode_turn(turn: QueuedTurn) -> str:
             **({"invocation": turn.invocation_id} if turn.invocation_id is not None else {}),
             **({"requires_session": True} if turn.requires_session else {}),
             **({"every": turn.every} if turn.every is not None else {}),
+            **({"options": turn.options} if turn.options else {}),
+            **({"tools": turn.tools} if turn.tools else {}),
+            **({"stream": True} if turn.stream else {}),
+            **({"follower": turn.follower} if turn.follower is not None else {}),
+            **({"retries": turn.retries} if turn.retries else {}),
         }
     ).decode()
 
@@ -257,13 +307,16 @@ def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> Queued
             where=f"turn {id}",
             hint="a newer Weft put it, perhaps: upgrade the worker, then weft turns retry",
         ) from None
-    if written.version != _VERSION:
+    if not _PLAIN_VERSION <= written.version <= _VERSION:
         raise UnreadableTurn(
             f"the turn was put by a newer Weft: it is version {written.version}",
             where=f"turn {id}",
             hint="upgrade the worker, then weft turns retry",
         )
-    state = cast("JsonObject", {k: msgspec.json.decode(v) for k, v in written.state.items()})
+    state, options = (
+        cast("JsonObject", {name: msgspec.json.decode(value) for name, value in values.items()})
+        for values in (written.state, written.options)
+    )
     return QueuedTurn(
         key=SessionKey(written.app, written.user, written.session),
         request_id=written.request,
@@ -273,9 +326,21 @@ def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> Queued
         invocation_id=written.invocation,
         requires_session=written.requires_session,
         every=written.every,
+        options=options,
+        tools=written.tools,
+        stream=written.stream,
+        follower=written.follower,
+        retries=written.retries,
         attempts=attempts,
         id=id,
     )
+
+
+def retried(text: str) -> str:
+    """The turn as it is written down when it is to be taken once more, by whichever version."""
+    written = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    retries = msgspec.json.decode(written.get("retries", b"0"), type=int)
+    return msgspec.json.encode({**written, "retries": retries + 1}).decode()
 
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}

@@ -18,6 +18,7 @@ from weft.runtime import Runner
 from weft.runtime.metrics import Metrics
 from weft.session import Store
 from weft.stores.leases import new_worker
+from weft.stores.relay import RelayingStore
 from weft.turns.databases import FileDatabase, QueueDatabase
 from weft.turns.health import HealthAnswer, Pages, answer_health, metrics_answer
 from weft.turns.liveness import (
@@ -108,6 +109,8 @@ class Worker:
             await self._database.open()
             await self.turns.open()
             self._liveness = await self._live()
+            if isinstance(self.store, RelayingStore):
+                await self.store.relay.watch()
             if port is not None:
                 server = await answer_health(self._pages(), host=host, port=port)
                 port = int(server.sockets[0].getsockname()[1])

@@ -1,6 +1,5 @@
 """All rules, in the order of their reports. A rule looks at what the walk left."""
 
-from weft.checker.rules.budget import refused_by_provider, too_long, volatile_first
 from weft.checker.rules.flows import (
     endless_transfer,
     likely_precedence,
@@ -15,13 +14,19 @@ from weft.checker.rules.protect import (
     secret_reaches_model,
     withheld_result,
 )
+from weft.checker.rules.requests import (
+    refused_by_provider,
+    too_long,
+    undescribed,
+    unsent_global,
+    volatile_first,
+)
 from weft.checker.rules.routes import (
     covered_default,
     impossible_case,
     shadowed_case,
     uncovered_value,
 )
-from weft.checker.rules.tools import undescribed, unsent_global
 from weft.checker.rules.variables import (
     dead_key,
     lookalike_placeholder,

@@ -157,7 +157,7 @@ class _Calls(DefaultVisitor[int]):
 
 def unreachable(record: WalkRecord) -> Iterator[Diagnostic]:
     """Sub-agents of an agent that may not call the tool that hands over."""
-    bound = [agent for agent in _agents(record) if agent.sub_agents and tool_choice(agent)]
+    bound = [agent for agent in record.visited if agent.sub_agents and tool_choice(agent)]
     if not bound:
         return
     from weft.compiler.instruction import TRANSFER
@@ -176,7 +176,7 @@ def unreachable(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def endless_transfer(record: WalkRecord) -> Iterator[Diagnostic]:
     """Agents that must hand over, to agents that must do so too."""
-    agents = [*_agents(record)]
+    agents = record.visited
     if not any(map(tool_choice, agents)):
         return
     from weft.compiler.instruction import TRANSFER, transfer_targets
@@ -198,14 +198,6 @@ def endless_transfer(record: WalkRecord) -> Iterator[Diagnostic]:
                     f"`{node.name}` can only hand over, and so can all it hands over to: {names}",
                     "let one of them answer: leave tool_choice out",
                 )
-
-
-def _agents(record: WalkRecord) -> Iterator[Agent]:
-    seen: set[int] = set()
-    for site in record.sites:
-        if isinstance(site.node, Agent) and id(site.node) not in seen:
-            seen.add(id(site.node))
-            yield site.node
 
 
 def likely_precedence(record: WalkRecord) -> Iterator[Diagnostic]:

@@ -8,7 +8,7 @@ from weft.checker.visibility import sees_text_of
 from weft.checker.world import Read, Site, WalkRecord
 from weft.codes import report
 from weft.declare import Agent, Node, Policy, Step, Tool
-from weft.declare.nodes import agents_of, walk_nodes
+from weft.declare.nodes import walk_nodes
 from weft.declare.policy_parts import Capture, FromAgents, Matching, StateKeys, When, WithoutAgents
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.misuse import close, few, meant
@@ -151,10 +151,10 @@ def _is_label(site: Site, read: Read) -> bool:
 
 def unknown_name(record: WalkRecord) -> Iterator[Diagnostic]:
     """A view of agents that are not in the flow, or of a tag that nothing gives."""
-    agents = agents_of(record.root)
+    agents = record.members
     names = {agent.name for agent in agents}
     names |= {tool.name for agent in agents for tool in agent.tools if tool.agent is not None}
-    tags = set(_tags(record.root))
+    tags = set(_tags(record.nodes))
     for agent in agents:
         if agent.context is None:
             continue
@@ -216,10 +216,10 @@ def _wanted(policy: Policy) -> Iterator[str]:
             yield from _wanted(stage.selector.policy)
 
 
-def _tags(root: Node) -> Iterator[str]:
-    for node, _ in walk_nodes(root):
+def _tags(nodes: list[tuple[Node, Node | None]]) -> Iterator[str]:
+    for node, _ in nodes:
         if isinstance(node, Step):
             yield from node.tags
         elif isinstance(node, Agent):
             for child in node.sub_agents:
-                yield from _tags(child)
+                yield from _tags(walk_nodes(child))

@@ -1,470 +1,240 @@
 // The inspector: one page over the JSON of /inspect/api, or over data embedded in the page.
-// Texts are only ever set as text. Nothing is loaded from outside.
-import { html, render, useState, useEffect, useMemo, useRef, useCallback } from "./vendor/htm-preact.js";
+import { html, render, useState, useEffect, useCallback, useErrorBoundary, useRef } from "./vendor/htm-preact.js";
+import {
+  Dialog, Empty, Problem, Waiting, ago, cachedShare, cost, embedded, fetched, forgetAnswers, many, number, posted, trouble,
+  useAnswer, useShared,
+} from "./common.js";
+import { Film } from "./film.js";
+import { Request, light } from "./request.js";
+import { Bisect, Cache, DeadWeight, Graph, LeftOut, Trust, WhatIf } from "./views.js";
+import { Chat, Events, Question, addressOf, follow } from "./talk.js";
 
-const SOURCES = ["system", "tools", "schema", "user", "model", "results", "foreign", "summary", "state", "overhead"];
 const TABS = [
-  ["request", "Request"], ["left", "Left out"], ["cache", "Cache"], ["whatif", "What if"], ["bisect", "Bisect"],
-  ["weight", "Dead weight"], ["graph", "Graph"], ["trust", "Trust"], ["events", "Events"], ["chat", "Chat"],
+  ["request", "Request", Request], ["left", "Left out", LeftOut], ["cache", "Cache", Cache], ["whatif", "What if", WhatIf], ["bisect", "Bisect", Bisect],
+  ["weight", "Dead weight", DeadWeight], ["graph", "Graph", Graph], ["trust", "Trust", Trust], ["events", "Events", Events], ["chat", "Chat", Chat],
 ];
-const embedded = window.WEFT_DATA || null;
-const texts = window.WEFT_TEXTS || [];
+const KEYS = [
+  ["← →", "the step before, the next"], ["Shift ← →", "ten steps"], ["Home End", "the first step, the last"], ["1 … 9, 0", "the views, from Request to Chat"],
+  ["/ or Ctrl+F", "find in the request"], ["Enter, Shift Enter", "in the search: the next hit, the one before"],
+  ["↓ ↑", "in the text: from piece to piece, with its origin"], ["Enter", "in the text: the passes that made this piece"],
+  ["Tab", "from part to part"], ["Esc", "close, or clear the light"], ["?", "this list"],
+];
 
-const parts = window.WEFT_PARTS || [];
-
-// An exported file keeps each text and each part of a list once: an answer has their numbers.
-const ends = (stretches) => { let at = 0; return stretches.map(([length, ...rest]) => [(at += length), ...rest]); };
-function whole(data) {
-  if (!data || !data.packed) return data;
-  const full = { ...data };
-  for (const name of data.packed) full[name] = data[name].flatMap((n) => parts[n]);
-  for (const name of ["segments", "ages"]) if (data.packed.includes(name)) full[name] = ends(full[name]);
-  if (data.packed.includes("chains")) full.chains = Object.fromEntries(full.chains);
-  if (data.packed.includes("rows")) full.rows = full.rows.map((row) => ({ ...row, text: texts[row.text] }));
-  if (data.packed.includes("text")) full.text = full.text.map((n) => texts[n]).join("");
-  return full;
-}
-const number = (n) => (n === null || n === undefined ? "–" : Math.round(n).toLocaleString("en"));
-const share = (a, b) => (b ? `${Math.round((100 * a) / b)}%` : "–");
-const cost = (c, money) =>
-  c === undefined || c === null ? "–" : money ? (Math.abs(c) >= 10 ? `$${c.toFixed(2)}` : `$${c.toFixed(4)}`) : `${number(c)} tok`;
-
-async function ask(path, params = {}, options = {}) {
-  const given = Object.entries(params).filter(([, v]) => v !== "" && v !== undefined && v !== null);
-  const query = new URLSearchParams(given).toString();
-  const key = query ? `${path}?${query}` : path;
-  if (embedded) {
-    if (key in embedded) return whole(embedded[key]);
-    throw new Error("This file holds no answer to that. Open the session with `weft inspect` to ask it.");
-  }
-  const response = await fetch(`inspect/api/${key}`, { credentials: "same-origin", ...options });
-  const body = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error([body.detail || body.title || response.statusText, body.hint].filter(Boolean).join(" — "));
-  return body;
-}
-
-function useAnswer(path, params, ready = true) {
-  const [state, set] = useState({ data: null, error: "" });
-  const key = JSON.stringify([path, params, ready]);
-  useEffect(() => {
-    let live = true;
-    if (!ready) return undefined;
-    set((old) => ({ ...old, error: "" }));
-    ask(path, params).then((data) => live && set({ data, error: "" }), (e) => live && set({ data: null, error: String(e.message || e) }));
-    return () => { live = false; };
-  }, [key]);
-  return state;
-}
-
-const Problem = ({ text }) => (text ? html`<div class="error" role="alert">${text}</div>` : null);
-const Waiting = () => html`<p class="dim">Loading…</p>`;
-
-// One rule colours all characters of the origin under the pointer, wherever they stand.
-const lit = document.createElement("style");
-document.head.append(lit);
-function light(origin) {
-  lit.textContent = origin === null ? "" : `[data-o="${origin}"] { background: var(--mark) !important; }`;
+// The address holds what is shown: #session/step/view.
+function readAddress() {
+  const [session = "", step = "", tab = ""] = location.hash.slice(1).split("/");
+  return { session: decodeURIComponent(session), step: Number(step) || 0, tab: TABS.some(([id]) => id === tab) ? tab : "request" };
 }
 
 function App() {
-  const [session, setSession] = useState(() => decodeURIComponent(location.hash.slice(1).split("/")[0] || ""));
-  const [step, setStep] = useState(0);
-  const [tab, setTab] = useState("request");
-  const [version, setVersion] = useState(0);
+  const [place, setPlace] = useState(readAddress);
   const [help, setHelp] = useState(false);
-  const film = useAnswer("film", { session, version: version || "" }, Boolean(session));
-  const ghosts = useAnswer("ghosts", { session, version: version || "" }, Boolean(session && film.data));
-  const frames = film.data ? film.data.frames : [];
-  const now = step || frames.length;
-  const go = useCallback((n) => setStep(Math.max(1, Math.min(frames.length, n))), [frames.length]);
-  useEffect(() => { if (session) location.hash = `${encodeURIComponent(session)}/${now}/${tab}`; }, [session, now, tab]);
   useEffect(() => {
-    const [, n, t] = location.hash.slice(1).split("/");
-    if (Number(n)) setStep(Number(n));
-    if (TABS.some(([id]) => id === t)) setTab(t);
+    const back = () => setPlace(readAddress());
+    addEventListener("popstate", back);
+    return () => removeEventListener("popstate", back);
   }, []);
   useEffect(() => {
+    const press = (e) => { if (e.key === "?" && !isTyping(e)) { setHelp(true); e.preventDefault(); } };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+  const open = (session, tab) => {
+    const next = { session, step: 0, tab: tab || "request" };
+    history.pushState(null, "", session ? hashOf(next) : location.pathname + location.search);
+    light(null);
+    setPlace(next);
+    scrollTo(0, 0);
+  };
+  return html`<${Trouble} />
+    ${place.session ? html`<${Session} key=${place.session} place=${place} setPlace=${setPlace} open=${open} help=${() => setHelp(true)} />` : html`<${Sessions} open=${open} help=${() => setHelp(true)} />`}
+    ${help && html`<${Dialog} title="Keys" close=${() => setHelp(false)}><table class="keys"><tbody>${KEYS.map(([keys, what]) => html`<tr><th><kbd>${keys}</kbd></th><td>${what}</td></tr>`)}</tbody></table><//>`}`;
+}
+
+const hashOf = ({ session, step, tab }) => `#${encodeURIComponent(session)}/${step || "last"}/${tab}`;
+const isTyping = (e) => /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName) || e.ctrlKey || e.metaKey || e.altKey || Boolean(document.querySelector("dialog[open]"));
+const Trouble = () => { const text = useShared(trouble); return text ? html`<div class="trouble" role="alert">${text}</div>` : null; };
+
+function Session({ place, setPlace, open, help }) {
+  const { session, step, tab } = place;
+  const [version, setVersion] = useState(0);
+  const [at, setAt] = useState(null);
+  const film = useAnswer("film", { session, version: version || "" });
+  const ghosts = useAnswer("ghosts", { session, version: version || "" }, Boolean(film.data && film.data.frames.length));
+  const frames = film.data ? film.data.frames : [];
+  const now = Math.min(step || frames.length, frames.length);
+  const move = (change) => setPlace((old) => { const next = { ...old, ...change }; history.replaceState(null, "", hashOf(next)); return next; });
+  // At the last step the page goes on with the session.
+  const go = useCallback((n) => move({ step: n >= frames.length ? 0 : Math.max(1, n) }), [frames.length]);
+  const choose = (id) => { setAt(null); light(null); move({ tab: id }); };
+  const show = (id, event) => { choose(id); setAt(event); };
+  useSessionKeys({ now, go, choose, last: frames.length });
+  useEffect(() => {
+    if (embedded || !film.data) return undefined;
+    let timer = 0;
+    const again = () => { forgetAnswers(); setVersion((v) => v + 1); };
+    const close = follow(session, film.data, { grown: () => { clearTimeout(timer); timer = setTimeout(again, 60); }, gone: again });
+    return () => { clearTimeout(timer); close(); };
+  }, [session, Boolean(film.data)]);
+  const View = TABS.find(([id]) => id === tab)[2];
+  const isReady = film.data && (frames.length > 0 || tab === "chat" || tab === "events");
+  return html`
+    <header>
+      <div class="bar">
+        ${!embedded && html`<button onClick=${() => open("")} title="all sessions">‹ Sessions</button>`}
+        <h1 title=${film.data ? film.data.session.id : ""}>${film.data ? film.data.session.id : ""}</h1>
+        ${film.data && html`<${Totals} summary=${film.data.session} />`}
+        <span class="grow"></span>
+        ${!embedded && html`<a class="hide" href=${`inspect/api/export?session=${encodeURIComponent(session)}`} download>Export as one file</a>`}
+        <button onClick=${() => go(now - 1)} disabled=${now <= 1} aria-label="step before">←</button>
+        <span data-testid="step">${now} / ${frames.length}</span>
+        <button onClick=${() => go(now + 1)} disabled=${now >= frames.length} aria-label="next step">→</button>
+        <button onClick=${help} aria-label="keys" title="keys">?</button>
+      </div>
+      <${Tabs} tab=${tab} choose=${choose} />
+    </header>
+    <main>
+      ${film.error && (film.status === 404 ? html`<${Empty} title="This session is gone."><p role="alert">${film.error}</p><button onClick=${() => open("")}>all sessions</button><//>` : html`<${Problem} text=${film.error} />`)}
+      ${!film.data && !film.error && html`<${Waiting} />`}
+      ${film.data && film.data.notice && html`<p class="note">${film.data.notice}</p>`}
+      ${frames.length > 0 && html`<${Film} film=${film.data} ghosts=${ghosts.data} now=${now} go=${go} />`}
+      ${film.data && !isReady && html`<${Empty} title="No model was asked yet.">${film.data.can_chat ? html`<button class="on" onClick=${() => choose("chat")}>talk to the agent</button>` : "When the agent runs, its requests appear here."}<//>`}
+      ${isReady && html`<div role="tabpanel" id="view" aria-label=${tab}><${Guarded} key=${tab}><${View} session=${session} step=${now} version=${version} film=${film.data} go=${go} show=${show} at=${at} open=${open} /><//></div>`}
+    </main>`;
+}
+
+// A view that fails says so, and leaves the others alone.
+function Guarded({ children }) {
+  const [error, reset] = useErrorBoundary();
+  return error ? html`<${Problem} text=${`This view failed: ${error.message || error}`} /><button onClick=${reset}>try again</button>` : children;
+}
+
+function useSessionKeys({ now, go, choose, last }) {
+  useEffect(() => {
     const press = (e) => {
-      if (/INPUT|TEXTAREA|SELECT/.test(e.target.tagName) || e.ctrlKey || e.metaKey || e.altKey) return;
-      if (e.key === "ArrowLeft") go(now - 1);
-      else if (e.key === "ArrowRight") go(now + 1);
+      const find = document.querySelector("[data-find]");
+      if ((e.ctrlKey || e.metaKey) && e.key === "f" && find && document.activeElement !== find) { find.focus(); find.select(); e.preventDefault(); return; }
+      if (isTyping(e) || (e.target.getAttribute && e.target.getAttribute("role") === "tab" && /Arrow/.test(e.key))) return;
+      const by = e.shiftKey ? 10 : 1;
+      if (e.key === "ArrowLeft") go(now - by);
+      else if (e.key === "ArrowRight") go(now + by);
       else if (e.key === "Home") go(1);
-      else if (e.key === "End") go(frames.length);
-      else if (e.key === "?") setHelp((h) => !h);
-      else if (e.key === "Escape") { setHelp(false); light(null); }
-      else if (/^[0-9]$/.test(e.key)) { const t = TABS[(Number(e.key) + 9) % 10]; if (t) setTab(t[0]); }
+      else if (e.key === "End") go(last);
+      else if (/^(PageUp|PageDown)$/.test(e.key) && e.target.getAttribute("role") === "slider") go(now + (e.key === "PageUp" ? 10 : -10));
+      else if (e.key === "/" && find) { find.focus(); find.select(); }
+      else if (e.key === "Escape") light(null);
+      else if (/^[0-9]$/.test(e.key)) choose(TABS[(Number(e.key) + 9) % 10][0]);
       else return;
       e.preventDefault();
     };
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
-  }, [now, frames.length, go]);
-  useEffect(() => {
-    if (embedded || !session || !film.data) return undefined;
-    const source = new EventSource(`inspect/api/live?session=${encodeURIComponent(session)}&after=${film.data.session.events}`);
-    source.addEventListener("grown", () => setVersion((v) => v + 1));
-    source.addEventListener("gone", () => { source.close(); setVersion((v) => v + 1); });
-    return () => source.close();
-  }, [session, film.data && film.data.session.events]);
-  if (!session) return html`<${Sessions} open=${(id, view) => { setSession(id); setStep(0); setTab(view || "request"); }} />`;
-  const leave = () => { setSession(""); history.replaceState(null, "", location.pathname + location.search); };
-  return html`
-    <header>
-      <div class="bar">
-        ${!embedded && html`<button onClick=${leave} title="all sessions">‹ Sessions</button>`}
-        <h1>${film.data ? film.data.session.id : session}</h1>
-        ${film.data && html`<${Totals} summary=${film.data.session} />`}
-        <span class="grow"></span>
-        ${!embedded && html`<a class="hide" href=${`inspect/api/export?session=${encodeURIComponent(session)}`} download>Export as one file</a>`}
-        <button onClick=${() => go(now - 1)} aria-label="step before">←</button>
-        <span data-testid="step">${now} / ${frames.length}</span>
-        <button onClick=${() => go(now + 1)} aria-label="next step">→</button>
-        <button onClick=${() => setHelp(!help)} aria-label="help">?</button>
-      </div>
-      <nav class="tabs" role="tablist">
-        ${TABS.map(([id, name]) => html`<button role="tab" aria-selected=${tab === id} class=${tab === id ? "on" : ""} onClick=${() => setTab(id)}>${name}</button>`)}
-      </nav>
-    </header>
-    <main>
-      ${help && html`<p class="dim">← → step, Home End first and last, 1 to 0 tabs, ? this line, Esc clears the light.</p>`}
-      <${Problem} text=${film.error} />
-      ${film.data && film.data.notice && html`<p class="dim">${film.data.notice}</p>`}
-      ${frames.length > 0 && html`<${Film} film=${film.data} ghosts=${ghosts.data} now=${now} go=${go} />`}
-      ${film.data && frames.length === 0 && tab !== "chat" && html`<div class="empty"><b>Nothing was answered yet.</b><p class="dim">${embedded ? "" : html`<button onClick=${() => setTab("chat")}>talk to the agent</button>`}</p></div>`}
-      ${film.data && (frames.length > 0 || tab === "chat") && html`<${View} key=${tab} tab=${tab} session=${session} step=${now} version=${version} film=${film.data} go=${go} open=${(id) => { setSession(id); setStep(0); }} />`}
-    </main>`;
+  }, [now, go, choose, last]);
 }
 
-const brief = (n) => (n >= 999500 ? `${(n / 1e6).toFixed(1)}M` : n >= 999.5 ? `${(n / 1e3).toFixed(n < 9950 ? 1 : 0)}k` : String(Math.round(n)));
-const words = (origin) => origin.words.replace(/\b([0-9a-f]{8})[0-9a-f]{24}\b/g, "$1…");
-const ago = (time) => { const s = Math.max(0, Date.now() / 1000 - time); return s < 90 ? "just now" : s < 5400 ? `${Math.round(s / 60)} min ago` : s < 129600 ? `${Math.round(s / 3600)} h ago` : new Date(time * 1000).toLocaleDateString(); };
-const Notes = ({ list }) => list.map((text) => { const kind = (/(error|warning|info)\[/.exec(text) || [, "info"])[1]; return html`<pre class=${`text note ${kind}`}>${text}</pre>`; });
+// Tab reaches the view that is chosen; arrows go to the others.
+function Tabs({ tab, choose }) {
+  const box = useRef(null);
+  useEffect(() => { const on = box.current.querySelector(".on"); if (on) on.scrollIntoView({ block: "nearest", inline: "nearest" }); }, [tab]);
+  const press = (e) => {
+    const n = TABS.findIndex(([id]) => id === tab);
+    const to = { ArrowRight: n + 1, ArrowLeft: n - 1, ArrowDown: n + 1, ArrowUp: n - 1 }[e.key];
+    if (to === undefined) return;
+    e.preventDefault();
+    const next = (to + TABS.length) % TABS.length;
+    choose(TABS[next][0]);
+    box.current.children[next].focus();
+  };
+  // After a click the arrows are for the steps again.
+  const click = (e, id) => { choose(id); if (e.detail) e.currentTarget.blur(); };
+  return html`<nav class="tabs" role="tablist" aria-label="views" ref=${box} onKeyDown=${press}>
+    ${TABS.map(([id, name]) => html`<button role="tab" aria-selected=${tab === id} aria-controls="view" tabindex=${tab === id ? 0 : -1} class=${tab === id ? "on" : ""} onClick=${(e) => click(e, id)}>${name}</button>`)}</nav>`;
+}
 
-const Totals = ({ summary: s }) => html`<span class="dim hide">
-  ${s.steps} calls · ${number(s.tokens)} tokens · ${share(s.cached, s.tokens)} cached · ${cost(s.cost, s.money)}
-  ${s.errors ? html` · <span class="red">${s.errors} errors</span>` : ""}
+const Totals = ({ summary: s }) => html`<span class="dim hide totals">
+  ${many(s.steps, "call")} · ${number(s.tokens)} tokens · ${cachedShare(s)} cached · ${cost(s.cost, s.money)}
+  ${s.errors ? html` · <span class="red">${many(s.errors, "error")}</span>` : ""}
   ${s.waiting ? html` · <span class="red">${s.waiting} waiting</span>` : ""}</span>`;
 
-function Sessions({ open }) {
+// All sessions, with what they cost and what they wait for.
+const COLUMNS = [["id", "session"], ["app", "app"], ["user", "user"], ["events", "events"], ["steps", "calls"], ["tokens", "tokens"], ["cached", "cached"], ["cost", "cost"], ["waiting", ""], ["updated", "last"]];
+
+function Sessions({ open, help }) {
   const [search, setSearch] = useState("");
-  const { data, error } = useAnswer("sessions", {});
-  const words = search.toLowerCase();
-  const rows = (data || []).filter((s) => JSON.stringify(s).toLowerCase().includes(words));
+  const [version, setVersion] = useState(0);
+  const [sort, setSort] = useState(["updated", -1]);
+  const [asking, setAsking] = useState("");
+  const [fault, setFault] = useState("");
+  const [apps, setApps] = useState([]);
+  const { data, error, busy } = useAnswer("sessions", { version: version || "" });
+  useEffect(() => { fetched("api/apps").then((list) => setApps(list.map((one) => one.name)), () => {}); }, []);
+  useRefresh(() => setVersion((v) => v + 1), busy);
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  const fits = (s) => { const text = JSON.stringify([s.id, s.app, s.user, s.question || "", s.errors ? "error" : "", s.waiting ? "waiting" : ""]).toLowerCase(); return words.every((word) => text.includes(word)); };
+  const rows = (data || []).filter(fits).sort((a, b) => { const x = a[sort[0]] ?? 0, y = b[sort[0]] ?? 0; return (x < y ? -1 : x > y ? 1 : 0) * sort[1]; });
+  const begin = (app) => posted(`api/apps/${encodeURIComponent(app)}/sessions`, {}).then((made) => open(JSON.stringify([made.app, made.user, made.id]), "chat"), (e) => setFault(e.message));
+  const arrows = (e) => {
+    if (!/^Arrow(Up|Down)$/.test(e.key) || isTyping(e)) return;
+    const links = [...e.currentTarget.querySelectorAll("a.open")], next = links[links.indexOf(document.activeElement) + (e.key === "ArrowDown" ? 1 : -1)];
+    if (next) { next.focus(); e.preventDefault(); }
+  };
+  const waiting = (data || []).reduce((n, s) => n + (s.waiting || 0), 0);
   return html`
     <header><div class="bar"><h1>Weft inspector</h1><span class="dim hide">every request, and why it is what it is</span><span class="grow"></span>
-      <input type="search" placeholder="search" aria-label="search sessions" value=${search} onInput=${(e) => setSearch(e.target.value)} /></div></header>
+      <${NewSession} apps=${apps} begin=${begin} /><input type="search" placeholder="search" aria-label="search sessions" value=${search} onInput=${(e) => setSearch(e.target.value)} /><button onClick=${help} aria-label="keys" title="keys">?</button></div></header>
     <main class="list">
-      <${Problem} text=${error} />
+      <${Problem} text=${error || fault} />
       ${!data && !error && html`<${Waiting} />`}
-      ${data && rows.length === 0 && html`<div class="empty"><b>${data.length ? "No session fits that." : "No session yet."}</b><p class="dim">${data.length ? html`<button onClick=${() => setSearch("")}>show all ${data.length}</button>` : "Run the agent, and it appears here."}</p></div>`}
-      ${rows.length > 0 && html`<table data-testid="sessions"><thead><tr><th>session</th><th>app</th><th>user</th><th class="n">events</th><th class="n">calls</th><th class="n">tokens</th><th class="n">cached</th><th class="n">cost</th><th></th><th class="n">last</th></tr></thead>
-        <tbody>${rows.map((s) => html`<tr class="pick" tabindex="0" onClick=${() => open(s.key)} onKeyDown=${(e) => e.key === "Enter" && open(s.key)}>
-          <td><b>${s.id}</b></td><td>${s.app}</td><td>${s.user}</td><td class="n">${number(s.events)}</td><td class="n">${number(s.steps)}</td><td class="n">${s.tokens ? number(s.tokens) : "–"}</td>
-          <td class="n">${s.tokens ? share(s.cached, s.tokens) : "–"}</td><td class="n">${s.tokens ? cost(s.cost, s.money) : "–"}</td>
-          <td>${s.errors ? html`<span class="badge red">${s.errors} ${s.errors === 1 ? "error" : "errors"}</span>` : ""} ${s.waiting ? html`<button class="badge" title="see the question, and answer it" onClick=${(e) => { e.stopPropagation(); open(s.key, "chat"); }} onKeyDown=${(e) => e.stopPropagation()}>${s.waiting} waiting: answer</button>` : ""}</td>
-          <td class="n dim" title=${s.updated ? new Date(s.updated * 1000).toLocaleString() : ""}>${s.updated ? ago(s.updated) : ""}</td></tr>`)}</tbody></table>`}
+      ${data && rows.length === 0 && (data.length ? html`<${Empty} title="No session fits that."><button onClick=${() => setSearch("")}>show all ${data.length}</button><//>` : html`<${Empty} title="No session yet.">${apps.length ? "Begin one above, or run the agent: it appears here." : "Run the agent, and it appears here."}<//>`)}
+      ${rows.length > 0 && html`<p class="dim">${many(rows.length, "session")}${waiting > 0 && html` · <b class="accent">${many(waiting, "question")} ${waiting === 1 ? "waits" : "wait"} for an answer</b>`}</p>
+      <table class="stack" data-testid="sessions" onKeyDown=${arrows}><thead><tr>${COLUMNS.map(([id, name]) => html`<th class=${["id", "app", "user", "waiting"].includes(id) ? "" : "n"} aria-sort=${sort[0] === id ? (sort[1] > 0 ? "ascending" : "descending") : "none"}>${name && html`<button class="plain" onClick=${() => setSort([id, sort[0] === id ? -sort[1] : id === "id" ? 1 : -1])}>${name}${sort[0] === id ? (sort[1] > 0 ? " ↑" : " ↓") : ""}</button>`}</th>`)}</tr></thead>
+        <tbody>${rows.map((s) => html`<${Line} s=${s} open=${open} asking=${asking === s.key} setAsking=${setAsking} answered=${() => { setAsking(""); setVersion((v) => v + 1); }} canAnswer=${apps.includes(s.app)} />`)}</tbody></table>`}
     </main>`;
 }
 
-// The film strip: a bar for each call, stacked by source; cached tokens are hatched.
-function Film({ film, ghosts, now, go }) {
-  const frames = film.frames, box = useRef(null);
-  const side = 48, wide = Math.max(6, Math.min(48, 1150 / Math.max(1, frames.length))), high = 130;
-  const lanes = [...new Set(frames.map((f) => f.scope || f.branch || ""))];
-  const most = Math.max(1, ...frames.map((f, i) => Math.max(f.tokens || 0, ghosts && ghosts[i] ? ghosts[i].tokens : 0)));
-  const y = (tokens) => (high * tokens) / most;
-  useEffect(() => {
-    const at = side + (now - 1) * wide, view = box.current;
-    if (view && (at < view.scrollLeft || at > view.scrollLeft + view.clientWidth - wide)) view.scrollLeft = at - view.clientWidth / 2;
-  }, [now, wide]);
-  return html`<div class="film" ref=${box} data-testid="film"><svg width=${side + frames.length * wide + 8} height=${high + 30 + 12 * lanes.length} role="img" aria-label="one bar for each model call">
-    <defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" y2="5" stroke="var(--paper)" stroke-width="2" stroke-opacity=".65" /></pattern></defs>
-    ${[1, 0.5].map((part) => html`<line class="scale" x1=${side - 4} x2=${side + frames.length * wide + 4} y1=${high + 4 - high * part} y2=${high + 4 - high * part} /><text x=${side - 8} y=${high + 8 - high * part + (part === 1 ? 4 : 0)} text-anchor="end">${brief(most * part)}</text>`)}
-    ${frames.map((f, i) => {
-      const x = side + i * wide, w = Math.max(2, wide - 2), ghost = ghosts && ghosts[i];
-      let top = high + 4;
-      const lane = lanes.indexOf(f.scope || f.branch || "");
-      return html`<g>
-        ${SOURCES.filter((s) => f.sources && f.sources[s]).map((s) => { const h = y(f.sources[s]); top -= h; return html`<rect x=${x} y=${top} width=${w} height=${h} fill=${`var(--${s})`} />`; })}
-        ${f.cached ? html`<rect x=${x} y=${high + 4 - y(f.cached)} width=${w} height=${y(f.cached)} fill="url(#hatch)" />` : null}
-        ${ghost && ghost.tokens > (f.tokens || 0) ? html`<rect class="ghost" x=${x} y=${high + 4 - y(ghost.tokens)} width=${w} height=${y(ghost.tokens) - y(f.tokens || 0)} />` : null}
-        ${(i + 1) % Math.ceil(36 / wide) === 0 || now === f.number ? html`<text x=${x + w / 2} y=${high + 24 + 12 * lanes.length} text-anchor="middle">${now === f.number || (i + 1) % (Math.ceil(36 / wide) * (wide < 20 ? 5 : 1)) === 0 ? f.number : ""}</text>` : null}
-        ${f.broken ? html`<circle cx=${x + w / 2} cy=${high + 9} r="2.5" fill="var(--red)" />` : null}
-        ${f.calls.length ? html`<rect x=${x} y=${high + 14 + 12 * lane} width=${w} height="6" rx="2" fill="var(--results)" />` : html`<rect x=${x} y=${high + 16 + 12 * lane} width=${w} height="2" fill="var(--model)" />`}
-        <rect class=${`hit ${now === f.number ? "now" : ""}`} data-step=${f.number} x=${x - 1} y="0" width=${wide} height=${high + 30 + 12 * lanes.length} onClick=${() => go(f.number)}>
-          <title>${`${f.number}. ${f.agent}${f.branch ? ` on ${f.branch}` : ""}: ${number(f.tokens)} tokens, ${number(f.cached)} cached, ${cost(f.cost, f.money)}${ghost ? `\nplain history: ${number(ghost.tokens)} tokens, ${cost(ghost.cost, f.money)}` : ""}${f.broken ? `\n${f.broken}` : ""}${f.calls.length ? `\ncalls ${f.calls.map((c) => c.name).join(", ")}` : ""}${f.problem ? `\n${f.problem}` : ""}`}</title></rect>
-      </g>`;
-    })}</svg></div>
-    <div class="legend dim">${SOURCES.filter((s) => frames.some((f) => f.sources && f.sources[s])).map((s) => html`<span><i class="key" style=${`background: var(--${s})`}></i>${s}</span>`)}<span>hatched: cached</span><span>dashed: plain history</span><span><span class="red">●</span> prefix broken</span></div>`;
+function Line({ s, open, asking, setAsking, answered, canAnswer }) {
+  const href = `#${encodeURIComponent(s.key)}`;
+  const go = (e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); open(s.key); };
+  const badge = s.waiting ? (canAnswer ? html`<button class="badge" aria-expanded=${asking} onClick=${(e) => { e.stopPropagation(); setAsking(asking ? "" : s.key); }}>${s.waiting} waiting: answer</button>` : html`<span class="badge">${s.waiting} waiting</span>`) : "";
+  return html`<tr class="pick" onClick=${go}><td class="whole"><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.id}</a></td><td>${s.app}</td><td>${s.user}</td><td class="n">${number(s.events)}</td><td class="n">${number(s.steps)}</td><td class="n">${s.tokens ? html`${number(s.tokens)}<span class="unit"> tok</span>` : "–"}</td>
+      <td class="n">${s.tokens ? cachedShare(s) : "–"}</td><td class="n">${s.tokens ? cost(s.cost, s.money) : "–"}</td>
+      <td>${s.errors ? html`<span class="badge red">${many(s.errors, "error")}</span>` : ""} ${badge}</td>
+      <td class="n dim" title=${s.updated ? new Date(s.updated * 1000).toLocaleString() : ""}>${s.updated ? ago(s.updated) : ""}</td></tr>
+    ${asking && html`<tr class="answers"><td class="whole" colspan="10"><${Answers} session=${s.key} open=${open} answered=${answered} /></td></tr>`}`;
 }
 
-function View(props) {
-  const views = { request: Request, left: LeftOut, cache: Cache, whatif: WhatIf, bisect: Bisect, weight: DeadWeight, graph: Graph, trust: Trust, events: Events, chat: Chat };
-  return html`<${views[props.tab]} ...${props} />`;
-}
-
-// A request: as messages, or as the JSON that is sent.
-function Request({ session, step, version, film }) {
-  const { data, error } = useAnswer("request", { session, step });
-  const [raw, setRaw] = useState(false);
-  const [picked, setPicked] = useState(null);
-  useEffect(() => setPicked(null), [step, session]);
-  if (error) return html`<${Problem} text=${error} />`;
-  if (!data) return html`<${Waiting} />`;
-  return html`<div class="bar"><button class=${raw ? "" : "on"} onClick=${() => setRaw(false)}>Messages</button><button class=${raw ? "on" : ""} onClick=${() => setRaw(true)}>Raw JSON</button>
-      <span class="dim">${data.agent} → ${data.model} · ${data.dialect} · ${number(data.tokens)} tokens · ${data.cost}</span></div>
-    <${Notes} list=${data.diagnostics} />
-    <${Spans} view=${data} raw=${raw} picked=${picked} pick=${setPicked} />`;
-}
-
-function Spans({ view, raw, picked, pick }) {
-  const over = (e) => { const o = e.target.closest("[data-o]"); light(o ? o.dataset.o : picked); };
-  const press = (e) => { const o = e.target.closest("[data-o]"); pick(o ? Number(o.dataset.o) : null); light(o ? o.dataset.o : null); };
-  return html`<div class="columns"><div onMouseOver=${over} onMouseLeave=${() => light(picked)} onClick=${press}>
-      ${raw ? html`<${Raw} view=${view} />` : html`<${Messages} view=${view} />`}</div>
-    <${Side} view=${view} picked=${picked} pick=${pick} /></div>`;
-}
-
-const Messages = ({ view }) => html`<div data-testid="messages">${view.rows.map((row, i) => html`<div class="row" style=${`border-color: var(--${row.source})`} key=${i}>
-    <div class="what"><b>${row.role ? `${row.role} ${row.kind}` : row.kind}</b><span>${number(row.tokens)} tok</span><span>${words(view.origins[row.origin])}</span><span>${row.stability}</span>${row.shared && html`<span class="green">as before</span>`}<span class="hide">${row.pointer}</span></div>
-    <div class="text">${pieces(row).map(([text, o]) => html`<span data-o=${o} class=${view.origins[o].kind}>${text}</span>`)}</div></div>`)}</div>`;
-
-function pieces(row) {
-  if (!row.pieces.length) return [[row.text, row.origin]];
-  const out = []; let start = 0;
-  const chars = [...row.text].length === row.text.length ? null : [...row.text];
-  for (const [end, origin] of row.pieces) { out.push([chars ? chars.slice(start, end).join("") : row.text.slice(start, end), origin]); start = end; }
-  return out;
-}
-
-// The JSON as lines that are only drawn where they can be seen. Offsets are of the text itself.
-function Raw({ view }) {
-  const lines = useMemo(() => layOut(view), [view]);
-  const box = useRef(null);
-  const [top, setTop] = useState(0);
-  const first = Math.max(0, Math.floor(top / 18) - 20), last = Math.min(lines.length, first + 120);
-  return html`<div class="raw text" ref=${box} data-testid="raw" data-lines=${lines.length} onScroll=${(e) => setTop(e.target.scrollTop)}><div style=${`height: ${lines.length * 18}px`}>
-    ${lines.slice(first, last).map((line, i) => html`<div class="line" key=${first + i} style=${`top: ${(first + i) * 18}px; padding-left: ${0.6 + line.depth}rem`}>${line.spans.map(([text, o, at]) => html`<span data-o=${o} data-at=${at}>${text}</span>`)}</div>`)}</div></div>`;
-}
-
-function layOut(view) {
-  const chars = [...view.text].length === view.text.length ? view.text : [...view.text];
-  const cut = (a, b) => (typeof chars === "string" ? chars.slice(a, b) : chars.slice(a, b).join(""));
-  const breaks = []; let depth = 0, quoted = false;
-  const stops = [[0, 0]];
-  for (let i = 0; i < chars.length; i++) {
-    const c = chars[i];
-    if (quoted) { if (c === "\\") i++; else if (c === '"') quoted = false; continue; }
-    if (c === '"') quoted = true;
-    else if (c === "{" || c === "[") { depth++; stops.push([i + 1, depth]); }
-    else if (c === "}" || c === "]") { depth--; stops.push([i, depth]); }
-    else if (c === ",") stops.push([i + 1, depth]);
-  }
-  stops.push([chars.length, 0]);
-  for (let i = 0; i + 1 < stops.length; i++) for (let at = stops[i][0]; at < stops[i + 1][0]; at += 160) breaks.push([at, Math.min(at + 160, stops[i + 1][0]), stops[i][1]]);
-  const lines = []; let s = 0;
-  for (const [from, to, d] of breaks) {
-    const spans = []; let at = from;
-    while (at < to) {
-      while (view.segments[s][0] <= at) s++;
-      const end = Math.min(to, view.segments[s][0]);
-      spans.push([cut(at, end), view.segments[s][1], at]); at = end;
-    }
-    lines.push({ depth: d, spans });
-  }
-  return lines;
-}
-
-function Side({ view, picked, pick }) {
-  const origin = picked === null ? null : view.origins[picked];
-  if (!origin) return html`<aside class="side origins"><b>Origins</b><p class="dim">Hover any character, or an origin here. Click to keep it lit.</p>
-    ${view.origins.map((o, i) => html`<button data-origin=${i} onMouseOver=${() => light(i)} onMouseLeave=${() => light(null)} onClick=${() => { pick(i); light(i); }}>${words(o)}${o.place ? html` <span class="dim">${o.place.split("/").pop()}</span>` : ""}</button>`)}</aside>`;
-  const chain = (origin.kind === "event" && view.chains[origin.name]) || [];
-  return html`<aside class="side" data-testid="origin"><div class="bar"><b>${origin.words}</b><span class="grow"></span><button onClick=${() => { pick(null); light(null); }}>close</button></div>
-    ${origin.place && html`<p class="mono">${origin.place}</p>`}
-    ${origin.author && html`<p class="dim">said by ${origin.author}</p>`}
-    ${chain.length ? html`<p>Passes that touched it:</p>` : html`<p class="dim">No pass touched it: it is sent as it was written.</p>`}
-    ${chain.map((one) => html`<div class="chain"><b>${one.pass}</b> <span class="dim">${one.reason}</span><pre class="text"><del>${short(one.before)}</del></pre>${one.after === null ? html`<i>left out</i>` : html`<pre class="text"><ins>${short(one.after)}</ins></pre>`}</div>`)}</aside>`;
-}
-const short = (text, most = 1200) => (text.length > most ? `${text.slice(0, most)}…` : text);
-
-function LeftOut({ session, step }) {
-  const { data, error } = useAnswer("request", { session, step });
-  const [forced, setForced] = useState(null);
-  useEffect(() => setForced(null), [session, step]);
-  if (error) return html`<${Problem} text=${error} />`;
-  if (!data) return html`<${Waiting} />`;
-  const groups = new Map();
-  for (const row of data.left_out) { const k = `${row.pass}: ${row.reason}`; groups.set(k, [...(groups.get(k) || []), row]); }
-  const force = (row) => ask("force", { session, step, events: data.origins[row.origin].name }).then((answer) => setForced({ answer }), (e) => setForced({ error: e.message }));
-  return html`<div data-testid="left-out">
-    ${forced && (forced.error ? html`<${Problem} text=${forced.error} />` : html`<div class="error"><${Compared} a=${forced.answer} /><pre class="text">${forced.answer.code}</pre></div>`)}
-    ${groups.size === 0 && html`<p class="dim">Nothing was left out: the request holds all that the agent may see.</p>`}
-    ${[...groups].map(([reason, rows]) => html`<details open><summary><b>${reason}</b> <span class="dim">${rows.length} × · ${number(rows.reduce((n, r) => n + r.tokens, 0))} tokens · ${cost(rows.reduce((n, r) => n + r.price, 0), rows[0].money)} to put back</span></summary>
-      <table><tbody>${rows.slice(0, 200).map((row) => html`<tr><td class="n">${number(row.tokens)}</td><td class="n">${cost(row.price, row.money)}</td><td>${words(data.origins[row.origin])}</td><td><pre class="text"><del>${short(row.text, 400)}</del></pre></td>
-        <td>${data.origins[row.origin].kind === "event" && html`<button onClick=${() => force(row)}>force in</button>`}</td></tr>`)}</tbody></table></details>`)}
-    <h2>Passes</h2><table><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
-      <tbody>${data.passes.map((p) => html`<tr class=${p.dropped || p.changed || p.added || p.moved ? "" : "dim"}><td>${p.name}</td><td class="n">${p.dropped || ""}</td><td class="n">${p.changed || ""}</td><td class="n">${p.added || ""}</td><td class="n">${p.moved || ""}</td><td class="n">${p.before ? `${number(p.before)} → ${number(p.after)}` : p.remark}</td></tr>`)}</tbody></table></div>`;
-}
-
-const Compared = ({ a }) => html`<p data-testid="compared"><b>${number(a.tokens)}</b> tokens instead of ${number(a.tokens_now)} (${a.tokens >= a.tokens_now ? "+" : ""}${number(a.tokens - a.tokens_now)}), <b>${cost(a.cost, a.money)}</b> instead of ${cost(a.cost_now, a.money)}${a.prefix === undefined ? "" : html`, prefix ${number(a.prefix)} instead of ${number(a.prefix_now)}, cached ${number(a.cached)} instead of ${number(a.cached_now)}`}</p>`;
-
-function Cache({ session, step }) {
-  const { data, error } = useAnswer("cache", { session, step });
-  const request = useAnswer("request", { session, step });
-  if (error) return html`<${Problem} text=${error} />`;
-  if (!data || !request.data) return html`<${Waiting} />`;
-  const text = request.data.text;
-  let start = 0;
-  const parts = data.ages.map(([end, age]) => { const part = [text.slice(start, end), age]; start = end; return part; });
-  return html`<div data-testid="cache"><p>${number(data.cached)} of ${number(data.total)} tokens cached (${share(data.cached, data.total)})${data.exact ? "" : ", predicted"}; ${cost(data.cost, data.money)} for the request, ${cost(data.saved, data.money)} saved by the cache${data.lost ? html`, <b class="red">${cost(data.lost, data.money)} lost to a changed prefix</b>` : ""}.</p>
-    ${data.first ? html`<p class="dim">The first request of this agent: nothing before it to compare.</p>` : html`<h2>First difference: character ${number(data.at)}, byte ${number(data.byte)}</h2>
-      ${data.broken ? html`<p class="red">${data.broken}</p>` : html`<p class="green">The request before is whole at the start of this one: only new turns follow.</p>`}
-      <div class="pairs"><div><b class="dim">before</b><pre class="text">${data.before.slice(0, Math.min(400, data.at))}<div class="cliff"></div>${data.before.slice(Math.min(400, data.at))}</pre></div>
-      <div><b class="dim">now</b><pre class="text">${data.after.slice(0, Math.min(400, data.at))}<div class="cliff"></div>${data.after.slice(Math.min(400, data.at))}</pre></div></div>`}
-    <h2>How long each part stayed unchanged</h2><p class="dim">The greener, the more requests in a row had it (up to 12).</p>
-    <pre class="text">${parts.map(([t, age]) => html`<span title=${`unchanged in ${age} requests before`} style=${`background: hsl(${Math.min(120, age * 10)} 60% 50% / .22)`}>${short(t, 600)}</span>`)}</pre></div>`;
-}
-
-function WhatIf({ session, step, film }) {
-  const [form, setForm] = useState({ policy: "", window: "", budget: "", model: "" });
-  const [late, setLate] = useState(form);
-  const [whole, setWhole] = useState(null);
-  useEffect(() => { const t = setTimeout(() => setLate(form), 150); return () => clearTimeout(t); }, [form]);
-  const { data, error } = useAnswer("what-if", { session, step, ...late });
-  const change = (name) => (e) => { setForm({ ...form, [name]: e.target.value }); setWhole(null); };
-  const all = () => { setWhole({}); ask("compare", { session, ...late }).then((answer) => setWhole({ answer }), (e) => setWhole({ error: e.message })); };
-  const copy = (text) => navigator.clipboard && navigator.clipboard.writeText(text);
-  const save = () => ask("test", { session, step, ...late }).then(({ text }) => download(`test_step_${step}.py`, text));
-  return html`<div data-testid="whatif"><div class="controls">
-      <label>policy<input type="text" placeholder="C.auto().compact()" value=${form.policy} onInput=${change("policy")} /></label>
-      <label>last turns<input type="number" min="1" value=${form.window} onInput=${change("window")} /></label>
-      <label>budget ${form.budget ? number(form.budget) : ""}<input type="range" min="0" max="100000" step="500" value=${form.budget || 0} onInput=${(e) => change("budget")({ target: { value: e.target.value === "0" ? "" : e.target.value } })} /></label>
-      <label>model<input type="text" placeholder="claude-opus-5" value=${form.model} onInput=${change("model")} /></label>
-      <button onClick=${() => setForm({ policy: "", window: "", budget: "", model: "" })}>reset</button></div>
-    <${Problem} text=${error} />
-    ${data && html`<${Compared} a=${data} /><div class="bar"><pre class="text">${data.code}</pre><button onClick=${() => copy(data.code)}>copy as code</button><button onClick=${save}>save as test</button><button onClick=${all}>the whole session</button></div>
-      ${whole && whole.error && html`<${Problem} text=${whole.error} />`}
-      ${whole && !whole.error && !whole.answer && html`<${Waiting} />`}
-      ${whole && whole.answer && html`<${Both} a=${whole.answer} />`}
-      <${Spans} view=${data.view} raw=${false} picked=${null} pick=${() => {}} />`}</div>`;
-}
-
-function Both({ a }) {
-  const [n, t] = [a.now.session, a.then.session];
-  const none = () => {};
-  return html`<div data-testid="both"><p>As it was: ${number(n.tokens)} tokens, ${cost(n.cost, n.money)}. So: <b>${number(t.tokens)} tokens, ${cost(t.cost, t.money)}</b> (${share(t.cost, n.cost)} of it).</p>
-    <${Film} film=${a.now} now=${0} go=${none} /><${Film} film=${a.then} now=${0} go=${none} /></div>`;
-}
-
-function download(name, text) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
-  link.download = name; link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-}
-
-function Bisect({ session, go }) {
-  const [text, setText] = useState("");
-  const [answer, setAnswer] = useState(null);
-  const run = (e) => { e.preventDefault(); ask("bisect", { session, text }).then((data) => setAnswer({ data }), (error) => setAnswer({ error: error.message })); };
-  const data = answer && answer.data;
-  return html`<div data-testid="bisect"><form class="controls" onSubmit=${run}><label>when did this vanish?<input type="text" required value=${text} onInput=${(e) => setText(e.target.value)} placeholder="a sentence, a name, a number" /></label><button>find</button></form>
-    <${Problem} text=${answer && answer.error} />
-    ${data && html`<p>${data.born === null ? "The log does not hold it." : `It entered the log with event ${data.born + 1}.`} In view in ${data.steps.filter((s) => s.in_view).length} of ${data.steps.length} requests.</p>
-      <p>${data.steps.map((s) => html`<button class=${s.in_view ? "on" : ""} onClick=${() => go(s.number)} title=${s.in_view ? "in view" : "not in view"}>${s.number}</button>`)}</p>
-      ${data.vanished ? html`<h2>It vanished at step ${data.vanished.number}</h2>${data.vanished.because.map((b) => html`<div class="chain"><b>${b.pass}</b> <span class="dim">${b.reason}</span><pre class="text"><del>${short(b.text)}</del></pre></div>`)}
-        ${data.vanished.because.length === 0 && html`<p class="dim">No pass names it: it was said by ${data.vanished.agent}, or another agent speaks at that step.</p>`}` : html`<p class="green">It never vanished.</p>`}`}</div>`;
-}
-
-function DeadWeight({ session }) {
-  const { data, error } = useAnswer("dead-weight", { session });
-  if (error) return html`<${Problem} text=${error} />`;
-  if (!data) return html`<${Waiting} />`;
-  return html`<div data-testid="weight"><h2>Tools</h2>${data.tools.length ? html`<table><thead><tr><th>agent</th><th>tool</th><th>called</th><th class="n">tokens</th><th class="n">requests</th><th class="n">paid</th></tr></thead>
-      <tbody>${data.tools.map((t) => html`<tr class=${t.called ? "dim" : ""}><td>${t.agent}</td><td>${t.tool}</td><td class=${t.called ? "" : "red"}>${t.called ? "yes" : "never"}</td><td class="n">${number(t.tokens)}</td><td class="n">${t.requests}</td><td class="n">${cost(t.cost, t.money)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No tools.</p>`}
-    <h2>State that no request shows</h2>${data.state.length ? html`<table><tbody>${data.state.map((s) => html`<tr><td>${s.key}</td><td class="n">${number(s.size)} characters</td></tr>`)}</tbody></table>` : html`<p class="dim">All that was written was shown.</p>`}</div>`;
-}
-
-function Graph({ session, step, film, version }) {
-  const { data, error } = useAnswer("picture", { session, version: version || "" });
-  const box = useRef(null);
-  const frame = film.frames[step - 1];
-  useEffect(() => {
-    if (!data || !box.current) return;
-    const svg = new DOMParser().parseFromString(data.svg, "image/svg+xml").documentElement;
-    for (const one of svg.querySelectorAll("script, foreignObject")) one.remove();
-    for (const text of svg.querySelectorAll("text")) {
-      const words = text.textContent.trim();
-      if (frame && words === frame.agent && text.previousElementSibling) text.previousElementSibling.classList.add("now");
-      const values = (words.match(/[A-Za-z_][\w:.]*/g) || []).filter((key) => key in data.state && key !== frame?.agent);
-      if (values.length) {
-        const note = document.createElementNS("http://www.w3.org/2000/svg", "title");
-        note.textContent = values.map((key) => `${key} = ${JSON.stringify(data.state[key])}`).join("\n");
-        text.append(note);
-        text.classList.add("valued");
-      }
-    }
-    box.current.replaceChildren(svg);
-  }, [data, frame && frame.agent]);
-  if (error) return html`<${Problem} text=${error} />`;
-  if (!data) return html`<${Waiting} />`;
-  return html`<div data-testid="graph"><p>${frame ? html`Now speaking: <b>${frame.agent}</b>` : ""} ${Object.entries(data.steps).map(([a, n]) => html`<span class="dim"> · ${a} ${n}×</span>`)}</p>
-    <div class="columns"><div class="graph" ref=${box}></div><aside class="side"><b>Checks</b>${data.checks.length ? data.checks.map((c) => html`<div class="chain"><b class=${c.severity === "error" ? "red" : ""}>${c.code}</b> ${c.message}<div class="dim">${c.where}</div><div class="dim">${c.hint}</div></div>`) : html`<p class="green">Nothing to say.</p>`}
-      <h2>State</h2><pre class="text">${Object.entries(data.state).map(([k, v]) => `${k} = ${short(JSON.stringify(v), 300)}\n`)}</pre></aside></div></div>`;
-}
-
-function Trust({ session }) {
-  const { data, error } = useAnswer("trust", { session });
-  if (error) return html`<${Problem} text=${error} />`;
-  if (!data) return html`<${Waiting} />`;
-  return html`<div data-testid="trust"><h2>Fenced, labelled, redacted</h2>${data.guards.length ? html`<table><thead><tr><th>pass</th><th>rule</th><th class="n">times</th><th>events</th></tr></thead><tbody>${data.guards.map((g) => html`<tr><td>${g.pass}</td><td>${g.reason}</td><td class="n">${g.steps}</td><td class="mono dim">${g.events.join(" ")}</td></tr>`)}</tbody></table>` : html`<p class="dim">No policy here fences, labels or redacts.</p>`}
-    <h2>Words of results in later calls</h2>${data.flows.length ? html`<table><thead><tr><th>call</th><th>words</th><th>from events</th></tr></thead><tbody>${data.flows.map((f) => html`<tr><td>${f.call}</td><td class="mono">${f.words.join("  ")}</td><td class="mono dim">${f.from.join(" ")}</td></tr>`)}</tbody></table>` : html`<p class="dim">No call uses words that came from a result.</p>`}</div>`;
-}
-
-function Events({ film, session, open }) {
-  const [error, setError] = useState("");
-  const [side, setSide] = useState(null);
-  const fork = (event) => {
-    const text = event.author === "user" ? prompt("Go on from here, in a new session, with this message:", event.text) : "";
-    if (text === null) return;
-    ask("fork", { session, event: event.index, text }, { method: "POST", headers: { "X-Weft": "fork" } }).then((made) => setSide(made), (e) => setError(e.message));
-  };
-  return html`<div data-testid="events"><${Problem} text=${error} />
-    ${side && html`<p>New session <b>${side.id}</b>. <button onClick=${() => open(side.key)}>open it</button> <a target="_blank" href=${`${location.pathname}#${encodeURIComponent(side.key)}`}>side by side</a></p>`}
-    <table><tbody>${film.events.map((e) => html`<tr><td class="n dim">${e.index + 1}</td><td>${e.author}${e.branch ? html` <span class="dim">${e.branch}</span>` : ""}</td><td><pre class="text">${e.text}${e.calls.length ? `\n→ ${e.calls.join(", ")}` : ""}${e.results.length ? `\n← ${e.results.join(", ")}` : ""}</pre></td><td class="dim">${e.state.join(", ")}</td><td class="red">${e.error}</td>
-      <td>${!embedded && film.can_fork && html`<button onClick=${() => fork(e)} title="fork the session before this event">fork here</button>`}</td></tr>`)}</tbody></table></div>`;
-}
-
-function Chat({ session, film, version }) {
-  const [text, setText] = useState("");
+// The open questions of a session, answered in the list.
+function Answers({ session, open, answered }) {
+  const { base, query } = addressOf(session);
+  const [asked, setAsked] = useState(null);
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
-  const end = useRef(null);
-  const said = film.events.filter((e) => e.text || e.calls.length || e.error);
-  useEffect(() => { if (end.current) end.current.scrollIntoView({ block: "nearest" }); }, [said.length, film.waiting.length]);
-  if (embedded || !film.can_chat) return html`<p class="dim">To talk to the agent here, serve it: <code>weft serve pkg.module:agent</code></p>`;
-  const post = (path, body) => { setBusy(true); setError(""); return ask(path, { session }, { method: "POST", headers: { "Content-Type": "application/json", "X-Weft": path }, body: JSON.stringify(body) }).then(() => setText(""), (e) => setError(e.message)).finally(() => setBusy(false)); };
-  return html`<div class="chat" data-testid="chat">
-    ${said.length === 0 && html`<p class="dim">Say something to the agent.</p>`}
-    ${said.map((e) => html`<div class=${`bubble ${e.author === "user" ? "user" : ""}`}><span class="dim">${e.author}</span>${e.text && html`<div class="text">${e.text}</div>`}${e.calls.length > 0 && html`<div class="text dim">→ ${e.calls.join(", ")}</div>`}${e.error && html`<span class="red">${e.error}</span>`}</div>`)}
-    ${film.waiting.map((w) => html`<${Question} key=${w.id} asked=${w} post=${post} busy=${busy} />`)}
-    <${Problem} text=${error} />
-    <form class="controls" onSubmit=${(e) => { e.preventDefault(); if (text.trim()) post("say", { text }); }}><label class="grow">message<textarea rows="2" style="width: 100%" value=${text} onInput=${(e) => setText(e.target.value)}></textarea></label><button disabled=${busy}>${busy ? "…" : "send"}</button></form><div ref=${end}></div></div>`;
+  useEffect(() => { fetched(`${base}/questions?${query}`).then(setAsked, (e) => setError(e.message)); }, [session]);
+  const post = (body) => { setBusy(true); posted(`inspect/api/answer?session=${encodeURIComponent(session)}`, body).then(answered, (e) => { setBusy(false); setError(e.message); }); };
+  return html`<${Problem} text=${error} />${!asked && !error && html`<${Waiting} />`}
+    ${asked && asked.map((one) => html`<${Question} key=${one.id} asked=${one} post=${post} busy=${busy} />`)}
+    ${asked && html`<button class="link" onClick=${() => open(session, "chat")}>see the conversation</button>`}`;
 }
 
-// A question that is open, with what it is about, and the way to answer its kind.
-function Question({ asked, post, busy }) {
-  const [value, setValue] = useState("");
-  const args = asked.kind === "input" ? "" : JSON.stringify(asked.args);
-  const choices = (asked.args.payload && asked.args.payload.choices) || [];
-  const reply = (e) => { e.preventDefault(); if (value.trim()) post("answer", { id: asked.id, value }); };
-  return html`<div class="bubble question"><b>${asked.name}</b> waits for an answer
-    <div>${asked.question}</div>${args && args !== "{}" && html`<div class="text">${short(args, 2000)}</div>`}
-    ${asked.kind === "confirm" ? html`<div class="bar"><button class="on" disabled=${busy} onClick=${() => post("answer", { id: asked.id, approve: true })}>approve</button>
-        <input type="text" placeholder="why not" aria-label="reason" value=${value} onInput=${(e) => setValue(e.target.value)} /><button disabled=${busy} onClick=${() => post("answer", { id: asked.id, approve: false, reason: value })}>deny</button></div>`
-      : choices.length ? html`<div class="bar">${choices.map((c) => html`<button disabled=${busy} onClick=${() => post("answer", { id: asked.id, value: c })}>${String(c)}</button>`)}</div>`
-      : html`<form class="bar" onSubmit=${reply}><input type="text" aria-label="answer" value=${value} onInput=${(e) => setValue(e.target.value)} /><button disabled=${busy}>answer</button></form>`}</div>`;
+function NewSession({ apps, begin }) {
+  const [app, setApp] = useState("");
+  if (!apps.length) return null;
+  return html`${apps.length > 1 && html`<select aria-label="app of the new session" value=${app || apps[0]} onChange=${(e) => setApp(e.target.value)}>${apps.map((one) => html`<option value=${one}>${one}</option>`)}</select>`}
+    <button class="on" onClick=${() => begin(app || apps[0])}>New session</button>`;
+}
+
+// The list is read again while it can be seen, the less often the longer that takes.
+function useRefresh(again, busy) {
+  const asked = useRef(Date.now());
+  useEffect(() => {
+    if (embedded) return undefined;
+    if (busy) { asked.current = Date.now(); return undefined; }
+    const took = Date.now() - asked.current;
+    const timer = setTimeout(() => { if (!document.hidden) again(); }, Math.max(3000, Math.min(60000, 30 * took)));
+    const seen = () => { if (!document.hidden) again(); };
+    document.addEventListener("visibilitychange", seen);
+    return () => { clearTimeout(timer); document.removeEventListener("visibilitychange", seen); };
+  }, [busy]);
 }
 
 const root = document.getElementById("app");

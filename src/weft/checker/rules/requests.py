@@ -1,12 +1,12 @@
-"""Rules on what is sent: too long, ordered against the cache, or refused by the provider."""
+"""Rules on what is sent: undescribed, never sent, too long, ordered against the cache, refused."""
 
 from collections.abc import Iterator
 
 from weft import schema
-from weft.checker.rules.tools import roots_of
 from weft.checker.world import WalkRecord
 from weft.codes import report
-from weft.declare import Agent, RunConfig, agents_of, template
+from weft.declare import Agent, Node, RunConfig, template
+from weft.declare.compose import Composable
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.errors import BudgetExceeded, UsageError, WeftError
 from weft.tokens import counter_for
@@ -22,13 +22,54 @@ EARLY = 0.25
 """How much of a text may stand before its first variable until that is called early."""
 
 
+def undescribed(record: WalkRecord) -> Iterator[Diagnostic]:
+    """A tool, or an agent that a model is to choose, of which nothing is known but its name."""
+    for agent in record.agents:
+        for child in agent.sub_agents:
+            if not child.description.strip():
+                yield _undescribed(child, f"`{agent.name}` may hand over to it")
+        for tool in agent.tools:
+            if isinstance(tool.agent, Composable):
+                if not tool.description.strip():
+                    yield _undescribed(tool.agent, f"`{agent.name}` may call it")
+            elif not tool.documented:
+                yield report(
+                    "WEFT301",
+                    Origin("tool", tool.name, agent.name),
+                    "the tool has no description, so the model has only its name to decide by",
+                    "give the function a docstring, or @tool(description=...)",
+                )
+
+
+def _undescribed(node: Node, why: str) -> Diagnostic:
+    return report(
+        "WEFT302",
+        Origin("field", "description", node.name),
+        f"`{node.name}` has no description, and {why}: the model has only its name to decide by",
+        f'say what it is for: description="..."{" or .describe(...)" * isinstance(node, Agent)}',
+    )
+
+
+def unsent_global(record: WalkRecord) -> Iterator[Diagnostic]:
+    """A `global_instruction` of an agent that is no root: it is sent to nobody."""
+    for root, agents in record.trees:
+        for agent in agents:
+            if agent is not root and agent.global_instruction is not None:
+                yield report(
+                    "WEFT103",
+                    Origin("field", "global_instruction", agent.name),
+                    "only the root's global_instruction is sent",
+                    "move it to the root, or into this agent's instruction",
+                )
+
+
 def too_long(record: WalkRecord) -> Iterator[Diagnostic]:
     """Texts and tools that alone take more than their agent's budget or its model allows."""
     tops: dict[str, Agent] = {}
-    for root in roots_of(record):
-        for agent in agents_of(root):
+    for root, agents in record.trees:
+        for agent in agents:
             tops.setdefault(agent.name, root)
-    for agent in _agents(record):
+    for agent in record.visited:
         top = tops.get(agent.name, agent)
         limited = agent.policy.limit is not None or agent.token_budget is not None
         letters = sum(len(text) for _, text in sent_parts(agent, top))
@@ -76,7 +117,7 @@ def refused_by_provider(record: WalkRecord) -> Iterator[Diagnostic]:
     """Options, tools, schemas and names of models that a provider answers with an error."""
     from weft.compiler.prefix import refused_declaration
 
-    for agent in _agents(record):
+    for agent in record.visited:
         if agent.model is None:  # the model is another's, or chosen for the run
             continue
         try:
@@ -91,7 +132,7 @@ def refused_by_provider(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def volatile_first(record: WalkRecord) -> Iterator[Diagnostic]:
     """A long instruction that begins with what changes, so that nothing of it is reused."""
-    for agent in _agents(record):
+    for agent in record.visited:
         text = agent.instruction
         if not isinstance(text, str) or len(text) < LONG * 2:
             continue
@@ -106,14 +147,6 @@ def volatile_first(record: WalkRecord) -> Iterator[Diagnostic]:
                 f"`{{{variables[0].name}}}` stands before {behind} tokens that never change",
                 "put what changes last: providers reuse a request up to its first changed byte",
             )
-
-
-def _agents(record: WalkRecord) -> Iterator[Agent]:
-    seen: set[str] = set()
-    for site in record.sites:
-        if isinstance(site.node, Agent) and site.node.name not in seen:
-            seen.add(site.node.name)
-            yield site.node
 
 
 def fixed_parts(agent: Agent) -> list[tuple[Origin, str]]:

@@ -1,0 +1,200 @@
+// What was left out, what was cached, what if, since when, dead weight, the graph, trust.
+import { html, useState, useEffect, useMemo, useRef } from "./vendor/htm-preact.js";
+import {
+  Copy, Empty, Fact, Problem, Waiting, ask, cachedShare, change, cost, download, embedded, many, named, number, placeOf, share, short,
+  toUnits, useAnswer, useStateAt, withNumbers,
+} from "./common.js";
+import { Film, highest } from "./film.js";
+import { Spans } from "./request.js";
+
+// A button with the number of an event; it leads to the log.
+const EventLink = ({ id, film, show }) => {
+  const event = placeOf(film, id);
+  return event ? html`<button class="link" onClick=${() => show("events", event.index)}>${event.index + 1}</button> ` : html`<span class="mono">${id.slice(0, 8)} </span>`;
+};
+
+export function LeftOut({ session, step, film, show }) {
+  const { data, error } = useAnswer("request", { session, step });
+  const [forced, setForced] = useState(null);
+  const result = useRef(null);
+  useEffect(() => setForced(null), [session, step]);
+  useEffect(() => { if (forced && result.current) { result.current.scrollIntoView({ block: "nearest" }); result.current.focus(); } }, [forced]);
+  if (error) return html`<${Problem} text=${error} />`;
+  if (!data) return html`<${Waiting} />`;
+  const groups = new Map();
+  for (const row of data.left_out) { const k = `${row.pass}\n${row.reason}`; groups.set(k, [...(groups.get(k) || []), row]); }
+  const force = (row) => {
+    const name = named(data.origins[row.origin], film);
+    ask("force", { session, step, events: data.origins[row.origin].name }).then((answer) => setForced({ answer, name }), (e) => setForced({ error: e.message }));
+  };
+  return html`<div data-testid="left-out">
+    ${forced && (forced.error ? html`<${Problem} text=${forced.error} />` : html`<section class="card" ref=${result} tabindex="-1"><div class="bar"><b>Compiled again with ${forced.name}</b><span class="grow"></span><button onClick=${() => setForced(null)}>close</button></div>
+      <${Compared} a=${forced.answer} /><div class="bar"><code class="text">${forced.answer.code}</code><${Copy} text=${forced.answer.code} name="copy as code" /></div>
+      <details><summary>the request</summary><${Against} now=${data} then=${forced.answer.view} film=${film} show=${show} /></details></section>`)}
+    ${groups.size === 0 && html`<${Empty} title="Nothing was left out.">The request holds all that the agent may see.<//>`}
+    ${[...groups].map(([key, rows]) => { const [pass, reason] = key.split("\n"); return html`<details open><summary><b>${pass}</b> ${reason} <span class="dim">· ${rows.length} × · ${number(rows.reduce((n, r) => n + r.tokens, 0))} tokens · ${cost(rows.reduce((n, r) => n + r.price, 0), rows[0].money)} to put back</span></summary>
+      <table class="stack"><thead><tr><th class="n">tokens</th><th class="n">price</th><th>from</th><th>text</th><th></th></tr></thead><tbody>${rows.slice(0, 200).map((row) => html`<tr><td class="n">${number(row.tokens)}<span class="unit"> tok</span></td><td class="n">${cost(row.price, row.money)}</td><td class="from">${named(data.origins[row.origin], film)}</td><td class="whole"><pre class="text"><del>${short(row.text, 320)}</del></pre></td>
+        <td class="n">${data.origins[row.origin].kind === "event" && !embedded && html`<button onClick=${() => force(row)}>force in</button>`}</td></tr>`)}</tbody></table>
+      ${rows.length > 200 && html`<p class="dim">${many(rows.length - 200, "smaller row")} more are not listed.</p>`}</details>`; })}
+    <h2>Passes, in their order</h2><table><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
+      <tbody>${data.passes.map((p) => html`<tr class=${p.dropped || p.changed || p.added || p.moved ? "" : "dim"}><td>${p.name}</td><td class="n">${p.dropped || ""}</td><td class="n">${p.changed || ""}</td><td class="n">${p.added || ""}</td><td class="n">${p.moved || ""}</td><td class="n">${p.before ? `${number(p.before)} → ${number(p.after)}` : p.remark}</td></tr>`)}</tbody></table></div>`;
+}
+
+const Compared = ({ a }) => html`<div class="facts-row" data-testid="compared">
+  <${Fact} name="tokens" value=${number(a.tokens)} was=${`${change(a.tokens, a.tokens_now)}, was ${number(a.tokens_now)}`} better=${a.tokens === a.tokens_now ? undefined : a.tokens < a.tokens_now} />
+  <${Fact} name="money" value=${cost(a.cost, a.money)} was=${`was ${cost(a.cost_now, a.money)}`} better=${a.cost === a.cost_now ? undefined : a.cost < a.cost_now} />
+  ${a.prefix !== undefined && html`<${Fact} name="stable prefix" value=${number(a.prefix)} was=${`was ${number(a.prefix_now)}`} better=${a.prefix === a.prefix_now ? undefined : a.prefix > a.prefix_now} />
+  <${Fact} name="cached" value=${number(a.cached)} was=${`was ${number(a.cached_now)}`} better=${a.cached === a.cached_now ? undefined : a.cached > a.cached_now} />`}</div>`;
+
+// A request that was compiled otherwise: its rows, with those marked that were not sent, and those that are gone.
+function Against({ now, then, film, show }) {
+  const [picked, pick] = useState(null);
+  const key = (row) => `${row.kind}\n${row.text}`;
+  const sent = useMemo(() => new Set(now.rows.map(key)), [now]);
+  const gone = useMemo(() => { const kept = new Set(then.rows.map(key)); return now.rows.filter((row) => !kept.has(key(row))); }, [now, then]);
+  const fresh = useMemo(() => (row) => !sent.has(key(row)), [sent]);
+  return html`${gone.length > 0 && html`<details><summary>${many(gone.length, "row")} of the request that was sent ${gone.length === 1 ? "is" : "are"} gone or changed</summary>${gone.slice(0, 100).map((row) => html`<div class="row" style=${`border-color: var(--${row.source})`}><div class="what"><b>${row.role} ${row.kind}</b><span>${number(row.tokens)} tok</span><span>${named(now.origins[row.origin], film)}</span></div><pre class="text"><del>${short(row.text, 400)}</del></pre></div>`)}</details>`}
+    <${Spans} view=${then} raw=${false} picked=${picked} pick=${pick} film=${film} show=${show} fresh=${fresh} />`;
+}
+
+export function Cache({ session, step, film }) {
+  const { data, error } = useAnswer("cache", { session, step });
+  const request = useAnswer("request", { session, step });
+  if (error) return html`<${Problem} text=${error} />`;
+  if (!data || !request.data || request.data.number !== data.number) return html`<${Waiting} />`;
+  const text = request.data.text, ends = toUnits(text, data.ages.map(([end]) => end));
+  const parts = data.ages.map(([, age], i) => [text.slice(i ? ends[i - 1] : 0, ends[i]), age]);
+  if (ends.length && ends[ends.length - 1] < text.length) parts.push([text.slice(ends[ends.length - 1]), 0]);
+  return html`<div data-testid="cache"><div class="facts-row"><${Fact} name="cached" value=${share(data.cached, data.total)} was=${`${number(data.cached)} of ${number(data.total)} tokens${data.exact ? "" : ", predicted"}`} />
+      <${Fact} name="the request" value=${cost(data.cost, data.money)} /><${Fact} name="saved by the cache" value=${cost(data.saved, data.money)} />
+      ${data.lost > 0 && html`<${Fact} name="lost to a changed prefix" value=${html`<span class="red">${cost(data.lost, data.money)}</span>`} was="in this call" better=${false} />`}</div>
+    ${data.first ? html`<p class="dim">The first request of this agent: there is none before it to compare with.</p>` : html`<h2>First difference: character ${number(data.at + 1)}, byte ${number(data.byte + 1)}</h2>
+      ${data.broken ? html`<p class="red">${withNumbers(data.broken, film)}${data.author && html` <span class="dim">· written by ${withNumbers(data.author, film)}</span>`}</p>` : html`<p class="green">The request before stands whole at the start of this one: only new turns follow.</p>`}
+      <div class="pairs">${[["before", data.before], ["now", data.after]].map(([name, piece]) => { const [cut] = toUnits(piece, [Math.min(400, data.at)]); return html`<div><b class="dim">${name}</b><pre class="text cliffs">${piece.slice(0, cut)}<span class="cliff" role="separator" aria-label="first difference"></span>${piece.slice(cut) || html`<i class="dim">the request ends here</i>`}</pre></div>`; })}</div>`}
+    <h2>How long each part stayed unchanged</h2>
+    <div class="legend dim"><span>new</span><span class="scale" aria-hidden="true">${[0, 1, 2, 4, 6, 8, 10, 12].map((age) => html`<i style=${heat(age)}></i>`)}</span><span>in 12 requests before, or more</span></div>
+    <div class="heat text" tabindex="0" role="region" aria-label="the request, coloured by age">${parts.map(([t, age]) => html`<span title=${age ? `unchanged in ${many(age, "request")} before` : "new, or changed"} style=${heat(age)}>${short(t, 600)}</span>`)}</div></div>`;
+}
+const heat = (age) => `background: hsl(${28 + Math.min(12, age) * 15} 75% 55% / ${age ? 0.28 : 0.36})`;
+
+const POLICIES = ["C.default()", "C.window(4)", "C.auto()", "C.auto().compact()", "C.none()"];
+const NOTHING = { policy: "", window: "", budget: "", model: "" };
+
+export function WhatIf({ session, step, film, show }) {
+  const [form, setForm] = useState(NOTHING);
+  const [late, setLate] = useState(form);
+  const [whole, setWhole] = useState(null);
+  const [said, setSaid] = useState(null);
+  useEffect(() => { const t = setTimeout(() => setLate(form), 150); return () => clearTimeout(t); }, [form]);
+  const { data, error, busy } = useAnswer("what-if", { session, step, ...late });
+  const request = useAnswer("request", { session, step });
+  const set = (name, value) => { setForm((old) => ({ ...old, [name]: value })); setWhole(null); setSaid(null); };
+  const all = () => { setWhole({}); ask("compare", { session, ...late }).then((answer) => setWhole({ answer }), (e) => setWhole({ error: e.message })); };
+  const save = () => ask("test", { session, step, ...late }).then(
+    ({ text }) => { download(`test_step_${step}.py`, text); setSaid({ text }); }, (e) => setSaid({ error: e.message }));
+  const turns = new Set(film.frames.slice(0, step).map((f) => f.invocation)).size, largest = Math.max(2000, 1.5 * highest(film, null));
+  const round = 10 ** Math.floor(Math.log10(largest / 50));
+  if (embedded) return html`<${Empty} title="An exported file cannot compile.">Open the session with <code>weft inspect</code> to ask what if.<//>`;
+  const models = [...new Set(film.frames.map((f) => f.model).filter(Boolean)), "claude-opus-5", "claude-sonnet-5", "gpt-5.6", "gpt-5", "gemini-flash-latest"];
+  return html`<div data-testid="whatif"><div class="card"><div class="controls">
+      <label>policy<input type="text" list="policies" placeholder="C.auto().compact()" value=${form.policy} onInput=${(e) => set("policy", e.target.value)} /></label>
+      <label>only the last turns<span class="bar"><input type="range" aria-label="only the last turns, slider" min="0" max=${Math.max(2, turns)} value=${form.window || 0} onInput=${(e) => set("window", e.target.value === "0" ? "" : e.target.value)} /><input type="number" aria-label="only the last turns" min="1" value=${form.window} placeholder="all" onInput=${(e) => set("window", e.target.value)} /></span></label>
+      <label>budget in tokens<span class="bar"><input type="range" aria-label="budget in tokens, slider" min="0" max=${Math.ceil(largest / round) * round} step=${round} value=${form.budget || 0} onInput=${(e) => set("budget", e.target.value === "0" ? "" : e.target.value)} /><input type="number" aria-label="budget in tokens" min="1" step="1" value=${form.budget} placeholder="none" onInput=${(e) => set("budget", e.target.value)} /></span></label>
+      <label>model<input type="text" list="models" placeholder=${film.frames[step - 1] ? film.frames[step - 1].model : ""} value=${form.model} onInput=${(e) => set("model", e.target.value)} /></label></div>
+      <div class="bar chips" role="group" aria-label="policies to try"><span class="dim">try</span>${POLICIES.map((p) => html`<button class=${`chip ${form.policy === p ? "on" : ""}`} aria-pressed=${form.policy === p} onClick=${() => set("policy", form.policy === p ? "" : p)}>${p}</button>`)}<button class="chip" onClick=${() => { setForm(NOTHING); setWhole(null); setSaid(null); }}>reset</button></div>
+      <datalist id="policies">${POLICIES.map((p) => html`<option value=${p}></option>`)}</datalist><datalist id="models">${models.map((m) => html`<option value=${m}></option>`)}</datalist></div>
+    <${Problem} text=${error} />
+    ${data && !error && html`<div aria-busy=${busy} aria-live="polite"><${Compared} a=${data} /></div><div class="bar"><code class="text">${data.code}</code><${Copy} text=${data.code} name="copy as code" /><button onClick=${save}>save as test</button><button class="on" onClick=${all}>the whole session</button></div>
+      ${said && (said.error ? html`<${Problem} text=${said.error} />` : html`<details class="card" open><summary>saved as <code>test_step_${step}.py</code></summary><pre class="text">${said.text}</pre></details>`)}
+      ${whole && whole.error && html`<${Problem} text=${whole.error} />`}
+      ${whole && !whole.error && !whole.answer && html`<${Waiting} />`}
+      ${whole && whole.answer && html`<${Both} a=${whole.answer} step=${step} />`}
+      ${request.data && request.data.number === data.view.number && html`<h2>Step ${step}, compiled so</h2><${Against} now=${request.data} then=${data.view} film=${film} show=${show} />`}`}</div>`;
+}
+
+function Both({ a, step }) {
+  const n = a.now.session, t = a.then.session, most = Math.max(highest(a.now), highest(a.then));
+  const none = () => {};
+  return html`<section class="card" data-testid="both"><div class="facts-row"><${Fact} name="tokens, whole session" value=${number(t.tokens)} was=${`${change(t.tokens, n.tokens)}, was ${number(n.tokens)}`} better=${t.tokens === n.tokens ? undefined : t.tokens < n.tokens} />
+      <${Fact} name="money, whole session" value=${cost(t.cost, t.money)} was=${`${share(t.cost, n.cost)} of ${cost(n.cost, n.money)}`} better=${t.cost === n.cost ? undefined : t.cost < n.cost} />
+      <${Fact} name="cached" value=${cachedShare(t)} was=${`was ${cachedShare(n)}`} better=${undefined} /></div>
+    <h3>A: as it was</h3><${Film} film=${a.now} now=${step} go=${none} most=${most} label="as it was" /><h3>B: so</h3><${Film} film=${a.then} now=${step} go=${none} most=${most} label="compiled otherwise" /></section>`;
+}
+
+export function Bisect({ session, step, go, film }) {
+  const [text, setText] = useState(() => getSelection().toString().trim().slice(0, 200));
+  const [answer, setAnswer] = useState(null);
+  const [busy, setBusy] = useState(false);
+  const run = (e) => { e.preventDefault(); setBusy(true); ask("bisect", { session, text }).then((data) => setAnswer({ data }), (error) => setAnswer({ error: error.message })).finally(() => setBusy(false)); };
+  const data = answer && answer.data;
+  return html`<div data-testid="bisect"><form class="controls" onSubmit=${run}><label>when did this vanish?<input type="text" required value=${text} onInput=${(e) => setText(e.target.value)} placeholder="a sentence, a name, a number" /></label><button disabled=${busy}>find</button></form>
+    ${!answer && html`<p class="dim">Write some words that a model should have seen, or select them in a request before you come here. The answer is the step at which they left the request, and the pass that took them out.</p>`}
+    <${Problem} text=${answer && answer.error} />
+    ${data && html`<div aria-live="polite"><p>${data.born === null ? "No event of the log holds it." : `It entered the log with event ${data.born + 1}.`} It is in ${data.steps.filter((s) => s.in_view).length} of ${many(data.steps.length, "request")}.</p>
+      <div class="steps" role="group" aria-label="steps; those that hold the text are filled">${data.steps.map((s) => html`<button class=${s.in_view ? "on" : ""} aria-current=${s.number === step} onClick=${() => go(s.number)} title=${`step ${s.number}: ${s.in_view ? "in view" : "not in view"}`} aria-label=${`step ${s.number}, ${s.in_view ? "in view" : "not in view"}`}>${s.number}</button>`)}</div>
+      ${data.vanished ? html`<h2>It vanished at step ${data.vanished.number}</h2>${data.vanished.because.map((b) => html`<div class="chain"><b>${b.pass}</b> <span class="dim">${b.reason} · ${withNumbers(b.event, film)}</span><pre class="text"><del>${short(b.text)}</del></pre></div>`)}
+        ${data.vanished.because.length === 0 && html`<p class="dim">No pass took it out. Another agent speaks at that step, or the text was part of its instruction or tools.</p>`}`
+      : data.steps.some((s) => s.in_view) ? html`<p class="green">It never vanished.</p>` : html`<p class="red">No request ever held it.</p>`}</div>`}</div>`;
+}
+
+export function DeadWeight({ session, version }) {
+  const { data, error } = useAnswer("dead-weight", { session, version: version || "" });
+  if (error) return html`<${Problem} text=${error} />`;
+  if (!data) return html`<${Waiting} />`;
+  const dead = data.tools.filter((t) => !t.called);
+  return html`<div data-testid="weight"><p>${data.tools.length === 0 ? "The agents have no tools." : dead.length === 0 ? html`<span class="green">Every tool was called.</span>` : html`<b>${dead.length} of ${many(data.tools.length, "tool")}</b> ${dead.length === 1 ? "was" : "were"} never called. ${dead.length === 1 ? "It" : "They"} cost <b class="red">${cost(dead.reduce((n, t) => n + t.cost, 0), dead[0].money)}</b> in this session.`}</p>
+    ${data.tools.length > 0 && html`<table><thead><tr><th>agent</th><th>tool</th><th>called</th><th class="n">tokens each time</th><th class="n">requests</th><th class="n">paid</th></tr></thead>
+      <tbody>${data.tools.map((t) => html`<tr class=${t.called ? "dim" : ""}><td>${t.agent}</td><td class="mono">${t.tool}</td><td class=${t.called ? "" : "red"}>${t.called ? "yes" : "never"}</td><td class="n">${number(t.tokens)}</td><td class="n">${number(t.requests)}</td><td class="n">${cost(t.cost, t.money)}</td></tr>`)}</tbody></table>`}
+    <h2>State that no request shows</h2>${data.state.length ? html`<table><thead><tr><th>key</th><th class="n">characters</th></tr></thead><tbody>${data.state.map((s) => html`<tr><td class="mono">${s.key}</td><td class="n">${number(s.size)}</td></tr>`)}</tbody></table>` : html`<p class="dim">All state that was written was shown to a model, or none was written.</p>`}</div>`;
+}
+
+export function Graph({ session, step, film, version }) {
+  const { data, error } = useAnswer("picture", { session, version: version || "" });
+  const box = useRef(null), frame = film.frames[step - 1], state = useStateAt(film, step);
+  useEffect(() => {
+    if (data && box.current) box.current.replaceChildren(picture(data.svg, frame, state));
+    const svg = box.current && box.current.firstChild;
+    if (svg) fitted(svg);
+  }, [data, frame, state]);
+  if (error) return html`<${Problem} text=${error} />`;
+  if (!data) return html`<${Waiting} />`;
+  return html`<div data-testid="graph"><p>${frame ? html`At step ${step} <b>${frame.agent}</b> speaks` : "Nobody has spoken yet"}${frame && frame.calls.length > 0 ? ` and calls ${frame.calls.map((c) => c.name).join(", ")}` : ""}.${Object.entries(data.steps).map(([a, n]) => html`<span class="dim"> · ${a} ${n}×</span>`)}</p>
+    <div class="columns"><div class="graph" ref=${box} tabindex="0" role="region" aria-label="graph of the agents"></div><aside class="side" aria-label="checks and state"><div><b>Checks</b>${data.checks.length ? data.checks.map((c) => html`<div class="chain"><b class=${c.severity === "error" ? "red" : ""}>${c.code}</b> ${c.message}<div class="mono dim">${c.where}</div><div class="dim">${c.hint}</div></div>`) : html`<p class="green">Nothing to say.</p>`}</div>
+      <div><b>State before step ${step}</b>${Object.keys(state).length ? html`<table class="facts"><tbody>${Object.entries(state).map(([k, v]) => html`<tr><th class="mono">${k}</th><td class="mono">${short(v, 200)}</td></tr>`)}</tbody></table>` : html`<p class="dim">Empty.</p>`}</div></aside></div></div>`;
+}
+
+// The drawing with the agent that speaks, the values that went along the edges, and those of the keys.
+function picture(text, frame, state) {
+  const svg = new DOMParser().parseFromString(text, "image/svg+xml").documentElement, SVG = "http://www.w3.org/2000/svg";
+  for (const one of svg.querySelectorAll("script, foreignObject")) one.remove();
+  for (const title of svg.querySelectorAll("text.title")) if (frame && title.textContent === frame.agent && title.previousElementSibling) title.previousElementSibling.classList.add("now");
+  for (const track of svg.querySelectorAll("g.track")) {
+    const key = track.querySelector("title").textContent.split(": ")[0], path = track.querySelector("path").getAttribute("d");
+    const [, x, from, to] = /^M(-?[\d.]+) (-?[\d.]+)V(-?[\d.]+)/.exec(path) || [];
+    if (x === undefined || !(key in state)) continue;
+    const label = document.createElementNS(SVG, "text"), left = Number(x) < 60;
+    for (const [name, value] of [["class", "halo value"], ["x", Number(x) + (left ? -6 : 6)], ["y", (Number(from) + Number(to)) / 2 + 4], ["text-anchor", left ? "end" : "start"]]) label.setAttribute(name, value);
+    label.textContent = short(`${key} = ${state[key]}`, 28);
+    const whole = document.createElementNS(SVG, "title");
+    whole.textContent = `${key} = ${state[key]}`;
+    label.append(whole);
+    track.append(label);
+  }
+  return svg;
+}
+
+// Values may stand outside the drawing: its frame grows to hold them.
+function fitted(svg) {
+  const box = svg.getBBox(), left = Math.min(0, box.x - 8), wide = Math.max(box.x + box.width + 8, Number(svg.getAttribute("width"))) - left;
+  svg.setAttribute("viewBox", `${left} 0 ${wide} ${svg.getAttribute("height")}`);
+  svg.setAttribute("width", wide);
+}
+
+export function Trust({ session, film, show, version }) {
+  const { data, error } = useAnswer("trust", { session, version: version || "" });
+  if (error) return html`<${Problem} text=${error} />`;
+  if (!data) return html`<${Waiting} />`;
+  const links = (ids) => ids.map((id) => html`<${EventLink} id=${id} film=${film} show=${show} />`);
+  return html`<div data-testid="trust"><h2>Fenced, labelled, redacted</h2><p class="dim">By rule, never by value: what was hidden stays hidden here too.</p>${data.guards.length ? html`<table><thead><tr><th>pass</th><th>rule</th><th class="n">times</th><th>events</th></tr></thead><tbody>${data.guards.map((g) => html`<tr><td class="mono">${g.pass}</td><td>${g.reason}</td><td class="n">${number(g.steps)}</td><td>${links(g.events)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No policy here fences, labels or redacts.</p>`}
+    <h2>Words of results in later calls</h2><p class="dim">What a tool brought in is not to be trusted. These calls repeat words of it in their arguments.</p>${data.flows.length ? html`<table><thead><tr><th>call</th><th>in event</th><th>words</th><th>from events</th></tr></thead><tbody>${data.flows.map((f) => html`<tr><td class="mono">${f.call}</td><td>${links([f.event])}</td><td class="mono">${f.words.join("  ")}</td><td>${links(f.from)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No call uses words that came from a result.</p>`}</div>`;
+}

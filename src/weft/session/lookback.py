@@ -1,0 +1,404 @@
+"""What a log says of itself, looking back: its current turn, what is out of view, what holds.
+
+Where the turn begins, what a rewind, a summary or a flow took out of view, on which branch a
+thing is by now, which effects were stored, and who wrote what. All of it is read from the
+events alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from weft.content import Content
+from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS, Event
+from weft.session.state import Forks, forks_after, written_by
+from weft.session.strand import Strand
+from weft.session.unread import folded, skim_of
+from weft.session.waiting import is_undone
+from weft.values import JsonObject, spells
+
+_SUMMED = "a summary stands for it"
+
+_UNDONE = "its flow took it back"
+
+_JOINED = "it is a piece of an answer that was put together"
+
+
+def start_of(events: Strand[Event], invocation: str) -> int:
+    """The log index the current turn begins at.
+
+    A turn begins where its invocation does, with what the user asked. A result that comes in a
+    later invocation continues the turn of its call.
+    """
+    if events.tail or not invocation:
+        return _look_back(events, invocation)
+    starts = events.memo[_Turn]
+    known = starts.known
+    start = known.start
+    if known.invocation != invocation or not _goes_on(events, known.read, invocation):
+        start = _look_back(events, invocation)
+    starts.known = _Start(events.settled, invocation, start)
+    return start
+
+
+class _Start(NamedTuple):
+    """Where the turn of an invocation begins, as of the first `read` events of a log."""
+
+    read: int
+    invocation: str
+    start: int
+
+
+class _Turn:
+    """The newest turn of a log; put there in one piece, as threads may look at it at once."""
+
+    def __init__(self) -> None:
+        self.known = _Start(0, "", 0)
+
+
+_NEAR = 64
+"""How far a result may stand behind its call to be taken for one of the same turn."""
+
+
+def _goes_on(events: Strand[Event], start: int, invocation: str) -> bool:
+    """Whether the events from `start` on only continue the turn: calls, words, and results.
+
+    A long turn is not looked through at every step. Where the user speaks again, or a result
+    answers an earlier turn, it is.
+    """
+    if start > events.settled:  # an older snapshot
+        return False
+    for index in range(start, events.settled):
+        event = events[index]
+        if event.invocation_id != invocation or (event.author == "user" and not event.results):
+            return False
+        sought = {result.id for result in event.results if result.id}
+        for before in range(index - 1, max(-1, index - _NEAR), -1):
+            if not sought:
+                break
+            other = events[before]
+            if other.invocation_id != invocation or (other.author == "user" and not other.results):
+                return False
+            sought -= {call.id for call in other.calls}
+        if sought:
+            return False
+    return True
+
+
+def _look_back(events: Strand[Event], invocation: str) -> int:
+    """As `start_of`, by looking at the whole turn."""
+    for follow in (True, False):  # a result that answers no call at all leads nowhere
+        begins = _begins(events, invocation, follow)
+        if begins is not None:
+            return begins
+    index = len(events)
+    while index > 0 and events[index - 1].invocation_id == invocation:
+        index -= 1
+    return index
+
+
+def _begins(events: Strand[Event], invocation: str, follow: bool) -> int | None:
+    """Where the turn begins, going back to the calls of late results if `follow`."""
+    asked = False
+    sought: set[str | None] = set()
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if asked and not sought and not (invocation and event.invocation_id == invocation):
+            return index + 1
+        results = event.results
+        if follow:
+            sought -= {call.id for call in event.calls}
+            sought |= {result.id for result in results if result.id}
+        if event.author == "user" and event.content is not None and not results and not sought:
+            asked = True
+    return 0 if asked and not sought else None
+
+
+def user_content(events: Strand[Event], invocation: str) -> Content | None:
+    """What the user said to start the invocation."""
+    content: Content | None = None
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if event.invocation_id != invocation:
+            break
+        if event.author == "user" and not event.results:
+            content = event.content
+            if not invocation:
+                break
+    return content
+
+
+def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:
+    """Log indexes that a rewind took out of view, with the reason."""
+    log = list(events)
+    hidden: dict[int, str] = {}
+    index = len(log) - 1
+    while index >= 0:
+        target = log[index].actions.rewind_before_invocation_id
+        if target:
+            first = next((i for i in range(index) if log[i].invocation_id == target), None)
+            hidden[index] = "it is the rewind itself"
+            if first is not None:
+                for between in range(first, index):
+                    hidden[between] = f"rewound to before invocation {target}"
+                index = first
+        index -= 1
+    return hidden
+
+
+def hidden_by_compaction(events: Iterable[Event], branch: str, current: str) -> dict[int, str]:
+    """Log indexes whose events a summary stands for that this branch sees, with the reason.
+
+    What the user said in the current invocation stays in view, whatever was summed up.
+    """
+    log = list(events)
+    rewound = hidden_by_rewind(log)
+    ranges = [
+        (c.start_timestamp, c.end_timestamp, index)
+        for index, event in enumerate(log)
+        if (c := event.actions.compaction) is not None
+        and index not in rewound
+        and f"{branch}.".startswith(f"{event.branch}." if event.branch else "")
+    ]
+    hidden: dict[int, str] = {}
+    for start, end, index in ranges:
+        if any(s <= start and end <= e and i != index and (e - s, i) > (end - start, index)
+               for s, e, i in ranges):  # fmt: skip
+            hidden[index] = "a wider summary covers it"
+    for index, event in enumerate(log):
+        covered = any(
+            s <= event.timestamp <= e and index < i for s, e, i in ranges if i not in hidden
+        )
+        asked = event.author == "user" and event.invocation_id == current and not event.results
+        if covered and event.actions.compaction is None and not asked:
+            hidden[index] = _SUMMED
+    for index in _still_answered(log, hidden, rewound):
+        del hidden[index]
+    return hidden
+
+
+def _still_answered(
+    log: list[Event], hidden: dict[int, str], rewound: dict[int, str]
+) -> Iterable[int]:
+    """Summed-up events that a later result needs: its call, and the results beside it."""
+    newest: dict[str | None, int] = {}
+    owners: dict[tuple[int, str | None], list[int]] = {}
+    needed: set[int] = set()
+    for index, event in enumerate(log):
+        for call in event.calls:
+            newest[call.id] = index
+        for result in event.results:
+            owner = newest.get(result.id) if result.id else None
+            if owner is None or hidden.get(owner) != _SUMMED:
+                continue
+            owners.setdefault((owner, result.id), []).append(index)
+            if index not in hidden and index not in rewound:
+                needed.add(owner)
+    beside = {
+        index for (owner, _), indexes in owners.items() if owner in needed for index in indexes
+    }
+    return (needed | beside) & hidden.keys()
+
+
+def hidden_by_undoing(events: Iterable[Event]) -> dict[int, str]:
+    """Log indexes of what flows took back, with the reason."""
+    log = list(events)
+    hidden: dict[int, str] = {}
+    for index, event in enumerate(log):
+        notes = event.provenance
+        if paths := notes.undone:
+            mine = (i for i in range(index) if is_undone(log[i], event, paths))
+            hidden.update(dict.fromkeys(mine, _UNDONE))
+        if pieces := notes.pieces:
+            joined = (i for i in range(index) if log[i].id in pieces)
+            hidden.update(dict.fromkeys(joined, _JOINED))
+    return hidden
+
+
+def joined_branches(events: Iterable[Event]) -> dict[int, str]:
+    """Log indexes of what was said on a branch that was joined, with the branch it is on now."""
+    log = list(events)
+    branches: dict[int, str] = {}
+    for index, event in enumerate(log):
+        joined = event.provenance.joined
+        if joined is None or not joined.branch:
+            continue
+        path, branch = joined.path, joined.branch
+        for other in range(index):
+            on = branches.get(other, log[other].branch or "")
+            if is_undone(log[other], event, [path]) and f"{on}.".startswith(f"{branch}."):
+                below = on[len(branch) + 1 :]
+                branches[other] = ".".join(name for name in (event.branch, below) if name)
+    return branches
+
+
+def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
+    """The effects in a log by fingerprint, the newest of each; what was read is kept with it."""
+    fold = log.memo[_Effects]
+    known = fold.known if fold.known.read <= log.settled else _Known(0, {})
+    if not known.read and (skim := skim_of(log)) is not None:  # plain talk has no effects
+        known = _Known(skim.length, {})
+    if known.read == log.settled:
+        return known.effects
+    fresh = log.since(known.read)[: log.settled - known.read]
+    if any(event.actions.rewind_before_invocation_id for event in fresh):
+        effects = _not_rewound(log.since(0)[: log.settled])
+    else:
+        new = {
+            str(effect.get("fingerprint")): effect
+            for event in fresh
+            if (effect := event.provenance.effect)
+        }
+        effects = {**known.effects, **new} if new else known.effects
+    fold.known = _Known(log.settled, effects)
+    return effects
+
+
+class _Known(NamedTuple):
+    """The effects of a log's first `read` events, by fingerprint."""
+
+    read: int
+    effects: dict[str, JsonObject]
+
+
+class _Effects:
+    """What is known of a log; put there in one piece, as threads may look at it at once."""
+
+    def __init__(self) -> None:
+        self.known = _Known(0, {})
+
+
+def _not_rewound(events: list[Event]) -> dict[str, JsonObject]:
+    """The effects that still hold: what was written into state and taken back does not."""
+    hidden = hidden_by_rewind(events)
+    return {
+        str(effect.get("fingerprint")): effect
+        for index, event in enumerate(events)
+        if (effect := event.provenance.effect) is not None
+        if index not in hidden or not effect.get("key")
+    }
+
+
+class LogFacts(msgspec.Struct, frozen=True):
+    """What there is to know of a log after reading so many of its events.
+
+    `produced` are the keys answers were stored or renamed under, `volatile` all keys that agents
+    and tools wrote, `reaches_back` the index of the last event that does so, or -1, `forks` what
+    branches wrote for themselves, `branched` whether anything stands on a branch, `captured` the
+    keys that the user's words were copied to, `asked` what the user said last, `authors` who made
+    the events.
+    """
+
+    read: int = 0
+    produced: frozenset[str] = frozenset()
+    volatile: frozenset[str] = frozenset()
+    reaches_back: int = -1
+    forks: Forks = {}
+    branched: bool = False
+    captured: frozenset[str] = frozenset()
+    asked: Event | None = None
+    authors: frozenset[str] = frozenset()
+
+    def after(self, events: Sequence[Event], /) -> "LogFacts":
+        """What is known once these events follow."""
+        wrote: list[Event] = []
+        reaches_back, position, forks = self.reaches_back, self.read, self.forks
+        branched, captured, asked = self.branched, self.captured, self.asked
+        authors = self.authors
+        for event in events:
+            actions = event.actions
+            if event.author not in authors:
+                authors |= {event.author}
+            if event.author == "user" and event.content is not None:
+                asked = event
+            if actions is not NO_ACTIONS and actions is not EMPTY_ACTIONS:
+                if actions.state_delta and event.author != "user" and not event.partial:
+                    wrote.append(event)
+                    captured |= _captured(event, asked)
+                if actions.rewind_before_invocation_id or actions.compaction is not None:
+                    reaches_back = position
+            if event.branch:
+                branched = True
+            if event.custom_metadata is not None:
+                notes = event.provenance
+                forks = forks_after(forks, notes)
+                if notes.reaches_back:
+                    reaches_back = position
+                if notes.writes and not actions.state_delta and written_by(event):
+                    wrote.append(event)
+                    captured |= _captured(event, asked)
+            position += 1
+        facts = LogFacts(
+            position,
+            self.produced,
+            self.volatile,
+            reaches_back,
+            forks,
+            branched,
+            captured,
+            asked,
+            authors,
+        )
+        if not wrote:
+            return facts
+        produced = self.produced.union(*(wrote_keys(event) for event in wrote))
+        produced = produced.union(*(gathered_by(event) for event in wrote))
+        return replace(
+            facts,
+            produced=produced.union(*(_moved(event, produced) for event in wrote)),
+            volatile=self.volatile.union(*(written_by(event) for event in wrote)),
+        )
+
+
+_NO_FACTS = LogFacts()
+
+
+def facts_of(log: Strand[Event]) -> LogFacts:
+    """The facts of this log, kept with it.
+
+    Facts are values: two who find them at once find the same, so that no lock is needed.
+    """
+    if not log.settled:
+        return _NO_FACTS
+    known: tuple[int, LogFacts] | None = log.memo.get(LogFacts)  # type: ignore[assignment]
+    if known is not None:
+        # a request asks more than once
+        return known[1] if known[0] == log.settled else log.derive(LogFacts)
+    return folded(
+        log,
+        LogFacts,
+        lambda skim: LogFacts(skim.length, asked=log[skim.asked], authors=skim.authors),
+    )
+
+
+def _captured(event: Event, asked: Event | None) -> frozenset[str]:
+    """The keys under which an event keeps what the user said last."""
+    if asked is None or event.content is not None:
+        return frozenset()
+    text = asked.text
+    return frozenset(key for key, value in written_by(event).items() if text and value == text)
+
+
+def _moved(event: Event, produced: frozenset[str]) -> list[str]:
+    """The keys that an answer may stand under since its own was taken away, as by a renaming."""
+    delta = event.actions.state_delta
+    if not any(value is None and key in produced for key, value in delta.items()):
+        return []
+    return [key for key, value in delta.items() if value is not None]
+
+
+def wrote_keys(event: Event) -> tuple[str, ...]:
+    """The state keys under which the event stored its own text."""
+    text = event.text
+    if not text:
+        return ()
+    return tuple(key for key, value in written_by(event).items() if spells(text, value))
+
+
+def gathered_by(event: Event) -> list[str]:
+    """The keys of the lists of what was said on branches, as the end of a map writes them."""
+    if event.provenance.closed is None:
+        return []
+    return [key for key, value in event.actions.state_delta.items() if isinstance(value, list)]

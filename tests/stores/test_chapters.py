@@ -1,0 +1,537 @@
+"""Sessions in chapters: what is read is what a full read gives, packed or not, killed or not."""
+
+import asyncio
+import gc
+import random
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.cli.run import weft
+from tests.stores.test_skim import BOT, POLICIES, facts, said, talk
+from tests.support.strategies import logs
+from weft import Actions, Agent, C, Event, Part, Runner, Session
+from weft.compiler import compile_request, incremental
+from weft.content import call_part
+from weft.errors import StoreError, UsageError
+from weft.runtime.rewind import rewind_event
+from weft.session import MemoryStore, SessionKey, Store
+from weft.session.store import ArchivingStore
+from weft.session.unread import collector_paused
+from weft.stores import chapters, open_store
+from weft.stores.artifacts import MemoryArtifacts
+from weft.stores.rows import StateReader
+from weft.stores.skim import UnreadEvents
+from weft.stores.upkeep import backup_store, downgrade_store, migrate_store
+from weft.testing import ScriptedModel
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store that keeps chapters."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/weft.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture(autouse=True)
+def short_chapters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chapters of few events, so that short logs have several."""
+    monkeypatch.setattr(chapters, "LENGTH", 10)
+    monkeypatch.setattr(chapters, "SPARE", 3)
+    monkeypatch.setattr(chapters, "SHORTEST", 2)
+
+
+@pytest.fixture
+async def store(address: str) -> AsyncIterator[Store]:
+    store = open_store(address)
+    yield store
+    await store.close()
+
+
+def new_key() -> SessionKey:
+    return SessionKey(f"app-{uuid4().hex}", "ada", "s")
+
+
+async def stored(address: str, key: SessionKey, events: list[Event]) -> Session:
+    """A session with the events, written by a process that is gone."""
+    store = open_store(address)
+    session = await store.create(key, state={"begun": True})
+    session = await store.append(session, *events)
+    await chaptered(store, key)
+    await store.close()
+    return session
+
+
+async def chaptered(store: Store, key: SessionKey) -> None:
+    """Have all chapters written that are due."""
+    await store.get(key)
+    for task in [*store._chapters._tasks.values()]:  # type: ignore[attr-defined]
+        await task
+
+
+def unread(session: Session) -> int:
+    """How many events of the session are not in memory."""
+    backing = session.events._backing
+    return sum(row is None for row in backing._rows) if isinstance(backing, UnreadEvents) else 0
+
+
+async def archived(store: Store, key: SessionKey, keep_recent: int = 1) -> int:
+    assert isinstance(store, ArchivingStore)
+    return await store.archive(key, keep_recent=keep_recent)
+
+
+async def same_as_read(address: str, key: SessionKey, whole: Session) -> None:
+    """Whoever reads the session in any way finds what is in it."""
+    store = open_store(address)
+    length = len(whole.events)
+    for recent in (0, 1, 4, length - 1, length, length + 1):
+        part = await store.get(key, recent=recent)
+        assert part is not None
+        assert part.events == whole.events[max(length - recent, 0) :]
+        assert part.state == whole.state
+    times = sorted({event.timestamp for event in whole.events})
+    for after in (times[0] - 1, times[len(times) // 2], times[-1]):
+        part = await store.get(key, after=after)
+        assert part is not None
+        assert list(part.events) == [e for e in whole.events if e.timestamp > after]
+        assert part.state == whole.state
+        part = await store.get(key, after=after, recent=3)
+        assert part is not None
+        assert list(part.events) == [e for e in whole.events if e.timestamp > after][-3:]
+    for after in (0, 3, length // 2, length - 1, length):
+        events = await store.events(key, after=after, limit=7)
+        assert events is not None
+        assert [event.sequence for event in events] == [*range(after + 1, after + 1 + len(events))]
+        assert [e.id for e in events] == [e.id for e in whole.events[after : after + 7]]
+    assert await store.lengths([key]) == {key: length}
+    sound = await store.get(key, skip_unreadable=True)
+    assert sound is not None
+    assert sound.events == whole.events
+    assert sound.state == whole.state
+    session = await store.get(key)
+    assert session is not None
+    assert len(session.events) == length
+    assert session.state == whole.state
+    assert session.waiting == whole.waiting
+    waiting = await store.waiting(key.app_name)  # type: ignore[attr-defined]
+    assert waiting == ([key] if whole.waiting else waiting)
+    for policy in POLICIES.values():
+        agent = BOT.sees(policy)
+        again = await store.get(key)
+        assert again is not None
+        brief = compile_request(agent, session=again, brief=True)
+        assert facts(brief) == facts(compile_request(agent, session=whole))
+        fresh = open_store(address)
+        cold = await fresh.get(key)
+        assert cold is not None
+        brief = compile_request(agent, session=cold, brief=True)
+        assert facts(brief) == facts(compile_request(agent, session=whole))
+        await fresh.close()
+    assert list(session.events) == list(whole.events)
+    assert session == whole
+    await store.close()
+
+
+@settings(
+    deadline=None,
+    max_examples=8,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    before=st.integers(0, 12),
+    later=logs(),
+    after=st.integers(0, 8),
+    seed=st.integers(0, 99),
+    keep=st.integers(1, 20),
+)
+async def test_a_log_in_chapters_is_what_a_full_read_gives(
+    address: str, before: int, later: list[Event], after: int, seed: int, keep: int
+) -> None:
+    key = new_key()
+    events = [*talk(before, seed), *[event for event in later if not event.partial]]
+    events += [
+        said("bot", Part(text=str(n)), n, actions=Actions(state_delta={f"k{n % 3}": n}))
+        for n in range(seed % 5)
+    ]
+    events += [e for e in talk(after + 1, seed + 1) if not e.calls and not e.results]
+    whole = await stored(address, key, events)
+    await same_as_read(address, key, whole)
+    store = open_store(address)
+    await archived(store, key, keep)
+    await store.close()
+    await same_as_read(address, key, whole)
+
+
+async def test_a_session_opens_at_its_end(address: str, store: Store) -> None:
+    key, events = new_key(), talk(30)
+    whole = await stored(address, key, events)
+    assert await archived(store, key, 5) > len(events) - 20
+    session = await store.get(key)
+    assert session is not None
+    assert unread(session) > len(events) - 20
+    agent = BOT.sees(C.window(2))
+    brief = compile_request(agent, session=session, brief=True)
+    assert facts(brief) == facts(compile_request(agent, session=whole))
+    assert unread(session) > len(events) - 20
+    assert session.events[0] == events[0]
+    assert 0 < unread(session) <= len(events) - 20
+    assert session.events == whole.events
+    assert not unread(session)
+
+
+async def test_a_whole_history_is_read_in_pieces_and_not_kept(
+    address: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incremental, "_PIECE", 7)
+    key, events = new_key(), talk(30)
+    whole = await stored(address, key, events)
+    await archived(store, key, 5)
+    session = await store.get(key)
+    assert session is not None
+    before = unread(session)
+    assert facts(compile_request(BOT, session=session, brief=True)) == facts(
+        compile_request(BOT, session=whole)
+    )
+    assert unread(session) == before > 0
+    assert session.events == whole.events
+
+
+def test_the_collector_works_again_after_the_last_pause() -> None:
+    assert gc.isenabled()
+    with collector_paused():
+        assert not gc.isenabled()
+        with collector_paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+async def test_a_run_goes_on_where_the_log_is_packed(address: str) -> None:
+    key, events = new_key(), talk(30)
+    await stored(address, key, events)
+    model = ScriptedModel(["one", "two"], name="gpt-5-mini")
+    agent = Agent("bot", model=model, instruction="Be brief.", context=C.window(2))
+    async with Runner(agent, store=address, app_name=key.app_name) as runner:
+        await archived(runner.store, key, 3)
+        first = await runner.run("a", user_id="ada", session_id="s", request_id="r1")
+        assert unread(first.session) > 60
+        await archived(runner.store, key, 1)
+        result = await runner.run("b", user_id="ada", session_id="s")
+        assert unread(result.session) > 60
+        texts = [item.blocks[0].text for item in model.prompts[-1].items if item.author == "user"]  # type: ignore[union-attr]
+        assert texts[-2:] == ["a", "b"]
+        repeated = await runner.run("a", user_id="ada", session_id="s", request_id="r1")
+        assert repeated.text == "one"
+        again = await runner.store.get(key)
+        assert again is not None
+        assert [e.text for e in again.events[len(events) :]] == ["a", "one", "b", "two"]
+        assert list(again.events[: len(events)]) == events
+
+
+async def test_an_event_that_is_in_a_chapter_is_not_added_twice(address: str, store: Store) -> None:
+    key, events = new_key(), talk(30)
+    await stored(address, key, events)
+    await archived(store, key)
+    session = await store.get(key)
+    assert session is not None
+    assert unread(session)
+    assert await store.append(session, events[2]) == session
+    with pytest.raises(Exception, match="two different events have the id"):
+        await store.append(session, said("user", Part(text="x"), 1, id=events[2].id))
+    old = session.before(3)
+    assert (await store.append(old, events[3])).events == session.events
+
+
+async def test_state_is_read_from_chapters(address: str, store: Store) -> None:
+    key = new_key()
+    events = [
+        said("bot", Part(text="x"), n, actions=Actions(state_delta={f"k{n % 7}": n, "user:u": n}))
+        for n in range(40)
+    ]
+    events[20] = said("bot", Part(text="x"), 20, actions=Actions(state_delta={"k3": None}))
+    whole = await stored(address, key, events)
+    before = await store.get(key, recent=2)
+    await archived(store, key)
+    after = await store.get(key, recent=2)
+    assert before is not None
+    assert after is not None
+    assert before.state == after.state == whole.state
+
+
+async def test_a_rewind_reaches_into_the_archive(address: str, store: Store) -> None:
+    key, events = new_key(), talk(20)
+    whole = await stored(address, key, events)
+    await archived(store, key)
+    session = await store.get(key)
+    assert session is not None
+    event = await rewind_event(session, "i2", MemoryArtifacts())
+    session, whole = await store.append(session, event), whole.append(event)
+    asked = said("user", Part(text="and?"), 99)
+    session, whole = session.append(asked), whole.append(asked)
+    for policy in (C.default(), C.window(2)):
+        agent = BOT.sees(policy)
+        assert facts(compile_request(agent, session=session, brief=True)) == facts(
+            compile_request(agent, session=whole)
+        )
+
+
+async def test_a_question_in_the_archive_still_waits(address: str, store: Store) -> None:
+    key = new_key()
+    asked = said("bot", call_part("look", {}, id="open"), 0)
+    pending = said("bot", Part(text="wait"), 0, custom_metadata={"weft": {"pending": ["open"]}})
+    await stored(address, key, [asked, pending, *talk(12)])
+    assert await archived(store, key)
+    assert await store.waiting(key.app_name) == [key]  # type: ignore[attr-defined]
+
+
+async def test_whoever_reads_a_deleted_session_is_told(address: str, store: Store) -> None:
+    key = new_key()
+    await stored(address, key, talk(30))
+    await archived(store, key)
+    session = await store.get(key)
+    assert session is not None
+    await store.delete(key)
+    with pytest.raises(StoreError, match="not there any more"):
+        list(session.events)
+    again = await store.create(key)
+    assert len(again.events) == 0
+    await store.append(again, *talk(3))
+    read = await store.get(key)
+    assert read is not None
+    assert len(read.events) == len(talk(3))
+
+
+async def test_bad_wishes_are_refused(address: str, store: Store) -> None:
+    with pytest.raises(StoreError, match="no such session"):
+        await archived(store, new_key())
+    key = new_key()
+    await stored(address, key, talk(5))
+    with pytest.raises(UsageError, match="keep_recent=0"):
+        await archived(store, key, 0)
+    assert not isinstance(MemoryStore(), ArchivingStore)
+
+
+async def test_what_is_newer_than_a_time_stays(address: str, store: Store) -> None:
+    key = new_key()
+    events = [said("user", Part(text="x"), n, timestamp=float(n)) for n in range(1, 41)]
+    await stored(address, key, events)
+    assert isinstance(store, ArchivingStore)
+    assert await store.archive(key, keep_recent=1, before=26.0) == 20  # a chapter goes on to 30
+    assert await store.archive(key, keep_recent=1, before=26.0) == 0
+
+
+async def test_a_store_goes_back_a_version_with_all_events(address: str) -> None:
+    key = new_key()
+    whole = await stored(address, key, talk(30))
+    store = open_store(address)
+    assert await archived(store, key, 4)
+    await store.close()
+    await downgrade_store(address)
+    if address.startswith("sqlite"):
+        with sqlite3.connect(address.removeprefix("sqlite:///")) as connection:
+            (count,) = connection.execute("SELECT count(*) FROM events").fetchone()
+            assert count == len(whole.events)
+    await migrate_store(address)
+    await same_as_read(address, key, whole)
+
+
+async def test_a_backup_has_the_archive(tmp_path: Path) -> None:
+    address, key = f"sqlite:///{tmp_path}/weft.db", new_key()
+    whole = await stored(address, key, talk(30))
+    store = open_store(address)
+    await archived(store, key)
+    await store.close()
+    await backup_store(address, tmp_path / "copy.db")
+    (tmp_path / "weft.db").unlink()
+    await same_as_read(f"sqlite:///{tmp_path}/copy.db", key, whole)
+
+
+async def test_a_process_of_the_version_before_refuses_what_is_packed(tmp_path: Path) -> None:
+    address, key = f"sqlite:///{tmp_path}/weft.db", new_key()
+    await stored(address, key, talk(30))
+    store = open_store(address)
+    await archived(store, key)
+    await store.close()
+    with sqlite3.connect(tmp_path / "weft.db") as connection:
+        created, state, checksum = connection.execute(
+            "SELECT created, state, checksum FROM sessions"
+        ).fetchone()
+    with pytest.raises(StoreError, match="damaged"):  # what such a process reads first
+        StateReader(key).initial(created, state.encode(), checksum)
+
+
+async def test_damage_in_the_archive_is_named(tmp_path: Path) -> None:
+    address, key, events = f"sqlite:///{tmp_path}/weft.db", new_key(), talk(30)
+    await stored(address, key, events)
+    store = open_store(address)
+    await archived(store, key)
+    await store.close()
+    with sqlite3.connect(tmp_path / "weft.db") as connection:
+        connection.execute(
+            "UPDATE chapters SET packed = substr(packed, 1, 40) || x'00' || substr(packed, 42)"
+            " WHERE first = 0"
+        )
+    store = open_store(address)
+    session = await store.get(key)
+    assert session is not None
+    assert session.events[-1] == events[-1]
+    with pytest.raises(StoreError, match="event 0 is damaged"):
+        list(session.events)
+    sound = await store.get(key, skip_unreadable=True)
+    assert sound is not None
+    assert 0 < len(sound.events) < len(events)
+    await store.close()
+    with pytest.raises(StoreError, match="event 0 is damaged"):
+        await downgrade_store(address)
+
+
+async def test_facts_that_are_damaged_are_not_believed(address: str) -> None:
+    key = new_key()
+    whole = await stored(address, key, talk(30))
+    if address.startswith("sqlite"):
+        with sqlite3.connect(address.removeprefix("sqlite:///")) as connection:
+            connection.execute("UPDATE chapters SET checksum = checksum + 1")
+    else:
+        import psycopg
+
+        with psycopg.connect(address) as server:
+            server.execute("UPDATE weft.chapters SET checksum = checksum + 1")
+    await same_as_read(address, key, whole)
+
+
+PLANTED = "xyzzy-4711-plugh"
+
+
+def contents(folder: Path) -> list[bytes]:
+    return [file.read_bytes() for file in folder.rglob("*") if file.is_file()]
+
+
+async def test_nothing_archived_of_a_deleted_user_is_in_the_files(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/weft.db"
+    chance = random.Random(7)
+    for user in ("ada", "bob"):
+        events = [
+            said(
+                "bot",
+                # random letters: compressed, a repeated word would not be found anyway
+                Part(text=f"{user}-{PLANTED} " + "".join(chance.choices("abcdefgh", k=40))),
+                n,
+                actions=Actions(state_delta={f"{user}-{PLANTED}": n}),
+            )
+            for n in range(40)
+        ]
+        key = SessionKey("app", user, "s")
+        await stored(address, key, events)
+        store = open_store(address)
+        assert await archived(store, key)
+        await store.close()
+    with sqlite3.connect(tmp_path / "weft.db") as connection:
+        packed = [
+            data
+            for (data,) in connection.execute(
+                "SELECT packed FROM chapters JOIN sessions ON number = session"
+                " WHERE user_id = 'ada' AND packed IS NOT NULL"
+            )
+        ]
+    assert packed
+    runner = Runner(BOT, store=address, app_name="app")
+    await runner.delete_user(user_id="ada")
+    await runner.close()
+    files = contents(tmp_path)
+    assert not any(f"ada-{PLANTED}".encode() in data for data in files)
+    assert any(f"bob-{PLANTED}".encode() in data for data in files)
+    for data in packed:  # no page of the packed events is left either
+        assert not any(data[40:100] in file for file in files)
+
+
+async def test_a_user_of_a_server_is_deleted_with_the_archive(postgres_url: str) -> None:
+    import psycopg
+
+    key = new_key()
+    await stored(postgres_url, key, talk(30))
+    store = open_store(postgres_url)
+    assert await archived(store, key)
+    runner = Runner(BOT, store=store, app_name=key.app_name)
+    await runner.delete_user(user_id="ada")
+    await runner.close()
+    await store.close()
+    with psycopg.connect(postgres_url) as server:
+        rows = server.execute(
+            "SELECT count(*) FROM weft.chapters WHERE session NOT IN"
+            " (SELECT number FROM weft.sessions)"
+        ).fetchone()
+    assert rows == (0,)
+
+
+_ARCHIVING = """
+import asyncio, sys
+from weft.session import SessionKey
+from weft.stores import chapters, open_store
+chapters.LENGTH, chapters.SPARE, chapters.SHORTEST = 10, 3, 2
+async def main():
+    store = open_store(sys.argv[1])
+    print("begun", flush=True)
+    await store.archive(SessionKey(*sys.argv[2:]), keep_recent=1)
+    print("ended", flush=True)
+asyncio.run(main())
+"""
+
+
+async def test_a_kill_in_the_middle_of_archiving_loses_nothing(address: str) -> None:
+    key, chance = new_key(), random.Random(3)
+    whole = await stored(address, key, talk(200))
+    for _ in range(4):
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _ARCHIVING, address, *key, stdout=subprocess.PIPE
+        )
+        assert child.stdout is not None
+        assert await child.stdout.readline() == b"begun\n"
+        await asyncio.sleep(chance.uniform(0.0, 0.25))
+        with suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()
+        store = open_store(address)
+        session = await store.get(key)
+        assert session is not None
+        assert list(session.events) == list(whole.events)
+        await store.close()
+    store = open_store(address)
+    await archived(store, key)
+    await store.close()
+    await same_as_read(address, key, whole)
+
+
+def test_the_command_archives(tmp_path: Path) -> None:
+    address, key = f"sqlite:///{tmp_path}/weft.db", SessionKey("app", "ada", "s")
+    events = [said("user", Part(text="x"), n, timestamp=1.0 + n) for n in range(400)]
+    asyncio.run(stored(address, key, events))
+    done = weft(tmp_path, "sessions", "archive", "s", "--keep-recent", "150", "--store", address)
+    assert done.returncode == 0, done.stderr
+    assert "archived 250 of 400 events" in done.stdout
+    done = weft(
+        tmp_path, "sessions", "archive", "--older-than", "1d", "--keep-recent", "1",
+        "--store", address,
+    )  # fmt: skip
+    assert "archived 140 of 400 events" in done.stdout  # 9 are not worth a chapter
+    done = weft(tmp_path, "sessions", "archive", "--keep-recent", "0", "--store", address)
+    assert done.returncode == 2
+    assert "pass 1 or more" in done.stderr
+    done = weft(tmp_path, "sessions", "show", "s", "--store", address)
+    assert done.returncode == 0
