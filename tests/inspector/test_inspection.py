@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.inspector.sessions import find_flights, inspected, travelled
-from weft import Agent, C
+from weft import Agent, C, Runner
 from weft.content import Content, FunctionCall, FunctionResponse, Part, to_content
 from weft.errors import DeclarationError, UsageError
 from weft.inspector import Inspection, Variant, questions
@@ -21,7 +21,7 @@ from weft.inspector.export import PAGE, export
 from weft.inspector.request import RequestView
 from weft.recordings import recording_of
 from weft.session import Event, Session
-from weft.testing import make_session
+from weft.testing import ScriptedModel, call, make_session, usage
 from weft.values import compact
 
 
@@ -61,6 +61,31 @@ def test_frames_add_up_and_say_what_plain_history_would_take() -> None:
     assert ghosts[-1]["tokens"] > 1.5 * film["frames"][-1]["tokens"]
     assert film["session"]["steps"] == 12
     assert film["frames"][0]["calls"][0]["name"] == "find_flights"
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "openai-chat", "openai-responses", "gemini"])
+def test_frames_say_what_the_report_says_of_every_source(dialect: str) -> None:
+    def speaker(name: str, *script: object) -> Agent:
+        model = ScriptedModel([*script], dialect=dialect)
+        return Agent(name, model=model, instruction=f"You are {name}. " * 30, tools=[find_flights])
+
+    searching = [speaker(name, call("find_flights", city=name), "Yes.") for name in ("a", "b")]
+    runner = Runner((searching[0] | searching[1]) >> speaker("judge", "Go."))
+
+    async def talk() -> Session:
+        await runner.run("Where to go?", session_id="s")
+        return await runner.session(session_id="s")
+
+    inspection = Inspection(runner.root, asyncio.run(talk()))
+    for frame in inspection.film()["frames"]:
+        request = inspection.request(frame["number"])
+        reported: dict[str, int] = {}
+        for row in request.explain().sent:
+            reported[row.source] = reported.get(row.source, 0) + row.tokens
+        assert sum(frame["sources"].values()) == frame["tokens"] == request.tokens
+        assert {*frame["sources"]} == {name for name, tokens in reported.items() if tokens}
+        for source, tokens in frame["sources"].items():
+            assert abs(tokens - reported[source]) <= 12, source
 
 
 def test_declarations_are_found_with_file_and_line() -> None:
@@ -123,6 +148,24 @@ def test_comparing_policies_over_the_whole_session() -> None:
     both = questions.compare(inspection, Variant(policy="C.default()"))
     assert both["then"]["session"]["tokens"] > both["now"]["session"]["tokens"]
     assert len(both["then"]["frames"]) == 12
+
+
+def test_what_a_provider_counted_of_one_request_is_not_held_of_another() -> None:
+    script = [usage(f"Answer {n}. " + "text " * 400, prompt=9_000, output=9) for n in range(8)]
+    model = ScriptedModel(script, name="claude-opus-5", dialect="anthropic")
+    agent = Agent("a", model=model, instruction="Be brief. " * 400)
+    runner = Runner(agent)
+
+    async def talk() -> Session:
+        for n in range(8):
+            await runner.run(f"Question {n}?", session_id="s")
+        return await runner.session(session_id="s")
+
+    inspection = Inspection(agent, asyncio.run(talk()))
+    shorter = questions.compare(inspection, Variant(window=1))["then"]
+    for frame in shorter["frames"][1:]:
+        scale = 9_000 / inspection.request(frame["number"] - 1).tokens
+        assert frame["cached"] <= frame["tokens"] * scale * 1.01
 
 
 def test_bisect_finds_the_step_and_the_pass() -> None:

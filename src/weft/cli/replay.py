@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+import msgspec
+
 from weft.cli.imports import aside_lines, merged_aside
 from weft.cli.inputs import find_session, listed, opened, require_folder
 from weft.cli.load import load_node
@@ -19,7 +21,8 @@ from weft.declare import Agent, C, Policy
 from weft.errors import SessionError, UsageError
 from weft.recordings import Recording, files_in, read_file, recording_of
 from weft.recordings.read import require_format
-from weft.replay.frontier import FRONTIER, frontier_lines, frontier_svg, oracle_trials
+from weft.replay.frontier import FRONTIER, frontier_lines, frontier_svg
+from weft.replay.oracle import ORACLE, SHARES, oracle_trials
 from weft.replay.page import (
     RecordedFacts,
     SessionTrials,
@@ -148,14 +151,7 @@ def replayed(
                 sessions.append(SessionTrials(recording.id, recording.source, tuple(tried)))
                 if options.frontier is not None:
                     foreseen.setdefault(model, []).append(
-                        oracle_trials(
-                            recording,
-                            _uses(recording),
-                            model=model,
-                            agents=_roots(recording, agents),
-                            gap=options.gap,
-                            sessions_per_hour=options.sessions_per_hour,
-                        )
+                        _foreseen(recording, model, agents, options)
                     )
             tell(done)
     drawn: list[Trial] = []
@@ -193,18 +189,28 @@ def _one(
         for policy in policies
     ]
     if options.oracle:
-        bound = replay(
-            recording,
-            policies[0],
-            uses=uses,
-            model=model,
-            agents=known,
-            gap=options.gap,
-            sessions_per_hour=options.sessions_per_hour,
-            oracle=True,
-        )
-        trials.append(bound)
+        bound = _foreseen(recording, model, agents, options, shares=(1.0,))
+        trials += [msgspec.structs.replace(one, policy=ORACLE) for one in bound]
     return [trial.against(trials[0]) for trial in trials]
+
+
+def _foreseen(
+    recording: Recording,
+    model: str | None,
+    agents: dict[str, Agent] | None,
+    options: CommandOptions,
+    shares: Sequence[float] = SHARES,
+) -> list[Trial]:
+    """What one recording gives if somebody had known the future."""
+    return oracle_trials(
+        recording,
+        _uses(recording),
+        model=model,
+        agents=_roots(recording, agents),
+        gap=options.gap,
+        sessions_per_hour=options.sessions_per_hour,
+        shares=shares,
+    )
 
 
 def _uses(recording: Recording) -> Uses:

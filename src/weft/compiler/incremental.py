@@ -26,6 +26,7 @@ from weft.session import Event
 from weft.session.branches import around, branches_of
 from weft.session.lookback import (
     LogFacts,
+    facts_of,
     hidden_by_compaction,
     hidden_by_rewind,
     hidden_by_undoing,
@@ -452,9 +453,9 @@ def _is_stranger(slot: Slot, events: Strand[Event], facts: LogFacts) -> bool:
     To all such agents, as to those of a long sequence, the log looks the same, so that they share
     a thread. An event without an author counts as the agent's own.
     """
-    if facts.branched or events.tail or len(facts.authors) < 3:
+    if facts.branched or events.tail or len(facts.authors) + len(facts.newest) < 3:
         return False
-    return slot.agent not in facts.authors and "" not in facts.authors
+    return not facts.has_author(slot.agent) and not facts.has_author("")
 
 
 _MANY = 100
@@ -469,7 +470,11 @@ def is_cold(log: Strand[Event], slot: Slot) -> bool:
     if log.settled < LONG:
         return False
     views = log.memo.of(_Views)
-    threads = views.by_slot.get(slot) if views is not None else None
+    if views is None:
+        return True
+    threads = views.by_slot.get(slot)
+    if threads is None and _is_stranger(slot, log, facts_of(log)):
+        threads = views.by_slot.get(slot._replace(agent=""))
     return threads is None or threads.newest is None
 
 

@@ -135,7 +135,7 @@ def _key_of(asked: Asked | None) -> _Key | None:
     return (tuple(asked.names.items()), *asked[1:]) if asked is not None else None
 
 
-class _Digests:
+class _DigestCache:
     """Digests that were made in this process, the latest ones, by what they were made of.
 
     A session that is compiled again, from its log or under another policy, asks for the same.
@@ -166,7 +166,7 @@ class _Digests:
                 self._size -= self._known.popitem(last=False)[1][1]
 
 
-_digests = _Digests(most=16_000_000)
+_digests = _DigestCache(most=16_000_000)
 """Of texts with so many characters together."""
 
 

@@ -102,6 +102,8 @@ class Inspection:
         self._alone: OrderedDict[tuple[int, Variant], Inspection] = OrderedDict()
         """The latest what-ifs: who compares two policies goes to and fro between them."""
         self.shared = SharedTurns()
+        self.sent_tokens: dict[str, int] | None = None
+        """Of a variant: the tokens of what was sent, by the event that answered it."""
         self.notice = ""
         """What a reader has to know of how the requests were rebuilt."""
 
@@ -125,7 +127,13 @@ class Inspection:
 
     @cached_property
     def _walk(self) -> StepWalk:
-        return StepWalk(self.root, self.session, config=self.config, artifacts=self.artifacts)
+        return StepWalk(
+            self.root,
+            self.session,
+            config=self.config,
+            artifacts=self.artifacts,
+            sent_tokens=self.sent_tokens,
+        )
 
     def grown(self, session: Session) -> "Inspection":
         """The same inspection of the session with more events: only what is new is rebuilt."""
@@ -156,13 +164,17 @@ class Inspection:
 
     def under(self, variant: Variant) -> "Inspection":
         """The same session, compiled otherwise."""
-        return Inspection(
+        other = Inspection(
             variant.laid_over(self.root),
             self.session,
             config=variant.config(self.config),
             artifacts=self.artifacts,
             files=self.files,
         )
+        other.sent_tokens = {
+            step.event.id: step.request.tokens for step in self.steps if step.request is not None
+        }
+        return other
 
     @cached_property
     def plain(self) -> "Inspection":
@@ -335,9 +347,12 @@ class _SourceTokens:
                     self._sources[id(block)] = source_of(item, block)
         head = scale.head(lowered)
         sums = {"tools": sum(head.tools), "schema": head.schema, "system": head.system}
+        for entry in lowered.lead:  # a system that is a turn
+            sums["system"] += sum(self._weigh(entry, request).values())
         for entry in lowered.entries:
             for source, tokens in self._weigh(entry, request).items():
                 sums[source] = sums.get(source, 0) + tokens
+        sums.pop("overhead", None)
         known = sum(sums.values())
         if known > request.tokens:  # earlier thoughts are sent and not counted
             sums["model"] = max(0, sums.get("model", 0) - (known - request.tokens))
@@ -351,13 +366,24 @@ class _SourceTokens:
             places = dict(entry.blocks)
             sums: dict[str, int] = {}
             for part in scale.meter.weigher.turn(entry.wire).parts:
+                tokens = scale.meter.part(part)
+                if entry.joined and part.pointer == "/content":
+                    for source, some in self._split(entry, tokens):
+                        sums[source] = sums.get(source, 0) + some
+                    continue
                 block = places.get(part.pointer)
-                if block is None and entry.joined:
-                    block = entry.joined[-1][1]
                 source = self._sources.get(id(block), "overhead")
-                sums[source] = sums.get(source, 0) + scale.meter.part(part)
+                sums[source] = sums.get(source, 0) + tokens
             weighed = self._turns[id(entry)] = (entry, sums)
         return weighed[1]
+
+    def _split(self, entry: Entry, tokens: int) -> Iterator[tuple[str, int]]:
+        """The tokens of a text that several blocks were joined to, by their lengths."""
+        whole, counted = max(1, entry.joined[-1][0]), 0
+        for end, block in entry.joined:
+            upto = tokens * end // whole
+            yield self._sources.get(id(block), "overhead"), upto - counted
+            counted = upto
 
 
 def _frame(step: Answered, tokens: _SourceTokens) -> JsonObject:

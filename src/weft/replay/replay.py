@@ -22,7 +22,6 @@ from weft.compiler.compiled import Compilation
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of
 from weft.content import Content
 from weft.declare import Agent, C, Policy, RunConfig, Tool
-from weft.declare.functions import PassFunction
 from weft.declare.template import Variable, parse
 from weft.declare.tool import NAME, RESERVED
 from weft.dialects.facts import SECONDS, YARDSTICK, Cache
@@ -33,7 +32,6 @@ from weft.ir.item import RECALL, handle_of
 from weft.misuse import close
 from weft.passes.prices import ASKING, PAGE
 from weft.recordings import Recording
-from weft.replay.oracle import ORACLE, knowing_pass
 from weft.replay.uses import EditedLines, Uses, spelled
 from weft.replay.uses import strings_in as strings_in
 from weft.replay.uses import uses_of as uses_of
@@ -223,14 +221,13 @@ def replay(
     agents: Mapping[str, Agent] | None = None,
     gap: float | None = None,
     sessions_per_hour: float = 0.0,
-    oracle: bool = False,
 ) -> Trial:
     """Compile every request of a recording under a policy, for a model or by the yardstick.
 
     `agents` are the roots of the agents that speak in it by name; without, each is made of its
     recorded system text alone. `gap` seconds lie between an answer and the next request where the
     recording has no times. With `sessions_per_hour` the head of the first request may have been
-    read for another session. With `oracle` results say only what later steps used of them.
+    read for another session.
     """
     events = recording.session.events
     tally, texts, records = _Tally(policy, model), Texts(), KeptEvidence(events)
@@ -241,7 +238,6 @@ def replay(
         agents=agents,
         refused=tally.refused,
         gap=gap,
-        passes=(knowing_pass(events, uses),) if oracle else (),
     )
     for index, _, compiled in requests:
         spent = _spent(compiled, by_price=model is not None)
@@ -255,10 +251,8 @@ def replay(
             tally.evidence(view, used, at_once, spent, compiled)
             if edited is not None:
                 tally.edit(view, edited, spent, compiled)
-        if not oracle:
-            tally.rebuild(rebuilt(compiled, records))
-    trial = tally.trial()
-    return msgspec.structs.replace(trial, policy=ORACLE) if oracle else trial
+        tally.rebuild(rebuilt(compiled, records))
+    return tally.trial()
 
 
 def total(trials: Iterable[Trial]) -> Trial:
@@ -436,19 +430,15 @@ def requests_of(
     refused: list[BudgetExceeded] | None = None,
     as_recorded: bool = False,
     gap: float | None = None,
-    passes: tuple[PassFunction, ...] = (),
 ) -> Iterator[tuple[int, Event, Compilation]]:
     """Each event that a model made, with its place and the request that led to it.
 
     A request that does not fit its budget is added to `refused`; without, it is an error. Options
     of a recorded request are set again only if `as_recorded`: another model may refuse them.
     Where the recording has no times, `gap` seconds lie between an answer and the next request.
-    `passes` are those of every agent.
     """
     known = agents if agents is not None else recorded_agents(recording, as_recorded=as_recorded)
     roots = {name: _seeing(root, policy) for name, root in known.items()}
-    if passes:
-        roots = {name: dataclasses.replace(one, passes=passes) for name, one in roots.items()}
     options = recording.config if as_recorded else {}
     config = RunConfig(model=model or YARDSTICK, generate_config=options)
     session = recording.session

@@ -18,7 +18,7 @@ from weft.declare.policy_parts import Label
 from weft.declare.visit import inherit
 from weft.dialects import wire_name
 from weft.errors import BudgetExceeded, UsageError
-from weft.session import ArtifactStore, Event, Session
+from weft.session import ArtifactStore, Event, Session, Usage
 from weft.session.attachments import attach
 from weft.session.waiting import CONFIRMATION, INPUT
 
@@ -46,8 +46,14 @@ class StepWalk:
         *,
         config: RunConfig | None = None,
         artifacts: Mapping[str, str] | None = None,
+        sent_tokens: Mapping[str, int] | None = None,
     ) -> None:
+        """`sent_tokens` is for requests that were never sent: the tokens of those that were.
+
+        What the provider counted was the request that was sent, by the event that answered it.
+        """
         self._homes = homes_of(root)
+        self._sent_tokens = sent_tokens
         self._config = _lenient(config or RunConfig())
         self._labels = labels_of(root, self._config)
         self._artifacts = artifacts
@@ -104,9 +110,19 @@ class StepWalk:
         if before is not None:
             request.follows(before)
         self._before[speaker] = request
-        request.usage, request.answered = event.usage, event.timestamp
+        request.usage, request.answered = self._usage(event, request.tokens), event.timestamp
         request.known = event.provenance.known
         return Answered(number, place, event, request)
+
+    def _usage(self, event: Event, tokens: int) -> Usage | None:
+        """What the provider counted, or would have: a request half as long is half as many."""
+        usage, sent = event.usage, self._sent_tokens
+        if usage is None or sent is None or not usage.prompt_token_count:
+            return usage
+        counted = usage.prompt_token_count * tokens // max(1, sent.get(event.id, tokens))
+        return msgspec.structs.replace(
+            usage, prompt_token_count=counted, cached_content_token_count=None
+        )
 
 
 def at_step(

@@ -21,7 +21,7 @@ from weft.runtime import Runner
 from weft.server.access import Identity, headers_of, too_large
 from weft.server.problems import Problem, problem_of, require_user
 from weft.server.served import Served
-from weft.server.stream import Chunks
+from weft.server.stream import ChunkStream
 from weft.session.state import scope_of
 from weft.values import JsonObject
 
@@ -104,7 +104,7 @@ class Call:
         """Whether the client asks for server-sent events."""
         return "text/event-stream" in (self.header(b"accept") or "")
 
-    def stream(self, chunks: Chunks) -> Answer:
+    def stream(self, chunks: ChunkStream) -> Answer:
         """An answer that streams."""
         return self.served.event_stream(self.identity, chunks)
 

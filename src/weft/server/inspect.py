@@ -5,6 +5,7 @@ where the sessions have a runner. The gate of the application decides who may as
 """
 
 import asyncio
+import json
 import mimetypes
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -456,4 +457,8 @@ def _count(request: Request, name: str) -> int:
 
 
 def _json(value: Json) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json", headers=_HEADERS)
+    try:
+        body = msgspec.json.encode(value)
+    except UnicodeEncodeError:  # a lone surrogate, which only an escape can write
+        body = json.dumps(value).encode()
+    return Response(body, media_type="application/json", headers=_HEADERS)

@@ -31,7 +31,7 @@ from weft.server.quotas import (
     overloaded,
     stored_tokens,
 )
-from weft.server.stream import Chunks, EventStream, Watch
+from weft.server.stream import ChunkStream, EventStream, Watch
 from weft.session import Session, SessionKey, Store
 from weft.turns import Turns
 from weft.turns.turn import ClientTool, left_to_the_client
@@ -336,7 +336,7 @@ class Served:
         self,
         identity: Identity,
         run: ServedRun,
-        chunks: Chunks,
+        chunks: ChunkStream,
         headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> EventStream:
         """The answer that streams the events of a run."""
@@ -347,7 +347,7 @@ class Served:
             raise
 
     def event_stream(
-        self, identity: Identity, chunks: Chunks, headers: Sequence[tuple[bytes, bytes]] = ()
+        self, identity: Identity, chunks: ChunkStream, headers: Sequence[tuple[bytes, bytes]] = ()
     ) -> EventStream:
         """The answer that streams, unless too many are open."""
         name, limits = identity.name, self.limits

@@ -34,7 +34,7 @@ _HEADERS = [
 ]
 
 
-class Chunks(Protocol):
+class ChunkStream(Protocol):
     """What a stream is made of: an async generator of bytes, or what looks like one."""
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
@@ -44,7 +44,7 @@ class Chunks(Protocol):
         ...
 
 
-class Batches(Protocol):
+class EventBatches(Protocol):
     """Events in lists, as they come."""
 
     def __anext__(self) -> Awaitable[list[Event]]: ...
@@ -77,7 +77,7 @@ class Frames:
     Events that are there at once are one chunk: to write costs more than to encode.
     """
 
-    def __init__(self, batches: "Batches") -> None:
+    def __init__(self, batches: "EventBatches") -> None:
         self._batches = batches
         self._sequence = 0
         self._is_over = False
@@ -123,7 +123,7 @@ class EventStream:
 
     def __init__(
         self,
-        chunks: Chunks,
+        chunks: ChunkStream,
         *,
         headers: Sequence[tuple[bytes, bytes]] = (),
         watch: "Watch",
