@@ -1,5 +1,7 @@
 """Sessions to measure on: a weather bot that calls a tool in every turn."""
 
+import random
+
 from weft import Agent, Content, Event, Part
 from weft.content import call_part, result_part
 
@@ -44,3 +46,35 @@ def turn_events(turn: int) -> list[Event]:
         Event(author=a, invocation_id=invocation, content=Content(role=r, parts=(p,)))
         for a, r, p in said
     ]
+
+
+def varied_events(count: int) -> list[Event]:
+    """As `events`, of texts that never repeat, in words that are used as often as in a language."""
+    return [event for turn in range(count // 5) for event in varied_turn(turn)]
+
+
+def varied_turn(turn: int) -> list[Event]:
+    """One turn of such texts."""
+    invocation, call = f"i{turn}", f"c{turn}"
+    asked, found, told, offer = (_text(4 * turn + part) for part in range(4))
+    said: list[tuple[str, str, Part]] = [
+        ("user", "user", Part(text=asked)),
+        ("bot", "model", call_part("get_weather", {"city": f"c{turn}", "day": turn}, id=call)),
+        ("bot", "user", result_part("get_weather", {"t": turn, "text": found}, id=call)),
+        ("bot", "model", Part(text=told)),
+        ("bot", "model", Part(text=offer)),
+    ]
+    return [
+        Event(author=a, invocation_id=invocation, content=Content(role=r, parts=(p,)))
+        for a, r, p in said
+    ]
+
+
+def _text(number: int, *, length: int = 14) -> str:
+    chosen = random.Random(number).choices(_WORDS, _OFTEN, k=length)
+    return f"{' '.join(chosen)} {number}"
+
+
+_SYLLABLES = [first + then for first in "bcdfghklmnprstvw" for then in "aeiou"]
+_WORDS = [a + b + c for a in _SYLLABLES[::4] for b in _SYLLABLES[::4] for c in _SYLLABLES[::6]]
+_OFTEN = [1 / (rank + 3) for rank in range(len(_WORDS))]

@@ -3,11 +3,12 @@
 import json
 import time
 
-from sessions import BOT, events, turn_events
+from sessions import BOT, events, turn_events, varied_events, varied_turn
 from table import Table, race
 
 import weft
 from weft import Agent, C, Session
+from weft.meaning import is_installed
 
 STATE = {"location": "NYC"}
 ROUNDS = 15
@@ -25,11 +26,21 @@ POLICIES = {
     "C.default().fresh(seconds=60)": (C.default().fresh(seconds=60), 1.5),
     "C.default().fit(2000)": (C.default().fit(2000), 1.5),
     "C.default().budget(2000)": (C.default().budget(2000), 4.0),
+    "C.recent(half_life=5)": (C.recent(half_life=5), 1.5),
+    'C.user("last")': (C.user("last"), 1.5),
+    'C.window(10) + C.select(kind="user")': (C.window(10) + C.select(kind="user"), 1.75),
     "C.relevant(top_k=8)": (C.relevant(top_k=8), 4.0),
+    "C.relevant().fit(1000)": (C.relevant().fit(1000), 4.0),
+    "C.window(3) + C.relevant().fit(1000)": (C.window(3) + C.relevant().fit(1000), 4.0),
 }
+if is_installed():
+    nearest = C.relevant(scorer="embedding").fit(1000)
+    POLICIES['C.relevant(scorer="embedding").fit(1000)'] = (nearest, 4.0)
 """Policies, and how much more a step at 10,000 events may cost than one at 100.
 
-The last two look at all items once a stride or once a turn, so their steps are averaged.
+A budget looks at all items once a stride, and relevance searches once a turn, so their steps are
+averaged. These are measured on texts that never repeat: what was counted or read for another text
+must not help.
 """
 
 
@@ -63,11 +74,12 @@ def step(length: int, rounds: int = 60, agent: Agent = BOT, *, averaged: bool = 
 
     The first turn is left out: it reads once what a cold compilation does not need.
     """
-    session = Session("s", state=STATE, events=events(length))
+    log, turn_of = (varied_events, varied_turn) if averaged else (events, turn_events)
+    session = Session("s", state=STATE, events=log(length))
     weft.compile(agent, session=session).wire  # noqa: B018
     took: list[float] = []
     for turn in range(rounds):
-        for event in turn_events(length + turn):
+        for event in turn_of(length + turn):
             session = session.append(event)
             start = time.process_time()
             weft.compile(agent, session=session).wire  # noqa: B018

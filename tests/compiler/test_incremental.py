@@ -13,8 +13,13 @@ from tests.support.strategies import logs
 from weft import Agent, C, Event, RunConfig, Session, TokenBudget
 from weft.compiler import Compilation
 from weft.compiler import compile_request as compile
+from weft.compiler.incremental import LONG, is_cold
+from weft.compiler.plan import plan_for
+from weft.compiler.recall import DEFAULT
+from weft.content import to_content
 from weft.dialects import DIALECTS
 from weft.errors import BudgetExceeded
+from weft.session.lookback import facts_of
 from weft.testing import make_session
 from weft.values import Json
 
@@ -201,3 +206,36 @@ def test_the_request_before_is_rebuilt_with_the_given_state_and_never_refused() 
     strict = compile(agent, session=late, config=RunConfig(strict=True))
     assert strict.prefix_break is not None
     assert str(strict.prefix_break.origin) == "state name"
+
+
+def test_an_agent_that_comes_late_to_a_long_flow_finds_what_others_compiled() -> None:
+    agents = [Agent(f"bot_{n}", model="gemini-flash-latest") for n in range(LONG + 3)]
+    talk = [Event(author="user", content=to_content("Go"), invocation_id="i")]
+    talk += [
+        Event(author=agent.name, content=to_content("done", role="model"), invocation_id="i")
+        for agent in agents[:LONG]
+    ]
+    session = Session("s", events=talk)
+    first, second = agents[LONG], agents[LONG + 1]
+    plan = plan_for(first, None, DEFAULT)
+    assert is_cold(session.events, plan.slot)  # nobody has read it
+    seen = compile(first, session=session)
+    assert not is_cold(session.events, plan_for(second, None, DEFAULT).slot)
+    assert compile(second, session=session).prompt.items == seen.prompt.items
+    # one that has spoken sees its own words as its own
+    assert is_cold(session.events, plan_for(agents[7], None, DEFAULT).slot)
+    assert compile(agents[7], session=session).prompt.items != seen.prompt.items
+
+
+def test_authors_are_known_however_many_there_are_and_an_older_log_knows_only_its_own() -> None:
+    session = Session("s")
+    logs = [session.events]
+    for number in range(200):
+        session = session.append(Event(author=f"bot_{number % 150}", invocation_id="i"))
+        logs.append(session.events)
+        assert facts_of(session.events).has_author(f"bot_{number % 150}")
+    for length in (0, 1, 64, 65, 66, 130, 149, 200):
+        facts = facts_of(logs[length])
+        known = [facts.has_author(f"bot_{number}") for number in range(150)]
+        assert known == [number < length for number in range(150)], length
+        assert len(facts.authors) + len(facts.newest) == min(length, 150)

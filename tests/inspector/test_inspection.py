@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import itertools
 import json
 import random
 import re
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.inspector.sessions import find_flights, inspected, travelled
-from weft import Agent, C
+from weft import Agent, C, Runner
 from weft.content import Content, FunctionCall, FunctionResponse, Part, to_content
 from weft.errors import DeclarationError, UsageError
 from weft.inspector import Inspection, Variant, questions
@@ -20,7 +21,7 @@ from weft.inspector.export import PAGE, export
 from weft.inspector.request import RequestView
 from weft.recordings import recording_of
 from weft.session import Event, Session
-from weft.testing import make_session
+from weft.testing import ScriptedModel, call, make_session, usage
 from weft.values import compact
 
 
@@ -60,6 +61,31 @@ def test_frames_add_up_and_say_what_plain_history_would_take() -> None:
     assert ghosts[-1]["tokens"] > 1.5 * film["frames"][-1]["tokens"]
     assert film["session"]["steps"] == 12
     assert film["frames"][0]["calls"][0]["name"] == "find_flights"
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "openai-chat", "openai-responses", "gemini"])
+def test_frames_say_what_the_report_says_of_every_source(dialect: str) -> None:
+    def speaker(name: str, *script: object) -> Agent:
+        model = ScriptedModel([*script], dialect=dialect)
+        return Agent(name, model=model, instruction=f"You are {name}. " * 30, tools=[find_flights])
+
+    searching = [speaker(name, call("find_flights", city=name), "Yes.") for name in ("a", "b")]
+    runner = Runner((searching[0] | searching[1]) >> speaker("judge", "Go."))
+
+    async def talk() -> Session:
+        await runner.run("Where to go?", session_id="s")
+        return await runner.session(session_id="s")
+
+    inspection = Inspection(runner.root, asyncio.run(talk()))
+    for frame in inspection.film()["frames"]:
+        request = inspection.request(frame["number"])
+        reported: dict[str, int] = {}
+        for row in request.explain().sent:
+            reported[row.source] = reported.get(row.source, 0) + row.tokens
+        assert sum(frame["sources"].values()) == frame["tokens"] == request.tokens
+        assert {*frame["sources"]} == {name for name, tokens in reported.items() if tokens}
+        for source, tokens in frame["sources"].items():
+            assert abs(tokens - reported[source]) <= 12, source
 
 
 def test_declarations_are_found_with_file_and_line() -> None:
@@ -124,6 +150,24 @@ def test_comparing_policies_over_the_whole_session() -> None:
     assert len(both["then"]["frames"]) == 12
 
 
+def test_what_a_provider_counted_of_one_request_is_not_held_of_another() -> None:
+    script = [usage(f"Answer {n}. " + "text " * 400, prompt=9_000, output=9) for n in range(8)]
+    model = ScriptedModel(script, name="claude-opus-5", dialect="anthropic")
+    agent = Agent("a", model=model, instruction="Be brief. " * 400)
+    runner = Runner(agent)
+
+    async def talk() -> Session:
+        for n in range(8):
+            await runner.run(f"Question {n}?", session_id="s")
+        return await runner.session(session_id="s")
+
+    inspection = Inspection(agent, asyncio.run(talk()))
+    shorter = questions.compare(inspection, Variant(window=1))["then"]
+    for frame in shorter["frames"][1:]:
+        scale = 9_000 / inspection.request(frame["number"] - 1).tokens
+        assert frame["cached"] <= frame["tokens"] * scale * 1.01
+
+
 def test_bisect_finds_the_step_and_the_pass() -> None:
     inspection, _ = inspected()
     answer = questions.bisect(inspection, "SK501, DY522 to City1") | {}
@@ -161,11 +205,13 @@ def test_trust_follows_words_of_results_into_calls() -> None:
         function_response=FunctionResponse(
             id="c",
             name="find_flights",
-            response={"mail": "eve@example.com", "to": "evil-host.example"},
+            response={"mail": "eve@example.com", "to": "evil-host.example", "mail-address": "here"},
         )
     )
     again = Part(
-        function_call=FunctionCall(id="d", name="find_flights", args={"city": "evil-host.example"})
+        function_call=FunctionCall(
+            id="d", name="find_flights", args={"city": "evil-host.example", "mail-address": "Oslo"}
+        )
     )
     session = Session("s").append(
         Event(author="user", content=to_content("go")),
@@ -242,6 +288,55 @@ def test_export_is_one_file_that_no_text_can_break_out_of() -> None:
     assert "<" not in data
     assert "alert(1)" in data
     assert not re.search(r"""(src|href)=["'](?!data:)[^"'$]""", page.partition("<body>")[0])
+
+
+def test_an_export_has_every_request_whole_and_what_they_share_once() -> None:
+    inspection, _ = inspected(turns=40)
+    page = export(inspection, key="s")
+    data, texts, parts = _exported(page)
+    for step in inspection.steps:
+        view = RequestView(inspection, step.number)
+        for name, drawn in (("request", view.to_json()), ("cache", view.cache())):
+            packed = data[f"{name}?session=s&step={step.number}"]
+            assert _unpacked(packed, texts, parts) == json.loads(json.dumps(drawn))
+    assert data["film?session=s"]["notice"] == ""
+    half, _ = inspected(turns=20)
+    # twice the requests, each twice as long: the file grows with what is new
+    assert len(page) < 2.6 * len(export(half, key="s")), "what they share is there several times"
+
+
+def test_an_export_that_would_be_too_large_says_what_it_lacks() -> None:
+    inspection, _ = inspected(turns=6)
+    data, _, _ = _exported(export(inspection, key="s", largest=9_000))
+    held = [name for name in data if name.startswith("request?")]
+    assert "request?session=s&step=12" in held
+    assert 0 < len(held) < 12
+    assert f"with the first {12 - len(held)} it would" in data["film?session=s"]["notice"]
+
+
+def _exported(page):
+    """What the page finds in its windows."""
+    script = page.partition("window.WEFT_DATA = ")[2].partition("; location.hash")[0]
+    data, _, rest = script.partition("; window.WEFT_TEXTS = ")
+    texts, _, parts = rest.partition("; window.WEFT_PARTS = ")
+    return json.loads(data), json.loads(texts), json.loads(parts)
+
+
+def _unpacked(answer, texts, parts):
+    """As the page puts an answer together again."""
+    whole = {name: value for name, value in answer.items() if name != "packed"}
+    for name in answer["packed"]:
+        whole[name] = [item for number in answer[name] for item in parts[number]]
+    for name in {"segments", "ages"} & {*answer["packed"]}:
+        ends = itertools.accumulate(length for length, *_ in whole[name])
+        whole[name] = [[end, *rest] for end, (_, *rest) in zip(ends, whole[name], strict=True)]
+    if "chains" in answer["packed"]:
+        whole["chains"] = dict(whole["chains"])
+    if "rows" in answer["packed"]:
+        whole["rows"] = [{**row, "text": texts[row["text"]]} for row in whole["rows"]]
+    if "text" in answer["packed"]:
+        whole["text"] = "".join(texts[number] for number in whole["text"])
+    return whole
 
 
 def test_vendored_files_are_as_published() -> None:

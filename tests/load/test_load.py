@@ -118,14 +118,14 @@ async def test_workers_that_are_killed_stopped_and_lose_their_database() -> None
         sessions=10,
         turns=5,
         workers=3,
-        chaos=("kill", "stop", "restart"),
+        chaos=("kill", "stop", "restart", "hang"),
         faults=1,
         stop_seconds=4,
         silence=2,
     )
     report = await run_load(plan)
     assert report.is_sound, str(report)
-    assert sorted(fault.kind for fault in report.faults) == ["kill", "restart", "stop"]
+    assert sorted(fault.kind for fault in report.faults) == ["hang", "kill", "restart", "stop"]
     assert report.starts >= 4
 
 

@@ -29,7 +29,7 @@ LOOKS_AT_ALL = {
     "_restore_at_once": "once a request, where a budget or a later result decides",
     "_select": "once a turn: the query is the turn's",
     "_superseded": "once a request: the last result decides about all before it",
-    "_unite": "once a request, where several views are united",
+    "_union_of": "when somebody reads the notes of a union, or views keep no log order",
     "exceeded": "when nothing fits, for the error",
     "_largest": "when nothing fits, for the error",
     "_left_by_budget": "once a request under a budget",
@@ -41,14 +41,10 @@ LOOKS_AT_ALL = {
     "_spelled": "once a request with a pass of the user's",
     "_require_same": "once a request with a pass of the user's",
     "_fit_best": "once a request under .fit(...), where items have scores",
-    "insert_memories": "once a request: it drops them all",
-    "insert_state": "once a request: it drops them all",
     "item_sizes": "only what is new, but where items have scores",
     "_mark_each": "where items stand in no order of time, or with a warning",
     "pair_results": "only what is new",
     "reduce_results": "only what is new, but for several views",
-    "select_recent": "once a request: what an item is worth fades",
-    "select_user": "once a request: the last words decide about those before, or views are united",
     "summarize_items": "once a request under .summarize(...)",
     "_summed": "once a request under .summarize(...)",
     "_with_summaries": "once a request under .summarize(...)",
@@ -106,6 +102,14 @@ POLICIES = {
     "user": C.user(),
     "fit": C.default().fit(2000),
     "relevant": C.relevant(top_k=8),
+    "relevant_fit": C.relevant().fit(1000),
+    "recent": C.recent(half_life=5),
+    "user_last": C.user("last"),
+    "select": C.select(kind="results"),
+    "union": C.window(10) + C.select(kind="user"),
+    "union_state": C.window(10).compact() + C.state("plan"),
+    "union_relevant": C.window(3) + C.relevant().fit(1000),
+    "union_of_all": C.default() + C.memory(),
 }
 
 
@@ -189,6 +193,15 @@ WALKED = {
     "token_budget_auto": C.auto().dedupe(),
     "redact_auto": C.auto().redact("email"),
     "union": C.window(2) + C.select(kind="results"),
+    "union_of_words": C.user("bookend") + C.agents("bot").truncate(8) + C.recent(half_life=1),
+    "union_state": C.window(2).compact(results=64, to=64) + C.state("intent") + C.notes("plan"),
+    "union_relevant": C.window(2) + C.relevant().fit(60),
+    "union_of_all": C.default() + C.memory(),
+    "recent": C.recent(half_life=1, min_score=0.5),
+    "user_last": C.user("last"),
+    "user_union": C.user() + C.window(1),
+    "tagged": C.select(tag="plan") + C.none(),
+    "nearest": C.relevant(scorer="embedding").fit(60),
 }
 
 
@@ -208,6 +221,21 @@ def test_what_is_kept_gives_what_everything_at_once_gives(name: str, events: lis
         assert _outcome(agent, grown) == _outcome(agent, cold)
         if index % 3 == 0:
             assert _outcome(agent, grown, "and now?") == _outcome(agent, cold, "and now?")
+
+
+@pytest.mark.parametrize("name", [name for name in WALKED if "union" in name or name == "tagged"])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=12)
+@given(events=logs())
+def test_a_union_that_goes_on_is_the_union_by_its_rule(name: str, events: list[Event]) -> None:
+    agent = Agent("bot", model="gpt-4o", tools=[look], instruction="Now: {intent?}")
+    agent = agent.sees(WALKED[name])
+    grown = Session("s")
+    for event in events:
+        grown = grown.append(event)
+        merged = _outcome(agent, grown)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("weft.passes.pipeline._merge", lambda *_: None)
+            assert _outcome(agent, Session("s", events=[*grown.events])) == merged
 
 
 def _outcome(agent: Agent, session: Session, message: str | None = None) -> object:

@@ -46,6 +46,15 @@ def test_the_yaml_is_tidy() -> None:
     _run(_program("yamllint"), "-s", "-c", "deploy/.yamllint.yaml", "deploy")
 
 
+def test_compose_takes_its_file(tmp_path: Path) -> None:
+    check = (_program("check-jsonschema"), "--builtin-schema", "vendor.compose-spec")
+    _run(*check, "deploy/compose.yaml")
+    wrong = tmp_path / "compose.yaml"
+    wrong.write_text((DEPLOY / "compose.yaml").read_text().replace("depends_on:", "depend_on:", 1))
+    done = subprocess.run([*check, str(wrong)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, "the schema lets anything through"
+
+
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_kubernetes_takes_the_manifests(path: Path) -> None:
     if find_spec("kubernetes_validate") is None:

@@ -369,7 +369,7 @@ class CommandOptions:
     ] = 8
     chaos: Annotated[
         str | None,
-        Option("--chaos", help="Faults to make: kill, stop, restart.", metavar="KIND,..."),
+        Option("--chaos", help="Faults to make: kill, stop, restart, hang.", metavar="KIND,..."),
     ] = None
     faults: Annotated[int, Option("--faults", help="How many of each kind.", metavar="N")] = 3
     stop_seconds: Annotated[

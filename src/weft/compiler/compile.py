@@ -6,7 +6,7 @@ that may not be needed (lowering, counting, hashing, the report) is done when it
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from typing import TYPE_CHECKING, ParamSpec, cast
 
@@ -366,7 +366,7 @@ def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _Vi
         measure = partial(view.scale.measure, changes=delivered.changes)
         tokens = msgspec.structs.replace(env.tokens, measure=measure)
         env = msgspec.structs.replace(env, tokens=tokens)
-    steps: list[Step] = []
+    steps: Sequence[Step] = ()
     if view.scale is not None or not is_ready(prompt, env):
         prompt, steps = run(prompt, env, view.passes.request)
         if call.config.strict:

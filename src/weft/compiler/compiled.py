@@ -1,6 +1,6 @@
 """A compiled request: everything there is to know about it, worked out when asked for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -156,7 +156,7 @@ class Compilation:
         plan: Plan,
         config: RunConfig,
         woven: Woven,
-        steps: list[Step],
+        steps: Sequence[Step],
         provided: Mapping[str, str],
         previous: "Callable[[], Compilation | None]",
     ) -> None:

@@ -26,6 +26,7 @@ from weft.session import Event
 from weft.session.branches import around, branches_of
 from weft.session.lookback import (
     LogFacts,
+    facts_of,
     hidden_by_compaction,
     hidden_by_rewind,
     hidden_by_undoing,
@@ -144,6 +145,7 @@ class Thread:
             self.called = self.basis.skim.calls_before(self.basis.start)
             self.used_ids = self.basis.skim.calls_before(self.basis.start)
             self.features = Feature.CALLS if self.called else Feature.NONE
+            self.features |= Feature.WROTE if self.basis.skim.produced else Feature.NONE
         self._passed_by = -1
         """From where on events of other branches were not looked at; -1 where all were."""
 
@@ -416,13 +418,12 @@ def weave(
         return thread.weave(events, facts, env, passes)
 
 
-class _Views:
+class _Views(msgspec.Struct):
     """All views of a log: their threads, and what they have built of it together."""
 
-    def __init__(self) -> None:
-        self.by_slot: dict[Slot, _Threads] = {}
-        self._first: Slot | None = None
-        self._built: dict[int, Made] = {}
+    by_slot: "dict[Slot, _Threads]" = {}
+    first: Slot | None = None
+    built: dict[int, Made] = {}
 
     def threads(self, slot: Slot) -> "_Threads":
         """The threads of one view."""
@@ -433,17 +434,16 @@ class _Views:
 
     def shared(self, slot: Slot) -> dict[int, Made] | None:
         """What views share; None for the first who looked, which is mostly the only one."""
-        if self._first is None:
-            self._first = slot
-        return self._built if self._first != slot else None
+        if self.first is None:
+            self.first = slot
+        return self.built if self.first != slot else None
 
 
-class _Threads:
+class _Threads(msgspec.Struct):
     """The threads of one view of a log: of the newest request, and of one before it."""
 
-    def __init__(self) -> None:
-        self.newest: Thread | None = None
-        self.older: Thread | None = None
+    newest: Thread | None = None
+    older: Thread | None = None
 
 
 def _is_stranger(slot: Slot, events: Strand[Event], facts: LogFacts) -> bool:
@@ -452,9 +452,9 @@ def _is_stranger(slot: Slot, events: Strand[Event], facts: LogFacts) -> bool:
     To all such agents, as to those of a long sequence, the log looks the same, so that they share
     a thread. An event without an author counts as the agent's own.
     """
-    if facts.branched or events.tail or len(facts.authors) < 3:
+    if facts.branched or events.tail or len(facts.authors) + len(facts.newest) < 3:
         return False
-    return slot.agent not in facts.authors and "" not in facts.authors
+    return not facts.has_author(slot.agent) and not facts.has_author("")
 
 
 _MANY = 100
@@ -469,7 +469,11 @@ def is_cold(log: Strand[Event], slot: Slot) -> bool:
     if log.settled < LONG:
         return False
     views = log.memo.of(_Views)
-    threads = views.by_slot.get(slot) if views is not None else None
+    if views is None:
+        return True
+    threads = views.by_slot.get(slot)
+    if threads is None and _is_stranger(slot, log, facts_of(log)):
+        threads = views.by_slot.get(slot._replace(agent=""))
     return threads is None or threads.newest is None
 
 

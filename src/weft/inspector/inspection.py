@@ -5,6 +5,7 @@ what was sent, to the byte. A variant is the same log under another policy, budg
 """
 
 import dataclasses
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from threading import RLock
@@ -21,7 +22,7 @@ from weft.dialects import Entry
 from weft.errors import UsageError
 from weft.recordings import Recording
 from weft.replay.replay import policy_from, recorded_agents
-from weft.replay.steps import Answered, StepWalk, before_event
+from weft.replay.steps import Answered, StepWalk
 from weft.runtime.approvals import pending_in
 from weft.session import Event, Session
 from weft.session.waiting import waiting_in
@@ -29,6 +30,10 @@ from weft.values import Json, JsonObject, compact
 
 PLAIN = C.default()
 """Plain history: the whole visible log, appended to. What everything is compared with."""
+
+
+_FEW = 4
+"""How many what-ifs of a session are remembered."""
 
 
 class Variant(NamedTuple):
@@ -94,7 +99,11 @@ class Inspection:
         self.lock = RLock()
         """Held while somebody asks: what is rebuilt once must not be rebuilt by two at a time."""
         self._later: Inspection | None = None
+        self._alone: OrderedDict[tuple[int, Variant], Inspection] = OrderedDict()
+        """The latest what-ifs: who compares two policies goes to and fro between them."""
         self.shared = SharedTurns()
+        self.sent_tokens: dict[str, int] | None = None
+        """Of a variant: the tokens of what was sent, by the event that answered it."""
         self.notice = ""
         """What a reader has to know of how the requests were rebuilt."""
 
@@ -118,7 +127,13 @@ class Inspection:
 
     @cached_property
     def _walk(self) -> StepWalk:
-        return StepWalk(self.root, self.session, config=self.config, artifacts=self.artifacts)
+        return StepWalk(
+            self.root,
+            self.session,
+            config=self.config,
+            artifacts=self.artifacts,
+            sent_tokens=self.sent_tokens,
+        )
 
     def grown(self, session: Session) -> "Inspection":
         """The same inspection of the session with more events: only what is new is rebuilt."""
@@ -149,13 +164,17 @@ class Inspection:
 
     def under(self, variant: Variant) -> "Inspection":
         """The same session, compiled otherwise."""
-        return Inspection(
+        other = Inspection(
             variant.laid_over(self.root),
             self.session,
             config=variant.config(self.config),
             artifacts=self.artifacts,
             files=self.files,
         )
+        other.sent_tokens = {
+            step.event.id: step.request.tokens for step in self.steps if step.request is not None
+        }
+        return other
 
     @cached_property
     def plain(self) -> "Inspection":
@@ -185,18 +204,24 @@ class Inspection:
             )
         return step.request
 
-    def only(self, number: int, step: Answered) -> None:
-        """Rebuild one step alone, from the log that ends with its answer."""
-        compiled = before_event(
-            self.root,
-            self.session,
-            step.place,
-            dialect=None,
-            config=self.config,
-            artifacts=self.artifacts,
-        )
-        alone = step._replace(request=compiled, problem="")
-        self.__dict__["steps"] = [step._replace(request=None)] * (number - 1) + [alone]
+    def alone(self, number: int, variant: "Variant", step: Answered | None = None) -> "Inspection":
+        """One step compiled otherwise, and the one that it follows; the others have no request.
+
+        `step` says where it is in the log, for who knows that already.
+        """
+        known = self._alone.get((number, variant))
+        if known is not None:
+            self._alone.move_to_end((number, variant))
+            return known
+        step = step or self.step(number)
+        alone = self.under(variant)
+        alone.shared.declarations = self.shared.declarations
+        answered = alone._walk.alone(self.session.events, step.place)._replace(number=number)
+        alone.__dict__["steps"] = [step._replace(request=None)] * (number - 1) + [answered]
+        self._alone[number, variant] = alone
+        while len(self._alone) > _FEW:
+            self._alone.popitem(last=False)
+        return alone
 
     # The film strip
 
@@ -322,9 +347,12 @@ class _SourceTokens:
                     self._sources[id(block)] = source_of(item, block)
         head = scale.head(lowered)
         sums = {"tools": sum(head.tools), "schema": head.schema, "system": head.system}
+        for entry in lowered.lead:  # a system that is a turn
+            sums["system"] += sum(self._weigh(entry, request).values())
         for entry in lowered.entries:
             for source, tokens in self._weigh(entry, request).items():
                 sums[source] = sums.get(source, 0) + tokens
+        sums.pop("overhead", None)
         known = sum(sums.values())
         if known > request.tokens:  # earlier thoughts are sent and not counted
             sums["model"] = max(0, sums.get("model", 0) - (known - request.tokens))
@@ -338,13 +366,24 @@ class _SourceTokens:
             places = dict(entry.blocks)
             sums: dict[str, int] = {}
             for part in scale.meter.weigher.turn(entry.wire).parts:
+                tokens = scale.meter.part(part)
+                if entry.joined and part.pointer == "/content":
+                    for source, some in self._split(entry, tokens):
+                        sums[source] = sums.get(source, 0) + some
+                    continue
                 block = places.get(part.pointer)
-                if block is None and entry.joined:
-                    block = entry.joined[-1][1]
                 source = self._sources.get(id(block), "overhead")
-                sums[source] = sums.get(source, 0) + scale.meter.part(part)
+                sums[source] = sums.get(source, 0) + tokens
             weighed = self._turns[id(entry)] = (entry, sums)
         return weighed[1]
+
+    def _split(self, entry: Entry, tokens: int) -> Iterator[tuple[str, int]]:
+        """The tokens of a text that several blocks were joined to, by their lengths."""
+        whole, counted = max(1, entry.joined[-1][0]), 0
+        for end, block in entry.joined:
+            upto = tokens * end // whole
+            yield self._sources.get(id(block), "overhead"), upto - counted
+            counted = upto
 
 
 def _frame(step: Answered, tokens: _SourceTokens) -> JsonObject:

@@ -1,6 +1,6 @@
 """A prompt: one request as a frozen value, before it is spelled for a provider."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Literal, cast, overload
 
@@ -32,17 +32,54 @@ class Feature:
     ALL = 255
 
 
+class LateNotes(Sequence[Note]):
+    """Notes that are made when somebody reads them: a request needs none of them.
+
+    `count` says how many there will be; without it they are made to be counted.
+    """
+
+    __slots__ = ("_count", "_make", "_notes")
+
+    def __init__(self, make: Callable[[], Iterable[Note]], count: int | None = None) -> None:
+        self._make = make
+        self._count = count
+        self._notes: tuple[Note, ...] | None = None
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether only a look at them says that there are any."""
+        return self._count is None and self._notes is None
+
+    def _all(self) -> tuple[Note, ...]:
+        if self._notes is None:
+            self._notes = tuple(self._make())
+        return self._notes
+
+    def __len__(self) -> int:
+        return self._count if self._count is not None else len(self._all())
+
+    def __iter__(self) -> Iterator[Note]:
+        return iter(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> Note: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Note]: ...
+    def __getitem__(self, index: int | slice) -> Note | Sequence[Note]:
+        return self._all()[index]
+
+
 class PassNotes(Sequence[Note]):
     """Notes in parts that prompts share: to add some copies none of those before."""
 
     __slots__ = ("parts",)
 
     def __init__(self, parts: Iterable[Sequence[Note]] = ()) -> None:
-        self.parts = tuple(part for part in parts if len(part))
+        self.parts = tuple(part for part in parts if _may_hold(part))
 
     def plus(self, more: Sequence[Note]) -> "PassNotes":
         """These notes, and more behind them."""
-        return PassNotes((*self.parts, more)) if len(more) else self
+        return PassNotes((*self.parts, more)) if _may_hold(more) else self
 
     def since(self, before: "PassNotes") -> "PassNotes":
         """The notes that were added to those of an earlier prompt."""
@@ -52,7 +89,7 @@ class PassNotes(Sequence[Note]):
         return sum(map(len, self.parts))
 
     def __bool__(self) -> bool:
-        return bool(self.parts)
+        return any(map(len, self.parts))
 
     def __iter__(self) -> Iterator[Note]:
         return chain.from_iterable(self.parts)
@@ -76,6 +113,10 @@ class PassNotes(Sequence[Note]):
 
     def __repr__(self) -> str:
         return f"Notes({tuple(self)!r})"
+
+
+def _may_hold(part: Sequence[Note]) -> bool:
+    return (isinstance(part, LateNotes) and part.may_be_empty) or len(part) > 0
 
 
 NO_NOTES = PassNotes()

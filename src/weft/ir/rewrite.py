@@ -10,13 +10,14 @@ reaches back, somebody makes another strand, with an empty memo: nothing stale c
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
+from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from weft.ir.block import Block, CodeBlock, CodeResultBlock, ResultBlock, TextBlock, ThoughtBlock
 from weft.ir.item import Item, Note
-from weft.ir.prompt import Prompt
+from weft.ir.prompt import LateNotes, Prompt
 from weft.session.strand import Strand, derived
 from weft.values import Json, JsonObject
 
@@ -116,6 +117,16 @@ class _Outcomes:
         self.by_key[slot] = outcome
 
 
+class _Delay(NamedTuple):
+    """From which log position on changes wait, and whose."""
+
+    until: int
+    waits: Callable[[Item], bool] | None
+
+    def concerns(self, item: Item) -> bool:
+        return self.waits is None or self.waits(item)
+
+
 class Rewritten(NamedTuple, Generic[State]):
     """A prompt as a pass left it, and the state of the pass behind the last item."""
 
@@ -131,15 +142,16 @@ def rewrite_items(
     key: Hashable = None,
     fold: PassFold[State] | None = None,
     until: int | None = None,
+    waits: Callable[[Item], bool] | None = None,
 ) -> Prompt:
     """The prompt with every item as `change` has it; the prompt itself where nothing changes.
 
     `change` gives the item itself, another in its place, or a note on what becomes of it. It may
     look at the item, at what `key` names and at the state of `fold`, and at nothing else: its
-    answer is kept. Changes of items at or behind the log position `until` wait for it to move on;
-    such a pass may not drop items.
+    answer is kept. Changes of items at or behind the log position `until` wait for it to move on,
+    of all or of those for which `waits` is true.
     """
-    return fold_items(prompt, step, change, key=key, fold=fold, until=until).prompt
+    return fold_items(prompt, step, change, key=key, fold=fold, until=until, waits=waits).prompt
 
 
 def fold_items(
@@ -150,24 +162,26 @@ def fold_items(
     key: Hashable = None,
     fold: PassFold[State] | None = None,
     until: int | None = None,
+    waits: Callable[[Item], bool] | None = None,
 ) -> Rewritten[State]:
     """As `rewrite_items`, with the state behind the last item; it is not to be changed."""
     items = prompt.items
+    delay = _Delay(until, waits) if until is not None else None
     folding = fold if fold is not None else cast("PassFold[State]", _NO_FOLD)
     if not items.settled:  # new items, which the thread keeps once they are final
-        return _rewrite_tail(prompt, None, change, folding.start(), until)
+        return _rewrite_tail(prompt, None, change, folding.start(), delay)
     with items.lock:
         outcomes = derived(items, _Outcomes)
         outcome = outcomes.by_key.get((step, key))
         back = cast("Callable[[object, int], object] | None", folding.back)
-        if outcome is None or (until is not None and outcome.done >= until):
+        if outcome is not None and outcome.read > items.settled:
+            outcome = _Outcome(folding.start(), back)  # an older snapshot is worked out by itself
+        elif outcome is None or (until is not None and outcome.done >= until):
             outcome = _Outcome(folding.start(), back)
             outcomes.put((step, key), outcome)
-        elif outcome.read > items.settled:  # an older snapshot is worked out by itself
-            outcome = _Outcome(folding.start(), back)
         if outcome.read < items.settled:
             try:
-                _advance(outcome, items, change, until)
+                _advance(outcome, items, change, delay)
             except BaseException:
                 outcomes.by_key.pop((step, key), None)  # its state may be half way
                 raise
@@ -175,7 +189,7 @@ def fold_items(
             _release(outcome, items, until)
         state = cast("State", outcome.state)
         if items.tail:
-            return _rewrite_tail(prompt, outcome, change, folding.over(state), until)
+            return _rewrite_tail(prompt, outcome, change, folding.over(state), delay)
         if outcome.items is None:
             return Rewritten(prompt, state)
         return Rewritten(prompt.with_strand(outcome.items, outcome.notes), state)
@@ -186,7 +200,7 @@ def _rewrite_tail(
     outcome: _Outcome | None,
     change: Callable[[Item, State], "Item | Note"],
     state: State,
-    until: int | None,
+    delay: "_Delay | None",
 ) -> Rewritten[State]:
     """The prompt with what became of its settled items, and its tail changed on top of that."""
     items = prompt.items
@@ -200,7 +214,7 @@ def _rewrite_tail(
         elif isinstance(after, Item):
             tail.append(after)
             changed = True
-        elif until is not None and item.position >= until:
+        elif delay is not None and item.position >= delay.until and delay.concerns(item):
             tail.append(item)
         else:
             changed = True
@@ -220,7 +234,7 @@ def _advance(
     outcome: _Outcome,
     items: Strand[Item],
     change: Callable[[Item, State], "Item | Note"],
-    until: int | None,
+    delay: "_Delay | None",
 ) -> None:
     """Read the settled items that were not read yet."""
     state = cast("State", outcome.state)
@@ -232,8 +246,8 @@ def _advance(
         if after is item:
             rewritten.append(item)
             continue
-        if isinstance(after, Note) and until is not None:
-            if item.position >= until:
+        if isinstance(after, Note) and delay is not None and delay.concerns(item):
+            if item.position >= delay.until:
                 outcome.pending.append((index, after))
                 outcome.earliest = min(outcome.earliest, item.position)
                 rewritten.append(item)
@@ -263,57 +277,79 @@ def _release(outcome: _Outcome, items: Strand[Item], until: int) -> None:
     waiting = (note.before.position for _, note in outcome.pending)
     outcome.earliest = min(waiting, default=sys.maxsize)
     first = ready[0][0]
-    now = outcome.items if outcome.items is not None else items
-    rest = now.between(first, items.settled)
+    now = outcome.items if outcome.items is not None else items.first(outcome.read)
+    gone = bisect_left(outcome.drops, first)
+    # an item stands before its number by as many as were dropped before it
+    rest: list[Item | None] = list(now.between(first - gone, now.settled))
     for index, note in ready:
-        assert note.after is not None, "a pass that waits may not drop items"
-        rest[index - first] = note.after
+        place = index - first - (bisect_left(outcome.drops, index) - gone)
+        rest[place] = note.after
         outcome.done = max(outcome.done, note.before.position)
-    outcome.items = now.fork(first).grown(rest)
-    if outcome.places and outcome.places[-1] > first:  # notes stay in the order of the items
-        both = sorted([*zip(outcome.places, outcome.notes, strict=True), *ready], key=_place)
-        outcome.places = [index for index, _ in both]
-        outcome.notes = Strand([note for _, note in both])
-        return
-    outcome.places += [index for index, _ in ready]
+    outcome.items = now.fork(first - gone).grown([item for item in rest if item is not None])
+    dropped = [index for index, note in ready if note.after is None]
+    if dropped:
+        outcome.drops[gone:] = sorted((*outcome.drops[gone:], *dropped))
+    known = bisect_left(outcome.places, first)
+    if known < len(outcome.places):  # notes stay in the order of the items
+        later = zip(outcome.places[known:], outcome.notes.since(known), strict=True)
+        ready = sorted((*later, *ready), key=itemgetter(0))
+        outcome.notes = outcome.notes.fork(known)
+    outcome.places[known:] = [index for index, _ in ready]
     outcome.notes = outcome.notes.grown([note for _, note in ready])
-
-
-def _place(one: tuple[int, Note]) -> int:
-    return one[0]
 
 
 class _Suffix:
     """The settled items of a strand from one on, and a note on each before it."""
 
-    __slots__ = ("items", "notes", "read", "reason", "start")
+    __slots__ = ("items", "notes", "read", "start")
 
     def __init__(self) -> None:
         self.start = self.read = 0
-        self.reason = ""
         self.items: Strand[Item] = Strand()
         self.notes: Strand[Note] = Strand()
 
 
-def keep_since(prompt: Prompt, start: int, step: str, reason: str) -> Prompt:
-    """The prompt without its first `start` items, each of which gets a note."""
+def keep_since(
+    prompt: Prompt,
+    start: int,
+    step: str,
+    reason: "str | Callable[[int], str]",
+    *,
+    key: Hashable = None,
+) -> Prompt:
+    """The prompt without its first `start` items, each of which gets a note.
+
+    A reason that depends on the request is a function of the item's number; then `key` says whose
+    start it is.
+    """
     items = prompt.items
     with items.lock:
         settled = items.settled
-        suffix = derived(items, _Suffix, (step, reason))
-        if start > settled or suffix.read > settled or start < suffix.start:
-            # the start lies in the tail, or an older snapshot: worked out by itself
-            gone = [Note(step, reason, item) for item in items.between(0, start)]
-            return prompt.with_strand(Strand(items.since(start)), Strand(gone))
+        slot = (step, reason if isinstance(reason, str) else key)
+        suffix = derived(items, _Suffix, slot)
+        alone = start > settled or suffix.read > settled or start < suffix.start
+        if alone:  # the start lies in the tail, or an older snapshot: worked out by itself
+            suffix = _Suffix()
+        notes: Sequence[Note]
+        if not isinstance(reason, str):
+            gone = items.first(start)
+            notes = LateNotes(
+                lambda: (Note(step, reason(number), item) for number, item in enumerate(gone)),
+                start,
+            )
+        else:
+            fresh = items.between(len(suffix.notes), start)
+            suffix.notes = suffix.notes.grown([Note(step, reason, item) for item in fresh])
+            notes = suffix.notes
+        if alone:
+            return prompt.with_strand(Strand(items.since(start)), notes)
         if suffix.start < start:
-            gone = [Note(step, reason, item) for item in items.between(suffix.start, start)]
-            suffix.notes = suffix.notes.grown(gone)
             suffix.items = Strand()
             suffix.start = suffix.read = start
         if suffix.read < settled:
             suffix.items = suffix.items.grown(items.between(suffix.read, settled))
             suffix.read = settled
-        return prompt.with_strand(suffix.items.with_tail(items.tail), suffix.notes)
+        return prompt.with_strand(suffix.items.with_tail(items.tail), notes)
 
 
 class _Prepended:

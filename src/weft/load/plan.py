@@ -14,8 +14,11 @@ from weft.session import SessionKey
 APP = "load"
 """The app that sessions of a load run belong to, unless they are those of a target."""
 
-FAULTS = ("kill", "stop", "restart")
-"""What can be done to a run: kill -9 and SIGSTOP of a worker, restart of the database."""
+FAULTS = ("kill", "stop", "restart", "hang")
+"""What can be done: kill -9 and SIGSTOP of a worker, restart and SIGSTOP of the database."""
+
+OF_DATABASE = frozenset(("restart", "hang"))
+"""The faults that the database has, not a worker: it must be one that the run has started."""
 
 ENGINES = ("serve", "inbox", "procrastinate", "dbos")
 """Who carries turns to workers: the client over HTTP, or a queue."""
@@ -109,15 +112,15 @@ class LoadPlan:
                 hint="leave --workers out to load your agent in this process,"
                 " or serve it and name the address: weft load http://127.0.0.1:8000/?token=...",
             )
-        needs_workers = [fault for fault in self.chaos if fault != "restart"]
+        needs_workers = [fault for fault in self.chaos if fault not in OF_DATABASE]
         if needs_workers and not self.workers:
             raise UsageError(
                 f"there is no worker to {needs_workers[0]}", where="--chaos", hint="add --workers 3"
             )
-        if "restart" in self.chaos and self.store is not None:
+        if OF_DATABASE & {*self.chaos} and self.store is not None:
             raise UsageError(
-                "only a PostgreSQL that this command has started is restarted",
-                where="--chaos restart",
+                "only a PostgreSQL that this command has started is restarted or stopped",
+                where="--chaos",
                 hint="leave --store out",
             )
         if self.engine != "serve" and not self.workers:

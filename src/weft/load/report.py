@@ -113,7 +113,8 @@ class LoadReport:
                 for kind in ("kill", "stop")
                 if kind in plan.chaos
             },
-            "back_after_restart": [round(seconds, 3) for seconds in self.back_after_restart],
+            "back_after_restart": [round(seconds, 3) for seconds in self.back_after("restart")],
+            "back_after_hang": [round(seconds, 3) for seconds in self.back_after("hang")],
             "counts": {
                 name: getattr(self.counts, name)
                 for name in Counts.__struct_fields__
@@ -136,14 +137,13 @@ class LoadReport:
             if self.faults[one.fault].kind == kind and one.elsewhere != itself
         )
 
-    @property
-    def back_after_restart(self) -> list[float]:
-        """Seconds from the server's return to the next answer, for each restart."""
+    def back_after(self, kind: str) -> list[float]:
+        """Seconds from the return of the database to the next answer, for each fault of a kind."""
         ends = sorted(one.answered for one in self.times)
         after = [
             next((end - fault.until for end in ends if end >= fault.until), None)
             for fault in self.faults
-            if fault.kind == "restart"
+            if fault.kind == kind
         ]
         return [seconds for seconds in after if seconds is not None]
 
@@ -206,9 +206,12 @@ class LoadReport:
         for kind in ("kill", "stop"):
             if kind in kinds:
                 yield "take-over", f"after a {kind}: {self._taken_over_words(kind)}"
-        if self.back_after_restart:
-            times = ", ".join(map(in_words, self.back_after_restart))
-            yield "restart", f"next answer {times} after the server was back"
+        for kind in ("restart", "hang"):
+            if back := self.back_after(kind):
+                yield (
+                    kind,
+                    f"next answer {', '.join(map(in_words, back))} after the server was back",
+                )
         if self.begun is not None:
             yield "tool", f"begun {self.begun} times for {self.plan.total} turns"
         yield "workers", f"{self.starts} started; {self.retries} requests sent again"
@@ -247,7 +250,7 @@ def in_words(seconds: float) -> str:
 # --- the picture
 
 _WIDTH, _PANEL, _EDGE, _GAP = 860, 150, 56, 44
-_COLOURS = {"kill": "#c0392b", "stop": "#d68910", "restart": "#7d3c98"}
+_COLOURS = {"kill": "#c0392b", "stop": "#d68910", "restart": "#7d3c98", "hang": "#2874a6"}
 _BARS = 86
 
 

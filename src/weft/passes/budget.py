@@ -16,6 +16,7 @@ from weft.diagnostics import Diagnostic, Origin
 from weft.errors import BudgetExceeded
 from weft.ir import Block, CallBlock, Item, Note, Prompt, ThoughtBlock
 from weft.ir.item import RECALL
+from weft.ir.prompt import LateNotes
 from weft.ir.rewrite import keep_since
 from weft.passes.env import Env, Sizes, first_from, opening_of
 from weft.passes.history import attribute_foreign
@@ -706,10 +707,12 @@ def _fit_oldest(prompt: Prompt, env: Env, options: Fit) -> Prompt | None:
         known = derived(items, _SizeSums, (env.agent, env.model.dialect, env.model.name))
         new = items.between(len(known.sums) - 1, begins)
         known.scored = known.scored or any(item.score for item in new)
+        if known.scored:  # then only those that are tried are measured
+            return None
         fresh = msgspec.structs.replace(prompt, items=Strand(new))
         known.sums += [*accumulate(item_sizes(fresh, env), initial=known.sums[-1])][1:]
         asked = known.asked(items, begins, env)
-        if known.scored or asked is None:
+        if asked is None:
             return None
         total = known.sums[begins]
         fresh = msgspec.structs.replace(prompt, items=Strand(asked))
@@ -745,40 +748,72 @@ def _fit_best(prompt: Prompt, env: Env, options: Fit) -> Prompt:
         if mixed or known.basis != (begins, beside, head):
             every = items.between(0, begins) + [fresh[number - begins] for number in past]
             gone = _gone(prompt, every, env, options, beside, head)
-            reason = _fit_reason(options)
-            notes = [Note("fit_items", reason, every[number]) for number in sorted(gone)]
-            staying = [item for n, item in enumerate(every[:begins]) if n not in gone]
             if mixed:
+                staying = [item for n, item in enumerate(every[:begins]) if n not in gone]
                 late = {past[number - begins] for number in gone if number >= begins}
                 rest = [item for n, item in enumerate(fresh, begins) if n not in late]
+                notes = _misfits(every, gone, options)
                 return prompt.with_items([*staying, *rest], notes) if gone else prompt
-            known.basis, known.items, known.notes = (begins, beside, head), staying, notes
-        if not known.notes:
-            return prompt
-        return prompt.with_items([*known.items, *fresh], known.notes)
+            known.fill((begins, beside, head), items, every, gone, _misfits(every, gone, options))
+        return known.over(prompt)
+
+
+def _misfits(items: list[Item], gone: set[int], options: Fit) -> LateNotes:
+    """A note on each item that does not fit."""
+    reason = _fit_reason(options)
+    return LateNotes(
+        lambda: (Note("fit_items", reason, items[number]) for number in sorted(gone)), len(gone)
+    )
 
 
 class _TurnFit:
-    """Which items before a turn fit beside what was asked in it, and what there is to say."""
+    """Which items before a turn fit beside what was asked in it, and what there is to say.
+
+    What follows in the turn is put behind them as it comes.
+    """
 
     def __init__(self) -> None:
         self.basis: tuple[int, int, int] | None = None
-        self.items: list[Item] = []
-        self.notes: list[Note] = []
+        self._items: Strand[Item] = Strand()
+        self._notes: Sequence[Note] = ()
+        self._read = 0
+
+    def fill(
+        self,
+        basis: tuple[int, int, int],
+        items: Strand[Item],
+        past: list[Item],
+        gone: set[int],
+        notes: Sequence[Note],
+    ) -> None:
+        """Begin anew with those of the past items that fit."""
+        self.basis, self._notes, self._read = basis, notes, basis[0]
+        self._items = Strand([item for number, item in enumerate(past) if number not in gone])
+
+    def over(self, prompt: Prompt) -> Prompt:
+        """The prompt with what fits, and with what follows."""
+        items = prompt.items
+        if not len(self._notes):
+            return prompt
+        if self._read > items.settled:  # an older snapshot of the turn
+            staying = self._items.between(0, len(self._items) - (self._read - items.settled))
+            return prompt.with_items([*staying, *items.tail], self._notes)
+        self._items = self._items.grown(items.between(self._read, items.settled))
+        self._read = items.settled
+        return prompt.with_strand(self._items.with_tail(items.tail), self._notes)
 
 
 def _gone(
     prompt: Prompt, past: list[Item], env: Env, options: Fit, beside: int, head: int
 ) -> set[int]:
     """The numbers of the past items that do not fit."""
+    if any(item.score for item in past):
+        return _worst(prompt, past, env, options.tokens - beside - head)
     sizes = item_sizes(msgspec.structs.replace(prompt, items=Strand(past)), env)
     taken = sum(sizes)
     if taken + beside <= options.tokens // 2 - _OPENING or taken + beside + head <= options.tokens:
         return set()
-    numbered = dict(enumerate(sizes))
-    if any(item.score for item in past):
-        return _worst(past, numbered, options.tokens - beside - head)
-    return _oldest(past, numbered, options.tokens, beside + head)
+    return _oldest(past, dict(enumerate(sizes)), options.tokens, beside + head)
 
 
 def _head(prompt: Prompt, env: Env, most: int) -> int:
@@ -791,15 +826,31 @@ def _head(prompt: Prompt, env: Env, most: int) -> int:
     return min(fixed, most) + (opening if env.thread.opening else 0)
 
 
-def _worst(items: Sequence[Item], sizes: Mapping[int, int], tokens: int) -> set[int]:
-    """All but the best that fit; of two that are equally good, the older goes."""
-    gone: set[int] = set()
-    room = tokens
-    for number in sorted(sizes, key=lambda number: (-items[number].score, -number)):
-        if sizes[number] <= room:
-            room -= sizes[number]
-        else:
-            gone.add(number)
+_MEASURED_AT_ONCE = 32
+
+_MISSES = 32
+"""After so many items in a row that do not fit, no more are tried: they would have to be measured,
+and are hardly about the question."""
+
+
+def _worst(prompt: Prompt, items: Sequence[Item], env: Env, tokens: int) -> set[int]:
+    """All but the best that fit; of two that are equally good, the older goes.
+
+    Items are measured in the order in which they are tried, so a long list of candidates costs
+    little more than those that fit.
+    """
+    order = sorted(range(len(items)), key=lambda number: (-items[number].score, -number))
+    gone, room, misses = {*order}, tokens, 0
+    for start in range(0, len(order), _MEASURED_AT_ONCE):
+        tried = order[start : start + _MEASURED_AT_ONCE]
+        some = Strand([items[number] for number in tried])
+        sizes = item_sizes(msgspec.structs.replace(prompt, items=some), env)
+        for number, size in zip(tried, sizes, strict=True):
+            if size <= room:
+                room, misses = room - size, 0
+                gone.discard(number)
+            elif (misses := misses + 1) == _MISSES:
+                return gone
     return gone
 
 

@@ -299,6 +299,26 @@ def first_from(items: Strand[Item], position: int) -> int:
         return bisect_left(positions.highest, position, 0, items.settled)
 
 
+class _AskedNow:
+    """What the user said in the current turn, as far as settled items were read."""
+
+    def __init__(self) -> None:
+        self.turn = self.read = -1
+        self.items: list[Item] = []
+
+
+def asked_now(items: Strand[Item], env: Env) -> list[Item]:
+    """What the user said in the current turn; items that were read before are not read again."""
+    with items.lock:
+        known = items.memo[_AskedNow]
+        if known.turn != env.turn or known.read > items.settled:
+            known.turn, known.read, known.items = env.turn, first_from(items, env.turn), []
+        fresh = items.between(known.read, items.settled)
+        known.items += filter(env.is_asked, fresh)
+        known.read = items.settled
+        return [*known.items, *filter(env.is_asked, items.tail)]
+
+
 def is_in_log_order(items: Strand[Item]) -> bool:
     """Whether items stand in the order of the log; those of branches that joined may not."""
     with items.lock:

@@ -10,8 +10,9 @@ from weft.declare.policy_parts import Memories
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Item, Note, Prompt, TextBlock, Want
 from weft.ir.item import fingerprint
-from weft.passes.env import Env, first_from
+from weft.passes.env import Env
 from weft.passes.relevant import query_of, unasked
+from weft.passes.state_items import drop_all
 from weft.passes.summaries import done_without
 from weft.values import Json, JsonObject
 
@@ -28,9 +29,7 @@ def insert_memories(prompt: Prompt, env: Env, options: Memories) -> Prompt:
     Before:  user "Where do I live?"
     After:   user "[memory] 2026-03-01, user: I moved to Oslo"         (C.memory())
     """
-    notes = [Note("insert_memories", "the policy shows memories only", one) for one in prompt.items]
-    begins = first_from(prompt.items, env.turn)
-    asked = query_of(prompt.items.since(0), begins, env, options)
+    asked = query_of(prompt.items, env, options)
     diagnostics: list[Diagnostic] = [*unasked(env, options)]
     wants: tuple[Want, ...] = ()
     if asked.strip():
@@ -43,8 +42,9 @@ def insert_memories(prompt: Prompt, env: Env, options: Memories) -> Prompt:
             problem = str(effect["error"])
             diagnostics.append(done_without(env, "no memories are shown", problem))
     staying = [*_memories_in_view(env, options)]
-    notes += [Note("insert_memories", "the memory gave it", one, one) for one in staying]
-    after = prompt.with_items(staying, notes, diagnostics)
+    notes = [Note("insert_memories", "the memory gave it", one, one) for one in staying]
+    after = drop_all(prompt, "insert_memories", "the policy shows memories only")
+    after = after.with_items(staying, notes, diagnostics)
     return msgspec.structs.replace(after, wants=(*prompt.wants, *wants))
 
 

@@ -5,18 +5,20 @@ the last compilation, so a step costs what it added; what they decide is final. 
 request see all of it and touch only its edges, or say what it costs.
 """
 
-from collections.abc import Callable, Sequence
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain
-from typing import TypeAlias
+from itertools import chain, pairwise, takewhile
+from typing import TypeAlias, cast, overload
 
 import msgspec
 
 from weft.ir import Feature, Item, Note, Prompt, Want, verify
-from weft.ir.prompt import PassNotes
+from weft.ir.prompt import LateNotes, PassNotes
 from weft.ir.show import show_block
-from weft.passes.env import Env
-from weft.session.strand import Strand, derived
+from weft.passes.env import Env, first_from, is_in_log_order
+from weft.session.strand import Fork, Strand, derived
 
 Pass: TypeAlias = Callable[[Prompt, Env], Prompt]
 
@@ -48,27 +50,77 @@ def names_of(passes: tuple[Pass | Views, ...]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def run(prompt: Prompt, env: Env, passes: tuple[Pass | Views, ...]) -> tuple[Prompt, list[Step]]:
+class Steps(Sequence[Step]):
+    """The steps of a compilation; those of a union are worked out when somebody reads them."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: list[Step | Callable[[], list[Step]]] = []
+
+    def add(self, *steps: "Step | Callable[[], list[Step]]") -> None:
+        """Put steps behind the others."""
+        self._parts += steps
+
+    def _all(self) -> list[Step]:
+        steps: list[Step] = []
+        for part in self._parts:
+            steps += [part] if isinstance(part, Step) else part()
+        self._parts = [*steps]
+        return steps
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> Step: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Step]: ...
+    def __getitem__(self, index: int | slice) -> Step | Sequence[Step]:
+        return self._all()[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._all() == [*cast("Sequence[object]", other)]
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def run(prompt: Prompt, env: Env, passes: tuple[Pass | Views, ...]) -> tuple[Prompt, Steps]:
     """Run the passes in order; verify after each that changed anything, and record a step."""
-    steps: list[Step] = []
+    steps = Steps()
     for one in passes:
         if isinstance(one, Views):
             prompt, united = _unite(prompt, env, one)
-            steps += united
+            steps.add(*united)
             continue
         after = one(prompt, env)
         if after is not prompt:
             name = name_of(one)
             verify(after, step=name, before=prompt)
-            steps.append(Step(name, after.notes.since(prompt.notes)))
+            steps.add(Step(name, after.notes.since(prompt.notes)))
             prompt = after
     return prompt, steps
 
 
-_DROPS = frozenset({"select_window", "select_items", "select_user", "select_relevant", "fit_items"})
+_DROPS = frozenset(
+    {
+        "select_window",
+        "select_items",
+        "select_user",
+        "select_turn",
+        "select_recent",
+        "select_relevant",
+        "fit_items",
+    }
+)
 """Passes that only drop items, and keep the others as they are."""
 
-_SPARING = frozenset({"select_items", "select_relevant", "fit_items"})
+_SPARING = frozenset(
+    {"select_items", "select_turn", "select_recent", "select_relevant", "fit_items"}
+)
 """Those of them that never drop anything of the current turn."""
 
 _REWRITES = frozenset(
@@ -84,6 +136,9 @@ _REWRITES = frozenset(
     }
 )
 """Passes that only rewrite items, each in its place."""
+
+_SHOWS = frozenset({"insert_state", "insert_memories"})
+"""Passes that drop everything, and show items of kind `state` instead."""
 
 
 class _Checked:
@@ -147,6 +202,8 @@ def _spares_current(notes: Sequence[Note], env: Env) -> bool:
     """
     for part in notes.parts if isinstance(notes, PassNotes) else (notes,):
         fresh: Sequence[Note] = part
+        if isinstance(part, LateNotes):  # to read them would cost more than to unite
+            return False
         if isinstance(part, Strand):
             with part.lock:
                 checked = derived(part, _Checked, env.agent)
@@ -164,24 +221,85 @@ def _is_harmless(note: Note, env: Env) -> bool:
     return not env.is_asked(item) and (note.after is not None or not env.is_current(item))
 
 
-def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, list[Step]]:
+_United: TypeAlias = "list[Step | Callable[[], list[Step]]]"
+
+
+def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, _United]:
     """What any of the views lets through, in log order, each item once, and the current turn.
 
     An item that several let through is as the one has it that leaves most of it; so the order of
-    the views does not matter. O(n) once a request, but for a single view.
+    the views does not matter. It costs what is new: what the request before had is gone through
+    again from the first item on at which a view has another. Notes are made when they are read.
     """
     alone = _alone(prompt, env, views.branches[0]) if len(views.branches) == 1 else None
     if alone is not None:
-        return alone
+        return alone[0], [*alone[1]]
+    branches = [run(prompt, env, branch) for branch in views.branches]
+    diagnostics = list(prompt.diagnostics)
+    wants: list[Want] = list(prompt.wants)
+    for seen, _ in branches:
+        diagnostics += [one for one in seen.diagnostics if one not in diagnostics]
+        wants += [one for one in seen.wants if one not in wants]
+    said = len(diagnostics) > len(prompt.diagnostics) or len(wants) > len(prompt.wants)
+    items, late = _merge(prompt, env, views, branches), _LateUnion(prompt, env, branches)
+    if items is None:
+        items = Strand(late.union.items)
+        if not said and not late.union.changed and items == prompt.items:
+            return prompt, []
+    if items is prompt.items and not said:
+        return prompt, []
+    after = msgspec.structs.replace(
+        prompt,
+        items=items,
+        notes=prompt.notes.plus(LateNotes(late.notes)),
+        diagnostics=tuple(diagnostics),
+        wants=tuple(wants),
+    )
+    verify(after, step="unite")
+    return after, [late.steps]
+
+
+class _Union(msgspec.Struct, frozen=True):
+    """What views let through together, with the steps of each and the notes that still hold."""
+
+    items: list[Item]
+    steps: list[Step]
+    changed: bool
+
+
+class _LateUnion:
+    """A union worked out all at once, when somebody asks what became of an item in it, and why."""
+
+    def __init__(
+        self, prompt: Prompt, env: Env, branches: Sequence[tuple[Prompt, Sequence[Step]]]
+    ) -> None:
+        self._inputs = prompt, env, branches
+        self._union: _Union | None = None
+
+    @property
+    def union(self) -> _Union:
+        """All of it. O(n), and not for a request."""
+        if self._union is None:
+            self._union = _union_of(*self._inputs)
+        return self._union
+
+    def steps(self) -> list[Step]:
+        """The steps of the views that still hold."""
+        return self.union.steps
+
+    def notes(self) -> list[Note]:
+        """The notes of these steps."""
+        return [note for step in self.union.steps for note in step.notes]
+
+
+def _union_of(
+    prompt: Prompt, env: Env, branches: Sequence[tuple[Prompt, Sequence[Step]]]
+) -> _Union:
+    """The union by the rule itself; `_merge` gives the same items, and costs what is new."""
     chosen: dict[object, Item] = {}
     changes: dict[object, list[tuple[str, Note]]] = {}
     dropped: dict[object, list[tuple[str, Note]]] = {}
-    diagnostics = list(prompt.diagnostics)
-    wants: list[Want] = list(prompt.wants)
-    for branch in views.branches:
-        seen, steps = run(prompt, env, branch)
-        diagnostics += [one for one in seen.diagnostics if one not in diagnostics]
-        wants += [one for one in seen.wants if one not in wants]
+    for seen, steps in branches:
         notes: dict[object, list[tuple[str, Note]]] = {}
         for step in steps:
             for note in step.notes:
@@ -205,23 +323,171 @@ def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, list[Step]]:
         [chosen[key] for key in originals if key in chosen],
         [item for key, item in chosen.items() if key not in originals],
     )
-    changed = any(changes.values()) or len(diagnostics) > len(prompt.diagnostics)
-    if not changed and len(wants) == len(prompt.wants) and items == prompt.items.since(0):
-        return prompt, []
     by_step: dict[str, list[Note]] = {}
     gone = {key: reasons for key, reasons in dropped.items() if key not in chosen}
     for name, note in chain.from_iterable((*gone.values(), *changes.values())):
         by_step.setdefault(name, []).append(note)
     steps = [Step(name, tuple(notes)) for name, notes in by_step.items()]
-    after = msgspec.structs.replace(
-        prompt,
-        items=Strand(items),
-        notes=prompt.notes.plus([note for step in steps for note in step.notes]),
-        diagnostics=tuple(diagnostics),
-        wants=tuple(wants),
-    )
-    verify(after, step="unite")
-    return after, steps
+    return _Union(items, steps, any(changes.values()))
+
+
+def _merge(
+    prompt: Prompt,
+    env: Env,
+    views: Views,
+    branches: Sequence[tuple[Prompt, Sequence[Step]]],
+) -> Strand[Item] | None:
+    """The items of a union, on top of those of the request before; None where that cannot be told.
+
+    That needs items in log order, and views that keep it. The prompt's own items, if all stay.
+    """
+    known = _DROPS | _REWRITES | _SHOWS
+    names = [[name_of(one) for one in branch] for branch in views.branches]
+    if not all(name in known for branch in names for name in branch):
+        return None
+    items = prompt.items
+    if not is_in_log_order(items):
+        return None
+    key = (env.agent, tuple(tuple(map(_key_of, branch)) for branch in views.branches))
+    with items.lock:
+        merged = derived(items, _Merged, key)
+        if merged.read > items.settled:  # an older snapshot is worked out by itself
+            merged = _Merged()
+        shows = [bool(_SHOWS.intersection(branch)) for branch in names]
+        return merged.go_on(prompt, env, [seen.items for seen, _ in branches], shows)
+
+
+def _key_of(one: Pass) -> tuple[str, object]:
+    """What tells a pass from others of the same name."""
+    return name_of(one), one.keywords.get("options") if isinstance(one, partial) else None
+
+
+class _Merged:
+    """A union of views as it was in the newest request, and what each view showed then."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self._items: Strand[Item] = Strand()
+        self._views: list[Strand[Item]] = []
+        self._current: Strand[Item] = Strand()
+        self._turn = self._looked = -1
+        self._same = 0
+        """How many of the first items are those of the prompt."""
+
+    def go_on(
+        self, prompt: Prompt, env: Env, views: list[Strand[Item]], shows: list[bool]
+    ) -> Strand[Item]:
+        """The union of these views, which may have changed since."""
+        items = prompt.items
+        current = self._current_of(items, env)
+        # what is of the current turn is one more view, the last
+        now, unsorted = [*views, current], [*shows, False]
+        before = self._views or [Strand[Item]() for _ in now]
+        start = min(map(_first_change, before, now, unsorted))
+        kept = bisect_left(self._items, start, 0, self._items.settled, key=_position)
+        end = items.tail[0].position if items.tail else sys.maxsize
+        fresh = self._from(start, views, shows, current, prompt, env)
+        settled = self._items if kept == self._items.settled else self._items.fork(kept)
+        final = bisect_left(fresh, end, key=_position)
+        self._items = settled.grown(fresh[:final]) if final else settled
+        self._views, self.read = now, items.settled
+        merged = self._items.with_tail(fresh[final:])
+        self._same = min(self._same, kept) if len(merged) == len(items) else 0
+        if len(merged) != len(items):
+            return merged
+        pairs = zip(merged.since(self._same), items.since(self._same), strict=True)
+        same = self._same + sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+        self._same = min(same, self._items.settled)
+        return items if same == len(items) else merged
+
+    def _current_of(self, items: Strand[Item], env: Env) -> Strand[Item]:
+        """The items of the current turn, which are in view under every policy but C.nothing()."""
+        if env.policy.view == "nothing":
+            return Strand()
+        if self._turn != env.turn:
+            self._turn, self._looked = env.turn, first_from(items, env.turn)
+            self._current = Strand()
+        fresh = items.between(self._looked, items.settled)
+        self._current = self._current.grown([*filter(env.is_current, fresh)])
+        self._looked = items.settled
+        return self._current.with_tail([*filter(env.is_current, items.tail)])
+
+    def _from(
+        self,
+        start: int,
+        views: list[Strand[Item]],
+        shows: list[bool],
+        current: Strand[Item],
+        prompt: Prompt,
+        env: Env,
+    ) -> list[Item]:
+        """The items of the union from a log position on."""
+        chosen: dict[object, Item] = {}
+        for view, unsorted in zip(views, shows, strict=True):
+            for item in _since_position(view, start, unsorted=unsorted):
+                other = chosen.get(item.key)
+                if other is None or (other is not item and _fuller(item, other)):
+                    chosen[item.key] = item
+        for item in _since_position(current, start, unsorted=False):
+            if env.is_asked(item):
+                chosen[item.key] = item
+            else:
+                chosen.setdefault(item.key, item)
+        ordered = sorted(chosen.values(), key=_place)
+        for at, (one, other) in enumerate(pairwise(ordered)):
+            if one.position == other.position and other.kind != "state":
+                # several items of one event stand as they stood before
+                return _as_before(ordered, at, prompt)
+        return ordered
+
+
+def _as_before(ordered: list[Item], first: int, prompt: Prompt) -> list[Item]:
+    """Items in log order; from the first on, those of one position in the order of the prompt."""
+    begin = first_from(prompt.items, ordered[first].position)
+    numbers = {item.key: number for number, item in enumerate(prompt.items.since(begin))}
+    rest = ordered[first:]
+    rest.sort(key=lambda item: (*_place(item), numbers.get(item.key, 0)))
+    return [*ordered[:first], *rest]
+
+
+def _first_change(before: Strand[Item], now: Strand[Item], unsorted: bool) -> int:
+    """The log position of the first item at which a view is another than before."""
+    fork = now.memo.get(Fork)
+    if before.shares(now):
+        same = min(before.settled, now.settled)
+    elif isinstance(fork, Fork) and fork.memo is before.memo:
+        same = min(before.settled, now.settled, fork.length)
+    else:
+        pairs = enumerate(zip(before, now, strict=False))
+        differ = (
+            at for at, (one, other) in pairs if one is not other and not _is_again(one, other)
+        )
+        same = next(differ, min(len(before), len(now)))
+    if unsorted:
+        both = (*before.since(same), *now.since(same))
+        return min(map(_position, both), default=sys.maxsize)
+    firsts = [view[same].position for view in (before, now) if same < len(view)]
+    return min(firsts, default=sys.maxsize)
+
+
+def _is_again(one: Item, other: Item) -> bool:
+    """Whether a value is shown again as it was."""
+    return one.kind == "state" and one == other
+
+
+def _since_position(items: Strand[Item], start: int, *, unsorted: bool) -> list[Item]:
+    if unsorted:
+        return [item for item in items if item.position >= start]
+    return items.since(bisect_left(items, start, key=_position))
+
+
+def _position(item: Item) -> int:
+    return item.position
+
+
+def _place(item: Item) -> tuple[int, bool, str]:
+    """What items are sorted by: a value stands behind what happened before it."""
+    return item.position, item.kind == "state", item.event if item.kind == "state" else ""
 
 
 def _fuller(one: Item, other: Item) -> bool:

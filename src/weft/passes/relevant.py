@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import nlargest
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 import msgspec
 
 from weft.codes import report
-from weft.declare.policy_parts import Memories, Relevant
+from weft.declare.policy_parts import Fit, Memories, Relevant
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import (
@@ -24,7 +24,8 @@ from weft.ir import (
     Want,
 )
 from weft.ir.item import fingerprint
-from weft.passes.env import Env, first_from
+from weft.ir.prompt import LateNotes
+from weft.passes.env import Env, asked_now, first_from
 from weft.passes.summaries import NOT_ASKED, done_without, name_of_model
 from weft.relevance import Index, words
 from weft.relevance.index import SearchScope
@@ -35,6 +36,9 @@ from weft.values import Json, JsonObject, compact
 _LEAST, _MOST = 0.05, 1024
 """Where no number of items was asked for: what an item must have of the best one's score, and how
 many stay at most."""
+
+_SMALLEST = 4
+"""The tokens of an item that hardly says anything, with the turn it takes."""
 
 
 def select_relevant(prompt: Prompt, env: Env, options: Relevant) -> Prompt:
@@ -80,17 +84,18 @@ class _Picked(NamedTuple):
 
 def _select(prompt: Prompt, env: Env, options: Relevant) -> _Picked:
     """Search what stands before the turn."""
-    items = prompt.items.since(0)
-    begins = first_from(prompt.items, env.turn)
+    items = prompt.items
+    begins = first_from(items, env.turn)
     current = [number for number in range(begins, len(items)) if env.is_current(items[number])]
     now, last = {*current}, len(items) - len(current)
     past: Sequence[int] = range(last)
     if current and current[0] != last:  # others spoke in the turn
         past = [number for number in range(len(items)) if number not in now]
     if all(items[number].score for number in past):
-        return _Picked(items, [], current, None)  # nothing to select from, or selected before
-    query = query_of(items, begins, env, options)
-    hits, asked = _search(prompt.items, query, past, options), Judgement()
+        # nothing to select from, or selected before
+        return _Picked(items.since(0), (), current, None)
+    query = query_of(items, env, options)
+    hits, asked = _search(prompt.items, query, past, env, options), Judgement()
     if options.scorer == "model":
         hits, asked = ask_relevance(items, past, query, hits, env, options)
     stay = [
@@ -99,10 +104,12 @@ def _select(prompt: Prompt, env: Env, options: Relevant) -> _Picked:
         else msgspec.structs.replace(items[number], score=hits.best[number])
         for number in sorted({*hits.best, *now})
     ]
-    return _Picked(stay, _Dropped(items, past, hits), current, asked)
+    return _Picked(stay, _notes_on_dropped(prompt.items, past, hits), current, asked)
 
 
-def _search(strand: Strand[Item], query: str, past: Sequence[int], options: Relevant) -> Hits:
+def _search(
+    strand: Strand[Item], query: str, past: Sequence[int], env: Env, options: Relevant
+) -> Hits:
     """How well past items fit, by number; what was read of those that are settled is kept."""
     with strand.lock:
         index = derived(strand, Index)
@@ -117,35 +124,34 @@ def _search(strand: Strand[Item], query: str, past: Sequence[int], options: Rele
         if options.scorer == "model":
             return find_hits(scope, query)
         if options.top_k is None:
-            return find_hits(scope, query, scorer=options.scorer, top=_MOST, least=_LEAST)
+            top = _most_for(env, options)
+            return find_hits(scope, query, scorer=options.scorer, top=top, least=_LEAST)
         return find_hits(scope, query, scorer=options.scorer, top=options.top_k)
 
 
-class _Dropped(Sequence[Note]):
-    """A note on each item that was not selected, made when somebody asks for it."""
+def _most_for(env: Env, options: Relevant) -> int:
+    """How many items are selected at most: where `.fit(...)` follows, what may fit into that."""
+    rooms = [
+        min(
+            (step.tokens // _SMALLEST for step in stage.steps if isinstance(step, Fit)),
+            default=_MOST,
+        )
+        for stage in env.policy.stages
+        if stage.selector == options
+    ]
+    return min(_MOST, max(rooms, default=_MOST) + 1)
 
-    __slots__ = ("_hits", "_items", "_past")
 
-    def __init__(self, items: list[Item], past: Sequence[int], hits: Hits) -> None:
-        self._items = items
-        self._past = past
-        self._hits = hits
+def _notes_on_dropped(items: Strand[Item], past: Sequence[int], hits: Hits) -> LateNotes:
+    """A note on each item that was not selected."""
 
-    def __len__(self) -> int:
-        return len(self._past) - len(self._hits.best)
+    def notes() -> Iterator[Note]:
+        for number in past:
+            if number not in hits.best:
+                reason = _WORSE if number in hits.every else _UNRELATED
+                yield Note("select_relevant", reason, items[number])
 
-    def __iter__(self) -> Iterator[Note]:
-        for number in self._past:
-            if number not in self._hits.best:
-                reason = _WORSE if number in self._hits.every else _UNRELATED
-                yield Note("select_relevant", reason, self._items[number])
-
-    @overload
-    def __getitem__(self, index: int) -> Note: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Note]: ...
-    def __getitem__(self, index: int | slice) -> Note | Sequence[Note]:
-        return [*self][index]
+    return LateNotes(notes, len(past) - len(hits.best))
 
 
 class _Selections:
@@ -206,16 +212,17 @@ _WORSE = "others have more to do with it"
 _UNRELATED = "it has nothing to do with what is asked"
 
 
-def query_of(items: Sequence[Item], begins: int, env: Env, options: Relevant | Memories) -> str:
+def query_of(items: Strand[Item], env: Env, options: Relevant | Memories) -> str:
     """What to look for; what says nothing by itself is read with what was asked before it."""
     if options.query is not None:
         return options.query
     if options.from_state is not None and not unasked(env, options):
         return to_text(env.session.state[options.from_state])
-    query = "\n".join(_user_text(item) for item in items[begins:] if env.is_asked(item))
+    query = "\n".join(map(_user_text, asked_now(items, env)))
     if words(query):
         return query
-    spoken = (item for item in reversed(items) if item.kind == "user" and item.author == "user")
+    backwards = (items[number] for number in range(len(items) - 1, -1, -1))
+    spoken = (item for item in backwards if item.kind == "user" and item.author == "user")
     earlier = next((item for item in spoken if not env.is_asked(item)), None)
     return query if earlier is None else f"{_user_text(earlier)}\n{query}"
 
@@ -269,7 +276,7 @@ class Judgement(NamedTuple):
 
 
 def ask_relevance(
-    items: Sequence[Item],
+    items: Strand[Item],
     past: Sequence[int],
     query: str,
     hits: Hits,

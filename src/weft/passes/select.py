@@ -1,6 +1,9 @@
 """Passes that select: which items of the log an agent sees."""
 
 import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from weft.declare.policy_parts import (
     Everything,
@@ -12,8 +15,11 @@ from weft.declare.policy_parts import (
     WithoutAgents,
 )
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
+from weft.ir.prompt import LateNotes
 from weft.ir.rewrite import PassFold, keep_since, rewrite_items
-from weft.passes.env import Env, turn_numbers, turns_of
+from weft.passes.env import Env, first_from, turns_of
+from weft.session import Event
+from weft.session.strand import Strand
 
 
 def select_view(prompt: Prompt, env: Env) -> Prompt:
@@ -70,11 +76,18 @@ def select_items(
 
     def change(item: Item, _: None) -> Item | Note:
         reason = _misfit(item, env, options)
-        return Note("select_items", reason, item) if reason and not env.is_current(item) else item
+        return Note("select_items", reason, item) if reason else item
 
-    tagged = len(env.log) if isinstance(options, Matching) and options.tag else 0
-    key = (options, env.agent, env.turn, tagged)  # O(n) once a turn; with tags, once a request
-    return rewrite_items(prompt, "select_items", change, key=key)
+    tagged = _later_tags(env).count if isinstance(options, Matching) and options.tag else 0
+    key = (options, env.agent, tagged)  # O(n) when an event that is there is given a tag
+    return rewrite_items(
+        prompt, "select_items", change, key=key, until=env.turn, waits=_stays_while_current(env)
+    )
+
+
+def _stays_while_current(env: Env) -> Callable[[Item], bool]:
+    """What is in view as long as its turn is the current one: the user's words and the agent's."""
+    return lambda item: item.author in ("user", env.agent) or item.kind == "summary"
 
 
 def _misfit(item: Item, env: Env, options: FromAgents | WithoutAgents | Matching) -> str:
@@ -104,15 +117,49 @@ def kind_of(item: Item, env: Env) -> str:
 
 def tags_of(item: Item, env: Env) -> set[str]:
     """The tags of the event it came from: its own, and those it was given later."""
-    tags: set[str] = set()
     if not 0 <= item.position < len(env.log):
-        return tags
-    tags.update(env.log[item.position].provenance.tags or ())
-    for index in range(item.position + 1, len(env.log)):
-        later = env.log[index].provenance.tagged
-        if later is not None and later.event == item.event:
-            tags.update(later.tags)
-    return tags
+        return set()
+    own = env.log[item.position].provenance.tags or ()
+    later = _later_tags(env).by_event.get(item.event, ())
+    return {*own, *(tag for index, tags in later if index > item.position for tag in tags)}
+
+
+_TagsByEvent: TypeAlias = Mapping[str, tuple[tuple[int, tuple[str, ...]], ...]]
+
+
+class _LaterTags:
+    """The tags that events were given after they happened, by event: when, and which.
+
+    A fold over the log: one more event reads one event.
+    """
+
+    def __init__(
+        self,
+        read: int = 0,
+        count: int = 0,
+        by_event: "_TagsByEvent | None" = None,
+    ) -> None:
+        self._read = read
+        self.count = count
+        self.by_event: _TagsByEvent = by_event if by_event is not None else {}
+
+    def after(self, events: Sequence[Event]) -> "_LaterTags":
+        fresh = [
+            (index, tagged)
+            for index, event in enumerate(events, self._read)
+            if (tagged := event.provenance.tagged) is not None
+        ]
+        if not fresh:
+            return _LaterTags(self._read + len(events), self.count, self.by_event)
+        by_event = dict(self.by_event)
+        for index, tagged in fresh:
+            before = by_event.get(tagged.event, ())
+            by_event[tagged.event] = (*before, (index, tuple(tagged.tags)))
+        return _LaterTags(self._read + len(events), self.count + len(fresh), by_event)
+
+
+def _later_tags(env: Env) -> _LaterTags:
+    return env.log.derive(_LaterTags).after(env.log.tail)
 
 
 def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:
@@ -121,37 +168,72 @@ def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:
     Before:  user "one" | model "1" | user "two"   (C.user())
     After:   user "one" | user "two"
     """
-    if options.which == "all" and len(env.policy.stages) == 1:
+    if options.which == "all":
         return _select_spoken(prompt, env)
-    spoken = [item for item in prompt.items if item.kind == "user" and item.author == "user"]
-    wanted = {
-        "all": spoken,
-        "first": spoken[:1],
-        "last": spoken[-1:],
-        "bookend": spoken[:1] + spoken[-1:],
-    }
-    chosen = {item.key for item in wanted[options.which]}
-    staying: list[Item] = []
-    notes: list[Note] = []
-    for item in prompt.items:
-        if item.key in chosen:
-            staying.append(item)
-        else:
-            which = "" if options.which == "all" else f", the {options.which}"
-            notes.append(Note("select_user", f"only the user's words are wanted{which}", item))
-    return prompt.with_items(staying, notes) if notes else prompt
+    items = prompt.items
+    with items.lock:
+        spoken = items.memo[_Spoken].places_in(items)
+    chosen = sorted({*_ENDS[options.which](spoken)})
+    if len(chosen) == len(items):
+        return prompt
+    reason = f"only the user's words are wanted, the {options.which}"
+
+    def notes() -> Iterator[Note]:
+        stays = {*chosen}
+        for number, item in enumerate(items):
+            if number not in stays:
+                yield Note("select_user", reason, item)
+
+    staying = Strand([items[number] for number in chosen])
+    return prompt.with_strand(staying, LateNotes(notes, len(items) - len(chosen)))
+
+
+_ENDS: Mapping[str, Callable[[list[int]], list[int]]] = {
+    "first": lambda spoken: spoken[:1],
+    "last": lambda spoken: spoken[-1:],
+    "bookend": lambda spoken: spoken[:1] + spoken[-1:],
+}
+
+
+class _Spoken:
+    """Which settled items of a strand the user said, the ends of that."""
+
+    def __init__(self) -> None:
+        self._read = 0
+        self._places: list[int] = []
+
+    def places_in(self, items: Strand[Item]) -> list[int]:
+        """The first and the last place in a snapshot."""
+        for index, item in enumerate(items.between(self._read, items.settled), self._read):
+            if _is_spoken(item):
+                self._places.append(index)
+        self._read = max(self._read, items.settled)
+        behind = [n for n, item in enumerate(items.tail, items.settled) if _is_spoken(item)]
+        known = bisect_left(self._places, items.settled)
+        ends = [*self._places[: min(1, known)], *self._places[max(0, known - 1) : known]]
+        return [*ends, *behind]
+
+
+def _is_spoken(item: Item) -> bool:
+    return item.kind == "user" and item.author == "user"
 
 
 def _select_spoken(prompt: Prompt, env: Env) -> Prompt:
-    """As `select_user` without other views: what is of the current turn stays in any case."""
+    """As `select_user` for all of them.
+
+    Without other views, what is of the current turn stays in any case. Beside others it goes: they
+    may show it in a shorter form, and the union would take the longer one.
+    """
 
     def change(item: Item, _: None) -> Item | Note:
-        if (item.kind == "user" and item.author == "user") or env.is_current(item):
+        if _is_spoken(item):
             return item
         return Note("select_user", "only the user's words are wanted", item)
 
-    key = (env.agent, env.turn)  # O(n) once a turn
-    return rewrite_items(prompt, "select_user", change, key=key)
+    if len(env.policy.stages) > 1:
+        return rewrite_items(prompt, "select_user", change, key="beside")
+    waits = _stays_while_current(env)
+    return rewrite_items(prompt, "select_user", change, key=env.agent, until=env.turn, waits=waits)
 
 
 def select_turn(prompt: Prompt, env: Env) -> Prompt:
@@ -162,10 +244,10 @@ def select_turn(prompt: Prompt, env: Env) -> Prompt:
     """
 
     def change(item: Item, _: None) -> Item | Note:
-        return item if env.is_current(item) else Note("select_turn", "it is not of this turn", item)
+        return Note("select_turn", "it is not of this turn", item)
 
-    key = (env.agent, env.turn)  # O(n) once a turn
-    return rewrite_items(prompt, "select_turn", change, key=key)
+    waits = _stays_while_current(env)
+    return rewrite_items(prompt, "select_turn", change, key=env.agent, until=env.turn, waits=waits)
 
 
 def select_window(prompt: Prompt, env: Env, options: Window) -> Prompt:
@@ -202,23 +284,30 @@ def select_recent(prompt: Prompt, env: Env, options: Recent) -> Prompt:
     Before:  user "one" | model "1" | user "two" | user "three"   (half_life=1, min_score=0.5)
     After:   user "two" | user "three"
     """
-    numbers = turn_numbers(prompt.items)
-    newest = numbers[-1] if numbers else 0
+    turns = turns_of(prompt.items)
+    newest = len(turns)
     rate = _rate(options)
     stays = _turns_that_stay(rate, options.min_score, newest)
     stride = max(1, stays // 4)
     gone = max(0, newest - stays) // stride * stride
-    if not gone:
+    start = turns[gone] if gone else 0
+    if not start:
         return prompt
-    staying: list[Item] = []
-    notes: list[Note] = []
-    for item, number in zip(prompt.items, numbers, strict=True):
-        if number > gone or env.is_current(item):
-            staying.append(item)
-        else:
-            worth = rate ** (newest - number)
-            reason = f"after {newest - number} turns it is worth {worth:.2g}"
-            notes.append(Note("select_recent", reason, item))
+
+    def reason(index: int) -> str:
+        past = newest - bisect_right(turns, index)
+        return f"after {past} turns it is worth {rate**past:.2g}"
+
+    if first_from(prompt.items, env.turn) >= start:
+        return keep_since(prompt, start, "select_recent", reason, key=options)
+    # the user spoke again and again in the current turn: that stays, whatever it is worth
+    before = prompt.items.between(0, start)
+    staying = [*filter(env.is_current, before), *prompt.items.since(start)]
+    notes = [
+        Note("select_recent", reason(index), item)
+        for index, item in enumerate(before)
+        if not env.is_current(item)
+    ]
     return prompt.with_items(staying, notes) if notes else prompt
 
 

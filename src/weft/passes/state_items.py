@@ -9,8 +9,11 @@ from weft.declare.policy_parts import ArtifactText, Notes, Priority, StateKeys
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Item, Note, Prompt, TextBlock
+from weft.ir.prompt import LateNotes
 from weft.ir.rewrite import rewrite_items
 from weft.passes.env import Env
+from weft.session import Event
+from weft.session.strand import Strand
 from weft.values import Json, compact
 
 
@@ -23,7 +26,7 @@ def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | Artifact
     Before:  user "Fly me to Oslo" | user "Today"   (C.state("intent"), written in between)
     After:   user "[state] intent: booking"
     """
-    notes = [Note("insert_state", "the policy shows values only", item) for item in prompt.items]
+    notes: list[Note] = []
     missing: list[Diagnostic] = []
     staying: list[Item] = []
     for name, text, origin in _values_of(env, options):
@@ -44,7 +47,15 @@ def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | Artifact
         else:
             notes.append(Note("insert_state", "the policy shows it", item, item))
             staying.append(item)
-    return prompt.with_items(staying, notes, missing)
+    after = drop_all(prompt, "insert_state", "the policy shows values only")
+    return after.with_items(staying, notes, missing)
+
+
+def drop_all(prompt: Prompt, step: str, reason: str) -> Prompt:
+    """The prompt without its items; the notes on them are made when somebody reads them."""
+    items = prompt.items
+    notes = LateNotes(lambda: (Note(step, reason, item) for item in items), len(items))
+    return prompt.with_strand(Strand(), notes)
 
 
 def _values_of(
@@ -75,12 +86,37 @@ def _item(env: Env, name: str, text: str, origin: Origin) -> Item:
 
 
 def _written_at(env: Env, name: str, kind: str) -> int:
-    """The log index at which it was last written; -1 where the log does not know."""
-    for index in range(len(env.log) - 1, -1, -1):
-        actions = env.log[index].actions
+    """The log index at which it was last written; -1 where the log does not know.
+
+    What was read for a request before is not read again.
+    """
+    log = env.log
+    newest = _last_writing(log, log.settled, len(log), name, kind)
+    if newest >= 0:
+        return newest
+    with log.lock:
+        places = log.memo[_Writings].places
+        read, place = places.get((kind, name), (0, -1))
+        if read > log.settled:  # an older snapshot is read by itself
+            return _last_writing(log, 0, log.settled, name, kind)
+        newest = _last_writing(log, read, log.settled, name, kind)
+        places[kind, name] = log.settled, max(newest, place)
+        return max(newest, place)
+
+
+def _last_writing(log: Strand[Event], start: int, end: int, name: str, kind: str) -> int:
+    for index in range(end - 1, start - 1, -1):
+        actions = log[index].actions
         if name in (actions.state_delta if kind == "state" else actions.artifact_delta):
             return index
     return -1
+
+
+class _Writings:
+    """How far a log was read for each value and artifact, and where it was last written."""
+
+    def __init__(self) -> None:
+        self.places: dict[tuple[str, str], tuple[int, int]] = {}
 
 
 def _noted(notes: Json, options: Notes) -> str:

@@ -9,9 +9,10 @@ import math
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,10 +24,6 @@ SATURATION = 1.2
 
 LENGTH = 0.75
 """The usual constants of BM25: how soon a repeated word counts less, and a long text."""
-
-PREFIX_WORTH = 0.5
-"""What a word counts that only begins like one of the query's."""
-
 
 MOST = 512
 """Of the texts that have a word, so many count, the newest: a word that more have tells little."""
@@ -45,7 +42,8 @@ class Index:
         """The names that a text begins with; the speech begins behind them."""
         self.begins: list[int] = []
         self.names: set[str] = set()
-        self._holders: dict[str, list[int]] = {}
+        self._postings: dict[str, tuple[list[int], list[int]]] = {}
+        """The texts that have a word, and how often each does."""
         self._beginning: dict[str, list[str]] = {}
         self.vectors: Vectors | None = None
         """The vectors of the texts, from the first time that somebody asks for nearness."""
@@ -65,21 +63,26 @@ class Index:
         self.speakers.append(speakers)
         self.begins.append(begin)
         self.names.update(speakers)
-        for word in counts:
-            holders = self._holders.get(word)
-            if holders is None:
-                self._holders[word] = [number]
+        for word, often in counts.items():
+            posting = self._postings.get(word)
+            if posting is None:
+                self._postings[word] = ([number], [often])
                 if len(word) >= NEAR and not _has_digit(word):
                     self._beginning.setdefault(word[:NEAR], []).append(word)
             else:
-                holders.append(number)
+                posting[0].append(number)
+                posting[1].append(often)
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def holders(self, word: str) -> Sequence[int]:
         """The texts that have the word."""
-        return self._holders.get(word, ())
+        return self.posting(word)[0]
+
+    def posting(self, word: str) -> tuple[Sequence[int], Sequence[int]]:
+        """The texts that have the word, and how often each does."""
+        return self._postings.get(word, _NOWHERE)
 
     def begins_like(self, word: str) -> list[str]:
         """The other words that begin like it; none for one with a digit, which is itself alone."""
@@ -87,12 +90,16 @@ class Index:
         return [other for other in near if other != word and alike(word, other)]
 
 
+_NOWHERE: tuple[Sequence[int], Sequence[int]] = ((), ())
+
+
 class Term(NamedTuple):
-    """A word that is looked for: what it counts, how many have it, and how often each does."""
+    """A word that is looked for: what it counts, how many have it, which, and how often each."""
 
     weight: float
     holders: int
-    times: Mapping[int, float]
+    texts: Sequence[int]
+    times: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +155,11 @@ class SearchScope:
             return self.index.speakers[number]
         return self.more.speakers[number - self.length]
 
+    @property
+    def all_speakers(self) -> Iterator[tuple[str, ...]]:
+        """Who speaks in each text."""
+        return chain(islice(self.index.speakers, self.length), self.more.speakers)
+
     def speech(self, number: int) -> str:
         """A text without the names of who speaks."""
         index, place = (self.index, number)
@@ -162,30 +174,36 @@ class SearchScope:
 
     def exactly(self, word: str, weight: float = 1.0) -> Term:
         """The texts that have the word."""
-        return Term(weight, self.holding(word), self._times(word))
+        return Term(weight, self.holding(word), *self._newest(word))
 
-    def nearly(self, word: str) -> Term:
+    def nearly(self, word: str, worth: float) -> Term:
         """As `exactly`; a text that has not the word counts with those that begin like it."""
         exact = self.exactly(word)
+        if not worth:
+            return exact
         near: dict[int, float] = {}
         for other in dict.fromkeys((*self.index.begins_like(word), *self.more.begins_like(word))):
-            for number, times in self._times(other).items():
+            for number, often in zip(*self._newest(other), strict=True):
                 if word not in self.counts(number):
-                    near[number] = near.get(number, 0.0) + PREFIX_WORTH * times
-        return Term(1.0, exact.holders + len(near), {**exact.times, **near})
+                    near[number] = near.get(number, 0.0) + worth * often
+        if not near:
+            return exact
+        texts, times = [*exact.texts, *near], [*exact.times, *near.values()]
+        return Term(1.0, exact.holders + len(near), texts, times)
 
-    def _times(self, word: str) -> dict[int, float]:
-        """How often each text that has the word has it; of very many, the newest."""
-        counts, holders = self.index.counts, self.index.holders(word)
-        end = bisect_left(holders, self.length)
-        counted: dict[int, float] = {
-            number: counts[number][word] for number in holders[max(0, end - MOST) : end]
-        }
-        for number in self.more.holders(word):
-            counted[self.length + number] = self.more.counts[number][word]
+    def _newest(self, word: str) -> tuple[Sequence[int], Sequence[float]]:
+        """The texts that have the word, and how often each does; of very many, the newest."""
+        texts, times = self.index.posting(word)
+        end = bisect_left(texts, self.length)
+        begin = max(0, end - MOST)
+        if not len(self.more) and not self.without:
+            return texts[begin:end], times[begin:end]
+        behind, behind_times = self.more.posting(word)
+        counted = dict(zip(texts[begin:end], times[begin:end], strict=True))
+        counted.update(zip((self.length + one for one in behind), behind_times, strict=True))
         for number in self.without:
             counted.pop(number, None)
-        return counted
+        return [*counted], [*counted.values()]
 
 
 def all_of(index: Index) -> SearchScope:
@@ -213,7 +231,7 @@ def weigh(scope: SearchScope, terms: Iterable[Term]) -> dict[int, float]:
     base, slope = SATURATION * (1 - LENGTH), SATURATION * LENGTH / usual
     for term in terms:
         gain = term.weight * rarity(scope, term.holders) * (1 + SATURATION)
-        for number, often in term.times.items():
+        for number, often in zip(term.texts, term.times, strict=True):
             value = gain * often / (often + base + slope * sizes[number])
             scores[number] = scores.get(number, 0.0) + value
     return scores

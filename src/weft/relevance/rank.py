@@ -11,44 +11,55 @@ very many have only the newest count, and only the best hits lend to their neigh
 conversation costs little more than a short one.
 """
 
+import functools
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from heapq import nlargest
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from weft.late import late_pattern
-from weft.relevance.index import Index, SearchScope, plain_words, rarity, weigh, words
+from weft.relevance.index import (
+    Index,
+    SearchScope,
+    all_of,
+    match,
+    plain_words,
+    rarity,
+    weigh,
+    words,
+)
 
 Scorer = Literal["bm25", "embedding"]
 
-BESIDE = ((0.6, 0.5), (0.4, 0.3), (0.2, 0.1))
-"""What a hit lends to the texts behind and before it, by how far they are from it."""
 
-_OFFSETS = tuple(
-    (far, worth)
-    for place, (behind, before) in enumerate(BESIDE, 1)
-    for far, worth in ((place, behind), (-place, before))
-)
+class Weights(msgspec.Struct, frozen=True):
+    """What each thing counts that is known of a conversation beside the words in common."""
+
+    beside: tuple[tuple[float, float], ...] = ((0.6, 0.5), (0.4, 0.3), (0.2, 0.1))
+    """What a hit lends to the texts behind and before it, by how far they are from it."""
+    leads: float = 0.3
+    """What the best of the words counts that the best hits talk about."""
+    spoken: float = 2.0
+    """How many times as much a text counts that is spoken by the one who is asked about."""
+    alike: float = 0.5
+    """What a word counts that only begins like one of the query's."""
+    meant: float = 0.125
+    """What it counts to be one standard deviation nearer in meaning than usual."""
+    echo: float = 0.3
+    """What the texts nearest in meaning count as a part of the query, once they are known."""
+
+
+WEIGHTS = Weights()
+"""Chosen on dialogues: `bench/relevance.py PATH --ablate` shows what each of them brings."""
 
 _FIRST_LENDERS, _LENDERS = 64, 256
 """How many hits lend to their neighbours, the best: at the first look, and at the second."""
 
-_ROUNDING = 1e-4
-"""By how much a share may differ from what it is rounded to."""
-
-_BEST = 10
-
-_LED = 20
-
-_LEADS = 0.3
-"""From how many hits how many words are taken, and what the best of them counts."""
-
-_MEANT = 0.125
-"""What it counts to be one standard deviation nearer in meaning than usual."""
-
-_SPOKEN = 1.5
-"""How many times as much a text counts that is spoken by the one who is asked about."""
+_BEST, _LED = 10, 20
+"""From how many hits how many words are taken."""
 
 _LONGEST_NAME = 3
 
@@ -82,6 +93,29 @@ def search(
     return scores
 
 
+def rank_apart(query: str, texts: Iterable[str], *, scorer: Scorer = "bm25") -> list[float]:
+    """As `rank`, for texts that are no conversation, as the memories of a user are.
+
+    A text counts by itself: it must have a word of the query, or be much nearer than usual.
+    """
+    scope = all_of(Index(texts))
+    asked = dict.fromkeys(words(query))
+    scores = match(scope, (scope.nearly(word, WEIGHTS.alike) for word in asked))
+    best = max(scores, default=0.0) or 1.0
+    if scorer == "embedding" and query.strip() and scores:
+        from weft.relevance.vectors import nearness
+
+        near: list[float] = nearness(scope, query).tolist()
+        pairs = zip(scores, near, strict=True)
+        scores = [score / best + (each if each >= _NEAR else 0.0) for score, each in pairs]
+        best = max(scores) or 1.0
+    return [round(score / best, 4) for score in scores]
+
+
+_NEAR = 1.5
+"""By how many standard deviations a text must be nearer in meaning than usual to be a hit."""
+
+
 class Hits(NamedTuple):
     """The texts that have to do with a query, by number."""
 
@@ -97,50 +131,50 @@ def find_hits(
     scorer: Scorer = "bm25",
     top: int | None = None,
     least: float = 0.0,
+    weights: Weights = WEIGHTS,
 ) -> Hits:
     """The `top` best texts from `least` on, of two equal ones the newer."""
-    scores = _match_words(scope, query)
+    scores = _match_words(scope, query, weights)
     is_meant = _speakers_meant(scope, query)
     if scorer == "embedding":
         # only this scorer needs numpy, which comes with an extra
-        from weft.relevance.vectors import add_nearness
+        from weft.relevance.vectors import nearest
 
-        scores = add_nearness(scope, query, scores, _MEANT, BESIDE)
-    else:
-        scores = _lend(scope, scores, _LENDERS)
+        return Hits(*nearest(scope, query, scores, is_meant, top, least, weights))
+    scores = _lend(scope, scores, _LENDERS, weights)
     if is_meant is not None:
-        lowest = min(0.0, *scores.values()) if scores else 0.0
         for number, score in scores.items():
             if is_meant(scope.speakers(number)):
-                scores[number] = (score - lowest) * _SPOKEN + lowest
-    hits = {number: score for number, score in scores.items() if score > 0}
-    best = max(hits.values(), default=0.0)
-    floor = (least - _ROUNDING) * best
-    good = {number: score for number, score in hits.items() if score >= floor} if least else hits
-    if top is not None and top < len(good):
-        good = {number: score for score, number in _newest_best(good, top)}
-    shares = ((number, round(score / best, 4)) for number, score in good.items())
-    return Hits(hits, {number: share for number, share in shares if share and share >= least})
+                scores[number] = score * weights.spoken
+    best = max(scores.values(), default=0.0)
+    ranked = _newest_best(scores, len(scores) if top is None else top)
+    shares = {number: round(score / best, 4) for score, number in ranked}
+    return Hits(scores, {number: share for number, share in shares.items() if share >= least})
 
 
 def _newest_best(scores: Mapping[int, float], count: int) -> list[tuple[float, int]]:
     """The best scores with their texts; of two that are equally good, the newer first."""
-    return nlargest(count, zip(scores.values(), scores, strict=True))
+    pairs = zip(scores.values(), scores, strict=True)
+    if count * 8 > len(scores):
+        return sorted(pairs, reverse=True)[:count]
+    return nlargest(count, pairs)
 
 
-def _match_words(scope: SearchScope, query: str) -> dict[int, float]:
+def _match_words(scope: SearchScope, query: str, weights: Weights) -> dict[int, float]:
     """What texts have in common with the query, and with the best of its hits."""
     asked = dict.fromkeys(words(query))
-    scores = weigh(scope, map(scope.nearly, asked))
-    hits = _newest_best(_lend(scope, scores, _FIRST_LENDERS), _BEST)
-    leads = _leading_words(scope, asked, hits)
+    scores = weigh(scope, (scope.nearly(word, weights.alike) for word in asked))
+    if not weights.leads:
+        return scores
+    hits = _newest_best(_lend(scope, scores, _FIRST_LENDERS, weights), _BEST)
+    leads = _leading_words(scope, asked, hits, weights.leads)
     for number, score in weigh(scope, (scope.exactly(*lead) for lead in leads)).items():
         scores[number] = scores.get(number, 0.0) + score
     return scores
 
 
 def _leading_words(
-    scope: SearchScope, asked: Container[str], hits: Iterable[tuple[float, int]]
+    scope: SearchScope, asked: Container[str], hits: Iterable[tuple[float, int]], best: float
 ) -> list[tuple[str, float]]:
     """The words that the best hits talk about beside those asked for, and what each counts."""
     gathered: dict[str, float] = {}
@@ -151,18 +185,21 @@ def _leading_words(
                 gathered[word] = gathered.get(word, 0.0) + share * often
     worths = {word: worth * rarity(scope, scope.holding(word)) for word, worth in gathered.items()}
     chosen = sorted(worths, key=lambda word: (-worths[word], word))[:_LED]
-    return [(word, _LEADS * worths[word] / worths[chosen[0]]) for word in chosen]
+    return [(word, best * worths[word] / worths[chosen[0]]) for word in chosen]
 
 
-def _lend(scope: SearchScope, scores: dict[int, float], most: int) -> dict[int, float]:
+def _lend(
+    scope: SearchScope, scores: dict[int, float], most: int, weights: Weights
+) -> dict[int, float]:
     """The scores with what the best hits, `most` of them, lend to their neighbours.
 
     A long neighbour takes less than a short one: it costs more to show.
     """
+    offsets = _offsets(weights.beside)
     lifted, total, usual = {**scores}, scope.total, scope.usual
     sizes, without = scope.sizes, scope.without
     for score, number in _newest_best(scores, most):
-        for far, worth in _OFFSETS:
+        for far, worth in offsets:
             neighbour = number + far
             if 0 <= neighbour < total and neighbour not in without:
                 size, lent = sizes[neighbour], worth * score
@@ -170,6 +207,16 @@ def _lend(scope: SearchScope, scores: dict[int, float], most: int) -> dict[int, 
                     lent *= math.sqrt(usual / size)
                 lifted[neighbour] = lifted.get(neighbour, 0.0) + lent
     return lifted
+
+
+@functools.cache
+def _offsets(beside: tuple[tuple[float, float], ...]) -> list[tuple[int, float]]:
+    """How far neighbours are from a text, and what each is lent."""
+    return [
+        (far, worth)
+        for place, (behind, before) in enumerate(beside, 1)
+        for far, worth in ((place, behind), (-place, before))
+    ]
 
 
 _TELLING = late_pattern(

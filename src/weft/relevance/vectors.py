@@ -6,7 +6,7 @@ so that one more text does not change the vectors of the others. This chapter ne
 is loaded only where somebody asks for nearness.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from weft import meaning
 from weft.errors import CompileError
 from weft.relevance.index import Index, SearchScope
+from weft.relevance.rank import Weights
 
 _Floats: TypeAlias = NDArray[np.float32]
 
@@ -22,8 +23,17 @@ _LONGEST = 8192
 """The letters of a text that are looked at: what is longer is about the same thing by then."""
 
 
-def nearness(scope: SearchScope, query: str) -> _Floats:
-    """By how many standard deviations each text is nearer to the query than usual; 0 left out."""
+_ECHOES, _LEAST_ECHOED = 10, 32
+"""How many of the nearest texts say with the query what is looked for, and of how many for each: in
+a short conversation the nearest are soon about something else."""
+
+
+def nearness(scope: SearchScope, query: str, echo: float = 0.0) -> _Floats:
+    """By how many standard deviations each text is nearer to the query than usual; 0 left out.
+
+    With `echo`, the texts that are nearest count as a part of the query: who asks for hobbies
+    finds one that is told beside others, in words that the query does not have.
+    """
     index = scope.index
     known = index.vectors = index.vectors or Vectors()
     known.read(index)
@@ -36,34 +46,85 @@ def nearness(scope: SearchScope, query: str) -> _Floats:
         sample = searched[: 1 << (len(searched).bit_length() - 1)]
         known.weigh(sample, scope.length, behind)
         own = known.vectors([_pieces(query)])[0]
-        likeness = np.concatenate([known.upto(scope.length) @ own, known.vectors(behind) @ own])
+        rows = known.upto(scope.length), known.vectors(behind)
+        likeness = _likeness(rows, own)
+        echoes = min(_ECHOES, len(searched) // _LEAST_ECHOED)
+        if echo and echoes and own.any():
+            near_first = searched[np.argsort(-likeness[searched], kind="stable")[:echoes]]
+            own = own + echo * np.stack([_row(rows, number) for number in near_first]).mean(axis=0)
+            likeness = _likeness(rows, own)
         chosen = likeness[searched]
         near[searched] = (chosen - chosen.mean()) / (float(chosen.std()) or 1.0)
     return near
 
 
-def add_nearness(
+def _likeness(rows: tuple[_Floats, _Floats], own: _Floats) -> _Floats:
+    """How near each row of both is to a direction.
+
+    `rows @ own` may give other last digits for a text, depending on how many follow it.
+    """
+    return np.concatenate([np.einsum("ij,j->i", each, own) for each in rows])
+
+
+def _row(rows: tuple[_Floats, _Floats], number: int) -> _Floats:
+    first, behind = rows
+    return first[number] if number < len(first) else behind[number - len(first)]
+
+
+def nearest(
     scope: SearchScope,
     query: str,
     scores: Mapping[int, float],
-    worth: float,
-    beside: Sequence[tuple[float, float]],
-) -> dict[int, float]:
-    """The scores of words with what nearness is `worth`, and what neighbours lend each other.
+    is_meant: Callable[[tuple[str, ...]], bool] | None,
+    top: int | None,
+    least: float,
+    weights: Weights,
+) -> tuple[Container[int], dict[int, float]]:
+    """The texts that have to do with a query by words and by meaning, and the best with shares.
 
-    Texts that are less near than usual have less than nothing.
+    What is less near than usual has less than nothing before neighbours lend each other.
     """
-    own = worth * nearness(scope, query).astype(np.float64)
+    own = weights.meant * nearness(scope, query, weights.echo).astype(np.float64)
     best = max(scores.values(), default=0.0) or 1.0
     own[list(scores)] += np.fromiter(scores.values(), np.float64, len(scores)) / best
     gained = np.zeros_like(own)
-    for far, (behind, before) in enumerate(beside, 1):
+    for far, (behind, before) in enumerate(weights.beside, 1):
         gained[far:] += behind * own[:-far]
         gained[:-far] += before * own[far:]
     sizes = np.array(scope.sizes[: scope.total], dtype=np.float64)
     own += gained * np.sqrt(np.minimum(1.0, scope.usual / np.maximum(sizes, 1.0)))
-    lifted: list[float] = own.tolist()
-    return {number: each for number, each in enumerate(lifted) if number not in scope.without}
+    own[list(scope.without)] = 0.0
+    if is_meant is not None:
+        lowest = min(0.0, float(own.min(initial=0.0)))
+        meant = np.fromiter(map(is_meant, scope.all_speakers), np.bool_, scope.total)
+        meant[list(scope.without)] = False
+        own[meant] = (own[meant] - lowest) * weights.spoken + lowest
+    return _best_of(own, top, least)
+
+
+def _best_of(
+    scores: NDArray[np.float64], top: int | None, least: float
+) -> tuple[Container[int], dict[int, float]]:
+    """The texts with a score, and the `top` best from `least` on, of two equal ones the newer."""
+    hits = np.flatnonzero(scores > 0)
+    if not len(hits):
+        return (), {}
+    shares: NDArray[np.float64] = np.around(scores[hits] / float(scores.max()), 4)
+    good = np.flatnonzero((shares > 0) & (shares >= least))
+    ranked = good[np.lexsort((-hits[good], -scores[hits[good]]))][:top]
+    numbers: list[int] = hits[ranked].tolist()
+    values: list[float] = shares[ranked].tolist()
+    return _Above(scores), dict(zip(numbers, values, strict=True))
+
+
+class _Above(Container[int]):
+    """The numbers of the texts whose score is above nothing."""
+
+    def __init__(self, scores: NDArray[np.float64]) -> None:
+        self._scores = scores
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and bool(self._scores[number] > 0)
 
 
 class Vectors:

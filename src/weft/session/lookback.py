@@ -288,7 +288,8 @@ class LogFacts(msgspec.Struct, frozen=True):
     and tools wrote, `reaches_back` the index of the last event that does so, or -1, `forks` what
     branches wrote for themselves, `branched` whether anything stands on a branch, `captured` the
     keys that the user's words were copied to, `asked` what the user said last, `authors` who made
-    the events.
+    the events, and `newest` the last of them: these join the others many at once, so that one
+    more agent of a long flow costs the same as the first.
     """
 
     read: int = 0
@@ -300,17 +301,24 @@ class LogFacts(msgspec.Struct, frozen=True):
     captured: frozenset[str] = frozenset()
     asked: Event | None = None
     authors: frozenset[str] = frozenset()
+    newest: frozenset[str] = frozenset()
+
+    def has_author(self, name: str) -> bool:
+        """Whether somebody of this name made an event."""
+        return name in self.newest or name in self.authors
 
     def after(self, events: Sequence[Event], /) -> "LogFacts":
         """What is known once these events follow."""
         wrote: list[Event] = []
         reaches_back, position, forks = self.reaches_back, self.read, self.forks
         branched, captured, asked = self.branched, self.captured, self.asked
-        authors = self.authors
+        authors, newest = self.authors, self.newest
         for event in events:
             actions = event.actions
-            if event.author not in authors:
-                authors |= {event.author}
+            if event.author not in newest and event.author not in authors:
+                newest |= {event.author}
+                if len(newest) > _MOST_NEW:
+                    authors, newest = authors | newest, frozenset()
             if event.author == "user" and event.content is not None:
                 asked = event
             if actions is not NO_ACTIONS and actions is not EMPTY_ACTIONS:
@@ -340,6 +348,7 @@ class LogFacts(msgspec.Struct, frozen=True):
             captured,
             asked,
             authors,
+            newest,
         )
         if not wrote:
             return facts
@@ -353,6 +362,9 @@ class LogFacts(msgspec.Struct, frozen=True):
 
 
 _NO_FACTS = LogFacts()
+
+_MOST_NEW = 64
+"""How many authors are kept apart before they join the others."""
 
 
 def facts_of(log: Strand[Event]) -> LogFacts:
@@ -369,7 +381,13 @@ def facts_of(log: Strand[Event]) -> LogFacts:
     return folded(
         log,
         LogFacts,
-        lambda skim: LogFacts(skim.length, asked=log[skim.asked], authors=skim.authors),
+        lambda skim: LogFacts(
+            skim.length,
+            skim.produced,
+            skim.volatile,
+            asked=log[skim.asked],
+            authors=skim.authors,
+        ),
     )
 
 

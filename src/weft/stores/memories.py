@@ -4,7 +4,7 @@ A memory is kept in a store, as sessions of an app of its own: `memory:` and the
 Each entry is one session there, so that to forget it is to delete it, in every kind of store.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, cast, get_args
 
 import msgspec
@@ -14,7 +14,7 @@ from weft.declare.context import Recollection
 from weft.declare.policy_parts import MemoryScorer
 from weft.errors import Conflict, SessionError, UsageError
 from weft.ir.item import handle_of
-from weft.relevance.index import Index, SearchScope, match, words
+from weft.relevance import rank_apart
 from weft.session import Event, Session, SessionKey, Store
 from weft.session.lookback import hidden_by_rewind, hidden_by_undoing
 from weft.session.store import ErasingStore
@@ -25,9 +25,6 @@ _APP = MEMORY_APP
 
 _LONGEST = 4_000
 """Letters of one memory that are kept: a memory is a sentence, not a file."""
-
-_NEAR = 1.5
-"""By how many standard deviations a text must be nearer in meaning than usual to be a hit."""
 
 _SHARE = 0.2
 """What a hit must have of the best one's score."""
@@ -137,12 +134,11 @@ class Memory:
             for one in await self._texts(app_name, user_id)
             if one.session != without or not without
         ]
-        scores = _scores(query, [one.text for one in known], scorer or self._scorer)
-        best = max(scores, default=0.0)
+        scores = rank_apart(query, (one.text for one in known), scorer=scorer or self._scorer)
         hits = [
-            msgspec.structs.replace(one, score=round(score / best, 4))
+            msgspec.structs.replace(one, score=score)
             for one, score in zip(known, scores, strict=True)
-            if score > 0 and score >= best * _SHARE
+            if score >= _SHARE
         ]
         # the newer of two that fit alike, and the same order in every process
         hits.sort(key=lambda one: (-one.score, -one.at, one.id))
@@ -260,27 +256,6 @@ def _spoken(session: Session) -> list[Event]:
         and not event.isolation_scope
         and not event.error_code
     ]
-
-
-def _scores(query: str, texts: Iterable[str], scorer: MemoryScorer) -> list[float]:
-    """How well each text fits by its words, and by its meaning where that is asked for.
-
-    Unlike the turns of one conversation, memories lend nothing to their neighbours.
-    """
-    index = Index(texts)
-    scope = SearchScope(index, len(index), Index())
-    asked = dict.fromkeys(words(query))
-    scores = match(scope, map(scope.nearly, asked))
-    if scorer == "embedding" and query.strip() and len(index):
-        from weft.relevance.vectors import nearness  # it needs numpy, which is an extra
-
-        best = max(scores, default=0.0) or 1.0
-        near: list[float] = nearness(scope, query).tolist()
-        scores = [
-            score / best + (each if each >= _NEAR else 0.0)
-            for score, each in zip(scores, near, strict=True)
-        ]
-    return scores
 
 
 def _require_vectors() -> None:

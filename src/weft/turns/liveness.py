@@ -1,4 +1,4 @@
-"""Who lives: every worker says so, all notice within about a second who does not any more.
+"""Which workers live: each says so, and all notice within about a second who no longer does.
 
 A worker holds a lock that dies with its process, and writes twice a second that it lives. Who is
 silent and has lost the lock is dead. Who is silent for long and still has the lock hangs: it is
@@ -48,6 +48,9 @@ _RECOVER_EVERY = 2.0
 _PATIENCE = 3.0
 """Seconds after connecting in which nobody is declared dead: when the database was away, all
 have lost their locks, and the first to be back must let the others come."""
+
+_BLIND_AFTER = 2.0
+"""Seconds without a beat of its own after which a worker begins to watch the others anew."""
 
 _RECOVERY_LIMIT = 5.0
 """Seconds after which a recovery that did not end is given up: the event loop is blocked."""
@@ -189,7 +192,11 @@ class Liveness:
             self.is_dead = True
             self._in_loop(self._died)
             return
-        self._beaten = time.monotonic()
+        now, before = time.monotonic(), self._beaten
+        self._beaten = now
+        if before and now - before >= _BLIND_AFTER:
+            # the database hung, or this process was stopped: nothing is known of the others
+            self._connected, self._seen = now, {}
         died = [worker for worker, beat in self._silent() if self._bury(worker, beat)]
         if died or time.monotonic() - self._recovered_at >= _RECOVER_EVERY:
             self._begin_recovery()

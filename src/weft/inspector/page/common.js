@@ -3,7 +3,7 @@
 import { html, useState, useEffect, useRef, useMemo } from "./vendor/htm-preact.js";
 
 export const embedded = window.WEFT_DATA || null;
-const texts = window.WEFT_TEXTS || [];
+const texts = window.WEFT_TEXTS || [], parts = window.WEFT_PARTS || [];
 
 // A value that several components read: whoever uses it is drawn again when it changes.
 export function shared(value) {
@@ -55,12 +55,9 @@ export async function ask(path, params = {}, options = {}) {
   const wanted = Object.entries(params).filter(([, v]) => v !== "" && v !== undefined && v !== null);
   const query = new URLSearchParams(wanted).toString();
   const key = query ? `${path}?${query}` : path;
-  if (embedded) {
-    if (key in embedded) return inUnits(joined(embedded[key]));
-    throw new Error("This file holds no answer to that. Open the session with `weft inspect` to ask it.");
-  }
   if (answers.has(key)) return answers.get(key);
-  const answer = inUnits(await fetched(`inspect/api/${key}`, options));
+  if (embedded && !(key in embedded)) throw new Error("This file holds no answer to that. Open the session with `weft inspect` to ask it.");
+  const answer = inUnits(embedded ? joined(embedded[key]) : await fetched(`inspect/api/${key}`, options));
   if (KEPT.includes(path)) {
     answers.set(key, answer);
     if (answers.size > 16) answers.delete(answers.keys().next().value);
@@ -89,10 +86,16 @@ export async function fetched(address, options = {}) {
 export const posted = (address, body) =>
   fetched(address, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
-// An exported file keeps each text once: a request has their numbers.
+// An exported file keeps each text and each part of a list once: an answer has their numbers.
 function joined(data) {
-  if (!data || !Array.isArray(data.text)) return data;
-  return { ...data, text: data.text.map((n) => texts[n]).join(""), rows: data.rows.map((row) => ({ ...row, text: texts[row.text] })) };
+  if (!data || (!data.packed && !Array.isArray(data.text))) return data;
+  const whole = { ...data }, packed = data.packed || [];
+  for (const name of packed) whole[name] = data[name].flatMap((n) => parts[n]);
+  for (const name of ["segments", "ages"]) if (packed.includes(name)) { let at = 0; whole[name] = whole[name].map(([length, ...rest]) => [(at += length), ...rest]); }
+  if (packed.includes("chains")) whole.chains = Object.fromEntries(whole.chains);
+  if (whole.rows) whole.rows = whole.rows.map((row) => ({ ...row, text: texts[row.text] }));
+  if (whole.text) whole.text = whole.text.map((n) => texts[n]).join("");
+  return whole;
 }
 
 // The server counts characters, a browser counts UTF-16 units: they differ behind an emoji.

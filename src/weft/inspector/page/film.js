@@ -12,7 +12,7 @@ export function Film({ film, ghosts, now, go, most: given, label = "one bar for 
   const [zoom, setZoom] = useState(1);
   const [over, setOver] = useState(0);
   const lanes = useMemo(() => [...new Set(frames.map(laneOf))], [frames]);
-  const side = lanes.some(Boolean) ? 104 : 48;
+  const side = lanes.length > 1 ? 104 : 48;
   const fit = (Math.max(280, width || 1100) - side - 10) / Math.max(1, frames.length);
   const wide = Math.max(2, Math.min(72, Math.max(2, Math.min(72, fit)) * zoom));
   const most = given || highest(film, ghosts);
@@ -83,7 +83,7 @@ function draw(frames, ghosts, { side, wide, most, lanes }) {
   const end = side + frames.length * wide + 4;
   return html`
     ${[1, 0.5].map((part) => html`<line class="scale" x1=${side - 4} x2=${end} y1=${base - HIGH * part} y2=${base - HIGH * part} /><text x=${side - 8} y=${base + 4 - HIGH * part + (part === 1 ? 4 : 0)} text-anchor="end">${brief(most * part)}</text>`)}
-    ${lanes.map((lane, i) => lane && html`<text x=${side - 8} y=${base + 23 + LANE * i} text-anchor="end"><title>${lane}</title>${lane.length > 15 ? `…${lane.slice(-14)}` : lane}</text>`)}
+    ${lanes.length > 1 && lanes.map((lane, i) => html`<text x=${side - 8} y=${base + 23 + LANE * i} text-anchor="end"><title>${lane || "outside of branches"}</title>${lane.length > 15 ? `…${lane.slice(-14)}` : lane || "main"}</text>`)}
     <path class="turns" d=${turns} /><path class="shade" d=${shade} /><path class="ghost" d=${ghost} />
     ${[...fills].map(([source, path]) => html`<path data-source=${source} d=${path} fill=${`var(--${source})`} />`)}
     <path data-source="cached" d=${cached} fill="url(#hatch)" /><path d=${failed} fill="var(--red)" /><path class="broken" d=${broken} fill="var(--red)" />

@@ -35,7 +35,9 @@ export function Spans({ view, raw, picked, pick, film, show, fresh }) {
   const [spot, setSpot] = useState({ hits: null, nth: 0 });
   const [seek, setSeek] = useState(null);
   const lines = useMemo(() => (raw ? layOut(view) : null), [view, raw]);
-  const hits = useMemo(() => search(view, raw, query), [view, raw, query]);
+  const [wanted, setWanted] = useState("");
+  useEffect(() => { const timer = setTimeout(() => setWanted(query), query ? 100 : 0); return () => clearTimeout(timer); }, [query]);
+  const hits = useMemo(() => search(view, raw, wanted), [view, raw, wanted]);
   const nth = spot.hits === hits ? spot.nth : 0;
   const at = (e) => { const span = e.target.closest("[data-o]"); return span && { origin: Number(span.dataset.o), pointer: span.dataset.p || "" }; };
   const point = (one) => { pointed.set(one || null); light(one ? one.origin : picked); };
@@ -46,7 +48,7 @@ export function Spans({ view, raw, picked, pick, film, show, fresh }) {
   return html`<div class="columns"><div class="sent">
       <div class="find" role="search"><input type="search" data-find placeholder="find in this request" aria-label="find in this request" value=${query} onInput=${(e) => setQuery(e.target.value)}
           onKeyDown=${(e) => { if (e.key === "Enter") { e.preventDefault(); next(e.shiftKey ? -1 : 1); } else if (e.key === "Escape") { setQuery(""); e.target.blur(); } }} />
-        ${query && html`<span class="dim" role="status" data-testid="hits">${hits.length ? `${nth + 1} of ${number(hits.length)}` : "not in this request"}</span>
+        ${wanted && html`<span class="dim" role="status" data-testid="hits">${hits.length ? `${nth + 1} of ${number(hits.length)}` : "not in this request"}</span>
           <button onClick=${() => next(-1)} disabled=${!hits.length} aria-label="previous hit">↑</button><button onClick=${() => next(1)} disabled=${!hits.length} aria-label="next hit">↓</button>`}</div>
       <div onMouseOver=${(e) => point(at(e))} onMouseLeave=${() => point(null)} onClick=${press}>
         <${Text} view=${view} lines=${lines} hits=${hits} nth=${nth} seek=${seek} point=${point} pick=${keep} film=${film} fresh=${fresh} /></div></div>

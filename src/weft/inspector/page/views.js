@@ -168,12 +168,18 @@ function picture(text, frame, state) {
   const svg = new DOMParser().parseFromString(text, "image/svg+xml").documentElement, SVG = "http://www.w3.org/2000/svg";
   for (const one of svg.querySelectorAll("script, foreignObject")) one.remove();
   for (const title of svg.querySelectorAll("text.title")) if (frame && title.textContent === frame.agent && title.previousElementSibling) title.previousElementSibling.classList.add("now");
-  for (const track of svg.querySelectorAll("g.track")) {
+  const tracks = [...svg.querySelectorAll("g.track")], taken = [];
+  const across = tracks.map((track) => Number((/^M(-?[\d.]+)/.exec(track.querySelector("path").getAttribute("d")) || [0, 0])[1]));
+  const edges = { left: Math.min(...across) - 6, right: Math.max(...across) + 6 };
+  for (const track of tracks) {
     const key = track.querySelector("title").textContent.split(": ")[0], path = track.querySelector("path").getAttribute("d");
     const [, x, from, to] = /^M(-?[\d.]+) (-?[\d.]+)V(-?[\d.]+)/.exec(path) || [];
     if (x === undefined || !(key in state)) continue;
     const label = document.createElementNS(SVG, "text"), left = Number(x) < 60;
-    for (const [name, value] of [["class", "halo value"], ["x", Number(x) + (left ? -6 : 6)], ["y", (Number(from) + Number(to)) / 2 + 4], ["text-anchor", left ? "end" : "start"]]) label.setAttribute(name, value);
+    let y = (Number(from) + Number(to)) / 2 + 4;
+    while (taken.some(([side, at]) => side === left && Math.abs(at - y) < 15)) y -= 15;
+    taken.push([left, y]);
+    for (const [name, value] of [["class", "halo value"], ["x", left ? edges.left : edges.right], ["y", y], ["text-anchor", left ? "end" : "start"]]) label.setAttribute(name, value);
     label.textContent = short(`${key} = ${state[key]}`, 28);
     const whole = document.createElementNS(SVG, "title");
     whole.textContent = `${key} = ${state[key]}`;
