@@ -145,6 +145,7 @@ class Thread:
             self.called = self.basis.skim.calls_before(self.basis.start)
             self.used_ids = self.basis.skim.calls_before(self.basis.start)
             self.features = Feature.CALLS if self.called else Feature.NONE
+            self.features |= Feature.WROTE if self.basis.skim.produced else Feature.NONE
         self._passed_by = -1
         """From where on events of other branches were not looked at; -1 where all were."""
 
