@@ -7,7 +7,7 @@ function of the event and of how short it is to be.
 
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Container, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,7 +21,7 @@ from weft.passes.env import Env
 from weft.passes.prices import block_tokens, declares_unasked, needs_recall
 from weft.session.strand import Strand
 from weft.tokens import image_size, media_tokens
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject, compact, only_text
 
 _OWN = (RECALL, "transfer_to_agent", "set_model_response")
 
@@ -59,14 +59,25 @@ def result_limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
     return HandleLimits(own, max(LEAST_TOKENS, min(options.to, own)))
 
 
-def compact_result(block: ResultBlock, item: Item, env: Env, limits: HandleLimits) -> ResultBlock:
-    """The result as a handle with a digest, its shape kept; itself where it is short enough."""
+def compact_result(
+    block: ResultBlock,
+    item: Item,
+    env: Env,
+    limits: HandleLimits,
+    asking: Callable[[], Asked] | None = None,
+) -> ResultBlock:
+    """The result as a handle with a digest, its shape kept; itself where it is short enough.
+
+    `asking` says what it was asked for. Most results are short, and nobody needs to know.
+    """
     response = block.response
     if block.synthetic or block.name in _OWN or _is_short(compact(response), limits.over):
         return block
     size = result_tokens(response, env)
     if size <= limits.over:
         return block
+    if asking is not None:
+        limits = limits._replace(asked=asking())
     handle = handle_of(logged(block, item, env))
     to = limits.to
     for _ in range(6):
@@ -156,10 +167,7 @@ def _media_tokens(mime_type: str, data: str, size: int, env: Env) -> int:
 
 def sole_text(response: JsonObject) -> str:
     """The one text of a result that has nothing else."""
-    if len(response) != 1:
-        return ""
-    value = next(iter(response.values()))
-    return value if isinstance(value, str) else ""
+    return only_text(response) or ""
 
 
 def _short(
