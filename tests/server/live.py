@@ -11,6 +11,7 @@ import httpx2
 import uvicorn
 
 from weft.server import Application
+from weft.server.http import LARGEST_HEAD, guarded_protocol
 
 
 class Live:
@@ -29,13 +30,19 @@ class Live:
 
 
 @contextmanager
-def serving(application: Application) -> Iterator[Live]:
+def serving(application: Application, http: type[asyncio.Protocol] | None = None) -> Iterator[Live]:
     """Serve until the block ends."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen(2048)
     server = uvicorn.Server(
-        uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=1)
+        uvicorn.Config(
+            application,
+            log_level="warning",
+            timeout_graceful_shutdown=1,
+            http=http or guarded_protocol(),
+            h11_max_incomplete_event_size=LARGEST_HEAD,
+        )
     )
     server.capture_signals = lambda: _nothing()  # type: ignore[method-assign]
 

@@ -22,7 +22,7 @@ from weft.declare.visit import rebuild
 from weft.errors import UsageError
 from weft.graph import graph_of, to_svg
 from weft.inspector.inspection import PLAIN, Inspection, Variant
-from weft.inspector.request import RequestView
+from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
 from weft.replay.steps import Answered, homes_of
 from weft.session import Event, Session
@@ -273,17 +273,8 @@ def _at(
     inspection: Inspection, number: int, variant: Variant, *, step: Answered | None = None
 ) -> RequestView:
     """One step under a variant. Only it and the request before it are compiled."""
-    step = step or inspection.step(number)
-    upto = inspection.session.before(step.place + 1)
-    there = Inspection(
-        variant.laid_over(inspection.root),
-        upto,
-        config=variant.config(inspection.config),
-        artifacts=inspection.artifacts,
-        files=inspection.files,
-    )
-    there.only(number, step)
-    return RequestView(there, number)
+    declarations_of(inspection)  # the sources are read once for all variants
+    return RequestView(inspection.alone(number, variant, step), number)
 
 
 def _agent(root: Node, name: str) -> Agent:

@@ -6,6 +6,7 @@ the provider. It happens when the result is new, or, where one is careful, a ste
 """
 
 from collections.abc import Container, Sequence
+from functools import partial
 
 import msgspec
 
@@ -325,24 +326,31 @@ def _reduce_result(
         return block
     limits = result_limits(block.name, env, options)
     if limits is not None:
-        asked = view.words.asked_by(block, item)
-        limits = limits._replace(known=view.names, asks=env.tools.priced, asked=asked)
+        limits = limits._replace(known=view.names, asks=env.tools.priced)
         tight = _tight(block)
         folded = _folded(tight, number, view.lines, env) if number >= 0 else tight
         if folded is not block and not _pays(block, folded, view, env):
             folded = block
-        text = sole_text(folded.response)
-        window = window_of(text)
+        window = window_of(sole_text(folded.response))
         if window is not None:
             own = env.tools.own.get(block.name)
             lenient = shows_all(window) and (own is None or own.compact is None)
             over = max(limits.over, WINDOW_TO) if lenient else limits.over
-            ends = {one.words for one in folded.refers if text.endswith(one.words)}
-            asked = asked._replace(seen=asked.seen | ends)
-            limits = limits._replace(over=over, to=max(limits.to, WINDOW_TO), asked=asked)
-        short = compact_result(folded, item, env, limits)
+            limits = limits._replace(over=over, to=max(limits.to, WINDOW_TO))
+        asking = partial(_asked_by, view, block, item, folded)
+        short = compact_result(folded, item, env, limits, asking)
         block = short if short is folded or _pays(folded, short, view, env) else folded
     return _placed(block, item, env) if number >= 0 else block
+
+
+def _asked_by(view: _ResultView, block: ResultBlock, item: Item, folded: ResultBlock) -> Asked:
+    """What a result was asked for; a window need not say again what it ends with by reference."""
+    asked = view.words.asked_by(block, item)
+    text = sole_text(folded.response)
+    if window_of(text) is None:
+        return asked
+    ends = {one.words for one in folded.refers if text.endswith(one.words)}
+    return asked._replace(seen=asked.seen | ends)
 
 
 def _pays(whole: ResultBlock, short: ResultBlock, view: _ResultView, env: Env) -> bool:

@@ -7,7 +7,7 @@ function of the event and of how short it is to be.
 
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Container, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -59,14 +59,25 @@ def result_limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
     return HandleLimits(own, max(LEAST_TOKENS, min(options.to, own)))
 
 
-def compact_result(block: ResultBlock, item: Item, env: Env, limits: HandleLimits) -> ResultBlock:
-    """The result as a handle with a digest, its shape kept; itself where it is short enough."""
+def compact_result(
+    block: ResultBlock,
+    item: Item,
+    env: Env,
+    limits: HandleLimits,
+    asking: Callable[[], Asked] | None = None,
+) -> ResultBlock:
+    """The result as a handle with a digest, its shape kept; itself where it is short enough.
+
+    `asking` says what it was asked for. Most results are short, and nobody needs to know.
+    """
     response = block.response
     if block.synthetic or block.name in _OWN or _is_short(compact(response), limits.over):
         return block
     size = result_tokens(response, env)
     if size <= limits.over:
         return block
+    if asking is not None:
+        limits = limits._replace(asked=asking())
     handle = handle_of(logged(block, item, env))
     to = limits.to
     for _ in range(6):
