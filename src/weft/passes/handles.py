@@ -21,7 +21,7 @@ from weft.passes.env import Env
 from weft.passes.prices import block_tokens, declares_unasked, needs_recall
 from weft.session.strand import Strand
 from weft.tokens import image_size, media_tokens
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject, compact, only_text
 
 _OWN = (RECALL, "transfer_to_agent", "set_model_response")
 
@@ -167,10 +167,7 @@ def _media_tokens(mime_type: str, data: str, size: int, env: Env) -> int:
 
 def sole_text(response: JsonObject) -> str:
     """The one text of a result that has nothing else."""
-    if len(response) != 1:
-        return ""
-    value = next(iter(response.values()))
-    return value if isinstance(value, str) else ""
+    return only_text(response) or ""
 
 
 def _short(

@@ -129,9 +129,18 @@ def block_tokens(item: Item, env: Env) -> tuple[int, ...]:
     known = env.log.memo[_BlockSizes, env.model.dialect, env.model.name].by_item
     sizes = known.get(item.key)
     if sizes is None or sizes[0] is not item.blocks:
-        texts = [show_block(block) for block in item.blocks]
+        texts = map(_text_of, item.blocks)
         sizes = known[item.key] = (item.blocks, tuple(map(env.tokens.count, texts)))
     return sizes[1]
+
+
+def _text_of(block: Block) -> str:
+    """A block as it is counted: the one text of a result is sent as it is, not as JSON."""
+    if isinstance(block, ResultBlock) and len(block.response) == 1:
+        only = next(iter(block.response.values()))
+        if isinstance(only, str):
+            return f"{block.role} result {block.call_id}: {block.name} -> {only}"
+    return show_block(block)
 
 
 def needs_recall(item: Item) -> bool:

@@ -434,7 +434,8 @@ async def _open(invocation: Invocation, program: Program) -> None:
     content, inputs = request.content, program.inputs
     is_new = _is_message(content)
     if session is None:
-        if not is_new or not request.create:
+        permit = invocation.may_create
+        if not is_new or not request.create or (permit is not None and not await permit()):
             raise await unknown_session(invocation.services, request.key)
         _require_plain(inputs, request)
         if isinstance(store, MemoryStore):  # it never waits, so nothing can cut it short
