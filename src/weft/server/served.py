@@ -31,7 +31,7 @@ from weft.server.quotas import (
     overloaded,
     stored_tokens,
 )
-from weft.server.stream import ChunkStream, EventStream, DeadlineWatch
+from weft.server.stream import ChunkStream, DeadlineWatch, EventStream
 from weft.session import Session, SessionKey, Store
 from weft.turns import Turns
 from weft.turns.turn import ClientTool, left_to_the_client
