@@ -11,7 +11,7 @@ import pytest
 import weft
 from tests.passes.test_auto import working_session
 from weft import Agent, C, RunConfig, Session, TokenBudget
-from weft.compiler import Compiled
+from weft.compiler import Compiled, compile_request
 from weft.content import call_part, result_part
 from weft.declare import Policy
 from weft.errors import BudgetExceeded
@@ -262,3 +262,26 @@ def test_the_prefix_stays_between_two_cuts_of_a_budget() -> None:
     wires = [json.dumps(one.wire["messages"]) for one in made]
     extended = sum(after.startswith(before[:-1]) for before, after in pairwise(wires))
     assert extended > len(wires) // 3
+
+
+def test_a_result_that_ends_like_an_earlier_one_says_so_and_can_be_rebuilt() -> None:
+    prompt = (
+        "(Open file: /work/project/module/parts.py)\n(Current directory: /work/project)\nbash-$"
+    )
+
+    def run(command: str) -> str:
+        """Run a command."""
+        return f"{command} was done, number {len(command) * 7919}.\n{prompt}"
+
+    script = [call("run", command=one) for one in ("first", "second one", "the third")]
+    model = ScriptedModel([*script, "Done."], dialect="openai-chat")
+    agent = Agent("bot", model=model, tools=[run]).sees(C.auto())
+    session = weft.run_sync(agent, "Go").check().session
+    messages = cast("list[dict[str, str]]", model.wires[-1]["messages"])
+    first, second, third = [one["content"] for one in messages if one["role"] == "tool"]
+    assert first.endswith(prompt)
+    assert second == "second one was done, number 79190.\n[last 3 lines as in the result above]"
+    assert third == "the third was done, number 71271.\n[last 3 lines as 2 results above]"
+    again = rebuilt(compile_request(agent, session=session), KeptEvidence(session.events))
+    assert again.reduced == 2
+    assert again.lost == ()
