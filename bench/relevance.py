@@ -44,8 +44,16 @@ from weft.content import Content, Part
 from weft.declare import Policy
 from weft.meaning import is_installed
 from weft.relevance import Scorer
-from weft.relevance.index import Index, SearchScope, all_of, match, words
-from weft.relevance.rank import WEIGHTS, Weights, find_hits
+from weft.relevance.index import (
+    WEIGHTS,
+    Index,
+    RankWeights,
+    SearchScope,
+    all_of,
+    match,
+    words,
+)
+from weft.relevance.rank import find_hits
 from weft.session import Event, Session
 from weft.tokens import counter_for
 
@@ -276,13 +284,13 @@ def _measure(name: str, row: Row, talks: list[Dialogue], tokens: int, limit: int
     )
 
 
-WITHOUT: dict[str, Weights] = {
+WITHOUT: dict[str, RankWeights] = {
     "all": WEIGHTS,
     "without neighbours": replace(WEIGHTS, beside=()),
     "without words of the best hits": replace(WEIGHTS, leads=0.0),
     "without speakers": replace(WEIGHTS, spoken=1.0),
     "without words that begin alike": replace(WEIGHTS, alike=0.0),
-    "none of them": Weights(beside=(), leads=0.0, spoken=1.0, alike=0.0, echo=0.0),
+    "none of them": RankWeights(beside=(), leads=0.0, spoken=1.0, alike=0.0, echo=0.0),
 }
 
 CHOICES = [
@@ -328,9 +336,9 @@ class Trials:
         self._scopes = {id(talk): all_of(Index(talk.read)) for talk in talks}
         self._budgets = budgets
         self._scorer: Scorer = scorer
-        self._known: dict[tuple[Weights, int], Outcome] = {}
+        self._known: dict[tuple[RankWeights, int], Outcome] = {}
 
-    def of(self, weights: Weights, talk: Dialogue) -> Outcome:
+    def of(self, weights: RankWeights, talk: Dialogue) -> Outcome:
         """What is found in a dialogue."""
         key = weights, id(talk)
         if key not in self._known:
@@ -344,7 +352,7 @@ def _filled(
     talk: Dialogue,
     budgets: list[int],
     scorer: Scorer,
-    weights: Weights,
+    weights: RankWeights,
 ) -> Outcome:
     """Which questions find their turns, if the best are taken while they fit."""
     count = counter_for(MODEL).count
