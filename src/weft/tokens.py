@@ -64,7 +64,7 @@ class VocabularyCounter(msgspec.Struct, frozen=True):
     def count(self, text: str) -> int:
         """How many tokens the text has."""
         if len(text) > CACHED_TEXT:
-            return _encode(self.vocabulary, text)
+            return _encode_long(self.vocabulary, text)
         return _encode_cached(self.vocabulary, text)
 
 
@@ -80,7 +80,7 @@ class EstimateCounter(msgspec.Struct, frozen=True):
     def count(self, text: str) -> int:
         """How many tokens the text has, estimated; at least one for any text."""
         if len(text) > CACHED_TEXT:
-            return _estimate(self.weights, self.vocabulary, text)
+            return _estimate_long(self.weights, self.vocabulary, text)
         return _estimate_cached(self.weights, self.vocabulary, text)
 
 
@@ -357,6 +357,9 @@ def _estimate(weights: tuple[float, ...], vocabulary: str, text: str) -> int:
 
 _encode_cached = functools.lru_cache(maxsize=8192)(_encode)
 _estimate_cached = functools.lru_cache(maxsize=8192)(_estimate)
+# few of these, since they are large: a long text is counted in every request that has it
+_encode_long = functools.lru_cache(maxsize=64)(_encode)
+_estimate_long = functools.lru_cache(maxsize=64)(_estimate)
 
 
 # --- tools as TypeScript

@@ -163,3 +163,10 @@ def scrubbed(value: Json) -> Json:
     if isinstance(value, dict):
         return {str(scrubbed(key)): scrubbed(entry) for key, entry in value.items()}
     return [scrubbed(entry) for entry in value] if isinstance(value, list) else value
+
+
+def only_text(value: Json) -> str | None:
+    """A text, or the one text of an object that has nothing else; None for any other value."""
+    if isinstance(value, dict) and len(value) == 1:
+        value = next(iter(value.values()))
+    return value if isinstance(value, str) else None

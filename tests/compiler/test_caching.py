@@ -6,11 +6,9 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pytest
-from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
 import weft
-from tests.dialects.shapes import misfits
+from tests.dialects.shapes import misfits, request_type
 from tests.support.build import calls, returns, says, session, user
 from weft import Agent, Event, RunConfig, Session
 from weft.compiler import Compilation, compile_request
@@ -61,7 +59,7 @@ def test_marks_stand_at_the_stable_system_text_and_at_the_moving_end() -> None:
     wire = wire_of(Agent("bot", instruction=RULES), *TALK, model="claude-opus-5")
     assert marks(wire) == ["system/0", "messages/2/0"]
     assert wire["messages"][2]["content"][0]["cache_control"] == {"type": "ephemeral"}
-    assert misfits(wire, MessageCreateParamsNonStreaming) == []
+    assert misfits(wire, request_type("anthropic")) == []
 
 
 def test_what_changes_stands_behind_the_mark_of_the_system_text() -> None:
@@ -76,14 +74,14 @@ def test_what_changes_stands_behind_the_mark_of_the_system_text() -> None:
     assert compiled.system == first["text"] + second["text"]
     at = second["text"].index("noon")
     assert str(compiled.origin("/system/1/text", at)) == "state time"
-    assert misfits(cast("Wire", compiled.wire), MessageCreateParamsNonStreaming) == []
+    assert misfits(cast("Wire", compiled.wire), request_type("anthropic")) == []
 
 
 def test_marks_stand_at_the_tools_too_where_they_are_long_enough() -> None:
     agent = Agent("bot", instruction=RULES, tools=many_tools())
     wire = wire_of(agent, *TALK, model="claude-opus-5")
     assert marks(wire) == ["tools/59", "system/0", "messages/2/0"]
-    assert misfits(wire, MessageCreateParamsNonStreaming) == []
+    assert misfits(wire, request_type("anthropic")) == []
 
 
 @pytest.mark.parametrize(("model", "marked"), [("claude-opus-5", True), ("claude-opus-4-5", False)])
@@ -121,7 +119,7 @@ def test_how_long_to_keep_can_be_said(asked: str) -> None:
     wire = wire_of(Agent("bot", instruction=RULES), *TALK, model="claude-opus-5", cache=asked)
     held = [wire["system"][0]["cache_control"], wire["messages"][2]["content"][0]["cache_control"]]
     assert held == [{"type": "ephemeral", "ttl": asked}] * 2
-    assert misfits(wire, MessageCreateParamsNonStreaming) == []
+    assert misfits(wire, request_type("anthropic")) == []
 
 
 def test_keeping_can_be_switched_off() -> None:
@@ -209,7 +207,7 @@ def test_sessions_of_one_agent_name_the_prefix_they_share() -> None:
     assert len(one["prompt_cache_key"]) <= 64
     changed = wire_of(agent.instruct(RULES + "!"), user("Hi"), model="gpt-5")
     assert changed["prompt_cache_key"] != one["prompt_cache_key"]
-    assert misfits(one, ResponseCreateParamsNonStreaming) == []
+    assert misfits(one, request_type("openai-responses")) == []
 
 
 @pytest.mark.parametrize("model", ["groq/llama-4", "local", "openrouter/gpt-5", "azure/gpt-5"])
@@ -222,7 +220,7 @@ def test_the_newest_models_are_told_how_long() -> None:
     agent = Agent("bot", instruction=RULES)
     wire = wire_of(agent, user("Hi"), model="gpt-5.6", cache="12h")
     assert wire["prompt_cache_options"] == {"ttl": "12h"}
-    assert misfits(wire, ResponseCreateParamsNonStreaming) == []
+    assert misfits(wire, request_type("openai-responses")) == []
 
 
 def test_the_newest_models_are_told_to_keep_what_stands_before_a_change() -> None:
@@ -234,7 +232,7 @@ def test_the_newest_models_are_told_to_keep_what_stands_before_a_change() -> Non
         if "prompt_cache_breakpoint" in part
     ]
     assert marked == [len(wire["input"]) - 2]
-    assert misfits(wire, ResponseCreateParamsNonStreaming) == []
+    assert misfits(wire, request_type("openai-responses")) == []
 
 
 # Gemini

@@ -17,6 +17,30 @@ _LISTS = {list, collections.abc.Iterable, collections.abc.Sequence}
 _PLAIN = {str: (str,), int: (int,), float: (int, float), bool: (bool,), type(None): (type(None),)}
 
 
+@functools.cache
+def request_type(dialect: str) -> object:
+    """The type of a request in the provider's SDK; the SDK is loaded when a test first asks."""
+    match dialect:
+        case "anthropic":
+            from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
+
+            return MessageCreateParamsNonStreaming
+        case "openai-chat":
+            from openai.types.chat.completion_create_params import (
+                CompletionCreateParamsNonStreaming,
+            )
+
+            return CompletionCreateParamsNonStreaming
+        case "openai-responses":
+            from openai.types.responses.response_create_params import (
+                ResponseCreateParamsNonStreaming,
+            )
+
+            return ResponseCreateParamsNonStreaming
+        case _:
+            raise ValueError(dialect)
+
+
 def misfits(value: object, shape: object, place: str = "") -> list[str]:
     """What does not fit, each with its place; empty when all does."""
     origin = typing.get_origin(shape)

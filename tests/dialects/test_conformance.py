@@ -1,20 +1,17 @@
 """Every prompt in every dialect fits the provider's own types, and keeps its laws."""
 
 import copy
+import functools
 import json
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, cast
 
 import pytest
-from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
-from google.genai import types as genai
-from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from pydantic import TypeAdapter, ValidationError
 
 from tests.dialects.prompts import BY_NAME, DIALECTS, SCENES, Scene, log, scene
-from tests.dialects.shapes import misfits, places
+from tests.dialects.shapes import misfits, places, request_type
 from tests.support.laws import all_laws
 from weft import Session
 from weft.compiler import Compilation
@@ -27,19 +24,26 @@ Wire = dict[str, Any]
 BEYOND_THE_TYPES = {"temperature", "top_p", "top_k"}
 """What Anthropic's API still takes from older models, and its SDK only as `extra_body`."""
 
-GEMINI_BODY = {
-    "contents": list[genai.Content],
-    "systemInstruction": genai.Content,
-    "tools": list[genai.Tool],
-    "toolConfig": genai.ToolConfig,
-    "generationConfig": genai.GenerationConfig,
-    "safetySettings": list[genai.SafetySetting],
-    "cachedContent": str,
-    "serviceTier": genai.ServiceTier,
-    "labels": dict[str, str],
-    "store": bool,
-}
-"""The fields of a generateContent body; the SDK has types for them but none for the whole."""
+
+@functools.cache
+def gemini_body() -> dict[str, TypeAdapter[object]]:
+    """The fields of a generateContent body; the SDK has types for them but none for the whole."""
+    from google.genai import types as genai
+
+    fields: dict[str, Any] = {
+        "contents": list[genai.Content],
+        "systemInstruction": genai.Content,
+        "tools": list[genai.Tool],
+        "toolConfig": genai.ToolConfig,
+        "generationConfig": genai.GenerationConfig,
+        "safetySettings": list[genai.SafetySetting],
+        "cachedContent": str,
+        "serviceTier": genai.ServiceTier,
+        "labels": dict[str, str],
+        "store": bool,
+    }
+    return {key: TypeAdapter(field) for key, field in fields.items()}
+
 
 FREE_FORM = {
     "gemini": ("/args", "/response", "/labels", "JsonSchema"),
@@ -52,9 +56,6 @@ FREE_FORM = {
 
 def free(place: str, dialect: str) -> bool:
     return any(f"{form}/" in f"{place}/" for form in FREE_FORM[dialect])
-
-
-ADAPTERS: dict[str, TypeAdapter[object]] = {k: TypeAdapter(v) for k, v in GEMINI_BODY.items()}
 
 
 def snake_keys(wire: Wire) -> list[str]:
@@ -73,9 +74,9 @@ def value_at(wire: Wire, place: str) -> Any:
 
 
 def gemini_misfits(wire: Wire) -> list[str]:
-    found = [f"`{key}` is no field of the body" for key in wire if key not in GEMINI_BODY]
+    found = [f"`{key}` is no field of the body" for key in wire if key not in gemini_body()]
     found += [f"{place} is not in camel case" for place in snake_keys(wire)]
-    for key, adapter in ADAPTERS.items():
+    for key, adapter in gemini_body().items():
         if key in wire:
             try:
                 adapter.validate_json(json.dumps(wire[key]))
@@ -89,14 +90,14 @@ def gemini_misfits(wire: Wire) -> list[str]:
 def anthropic_misfits(wire: Wire) -> list[str]:
     if facts_for(wire["model"]).sampling:
         wire = {key: value for key, value in wire.items() if key not in BEYOND_THE_TYPES}
-    return misfits(wire, MessageCreateParamsNonStreaming)
+    return misfits(wire, request_type("anthropic"))
 
 
 MISFITS: dict[str, Callable[[Wire], list[str]]] = {
     "gemini": gemini_misfits,
     "anthropic": anthropic_misfits,
-    "openai-chat": lambda wire: misfits(wire, CompletionCreateParamsNonStreaming),
-    "openai-responses": lambda wire: misfits(wire, ResponseCreateParamsNonStreaming),
+    "openai-chat": lambda wire: misfits(wire, request_type("openai-chat")),
+    "openai-responses": lambda wire: misfits(wire, request_type("openai-responses")),
 }
 
 

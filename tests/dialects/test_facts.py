@@ -4,7 +4,7 @@ import pytest
 
 import weft
 from weft import Agent, RunConfig
-from weft.dialects.facts import Cache, facts_for, same_model, seller_of
+from weft.dialects.facts import Cache, beginning_of, facts_for, same_model, seller_of
 from weft.errors import UsageError
 
 
@@ -184,3 +184,20 @@ def test_an_unknown_model_is_refused_and_nothing_is_taken_for_granted_of_it() ->
     with pytest.raises(UsageError) as caught:
         weft.compile(Agent("bot"), message="Hi", config=RunConfig(model="wonder-9"))
     assert "provider/model" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("pattern", "beginning"),
+    [
+        ("claude-(opus|sonnet)-4", "claude-"),
+        ("gemma-?[123]", "gemma"),  # the dash need not be there
+        ("https?://", "http"),
+        (r"gpt-(3|4)|chatgpt-", ""),  # it may begin with either
+        (r"gemini-2\.5", "gemini-2"),
+        ("local(:|$)", "local"),
+    ],
+)
+def test_a_pattern_is_compiled_only_for_names_that_begin_as_it_does(
+    pattern: str, beginning: str
+) -> None:
+    assert beginning_of(pattern) == beginning

@@ -5,8 +5,6 @@ from typing import cast
 
 import httpx2
 import pytest
-from anthropic.lib.streaming._beta_messages import accumulate_event
-from anthropic.types.beta import BetaMessage
 
 from tests.dialects.answers import (
     Read,
@@ -114,6 +112,9 @@ def test_no_cut_changes_what_a_stream_says(newline: str) -> None:
 
 
 def test_the_vendors_own_reader_says_the_same() -> None:
+    from anthropic.lib.streaming._beta_messages import accumulate_event
+    from anthropic.types.beta import BetaMessage
+
     known = [block for block in EVERYTHING if block["type"] != "hologram"]
     events = streamed(*known, stop="tool_use")
     message: BetaMessage | None = None

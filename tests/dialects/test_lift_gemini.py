@@ -3,7 +3,6 @@
 from typing import cast
 
 import pytest
-from google.genai import types
 
 from tests.dialects.answers import (
     sent_back,
@@ -259,6 +258,8 @@ def test_an_answer_goes_back_as_it_came(name: str) -> None:
 
 
 def test_what_goes_back_is_what_the_vendors_types_take() -> None:
+    from google.genai import types
+
     for name, content in ANSWERS.items():
         if "nobody knows" not in name:
             sent = sent_back(NAME, MODEL, body(*content))

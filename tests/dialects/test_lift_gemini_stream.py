@@ -3,7 +3,6 @@
 from typing import cast
 
 import pytest
-from google.genai import types
 
 from tests.dialects.answers import (
     Told,
@@ -80,6 +79,8 @@ def parts(answer: JsonObject) -> Json:
 
 
 def test_a_stream_adds_up_to_the_answer_that_would_have_come_whole() -> None:
+    from google.genai import types
+
     found = read(NAME, [stream(EVERYTHING, newline="\r\n")])
     assert parts(found.body) == WHOLE
     assert first(found.body)["groundingMetadata"] == {

@@ -3,7 +3,6 @@
 from typing import cast
 
 import pytest
-from openai.types.chat import ChatCompletion
 
 from tests.dialects.answers import sent_back, weft_of
 from tests.dialects.test_conformance import MISFITS
@@ -44,6 +43,8 @@ def parts_of(response: ModelResponse) -> tuple[Part, ...]:
 
 def spoken(answer: JsonObject, model: str = GPT, to: tuple[str, str] | None = None) -> JsonObject:
     """The first message of the assistant in the request after the answer, without nulls."""
+    from openai.types.chat import ChatCompletion
+
     wire = sent_back(NAME, model, answer, to=to).wire
     if to is None:
         ChatCompletion.model_validate(answer)

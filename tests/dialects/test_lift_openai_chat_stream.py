@@ -4,8 +4,6 @@ import json
 from typing import cast
 
 import pytest
-from openai.lib.streaming.chat import ChatCompletionStreamState
-from openai.types.chat import ChatCompletionChunk
 
 from tests.dialects.answers import Read, Told, byte_by_byte, in_pieces, read, sent_back, stream
 from tests.dialects.test_lift_openai_chat import GPT, NAME, OPEN, call, parts_of
@@ -80,6 +78,9 @@ def test_text_is_shown_as_it_comes_and_usage_follows() -> None:
 
 @pytest.mark.parametrize("events", [TEXT, TWO_CALLS], ids=["text", "calls"])
 def test_the_body_is_what_the_providers_own_client_puts_together(events: list[Told]) -> None:
+    from openai.lib.streaming.chat import ChatCompletionStreamState
+    from openai.types.chat import ChatCompletionChunk
+
     state = ChatCompletionStreamState()
     for _, data in events:
         state.handle_chunk(ChatCompletionChunk.model_validate(data))

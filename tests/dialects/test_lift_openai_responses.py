@@ -3,7 +3,6 @@
 from typing import cast
 
 import pytest
-from openai.types.responses import Response
 
 from tests.dialects.answers import Sent, sent_back, weft_of
 from tests.dialects.test_conformance import MISFITS
@@ -84,6 +83,8 @@ def call(arguments: str = '{"key":"a"}', **more: Json) -> JsonObject:
 
 def body(*output: JsonObject, **more: Json) -> JsonObject:
     """A whole answer with these items."""
+    from openai.types.responses import Response
+
     held: JsonObject = {
         "id": "resp_1",
         "object": "response",

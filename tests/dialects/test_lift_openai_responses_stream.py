@@ -3,9 +3,6 @@
 from typing import cast
 
 import pytest
-from openai import omit
-from openai.lib.streaming.responses._responses import ResponseStreamState
-from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from tests.dialects.answers import Told, byte_by_byte, in_pieces, read, stream
@@ -96,6 +93,10 @@ def test_however_the_bytes_are_cut_the_answer_is_the_same() -> None:
 
 
 def test_the_body_is_what_the_providers_own_client_puts_together() -> None:
+    from openai import omit
+    from openai.lib.streaming.responses._responses import ResponseStreamState
+    from openai.types.responses import ResponseStreamEvent
+
     events: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
     state: ResponseStreamState[object] = ResponseStreamState(input_tools=omit, text_format=omit)
     theirs: JsonObject = {}

@@ -5,11 +5,8 @@ import typing
 from collections.abc import Callable, Iterator
 
 import pytest
-from anthropic import transform_schema
-from google.genai import types as gemini
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.lib._pydantic import _ensure_strict_json_schema  # pyright: ignore[reportPrivateUsage]
 
 from tests.support.laws import all_laws
 from weft.dialects.schema_subset import (
@@ -339,6 +336,8 @@ def strict_cases(provider: str) -> Iterator[JsonObject]:
 
 
 def test_the_openai_sdk_has_nothing_to_change() -> None:
+    from openai.lib._pydantic import _ensure_strict_json_schema  # pyright: ignore[reportPrivateUsage]
+
     for schema in strict_cases("openai"):
         wire, _ = openai_strict(schema)
         again = copy.deepcopy(wire)
@@ -361,6 +360,8 @@ def test_the_openai_sdk_has_nothing_to_change() -> None:
 
 
 def test_the_anthropic_sdk_has_nothing_to_change() -> None:
+    from anthropic import transform_schema
+
     for schema in strict_cases("anthropic"):
         wire, _ = anthropic_strict(schema)
         assert transform_schema(typing.cast("dict[str, typing.Any]", wire)) == wire
@@ -375,6 +376,8 @@ GEMINI_READS = {
 
 @every_case
 def test_gemini_is_sent_only_what_it_reads(case: str) -> None:
+    from google.genai import types as gemini
+
     wire, _ = for_gemini(CASES[case][0])
     for node in walk(wire):
         assert node.keys() <= GEMINI_READS

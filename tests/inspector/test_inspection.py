@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import itertools
 import json
 import random
 import re
@@ -165,6 +166,9 @@ def test_what_a_provider_counted_of_one_request_is_not_held_of_another() -> None
     for frame in shorter["frames"][1:]:
         scale = 9_000 / inspection.request(frame["number"] - 1).tokens
         assert frame["cached"] <= frame["tokens"] * scale * 1.01
+    alone = questions.what_if(inspection, 8, Variant(window=1))
+    assert alone["cached"] == shorter["frames"][-1]["cached"]
+    assert alone["cost"] == shorter["frames"][-1]["cost"]
 
 
 def test_bisect_finds_the_step_and_the_pass() -> None:
@@ -204,11 +208,13 @@ def test_trust_follows_words_of_results_into_calls() -> None:
         function_response=FunctionResponse(
             id="c",
             name="find_flights",
-            response={"mail": "eve@example.com", "to": "evil-host.example"},
+            response={"mail": "eve@example.com", "to": "evil-host.example", "mail-address": "here"},
         )
     )
     again = Part(
-        function_call=FunctionCall(id="d", name="find_flights", args={"city": "evil-host.example"})
+        function_call=FunctionCall(
+            id="d", name="find_flights", args={"city": "evil-host.example", "mail-address": "Oslo"}
+        )
     )
     session = Session("s").append(
         Event(author="user", content=to_content("go")),
@@ -285,6 +291,55 @@ def test_export_is_one_file_that_no_text_can_break_out_of() -> None:
     assert "<" not in data
     assert "alert(1)" in data
     assert not re.search(r"""(src|href)=["'](?!data:)[^"'$]""", page.partition("<body>")[0])
+
+
+def test_an_export_has_every_request_whole_and_what_they_share_once() -> None:
+    inspection, _ = inspected(turns=40)
+    page = export(inspection, key="s")
+    data, texts, parts = _exported(page)
+    for step in inspection.steps:
+        view = RequestView(inspection, step.number)
+        for name, drawn in (("request", view.to_json()), ("cache", view.cache())):
+            packed = data[f"{name}?session=s&step={step.number}"]
+            assert _unpacked(packed, texts, parts) == json.loads(json.dumps(drawn))
+    assert data["film?session=s"]["notice"] == ""
+    half, _ = inspected(turns=20)
+    # twice the requests, each twice as long: the file grows with what is new
+    assert len(page) < 2.6 * len(export(half, key="s")), "what they share is there several times"
+
+
+def test_an_export_that_would_be_too_large_says_what_it_lacks() -> None:
+    inspection, _ = inspected(turns=6)
+    data, _, _ = _exported(export(inspection, key="s", largest=9_000))
+    held = [name for name in data if name.startswith("request?")]
+    assert "request?session=s&step=12" in held
+    assert 0 < len(held) < 12
+    assert f"with the first {12 - len(held)} it would" in data["film?session=s"]["notice"]
+
+
+def _exported(page):
+    """What the page finds in its windows."""
+    script = page.partition("window.WEFT_DATA = ")[2].partition("; location.hash")[0]
+    data, _, rest = script.partition("; window.WEFT_TEXTS = ")
+    texts, _, parts = rest.partition("; window.WEFT_PARTS = ")
+    return json.loads(data), json.loads(texts), json.loads(parts)
+
+
+def _unpacked(answer, texts, parts):
+    """As the page puts an answer together again."""
+    whole = {name: value for name, value in answer.items() if name != "packed"}
+    for name in answer["packed"]:
+        whole[name] = [item for number in answer[name] for item in parts[number]]
+    for name in {"segments", "ages"} & {*answer["packed"]}:
+        ends = itertools.accumulate(length for length, *_ in whole[name])
+        whole[name] = [[end, *rest] for end, (_, *rest) in zip(ends, whole[name], strict=True)]
+    if "chains" in answer["packed"]:
+        whole["chains"] = dict(whole["chains"])
+    if "rows" in answer["packed"]:
+        whole["rows"] = [{**row, "text": texts[row["text"]]} for row in whole["rows"]]
+    if "text" in answer["packed"]:
+        whole["text"] = "".join(texts[number] for number in whole["text"])
+    return whole
 
 
 def test_vendored_files_are_as_published() -> None:

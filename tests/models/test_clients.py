@@ -7,20 +7,26 @@ import struct
 import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
-from google import genai
 
 import weft
 from tests.models.answers import events, whole
 from tests.models.server import Server, Turn, page, says, streams
+from tests.support.late import late
 from weft import Agent, RunConfig
 from weft.errors import DeclarationError
 from weft.models import Anthropic, Gemini, OpenAI, Retry
 from weft.models.remote import Remote
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+    from google import genai
+else:
+    anthropic, openai = late("anthropic"), late("openai")
+    genai = late("google.genai")
 
 ONCE = Retry(attempts=1)
 KEY = "their-key"

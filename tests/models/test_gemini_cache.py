@@ -6,8 +6,6 @@ import time
 
 import httpx2
 import pytest
-from google import genai
-from google.genai import types
 
 import weft
 from tests.models.server import Server, says
@@ -202,6 +200,9 @@ async def test_another_key_has_another_name() -> None:
 
 async def test_the_providers_own_client_keeps_heads_too() -> None:
     with GeminiServer(lambda request: "Yes.") as server:
+        from google import genai
+        from google.genai import types
+
         client = genai.Client(api_key="any", http_options=types.HttpOptions(base_url=server.url))
         agent = bot(Gemini(MODEL, client=client, explicit_cache="1h"))
         await weft.run(agent, "Hi")

@@ -10,19 +10,24 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import anthropic
-import openai
 import pytest
 
 import weft
 from tests.models.local_weights import WINDOW, fetched, overheard, small_model
+from tests.support.late import late
 from weft import Agent, RunConfig, Runner
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.ir import ModelResponse
 from weft.models import Anthropic, Model, OpenAI
 from weft.models.local import LocalModel, LocalServer, serve
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+else:
+    anthropic, openai = late("anthropic"), late("openai")
 
 SHORT = {"max_output_tokens": 8}
 
@@ -189,7 +194,7 @@ async def test_a_cancelled_run_leaves_the_model_usable(model: LocalModel) -> Non
     assert answer.text
 
 
-async def test_the_official_openai_client_talks_to_the_engine(client: openai.AsyncOpenAI) -> None:
+async def test_the_official_openai_client_talks_to_the_engine(client: "openai.AsyncOpenAI") -> None:
     told = await client.chat.completions.create(
         model="local",
         messages=[{"role": "user", "content": "What is the capital of France?"}],
@@ -201,7 +206,7 @@ async def test_the_official_openai_client_talks_to_the_engine(client: openai.Asy
     assert told.usage.prompt_tokens > 0
 
 
-async def test_the_official_openai_client_streams(client: openai.AsyncOpenAI) -> None:
+async def test_the_official_openai_client_streams(client: "openai.AsyncOpenAI") -> None:
     stream = await client.chat.completions.create(
         model="local",
         messages=[{"role": "user", "content": "What is the capital of France?"}],
@@ -214,7 +219,7 @@ async def test_the_official_openai_client_streams(client: openai.AsyncOpenAI) ->
 
 
 async def test_the_official_openai_client_is_told_of_an_overflow(
-    client: openai.AsyncOpenAI,
+    client: "openai.AsyncOpenAI",
 ) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         await client.chat.completions.create(
@@ -224,7 +229,7 @@ async def test_the_official_openai_client_is_told_of_an_overflow(
 
 
 async def test_the_official_anthropic_client_talks_to_the_engine(
-    claude: anthropic.AsyncAnthropic,
+    claude: "anthropic.AsyncAnthropic",
 ) -> None:
     told = await claude.messages.create(
         model="local",
@@ -235,7 +240,7 @@ async def test_the_official_anthropic_client_talks_to_the_engine(
     assert told.usage.input_tokens + (told.usage.cache_read_input_tokens or 0) > 0
 
 
-async def test_the_official_anthropic_client_streams(claude: anthropic.AsyncAnthropic) -> None:
+async def test_the_official_anthropic_client_streams(claude: "anthropic.AsyncAnthropic") -> None:
     async with claude.messages.stream(
         model="local", max_tokens=8, messages=[{"role": "user", "content": "Say hello."}]
     ) as stream:
@@ -244,7 +249,7 @@ async def test_the_official_anthropic_client_streams(claude: anthropic.AsyncAnth
 
 
 async def test_turns_through_the_official_clients_are_read_once(
-    client: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic
+    client: "openai.AsyncOpenAI", claude: "anthropic.AsyncAnthropic"
 ) -> None:
     turns = [{"role": "user", "content": "Name a red fruit."}]
     known = 0
@@ -270,7 +275,7 @@ async def test_turns_through_the_official_clients_are_read_once(
 
 
 async def test_the_official_openai_client_gets_what_its_schema_says(
-    client: openai.AsyncOpenAI,
+    client: "openai.AsyncOpenAI",
 ) -> None:
     schema = {
         "type": "object",
@@ -289,7 +294,7 @@ async def test_the_official_openai_client_gets_what_its_schema_says(
 
 
 async def test_four_requests_over_http_are_answered_side_by_side(
-    client: openai.AsyncOpenAI,
+    client: "openai.AsyncOpenAI",
 ) -> None:
     async def one(name: str) -> str | None:
         told = await client.chat.completions.create(
@@ -304,7 +309,7 @@ async def test_four_requests_over_http_are_answered_side_by_side(
 
 
 async def test_tools_in_the_history_go_through_the_official_client(
-    client: openai.AsyncOpenAI, model: LocalModel
+    client: "openai.AsyncOpenAI", model: LocalModel
 ) -> None:
     """The engine's own template cannot spell them: what the local model makes of them can be."""
     from weft.models.local.chat import request_for

@@ -7,22 +7,27 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-import anthropic
-import openai
 import pytest
 
 import weft
 from tests.cli.run import weft as command
 from tests.models.local_weights import fetched, overheard
 from tests.support.build import calls, returns, user
+from tests.support.late import late
 from weft import Agent, Event, Runner, Session
 from weft.compiler.caching import EVICTED
 from weft.models import Anthropic, Model, OpenAI
 from weft.models.local import LocalModel, LocalServer, serve
 from weft.models.local import engine as local_engine
 from weft.values import JsonObject
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+else:
+    anthropic, openai = late("anthropic"), late("openai")
 
 WINDOW = 768
 OTHER = 512
@@ -273,7 +278,7 @@ FRUIT = {
 CHOICE = {**FRUIT, "properties": {"fruit": {"type": "string", "enum": ["apple", "plum"]}}}
 
 
-async def test_openai_chat_is_answered_and_its_usage_adds_up(client: openai.AsyncOpenAI) -> None:
+async def test_openai_chat_is_answered_and_its_usage_adds_up(client: "openai.AsyncOpenAI") -> None:
     turns: list[JsonObject] = [{"role": "user", "content": "Name a red fruit."}]
     known = 0
     for _ in range(2):
@@ -294,7 +299,7 @@ async def test_openai_chat_is_answered_and_its_usage_adds_up(client: openai.Asyn
         turns += [{"role": "assistant", "content": said}, {"role": "user", "content": "More."}]
 
 
-async def test_openai_takes_tools_in_the_history_and_streams(client: openai.AsyncOpenAI) -> None:
+async def test_openai_takes_tools_in_the_history_and_streams(client: "openai.AsyncOpenAI") -> None:
     stream = await client.chat.completions.create(
         model="local",
         messages=HISTORY,  # type: ignore[arg-type]
@@ -309,7 +314,7 @@ async def test_openai_takes_tools_in_the_history_and_streams(client: openai.Asyn
     assert chunks[-1].usage.completion_tokens == 4
 
 
-async def test_openai_gets_what_its_schema_says(client: openai.AsyncOpenAI) -> None:
+async def test_openai_gets_what_its_schema_says(client: "openai.AsyncOpenAI") -> None:
     told = await client.chat.completions.create(
         model="local",
         messages=[{"role": "user", "content": "Name a red fruit."}],
@@ -320,7 +325,7 @@ async def test_openai_gets_what_its_schema_says(client: openai.AsyncOpenAI) -> N
     assert set(json.loads(told.choices[0].message.content or "")) == {"fruit"}
 
 
-async def test_anthropic_takes_tools_in_the_history(claude: anthropic.AsyncAnthropic) -> None:
+async def test_anthropic_takes_tools_in_the_history(claude: "anthropic.AsyncAnthropic") -> None:
     told = await claude.messages.create(
         model="local",
         max_tokens=4,
@@ -350,7 +355,7 @@ async def test_anthropic_takes_tools_in_the_history(claude: anthropic.AsyncAnthr
 
 
 async def test_anthropic_streams_and_counts_what_was_kept_apart(
-    claude: anthropic.AsyncAnthropic,
+    claude: "anthropic.AsyncAnthropic",
 ) -> None:
     told: list[anthropic.types.Message] = []
     for _ in range(2):
@@ -370,7 +375,7 @@ async def test_anthropic_streams_and_counts_what_was_kept_apart(
 
 
 async def test_both_are_told_of_an_overflow(
-    client: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic
+    client: "openai.AsyncOpenAI", claude: "anthropic.AsyncAnthropic"
 ) -> None:
     much = "word " * (WINDOW + 50)
     with pytest.raises(openai.BadRequestError, match="context size"):
@@ -384,7 +389,7 @@ async def test_both_are_told_of_an_overflow(
 
 
 async def test_closed_streams_free_their_slots_at_once(
-    client: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic
+    client: "openai.AsyncOpenAI", claude: "anthropic.AsyncAnthropic"
 ) -> None:
     """Four answers that would take a minute fill the engine; when nobody listens, they end."""
 
@@ -417,7 +422,7 @@ async def test_closed_streams_free_their_slots_at_once(
 
 
 async def test_four_clients_are_answered_side_by_side(
-    client: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic
+    client: "openai.AsyncOpenAI", claude: "anthropic.AsyncAnthropic"
 ) -> None:
     async def chat(name: str) -> str | None:
         told = await client.chat.completions.create(

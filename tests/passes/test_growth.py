@@ -90,6 +90,7 @@ POLICIES = {
     "compact": C.default().compact(),
     "dedupe": C.default().dedupe(),
     "auto": C.auto(),
+    "careful": C.auto(careful=True),
     "redact": C.default().redact("email"),
     "budget": C.default().budget(8000),
     "budget_drop": C.default().budget(8000, overflow="drop"),

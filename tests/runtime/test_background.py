@@ -1,6 +1,8 @@
 """Runs without a reader: they go on, can be followed, stopped, and taken up again."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -267,3 +269,51 @@ async def test_a_thousand_readers_of_one_run() -> None:
         await run
         for events in await asyncio.gather(*readers):
             assert [e.sequence for e in events] == [1, 2]
+
+
+async def test_a_reader_that_leaves_at_once_leaves_nothing_behind() -> None:
+    async with Runner(bot(chunks("One ", "two."))) as runner:
+        run = await runner.start("hi", session_id="s", config=STREAM, follow=True)
+        batches = run.batches()
+        assert [event.text for event in await anext(batches)] == ["hi"]
+        await batches.aclose()
+        await run
+        assert runner._services.feeds._feeds == {}  # pyright: ignore[reportPrivateUsage]
+        assert [batch async for batch in batches] == []
+
+
+async def test_a_run_can_be_read_twice() -> None:
+    async with Runner(bot(chunks("One ", "two."))) as runner:
+        run = await runner.start("hi", session_id="s", config=STREAM, follow=True)
+        first = [event.text for event in await told(run.events())]
+        assert first == ["hi", "One ", "two.", "One two."]
+        assert [event.text for event in await told(run.events())] == ["hi", "One two."]
+
+
+async def test_events_that_are_there_at_once_come_together() -> None:
+    async with Runner(bot(chunks("One ", "two."), "Three.")) as runner:
+        run = await runner.start("hi", session_id="s", config=STREAM, follow=True)
+        batches = run.batches()
+        said = await anext(batches)
+        await run
+        await (await runner.start("more", session_id="s"))  # events of another run follow
+        rest = [batch async for batch in batches]
+        assert [event.text for event in said] == ["hi"]
+        assert [[event.text for event in batch] for batch in rest] == [["One ", "two.", "One two."]]
+
+
+async def test_a_run_that_is_over_is_no_garbage_that_waits_for_the_collector() -> None:
+    async with Runner(bot(*["One."] * 9)) as runner:
+        await (await runner.start("hi", session_id="s"))
+        gc.collect()
+        gc.disable()
+        try:
+            run = await runner.start("hi", session_id="s", follow=True)
+            assert [event.text async for event in run.events()] == ["hi", "One."]
+            assert (await run).text == "One."
+            gone = weakref.ref(run)
+            del run
+            await asyncio.sleep(0)
+            assert gone() is None
+        finally:
+            gc.enable()

@@ -6,11 +6,16 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import httpx2
 import uvicorn
 
 from weft.server import Application
+from weft.server.http import LARGEST_HEAD, guarded_protocol
+
+if TYPE_CHECKING:
+    import openai
 
 
 class Live:
@@ -29,13 +34,19 @@ class Live:
 
 
 @contextmanager
-def serving(application: Application) -> Iterator[Live]:
+def serving(application: Application, http: type[asyncio.Protocol] | None = None) -> Iterator[Live]:
     """Serve until the block ends."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen(2048)
     server = uvicorn.Server(
-        uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=1)
+        uvicorn.Config(
+            application,
+            log_level="warning",
+            timeout_graceful_shutdown=1,
+            http=http or guarded_protocol(),
+            h11_max_incomplete_event_size=LARGEST_HEAD,
+        )
     )
     server.capture_signals = lambda: _nothing()  # type: ignore[method-assign]
 
@@ -76,3 +87,10 @@ def read_events(lines: Iterator[str]) -> Iterator[dict[str, str]]:
         elif not line.startswith(":"):
             name, _, value = line.partition(": ")
             fields[name] = f"{fields[name]}\n{value}" if name in fields else value
+
+
+def openai_client(live: Live) -> "openai.OpenAI":
+    """OpenAI's own client of a served agent."""
+    import openai
+
+    return openai.OpenAI(base_url=f"{live.url}/v1", api_key=live.token, max_retries=0)

@@ -3,14 +3,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import openai
 import pytest
 
-from tests.server.live import Live, serving
+from tests.server.live import openai_client, serving
+from tests.support.late import late
 from weft import Agent, tool
 from weft.server import app
 from weft.testing import ScriptedModel, call, chunks, fails_after, usage
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = late("openai")
 
 TOOL = {
     "type": "function",
@@ -22,17 +28,13 @@ CHAT_TOOL = {"type": "function", "function": {k: v for k, v in TOOL.items() if k
 
 
 @contextmanager
-def client_of(model: ScriptedModel, tmp_path: Path, **options: object) -> Iterator[openai.OpenAI]:
+def client_of(model: ScriptedModel, tmp_path: Path, **options: object) -> "Iterator[openai.OpenAI]":
     agent = Agent("bot", model=model, instruction="Be kind.", **options)  # type: ignore[arg-type]
     with (
         serving(app(agent, store=f"sqlite:///{tmp_path}/weft.db")) as live,
-        _client(live) as client,
+        openai_client(live) as client,
     ):
         yield client
-
-
-def _client(live: Live) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{live.url}/v1", api_key=live.token, max_retries=0)
 
 
 def test_models(tmp_path: Path) -> None:

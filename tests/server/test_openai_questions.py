@@ -3,15 +3,21 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import openai
 import pytest
 
-from tests.server.live import Live, serving
+from tests.server.live import openai_client, serving
+from tests.support.late import late
 from weft import Agent, Gate, ToolContext, tool
 from weft.declare import Node
 from weft.server import app
 from weft.testing import ScriptedModel, call
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = late("openai")
 
 paid: list[int] = []
 
@@ -34,13 +40,12 @@ def nothing_paid() -> None:
 
 
 @contextmanager
-def client_of(root: Node, tmp_path: Path) -> Iterator[openai.OpenAI]:
-    with serving(app(root, store=f"sqlite:///{tmp_path}/weft.db")) as live, _client(live) as client:
+def client_of(root: Node, tmp_path: Path) -> "Iterator[openai.OpenAI]":
+    with (
+        serving(app(root, store=f"sqlite:///{tmp_path}/weft.db")) as live,
+        openai_client(live) as client,
+    ):
         yield client
-
-
-def _client(live: Live) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{live.url}/v1", api_key=live.token, max_retries=0)
 
 
 def payer(*script: object) -> Agent:

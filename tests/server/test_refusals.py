@@ -209,6 +209,25 @@ def test_a_client_that_never_reads_does_not_hold_up_the_run() -> None:
             time.sleep(0.05)  # it is closed, and holds nothing any more
 
 
+def test_a_body_that_does_not_arrive_is_refused_in_the_end() -> None:
+    application = app(bot("never asked"), limits=Limits(stalled=0.3))
+    head = (
+        "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {token}\r\n"
+        "content-type: application/json\r\ncontent-length: 400\r\n\r\n{{"
+    )
+    with serving(application) as live:
+        for path in (f"{ONE}/runs", "/v1/chat/completions", "/run"):
+            with socket.create_connection(("127.0.0.1", live.port)) as slow:
+                slow.settimeout(20)
+                slow.sendall(head.format(path=path, token=live.token).encode())
+                answer = b""
+                while b"in time" not in answer:
+                    piece = slow.recv(10_000)
+                    assert piece, answer
+                    answer += piece
+                assert answer.startswith(b"HTTP/1.1 408")
+
+
 def test_scripts_and_escapes_stay_text() -> None:
     planted = "<script>alert(1)</script>\x1b[2J\u202e"
     application = app(bot(planted))

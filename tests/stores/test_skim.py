@@ -21,6 +21,7 @@ from weft.stores import cache, open_store
 from weft.stores.rows import encode_event
 from weft.stores.skim import LEAST, UnreadEvents, skimmed
 from weft.testing import ScriptedModel, call
+from weft.values import JsonObject
 
 KEY = SessionKey("app", "user", "s")
 
@@ -32,6 +33,11 @@ def look(number: int) -> str:
 
 
 BOT = Agent("bot", model="gpt-5-mini", instruction="Be brief.", tools=[look])
+INFORMED = BOT.instruct("Be brief. {n?} {out?}")
+
+
+def changed(event: Event, **fields: object) -> Event:
+    return msgspec.structs.replace(event, **fields)
 
 
 def said(author: str, part: Part, turn: int, role: str = "", **more: object) -> Event:
@@ -40,8 +46,8 @@ def said(author: str, part: Part, turn: int, role: str = "", **more: object) -> 
     return Event(author=author, invocation_id=f"i{turn}", content=content, **more)  # type: ignore[arg-type]
 
 
-def talk(turns: int, seed: int = 1) -> list[Event]:
-    """Turns of plain talk, with calls in some."""
+def talk(turns: int, seed: int = 1, *, writes: bool = True) -> list[Event]:
+    """Turns of plain talk, with calls in some, and state that is written in some."""
     chance = random.Random(seed)
     events: list[Event] = []
     for turn in range(turns):
@@ -51,6 +57,12 @@ def talk(turns: int, seed: int = 1) -> list[Event]:
             events.append(said("bot", call_part("look", {"number": turn}, id=id), turn))
             events.append(said("bot", result_part("look", {"result": "é"}, id=id), turn, "user"))
         events.append(said("bot", Part(text=f"answer {turn}"), turn, finish_reason="STOP"))
+        if (
+            writes and (turn + seed) % 4 == 1
+        ):  # as an agent with an output key, a tool, or `run(state=)`
+            delta: JsonObject = {"out": f"answer {turn}", "n": turn}
+            at = chance.choice((-1, -2))
+            events[at] = changed(events[at], actions=Actions(state_delta=delta))
     return events
 
 
@@ -99,7 +111,7 @@ POLICIES: dict[str, Policy] = {
 def test_requests_are_those_of_a_log_that_is_read(
     policy: str, later: list[Event], turns: int, seed: int
 ) -> None:
-    agent = BOT.sees(POLICIES[policy])
+    agent = (INFORMED if seed % 3 == 0 else BOT).sees(POLICIES[policy])
     before = talk(turns, seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cache, "LEAST", 2)
@@ -126,6 +138,8 @@ def test_a_window_reads_the_end_of_a_log() -> None:
     assert facts(compiled) == facts(
         compile_request(BOT.sees(C.window(4)), session=Session("s", events=events))
     )
+    events = talk(LEAST, writes=False)
+    lazy = read(events)
     assert facts(compile_request(BOT, session=lazy, brief=True)) == facts(
         compile_request(BOT, session=Session("s", events=events))
     )
@@ -167,14 +181,10 @@ def test_an_id_that_an_unread_call_has_is_not_given_again() -> None:
     assert str(taken) + "_" in str(brief.wire)
 
 
-def changed(event: Event, **fields: object) -> Event:
-    return msgspec.structs.replace(event, **fields)
-
-
 @pytest.mark.parametrize(
     "other",
     [
-        said("bot", Part(text="x"), 0, actions=Actions(state_delta={"a": 1})),
+        said("bot", Part(text="x"), 0, actions=Actions(state_delta={"a": None})),
         said("bot", Part(text="x"), 0, custom_metadata={"weft": {"pending": ["c"]}}),
         said("bot", Part(text="x"), 0, branch="a.b"),
         said("bot", Part(text="x"), 0, error_code="error"),

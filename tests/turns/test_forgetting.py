@@ -252,7 +252,10 @@ async def test_a_turn_that_waits_for_a_session_which_is_deleted_makes_no_new_one
     waits = QueuedTurn(
         key=key, request_id="r", message=to_content("hi"), requires_session=requires_session
     )
-    running = asyncio.create_task(TurnRunner({app: runner}, turns)(waits))
+    assert await turns.put(waits)
+    info = await turns.find(key, "r")
+    assert info is not None
+    running = asyncio.create_task(TurnRunner({app: runner}, turns)(info.turn))
     await asyncio.sleep(0.2)
     assert not running.done()
     await store.delete(key)

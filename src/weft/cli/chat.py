@@ -14,7 +14,7 @@ from weft.cli.load import app_of, load_node
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_report
 from weft.cli.run import (
-    Ending,
+    Played,
     answers_only,
     carry_out,
     listen_again,
@@ -156,7 +156,7 @@ class Chat:
         if ending is not None:
             self._settle(ending.questions)
 
-    def _played(self, running: Running) -> Ending | None:
+    def _played(self, running: Running) -> Played | None:
         with answers_only() as answer:
             screen = Screen(self._runner.root, answer, sys.stderr)
             try:

@@ -90,7 +90,7 @@ def run_config(options: CommandOptions) -> RunConfig:
     return config
 
 
-class Ending(NamedTuple):
+class Played(NamedTuple):
     """How a run ended: with a result, perhaps an error, perhaps waiting for somebody."""
 
     result: Result
@@ -113,7 +113,7 @@ class _Once:
         self._config = config
         self._is_said = False
 
-    async def run(self, state: dict[str, Json], answers: dict[str, Json], answer: TextIO) -> Ending:
+    async def run(self, state: dict[str, Json], answers: dict[str, Json], answer: TextIO) -> Played:
         options = self._options
         screen = Screen(
             self._root, answer, sys.stderr if options.verbose or sys.stderr.isatty() else None
@@ -145,7 +145,7 @@ class _Once:
 
     async def _go_on(
         self, runner: Runner, answers: dict[str, Json], show: Callable[[Event], None]
-    ) -> Ending:
+    ) -> Played:
         """Give each open call its answer, one after the other, or go on without any."""
         user, id, config = self._options.user, self._session, self._config
         questions = open_questions(await runner.session(user_id=user, session_id=id))
@@ -185,7 +185,7 @@ class _Once:
         if self._address != "memory://":
             print(f"  go on with: {how_to_go_on((), self._command())}", file=sys.stderr)
 
-    def say_waiting(self, ending: Ending) -> None:
+    def say_waiting(self, ending: Played) -> None:
         """Say what the run waits for, and what to type then."""
         for question in ending.questions:
             print(question, file=sys.stderr)
@@ -220,7 +220,7 @@ def _printer(answer: TextIO) -> Callable[[Event], None]:
     return show
 
 
-async def played(running: Running, show: Callable[[Event], None]) -> Ending:
+async def played(running: Running, show: Callable[[Event], None]) -> Played:
     """Run to the end and show every event. An error that is no event of the log is raised."""
     events: list[Event] = []
     cause: Exception | None = None
@@ -246,7 +246,7 @@ async def played(running: Running, show: Callable[[Event], None]) -> Ending:
     if error is None and events and (events[-1].interrupted or _is_open(events[-1])):
         error = events[-1]
     questions = open_questions(result.session)
-    return Ending(result, events, error, cause, questions)
+    return Played(result, events, error, cause, questions)
 
 
 def _is_open(event: Event) -> bool:
@@ -254,7 +254,7 @@ def _is_open(event: Event) -> bool:
     return event.error_code == "unknown_outcome"
 
 
-def tell_ending(ending: Ending) -> None:
+def tell_ending(ending: Played) -> None:
     """Print the diagnostics of the requests, and `error: code: message`, each with its hint."""
     for diagnostic in ending.result.diagnostics:
         print(diagnostic, file=sys.stderr)

@@ -57,6 +57,8 @@ def run_application(application: "Application", options: CommandOptions, *, what
         raise UsageError(
             "the server needs uvicorn", where="serve", hint='pip install "weft[serve]"'
         ) from None
+    from weft.server.http import LARGEST_HEAD, guarded_protocol
+
     listening = _listening(options)
     host, port = listening.getsockname()[:2]
 
@@ -75,7 +77,8 @@ def run_application(application: "Application", options: CommandOptions, *, what
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=int(options.grace) + 5,
-        h11_max_incomplete_event_size=64_000,
+        http=guarded_protocol(),
+        h11_max_incomplete_event_size=LARGEST_HEAD,
     )
     _announce(application, what, _shown_host(str(host)), int(port))
     Server(config).run(sockets=[listening])

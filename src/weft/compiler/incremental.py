@@ -145,6 +145,7 @@ class Thread:
             self.called = self.basis.skim.calls_before(self.basis.start)
             self.used_ids = self.basis.skim.calls_before(self.basis.start)
             self.features = Feature.CALLS if self.called else Feature.NONE
+            self.features |= Feature.WROTE if self.basis.skim.produced else Feature.NONE
         self._passed_by = -1
         """From where on events of other branches were not looked at; -1 where all were."""
 
@@ -417,13 +418,12 @@ def weave(
         return thread.weave(events, facts, env, passes)
 
 
-class _Views:
+class _Views(msgspec.Struct):
     """All views of a log: their threads, and what they have built of it together."""
 
-    def __init__(self) -> None:
-        self.by_slot: dict[Slot, _Threads] = {}
-        self._first: Slot | None = None
-        self._built: dict[int, Made] = {}
+    by_slot: "dict[Slot, _Threads]" = {}
+    first: Slot | None = None
+    built: dict[int, Made] = {}
 
     def threads(self, slot: Slot) -> "_Threads":
         """The threads of one view."""
@@ -434,17 +434,16 @@ class _Views:
 
     def shared(self, slot: Slot) -> dict[int, Made] | None:
         """What views share; None for the first who looked, which is mostly the only one."""
-        if self._first is None:
-            self._first = slot
-        return self._built if self._first != slot else None
+        if self.first is None:
+            self.first = slot
+        return self.built if self.first != slot else None
 
 
-class _Threads:
+class _Threads(msgspec.Struct):
     """The threads of one view of a log: of the newest request, and of one before it."""
 
-    def __init__(self) -> None:
-        self.newest: Thread | None = None
-        self.older: Thread | None = None
+    newest: Thread | None = None
+    older: Thread | None = None
 
 
 def _is_stranger(slot: Slot, events: Strand[Event], facts: LogFacts) -> bool:

@@ -243,7 +243,7 @@ def facts_for(model: str) -> Facts:
     provider, slash, bare = model.rpartition("/")
     if model.startswith("local:"):
         provider, slash, bare = "", "", model  # what follows is a path
-    family = next((facts for pattern, facts in _MODELS if re.match(pattern, bare)), None)
+    family = next((facts for pattern, facts in _MODELS if _fits(pattern, bare)), None)
     if not slash:
         return _in_full(family, bare) if family is not None else Facts(_CHAT, known=False)
     first = provider.split("/")[0]
@@ -262,16 +262,16 @@ def _in_full(facts: Facts, model: str) -> Facts:
     """The facts with what the other tables say of the model."""
     window, output_limit = _first(_WINDOWS, model, (0, 0))
     return facts._replace(
-        forced_choice=re.match(_UNFORCED, model) is None,
-        late_system=re.match(_LATE, model) is not None,
-        thinks=re.match(_UNTHINKING, model) is None,
+        forced_choice=not _fits(_UNFORCED, model),
+        late_system=_fits(_LATE, model),
+        thinks=not _fits(_UNTHINKING, model),
         rests=_first(_RESTS, model, "disabled"),
         efforts=_first(_EFFORTS, model, None),
         media=_first(_MEDIA, model, None),
         window=window,
         output_limit=output_limit,
         cache=_first(_CACHES, model, Cache()),
-        least_thought=128 if re.match(_NEVER_RESTS, model) else 0,
+        least_thought=128 if _fits(_NEVER_RESTS, model) else 0,
     )
 
 
@@ -280,7 +280,28 @@ _Value = TypeVar("_Value")
 
 def _first(table: tuple[tuple[str, _Value], ...], model: str, otherwise: _Value) -> _Value:
     """The value of the first pattern that fits the model."""
-    return next((value for pattern, value in table if re.match(pattern, model)), otherwise)
+    return next((value for pattern, value in table if _fits(pattern, model)), otherwise)
+
+
+def _fits(pattern: str, model: str) -> bool:
+    """Whether a pattern fits the beginning of a name; few of them need be compiled for that."""
+    return model.startswith(beginning_of(pattern)) and re.match(pattern, model) is not None
+
+
+@functools.cache
+def beginning_of(pattern: str) -> str:
+    """The letters with which every name begins that the pattern fits."""
+    depth = 0
+    for letter in pattern:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "|" and not depth:
+            return ""
+    letters = ""
+    for letter in pattern:
+        if not letter.isalnum() and letter not in "-:":
+            return letters[:-1] if letter in "?*{" else letters  # these make the last optional
+        letters += letter
+    return letters
 
 
 def seller_of(model: str) -> str:

@@ -102,7 +102,7 @@ def _command(words: str) -> str:
     return words.rstrip().rpartition("\n")[2]
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def names_of(text: str) -> Mapping[str, float]:
     """The names of a text, in lower case, by how much each tells: an identifier, a quoted word."""
     text = text[:_LETTERS]

@@ -1,6 +1,8 @@
 """Digests by shape: which way a text or a value is made shorter."""
 
+from collections import OrderedDict
 from collections.abc import Container
+from threading import Lock
 
 import msgspec
 
@@ -48,9 +50,15 @@ class Digester(msgspec.Struct, frozen=True):
 
     def json(self, value: Json, limit: int) -> Digest:
         """A JSON value within so many tokens as compact JSON."""
-        names = (self.asked or NOTHING).names
-        reduced = reduced_json(value, limit=limit, count=self.count, text=_as_text, names=names)
-        return reduced, "json", _gone(value)
+        names, count = (self.asked or NOTHING).names, self.count
+        text = compact(value)
+        key = ("json", text, limit, count, tuple(names.items()))
+        digest = _digests.get(key)
+        if digest is None:
+            short = reduced_json(value, limit=limit, count=count, text=_as_text, names=names)
+            digest = short, "json", _gone(value)
+            _digests.add(key, digest, len(text))
+        return digest
 
     def text(self, text: str, limit: int) -> Digest:
         """A text within so many tokens, in the way that keeps its shape."""
@@ -62,6 +70,19 @@ class Digester(msgspec.Struct, frozen=True):
             return text, shape, ""
         if not text.strip():
             return "", shape, f"{len(text):,} blanks"
+        # names that are known count only where nothing was asked
+        if self.asked is None and self.known != frozenset():
+            return self._reduced(text, shape, limit)
+        key = (text, limit, count, _key_of(self.asked))
+        digest = _digests.get(key)
+        if digest is None:
+            digest = self._reduced(text, shape, limit)
+            _digests.add(key, digest, len(text))
+        return digest
+
+    def _reduced(self, text: str, shape: Shape, limit: int) -> Digest:
+        """A text that does not fit, in short."""
+        count = self.count
         if shape == "json":
             reduced, _, left_out = self.json(parsed_json(text), limit)
             if reduced is not None:
@@ -105,6 +126,48 @@ class Digester(msgspec.Struct, frozen=True):
         total = len(window.lines)
         gone = sum(line not in whole for line in window.lines)
         return short, "code", f"{gone:,} of {total:,} lines"
+
+
+_Key = tuple[object, ...]
+
+
+def _key_of(asked: Asked | None) -> _Key | None:
+    return (tuple(asked.names.items()), *asked[1:]) if asked is not None else None
+
+
+class _DigestCache:
+    """Digests that were made in this process, the latest ones, by what they were made of.
+
+    A session that is compiled again, from its log or under another policy, asks for the same.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._size = 0
+        self._lock = Lock()
+        self._known: OrderedDict[_Key, tuple[Digest, int]] = OrderedDict()
+
+    def get(self, key: _Key) -> Digest | None:
+        """The digest, if it is known."""
+        with self._lock:
+            known = self._known.get(key)
+            if known is None:
+                return None
+            self._known.move_to_end(key)
+            return known[0]
+
+    def add(self, key: _Key, digest: Digest, size: int) -> None:
+        """Keep a digest of a text of so many characters, and let go of the oldest ones."""
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = digest, size
+                self._size += size
+            while self._size > self._most:
+                self._size -= self._known.popitem(last=False)[1][1]
+
+
+_digests = _DigestCache(most=16_000_000)
+"""Of texts with so many characters together."""
 
 
 def _fitting(lines: list[Line], asked: Asked) -> list[Line]:

@@ -5,6 +5,7 @@ what was sent, to the byte. A variant is the same log under another policy, budg
 """
 
 import dataclasses
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from threading import RLock
@@ -21,7 +22,7 @@ from weft.dialects import Entry
 from weft.errors import UsageError
 from weft.recordings import Recording
 from weft.replay.replay import policy_from, recorded_agents
-from weft.replay.steps import Answered, StepWalk, before_event
+from weft.replay.steps import Answered, StepWalk
 from weft.runtime.approvals import pending_in
 from weft.session import Event, Session
 from weft.session.waiting import waiting_in
@@ -29,6 +30,10 @@ from weft.values import Json, JsonObject, compact
 
 PLAIN = C.default()
 """Plain history: the whole visible log, appended to. What everything is compared with."""
+
+
+_FEW = 4
+"""How many what-ifs of a session are remembered."""
 
 
 class Variant(NamedTuple):
@@ -94,6 +99,8 @@ class Inspection:
         self.lock = RLock()
         """Held while somebody asks: what is rebuilt once must not be rebuilt by two at a time."""
         self._later: Inspection | None = None
+        self._alone: OrderedDict[tuple[int, Variant], Inspection] = OrderedDict()
+        """The latest what-ifs: who compares two policies goes to and fro between them."""
         self.shared = SharedTurns()
         self.sent_tokens: dict[str, int] | None = None
         """Of a variant: the tokens of what was sent, by the event that answered it."""
@@ -164,10 +171,15 @@ class Inspection:
             artifacts=self.artifacts,
             files=self.files,
         )
-        other.sent_tokens = {
-            step.event.id: step.request.tokens for step in self.steps if step.request is not None
-        }
+        other.sent_tokens = self.tokens_of_sent()
         return other
+
+    def tokens_of_sent(self) -> dict[str, int]:
+        """The tokens of the requests that were sent, by the events that answered them."""
+        if self.sent_tokens is None:
+            steps = ((step.event.id, step.request) for step in self.steps)
+            return {id: request.tokens for id, request in steps if request is not None}
+        return self.sent_tokens
 
     @cached_property
     def plain(self) -> "Inspection":
@@ -197,18 +209,24 @@ class Inspection:
             )
         return step.request
 
-    def only(self, number: int, step: Answered) -> None:
-        """Rebuild one step alone, from the log that ends with its answer."""
-        compiled = before_event(
-            self.root,
-            self.session,
-            step.place,
-            dialect=None,
-            config=self.config,
-            artifacts=self.artifacts,
-        )
-        alone = step._replace(request=compiled, problem="")
-        self.__dict__["steps"] = [step._replace(request=None)] * (number - 1) + [alone]
+    def alone(self, number: int, variant: "Variant", step: Answered | None = None) -> "Inspection":
+        """One step compiled otherwise, and the one that it follows; the others have no request.
+
+        `step` says where it is in the log, for who knows that already.
+        """
+        known = self._alone.get((number, variant))
+        if known is not None:
+            self._alone.move_to_end((number, variant))
+            return known
+        step = step or self.step(number)
+        alone = self.under(variant)
+        alone.shared.declarations = self.shared.declarations
+        answered = alone._walk.alone(self.session.events, step.place)._replace(number=number)
+        alone.__dict__["steps"] = [step._replace(request=None)] * (number - 1) + [answered]
+        self._alone[number, variant] = alone
+        while len(self._alone) > _FEW:
+            self._alone.popitem(last=False)
+        return alone
 
     # The film strip
 

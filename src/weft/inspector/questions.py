@@ -22,7 +22,7 @@ from weft.declare.visit import rebuild
 from weft.errors import UsageError
 from weft.graph import graph_of, to_svg
 from weft.inspector.inspection import PLAIN, Inspection, Variant
-from weft.inspector.request import RequestView
+from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
 from weft.replay.steps import Answered, homes_of
 from weft.session import Event, Session
@@ -94,6 +94,7 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
         artifacts=inspection.artifacts,
         files=inspection.files,
     )
+    forced.sent_tokens = inspection.tokens_of_sent()
     view, now = _at(forced, number, Variant(), step=step), inspection.request(number)
     cost, was = cost_of(view.request), cost_of(now)
     agent = _with_forced(_agent(inspection.root, now.prompt.agent))
@@ -273,17 +274,8 @@ def _at(
     inspection: Inspection, number: int, variant: Variant, *, step: Answered | None = None
 ) -> RequestView:
     """One step under a variant. Only it and the request before it are compiled."""
-    step = step or inspection.step(number)
-    upto = inspection.session.before(step.place + 1)
-    there = Inspection(
-        variant.laid_over(inspection.root),
-        upto,
-        config=variant.config(inspection.config),
-        artifacts=inspection.artifacts,
-        files=inspection.files,
-    )
-    there.only(number, step)
-    return RequestView(there, number)
+    declarations_of(inspection)  # the sources are read once for all variants
+    return RequestView(inspection.alone(number, variant, step), number)
 
 
 def _agent(root: Node, name: str) -> Agent:
@@ -378,7 +370,7 @@ def _flows(events: Sequence[Event], untrusted: dict[str, str]) -> Iterator[JsonO
     known: dict[str, str] = {}
     for event in events:
         for call in event.calls:
-            words = sorted(set(_WORDS.findall(compact(call.args or {}))) & known.keys())
+            words = sorted(set(_WORDS.findall(_values_of(call.args or {}))) & known.keys())
             if words:
                 yield {
                     "call": call.name,
@@ -390,6 +382,15 @@ def _flows(events: Sequence[Event], untrusted: dict[str, str]) -> Iterator[JsonO
         if event.id in untrusted:
             for word in set(_WORDS.findall(untrusted[event.id])):
                 known.setdefault(word, event.id)
+
+
+def _values_of(value: Json) -> str:
+    """The values in some arguments, without their names: those stand in the tool's schema."""
+    if isinstance(value, dict):
+        return "\n".join(map(_values_of, value.values()))
+    if isinstance(value, list):
+        return "\n".join(map(_values_of, value))
+    return value if isinstance(value, str) else compact(value)
 
 
 def _text(item: Item) -> str:

@@ -4,6 +4,8 @@ A request that breaks one would be refused by a provider, or would say something
 said; so a pass that breaks one is stopped here, by name.
 """
 
+import msgspec
+
 from weft.errors import InvalidPrompt
 from weft.ir.block import CallBlock, ResultBlock, TextBlock
 from weft.ir.item import Item
@@ -33,11 +35,10 @@ def verify(prompt: Prompt, *, step: str, before: Prompt | None = None) -> None:
             raise _broken(step, "two tools have one name")
 
 
-class _Verified:
+class _Verified(msgspec.Struct):
     """How many of a strand's settled items were verified."""
 
-    def __init__(self, items: int = 0) -> None:
-        self.items = items
+    items: int = 0
 
     def fork(self, length: int) -> "_Verified":
         return _Verified(min(self.items, length))

@@ -6,6 +6,7 @@ the provider. It happens when the result is new, or, where one is careful, a ste
 """
 
 from collections.abc import Container, Sequence
+from functools import partial
 
 import msgspec
 
@@ -44,7 +45,7 @@ from weft.passes.references import (
     reference_to_end,
     source_of,
 )
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact
 
 AUTO = Compact(results=250, texts=4_000, media=2_000, to=400)
@@ -230,7 +231,7 @@ def reduce_seen(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     with items.lock:
         newest = _newest_exchange(items, env)
         key = (env.agent, env.model.dialect, env.model.name, env.tools.priced, env.tools.head)
-        seen = derived(items, _SeenItems, key)
+        seen = items.memo[_SeenItems, key]
         until = min(newest, items.settled)
         if seen.read > until:  # an older snapshot is worked out by itself
             seen = _SeenItems()
@@ -325,24 +326,31 @@ def _reduce_result(
         return block
     limits = result_limits(block.name, env, options)
     if limits is not None:
-        asked = view.words.asked_by(block, item)
-        limits = limits._replace(known=view.names, asks=env.tools.priced, asked=asked)
+        limits = limits._replace(known=view.names, asks=env.tools.priced)
         tight = _tight(block)
         folded = _folded(tight, number, view.lines, env) if number >= 0 else tight
         if folded is not block and not _pays(block, folded, view, env):
             folded = block
-        text = sole_text(folded.response)
-        window = window_of(text)
+        window = window_of(sole_text(folded.response))
         if window is not None:
             own = env.tools.own.get(block.name)
             lenient = shows_all(window) and (own is None or own.compact is None)
             over = max(limits.over, WINDOW_TO) if lenient else limits.over
-            ends = {one.words for one in folded.refers if text.endswith(one.words)}
-            asked = asked._replace(seen=asked.seen | ends)
-            limits = limits._replace(over=over, to=max(limits.to, WINDOW_TO), asked=asked)
-        short = compact_result(folded, item, env, limits)
+            limits = limits._replace(over=over, to=max(limits.to, WINDOW_TO))
+        asking = partial(_asked_by, view, block, item, folded)
+        short = compact_result(folded, item, env, limits, asking)
         block = short if short is folded or _pays(folded, short, view, env) else folded
     return _placed(block, item, env) if number >= 0 else block
+
+
+def _asked_by(view: _ResultView, block: ResultBlock, item: Item, folded: ResultBlock) -> Asked:
+    """What a result was asked for; a window need not say again what it ends with by reference."""
+    asked = view.words.asked_by(block, item)
+    text = sole_text(folded.response)
+    if window_of(text) is None:
+        return asked
+    ends = {one.words for one in folded.refers if text.endswith(one.words)}
+    return asked._replace(seen=asked.seen | ends)
 
 
 def _pays(whole: ResultBlock, short: ResultBlock, view: _ResultView, env: Env) -> bool:
@@ -466,7 +474,7 @@ def _settled(env: Env) -> _Said:
     """What items that are final say, kept with them."""
     items = env.thread.before
     with items.lock:
-        settled = derived(items, _Said)
+        settled = items.memo[_Said]
         for item in items.since(settled.read)[: max(0, items.settled - settled.read)]:
             settled.results = _read(item, env, settled.results, settled.lines, settled.names)
             settled.words.add(item, env.agent)

@@ -18,7 +18,7 @@ from weft.ir import Feature, Item, Note, Prompt, Want, verify
 from weft.ir.prompt import LateNotes, PassNotes
 from weft.ir.show import show_block
 from weft.passes.env import Env, first_from, is_in_log_order
-from weft.session.strand import Fork, Strand, derived
+from weft.session.strand import Fork, Strand
 
 Pass: TypeAlias = Callable[[Prompt, Env], Prompt]
 
@@ -206,7 +206,7 @@ def _spares_current(notes: Sequence[Note], env: Env) -> bool:
             return False
         if isinstance(part, Strand):
             with part.lock:
-                checked = derived(part, _Checked, env.agent)
+                checked = part.memo[_Checked, env.agent]
                 checked.read(part, env)
                 fresh = part.tail
             if not checked.harmless:
@@ -350,7 +350,7 @@ def _merge(
         return None
     key = (env.agent, tuple(tuple(map(_key_of, branch)) for branch in views.branches))
     with items.lock:
-        merged = derived(items, _Merged, key)
+        merged = items.memo[_Merged, key]
         if merged.read > items.settled:  # an older snapshot is worked out by itself
             merged = _Merged()
         shows = [bool(_SHOWS.intersection(branch)) for branch in names]

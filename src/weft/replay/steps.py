@@ -4,7 +4,7 @@ A step is one answer of a model, counted from 1. Its request is compiled again f
 it, with what instruction providers said then, so nobody is asked and nothing is called.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -76,6 +76,27 @@ class StepWalk:
             self._place += 1
         return steps
 
+    def alone(self, events: Sequence[Event], place: int) -> Answered:
+        """The step that the event at `place` ends, and of those before it only the one it follows.
+
+        They are compiled in the order in which they were sent: the second costs what it added.
+        The steps before are not counted.
+        """
+        last = events[place]
+        speaker = _speaker(last)
+        for index in range(place - 1, -1, -1):
+            if _spoke(events[index]) and _speaker(events[index]) == speaker:
+                self._go_to(events, index)
+                self._step(events[index])
+                break
+        self._go_to(events, place)
+        return self._step(last)
+
+    def _go_to(self, events: Sequence[Event], place: int) -> None:
+        """Read the events before a place, without rebuilding what they answer."""
+        self._log = self._log.append(*events[self._place : place])
+        self._place = place
+
     def _step(self, event: Event) -> Answered:
         number, place = self._number, self._place
         if event.author not in self._homes:
@@ -84,7 +105,7 @@ class StepWalk:
         request = _rebuild(home, self._log, event, self._config, self._labels, self._artifacts)
         if isinstance(request, str):
             return Answered(number, place, event, None, request)
-        speaker = (event.author, event.branch, event.isolation_scope)
+        speaker = _speaker(event)
         before = self._before.get(speaker)
         if before is not None:
             request.follows(before)
@@ -288,6 +309,11 @@ def _rebuild(
         )
     except BudgetExceeded as error:
         return error.message
+
+
+def _speaker(event: Event) -> tuple[str, str | None, str | None]:
+    """Whose requests follow each other: an agent, in one branch and one call."""
+    return event.author, event.branch, event.isolation_scope
 
 
 def _spoke(event: Event) -> bool:

@@ -14,7 +14,7 @@ from weft.digest.asked import asked_by
 from weft.digest.windows import NumberedWindow, window_of
 from weft.ir.item import handle_of
 from weft.session import Event
-from weft.values import Json, compact
+from weft.values import Json, compact, only_text
 
 
 class EditedLines(NamedTuple):
@@ -166,13 +166,8 @@ def _by_number(window: NumberedWindow) -> dict[int, str]:
 
 def spelled(value: Json) -> str:
     """A value as text: the one text that it has, else its JSON."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict) and len(value) == 1:
-        only = next(iter(value.values()))
-        if isinstance(only, str):
-            return only
-    return compact(value)
+    text = only_text(value)
+    return text if text is not None else compact(value)
 
 
 def _part_text(part: Part) -> str:

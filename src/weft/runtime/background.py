@@ -9,15 +9,16 @@ Top to bottom: a run that was started, how a session is followed, and how a run 
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing
 
 from weft.declare import Node
 from weft.errors import SessionError
 from weft.runtime.earlier import first_of, is_unfinished
 from weft.runtime.feeds import Follower
 from weft.runtime.invocation import Invocation, Services
-from weft.runtime.result import Result
-from weft.runtime.run import Running, unknown_session
-from weft.session import Event, Session, SessionKey, Store
+from weft.runtime.result import Result, total_usage
+from weft.runtime.run import Running, failure_of, result_of, unknown_session
+from weft.session import Event, Session, SessionKey, Store, Usage
 from weft.session.event import numbered
 
 _log = logging.getLogger("weft")
@@ -52,7 +53,7 @@ class StartedRun:
         self._is_joined = False
         self._ready: asyncio.Future[None] | None = None
         """What waits for the session to be open."""
-        self._to_tell: list[Callable[[Result | BaseException], None]] = []
+        self._to_tell: list[Callable[[RunEnd | BaseException], None]] = []
         self._among = among
         among.add(self)
         self._task = asyncio.get_running_loop().create_task(_carried(running))
@@ -86,14 +87,15 @@ class StartedRun:
     def __await__(self) -> Generator[object, None, Result]:
         self._is_awaited = True
         # whoever waits for it and gives up does not stop it
-        return asyncio.shield(self._task).__await__()
+        end = yield from asyncio.shield(self._task).__await__()
+        return end.result
 
     async def final_session(self) -> Session:
         """The session as the run leaves it, once it is over."""
         return (await self).session
 
-    def when_done(self, tell: Callable[[Result | BaseException], None]) -> None:
-        """Have somebody told of the result, or of the error, once it is over."""
+    def when_done(self, tell: "Callable[[RunEnd | BaseException], None]") -> None:
+        """Have somebody told how it ended, or of the error, once it is over."""
         if self._task.done():
             asyncio.get_running_loop().call_soon(tell, _outcome(self._task))
         else:
@@ -104,29 +106,20 @@ class StartedRun:
 
         Of a run that was started with `follow=True` no partial event is missing.
         """
-        invocation, reader, self._reader = self._invocation, self._reader, None
-        events = follow(
-            invocation.root,
-            invocation.services,
-            self.key,
-            after=self.after + len(self._begun),
-            forever=False,
-            reader=reader,
-            is_own=reader is not None,
-        )
-        seen = bool(self._begun)
-        try:
-            for event in self._begun:
-                if event.invocation_id == self.id:
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                for event in batch:
                     yield event
-            async for event in events:
-                if event.invocation_id == self.id:
-                    seen = True
-                    yield event
-                elif seen and event.sequence is not None:
-                    return  # a later run has begun
-        finally:
-            await events.aclose()
+
+    def batches(self) -> "Following":
+        """The events of this run in lists: those that are there at once come together."""
+        invocation = self._invocation
+        return Following(invocation.root, invocation.services, self.key, after=self.after, run=self)
+
+    def take_reader(self) -> tuple[Follower | None, list[Event]]:
+        """The reader that joined with the run, and what was stored before that; once."""
+        reader, self._reader = self._reader, None
+        return reader, self._begun
 
     def unfollow(self) -> None:
         """Nobody will read the events."""
@@ -186,14 +179,16 @@ class StartedRun:
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 
-    def _note_end(self, task: "asyncio.Task[Result]") -> None:
+    def _note_end(self, task: "asyncio.Task[RunEnd]") -> None:
         self._among.discard(self)
+        self._invocation.opened = None  # the run and this object would keep each other in memory
         self._wake()
         error = task.exception() if not task.cancelled() else None
         is_reported = self._is_awaited or (self._ready is not None and not self._is_open)
         if error is not None and not is_reported:
             _log.error("the run %s of %s failed: %s", self._run_name(), self.key, error)
-        for tell in self._to_tell:
+        to_tell, self._to_tell = self._to_tell, []
+        for tell in to_tell:
             tell(_outcome(task))
 
     def _run_name(self) -> str:
@@ -203,11 +198,45 @@ class StartedRun:
         return f"<run {self._run_name()} of {self.key}{', over' if self.is_done else ''}>"
 
 
-async def _carried(running: Running) -> Result:
-    return await running
+class RunEnd:
+    """How a run ended. The whole result is made for whoever asks for it: most runs have no one."""
+
+    __slots__ = ("_invocation", "_result", "events")
+
+    def __init__(self, invocation: Invocation, events: tuple[Event, ...]) -> None:
+        self._invocation = invocation
+        self._result: Result | None = None
+        self.events = events
+
+    @property
+    def result(self) -> Result:
+        """What came of the run."""
+        if self._result is None:
+            self._result = result_of(self._invocation, self.events)
+        return self._result
+
+    @property
+    def usage(self) -> Usage:
+        """What its answers cost."""
+        return total_usage(self.events)
+
+    @property
+    def error(self) -> Event | None:
+        """The event that ended the run, if one did."""
+        return failure_of(self._invocation, self.events)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether calls of the session wait for an answer from outside."""
+        return bool(self._invocation.session.waiting)
 
 
-def _outcome(task: "asyncio.Task[Result]") -> Result | BaseException:
+async def _carried(running: Running) -> RunEnd:
+    complete = [event async for event in running if not event.partial]
+    return RunEnd(running.invocation, tuple(complete))
+
+
+def _outcome(task: "asyncio.Task[RunEnd]") -> RunEnd | BaseException:
     if task.cancelled():
         return asyncio.CancelledError()
     return task.exception() or task.result()
@@ -221,63 +250,153 @@ async def follow(
     after: int,
     forever: bool,
     reader: Follower | None = None,
-    is_own: bool = False,
 ) -> AsyncGenerator[Event, None]:
+    """The events of a session behind `after`, then those that come, until the run ends."""
+    batches = Following(root, services, key, after=after, forever=forever, reader=reader)
+    async with aclosing(batches):
+        async for batch in batches:
+            for event in batch:
+                yield event
+
+
+class Following:
     """The events of a session behind `after`, then those that come, until the run ends.
 
-    A reader that joined before is passed; `is_own` says that it did with the run itself, and so
-    is told of everything.
+    Iterate it for lists of events: those that are there at once come together. With `run` they
+    are those of one run. A reader that joined before is passed.
+
+    It is no generator, because the event loop keeps a list of those, and every run that is
+    streamed would be entered there and crossed out.
     """
-    store, feeds = services.store, services.feeds
-    if reader is None:
-        reader = feeds.join(key)  # before the store is read, so that nothing falls between
-    try:
-        if not is_own:
-            await _require_place(services, key, after)
-        position = after
-        complete: set[str] = set()
+
+    def __init__(
+        self,
+        root: Node,
+        services: Services,
+        key: SessionKey,
+        *,
+        after: int,
+        forever: bool = False,
+        run: StartedRun | None = None,
+        reader: Follower | None = None,
+    ) -> None:
+        self._root = root
+        self._services = services
+        self._key = key
+        self._position = after
+        self._forever = forever
+        self._run = run
+        self._reader = reader
+        self._is_begun = False
+        self._is_own = False
+        """Whether the reader joined with the run: it is told of everything."""
+        self._complete: set[str] = set()
+        self._has_own = False
+        """Whether an event of the run was seen."""
+        self._is_over = False
+
+    def __aiter__(self) -> "Following":
+        return self
+
+    async def __anext__(self) -> list[Event]:
+        """The next events."""
+        if self._is_over:
+            raise StopAsyncIteration
+        try:
+            batch = await self._next()
+            while batch and self._run is not None and not (batch := self._of_run(batch, self._run)):
+                batch = await self._next() if not self._is_over else []
+        except BaseException:
+            self._close()
+            raise
+        if not batch:
+            self._close()
+            raise StopAsyncIteration
+        return batch
+
+    async def aclose(self) -> None:
+        """Follow no longer."""
+        self._close()
+
+    def _close(self) -> None:
+        self._is_over = True
+        if self._reader is not None:
+            self._services.feeds.leave(self._reader)
+
+    def _of_run(self, batch: list[Event], run: StartedRun) -> list[Event]:
+        """The events of the run; it is over where a later one has begun."""
+        own: list[Event] = []
+        for event in batch:
+            if event.invocation_id == run.id:
+                own.append(event)
+            elif (own or self._has_own) and event.sequence is not None:
+                self._is_over = True
+                break
+        self._has_own = self._has_own or bool(own)
+        return own
+
+    async def _next(self) -> list[Event]:
+        """The next events of the session; none where it is over."""
+        services, key = self._services, self._key
+        if not self._is_begun:
+            self._is_begun = True
+            if self._run is not None:
+                self._reader, begun = self._run.take_reader()
+                self._is_own = self._reader is not None
+                self._position += len(begun)
+                if begun:
+                    return begun
+            elif self._reader is not None:
+                await _require_place(services, key, self._position)
+        if self._reader is None:
+            # before the store is read, so that nothing falls between
+            self._reader = services.feeds.join(key)
+            await _require_place(services, key, self._position)
+        reader = self._reader
         while True:
             if reader.is_behind:
-                events = await _next_slice(store, services, key, reader, position)
+                events = await _next_slice(services.store, services, key, reader, self._position)
+                stored: list[Event] = []
                 for event in events:
-                    for piece in reader.pieces_of(event.id):
-                        yield piece
-                    complete.add(event.id)
-                    position += 1
-                    yield event
+                    stored += (*reader.pieces_of(event.id), event)
+                    self._complete.add(event.id)
+                self._position += len(events)
+                if stored:
+                    return stored
                 continue
+            batch: list[Event] = []
             while reader.waiting:
                 event = reader.waiting.popleft()
                 if isinstance(event, int):
-                    if event > position:
+                    if event > self._position:
                         reader.is_behind = True
                         break
                 elif event.partial:
-                    if event.id not in complete:
-                        yield event
-                elif event.sequence == position + 1:
-                    position += 1
-                    complete = {event.id}
-                    yield event
-                elif event.sequence is not None and event.sequence > position:
+                    if event.id not in self._complete:
+                        batch.append(event)
+                elif event.sequence == self._position + 1:
+                    self._position += 1
+                    self._complete = {event.id}
+                    batch.append(event)
+                elif event.sequence is not None and event.sequence > self._position:
                     reader.is_behind = True
                     break
+            if batch:
+                return batch
             if reader.is_behind:
                 continue
-            complete.clear()
+            self._complete.clear()
             pause = None
-            if not forever and feeds.running(key) is None:
-                if is_own:
-                    return
-                if not await _runs_elsewhere(root, store, key):
-                    if (await store.lengths([key])).get(key) == position:
-                        return
+            if not self._forever and services.feeds.running(key) is None:
+                if self._is_own:
+                    return []
+                if not await _runs_elsewhere(self._root, services.store, key):
+                    if (await services.store.lengths([key])).get(key) == self._position:
+                        return []
                     reader.is_behind = True
                     continue
                 pause = _ELSEWHERE
             await reader.wait(pause)
-    finally:
-        feeds.leave(reader)
 
 
 async def _require_place(services: Services, key: SessionKey, after: int) -> None:

@@ -99,8 +99,9 @@ class Feeds:
         """A new reader of a session; it begins with the answers that stream now."""
         feed = self._feed(key)
         reader = Follower(feed)
-        for answer in feed.unfinished.values():
-            reader.waiting.extend(answer.pieces)
+        if feed.unfinished:
+            for answer in feed.unfinished.values():
+                reader.waiting.extend(answer.pieces)
         feed.readers = (*feed.readers, reader)
         self._tune(feed)
         looking = self._looking
@@ -111,7 +112,7 @@ class Feeds:
     def leave(self, reader: "Follower") -> None:
         """The reader is gone."""
         feed = reader.feed
-        feed.readers = tuple(one for one in feed.readers if one is not reader)
+        feed.readers = tuple([one for one in feed.readers if one is not reader])
         self._tune(feed)
         self._drop(feed)
 
@@ -326,6 +327,11 @@ def _speaker(event: Event) -> tuple[str | None, ...]:
 class Follower:
     """One who follows a session: the events that wait to be read, in their order."""
 
+    __slots__ = (
+        "_has_news", "_loop", "_skipped", "_waiter", "feed", "is_behind", "is_gone", "name",
+        "waiting",
+    )  # fmt: skip
+
     def __init__(self, feed: Feed) -> None:
         self.feed = feed
         self.name: str | None = None
@@ -339,7 +345,9 @@ class Follower:
         self._skipped: set[str] = set()
         """Answers of which partial events were lost: their others make no sense any more."""
         self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
+        self._has_news = False
+        self._waiter: asyncio.Future[None] | None = None
+        """What the reader waits for. There is one reader: an `asyncio.Event` would cost more."""
 
     def take(self, event: Event) -> None:
         """Take an event, from whichever thread."""
@@ -378,27 +386,38 @@ class Follower:
 
     def wake(self) -> None:
         """Let the reader see what is new."""
-        if self._news.is_set():
+        if self._has_news:
             return
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
             running = None
         if running is self._loop:
-            self._news.set()
+            self._tell()
         else:
             with suppress(RuntimeError):  # its loop is closed: nobody reads any more
-                self._loop.call_soon_threadsafe(self._news.set)
+                self._loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        self._has_news = True
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     async def wait(self, seconds: float | None) -> None:
         """Wait until there may be something new, or so many seconds have passed."""
-        if seconds is None:
-            await self._news.wait()
-        else:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._news.wait()
-        self._news.clear()
+        if not self._has_news:
+            waiter = self._waiter = self._loop.create_future()
+            try:
+                if seconds is None:
+                    await waiter
+                else:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(seconds):
+                            await waiter
+            finally:
+                self._waiter = None
+        self._has_news = False
 
     def _overflow(self, *newest: Event) -> None:
         for one in (*self.waiting, *newest):

@@ -1,7 +1,7 @@
 """One invocation: what a run was asked for, its session as it grows, and what its nodes share."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple
 
@@ -180,6 +180,8 @@ class Invocation:
         """Whether nothing is left to do for a request that is repeated."""
         self.feed: Feed = services.feeds.idle
         """Those who follow the session, while the run is under way."""
+        self.may_create: Callable[[], Awaitable[bool]] | None = None
+        """Asked, under the lease, before a session is made that does not exist."""
         self.follower: str | None = None
         """A process that follows it from the beginning, as the relay of the store names it."""
         self.session: Session

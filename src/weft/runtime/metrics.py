@@ -1,9 +1,9 @@
 """Numbers of a server or a worker in Prometheus' text format."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from weft.runtime.result import Result
+from weft.session import Event, Usage
 
 _SECONDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0)
 """The upper bounds of the buckets for how long runs take."""
@@ -22,6 +22,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self._counts: dict[str, dict[_Labels, float]] = {}
+        self._requests: dict[tuple[str, str, int], int] = {}
+        """Answers by method, path and status."""
         self._gauges: dict[str, dict[_Labels, float]] = {}
         self._durations: dict[str, list[int]] = {}
         self._sums: dict[str, float] = {}
@@ -29,6 +31,11 @@ class Metrics:
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""
         self._add(name, tuple(labels.items()), amount)
+
+    def count_request(self, method: str, path: str, status: int) -> None:
+        """Count an answer to a request; its labels are made when the numbers are read."""
+        kind = (method, path, status)
+        self._requests[kind] = self._requests.get(kind, 0) + 1
 
     def _add(self, name: str, key: _Labels, amount: float) -> None:
         series = self._counts.get(name)
@@ -40,18 +47,24 @@ class Metrics:
         """Set a number that goes up and down."""
         self._gauges.setdefault(name, {})[tuple(labels.items())] = value
 
-    def note_run(self, app: str, seconds: float, outcome: str, result: Result | None) -> None:
-        """Count a run that is over, and what it cost."""
+    def note_run(
+        self,
+        app: str,
+        seconds: float,
+        outcome: str,
+        usage: Usage | None = None,
+        events: Sequence[Event] = (),
+    ) -> None:
+        """Count a run that is over, and what it cost; without `usage` nobody knows that."""
         self._add("weft_runs_total", (("app", app), ("outcome", outcome)), 1)
         buckets = self._durations.get(app)
         if buckets is None:
             buckets = self._durations[app] = [0] * (len(_SECONDS) + 1)
         buckets[bisect_left(_SECONDS, seconds)] += 1
         self._sums[app] = self._sums.get(app, 0.0) + seconds
-        if result is None:
+        if usage is None:
             return
         own = ("app", app)
-        usage = result.usage
         for kind, tokens in (
             (_PROMPT, usage.prompt_token_count),
             (_CACHED, usage.cached_content_token_count),
@@ -61,7 +74,7 @@ class Metrics:
             if tokens:
                 self._add("weft_tokens_total", (own, kind), tokens)
         calls = results = 0
-        for event in result.events:
+        for event in events:
             calls += event.usage is not None
             results += len(event.results)
         self._add("weft_model_answers_total", (own,), calls)
@@ -72,7 +85,14 @@ class Metrics:
         lines: list[str] = []
         for name, value in gauges.items():
             lines += [f"# TYPE {name} gauge", f"{name} {_number(value)}"]
-        for kind, numbers in (("gauge", self._gauges), ("counter", self._counts)):
+        requests: dict[_Labels, float] = {
+            (("method", method), ("path", path), ("status", str(status))): count
+            for (method, path, status), count in self._requests.items()
+        }
+        counts = (
+            {**self._counts, "weft_http_requests_total": requests} if requests else self._counts
+        )
+        for kind, numbers in (("gauge", self._gauges), ("counter", counts)):
             for name, series in sorted(numbers.items()):
                 lines.append(f"# TYPE {name} {kind}")
                 lines += [f"{name}{_braces(labels)} {_number(n)}" for labels, n in series.items()]

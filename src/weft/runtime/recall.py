@@ -19,7 +19,7 @@ from weft.runtime.labels import known_labels
 from weft.runtime.place import Place
 from weft.runtime.tool_call import Outcome
 from weft.tokens import counter_for
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject, compact, only_text
 
 _SHOWN = 8
 """How many handles are named where one was wrong."""
@@ -286,13 +286,8 @@ def _render_lines(chosen: Sequence[int], lines: Sequence[str], *, limit: int, co
 
 def _text(value: Json) -> str:
     """A value as a text: one that is a text as it is, JSON with a record or a field a line."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict) and len(value) == 1:
-        only = next(iter(value.values()))
-        if isinstance(only, str):
-            return only
-    return "\n".join(_records(value, ""))
+    text = only_text(value)
+    return text if text is not None else "\n".join(_records(value, ""))
 
 
 def _lines(value: Json) -> list[str]:

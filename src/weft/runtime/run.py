@@ -91,13 +91,6 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
         request = invocation.request._replace(seed=session, owned=owned)
         return Running(invocation.root, invocation.services, request)
 
-    def named(self, invocation_id: str) -> "Running":
-        """The same run under this id."""
-        invocation = self._invocation
-        self._is_used = True
-        request = invocation.request._replace(invocation_id=invocation_id)
-        return Running(invocation.root, invocation.services, request)
-
     def queued(self) -> "Running":
         """The same run, which waits for the one that has the session."""
         invocation = self._invocation
@@ -151,7 +144,7 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
             if value is not NOTHING and value != newest:
                 newest = value
                 yield cast("AnswerT", value)
-        result = _result(self._invocation, tuple(self._passed)).check()
+        result = result_of(self._invocation, tuple(self._passed)).check()
         if result.value is not None:
             yield result.value
 
@@ -227,7 +220,7 @@ async def _collected(
     invocation: Invocation, events: AsyncGenerator[Event, None], passed: list[Event]
 ) -> Result[Any]:
     complete = [event async for event in events if not event.partial]
-    return _result(invocation, (*passed, *complete))
+    return result_of(invocation, (*passed, *complete))
 
 
 async def _events(
@@ -441,7 +434,8 @@ async def _open(invocation: Invocation, program: Program) -> None:
     content, inputs = request.content, program.inputs
     is_new = _is_message(content)
     if session is None:
-        if not is_new or not request.create:
+        permit = invocation.may_create
+        if not is_new or not request.create or (permit is not None and not await permit()):
             raise await unknown_session(invocation.services, request.key)
         _require_plain(inputs, request)
         if isinstance(store, MemoryStore):  # it never waits, so nothing can cut it short
@@ -622,14 +616,10 @@ async def unknown_session(services: Services, key: SessionKey) -> SessionError:
     return SessionError(f"there is no session `{key.id}`", where=str(key), hint=hint)
 
 
-def _result(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
+def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
     """The result of the run, once it is over."""
     session, mine = invocation.session, invocation.visible_events()
-    failed = invocation.failure.event if invocation.failure is not None else None
-    if failed is None and events and events[-1].interrupted:
-        failed = events[-1]
-    if failed is None and invocation.is_settled and events and events[-1].error_code:
-        failed = events[-1]
+    failed = failure_of(invocation, events)
     answer, text = None, ""
     for event in reversed(mine) if failed is None else ():
         if _is_for_user(event) and event.is_final_response() and (text := event.text):
@@ -648,6 +638,16 @@ def _result(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
         (*invocation.findings.values(), *_warnings(events)),
         invocation.is_repeated,
     )
+
+
+def failure_of(invocation: Invocation, events: tuple[Event, ...]) -> Event | None:
+    """The event that ended the run, if one did."""
+    if invocation.failure is not None:
+        return invocation.failure.event
+    last = events[-1] if events else None
+    if last is not None and (last.interrupted or (invocation.is_settled and last.error_code)):
+        return last
+    return None
 
 
 def _warnings(events: tuple[Event, ...]) -> list[Diagnostic]:

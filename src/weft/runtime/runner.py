@@ -17,7 +17,7 @@ from weft.declare.hints import RUN_WORDS
 from weft.declare.tool import to_tools
 from weft.errors import SessionBusy, UsageError
 from weft.misuse import explained, unknown_name
-from weft.runtime.background import StartedRun, stop_run
+from weft.runtime.background import Following, StartedRun, stop_run
 from weft.runtime.background import follow as follow_session
 from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
 from weft.runtime.earlier import find_request, require_request_id, unfinished_sessions
@@ -149,17 +149,7 @@ class Runner(Generic[AnswerT]):
         the session has already is not run again, and its events and its result come again. It
         becomes the id of the invocation.
         """
-        content = _message(message)
-        if request_id is not None:
-            _check_request(request_id, content, session_id)
-        request = Request(
-            self._key(user_id, session_id if session_id is not None else new_id()),
-            self._configured(config),
-            content=content,
-            state=require_object(state, where="state") if state is not None else {},
-            request_id=request_id,
-            deps=deps if deps is not None else self._deps,
-        )
+        request = self._request(message, user_id, session_id, state, request_id, config, deps)
         return Running(self.root, self._services, request)
 
     @explained('runner.resume(session_id="s")', words=RUN_WORDS)
@@ -235,17 +225,11 @@ class Runner(Generic[AnswerT]):
                     where="Runner.start",
                     hint="start with the answers, and say more when they are in",
                 )
-            running = self.run(
-                message,
-                user_id=user_id,
-                session_id=session_id,
-                state=state,
-                request_id=request_id,
-                config=config,
-                deps=deps,
-            )
-            if invocation_id is not None:
-                running = running.named(invocation_id)
+            request = self._request(
+                message, user_id, session_id, state, request_id, config, deps,
+                create=create, invocation_id=invocation_id,
+            )  # fmt: skip
+            running: Running[AnswerT] = Running(self.root, self._services, request)
         elif session_id is None or state is not None:
             raise UsageError(
                 "there is no message",
@@ -265,8 +249,6 @@ class Runner(Generic[AnswerT]):
         if tools:
             running = running.of(self.extended(tools))
         request = running.invocation.request
-        if not create:
-            request = running.invocation.request = request._replace(create=False)
         if request_id is not None:
             try:
                 place = await self._place_of(request)
@@ -340,6 +322,14 @@ class Runner(Generic[AnswerT]):
     def leave(self, reader: Follower) -> None:
         """The reader reads nothing more."""
         self._services.feeds.leave(reader)
+
+    def batches(
+        self, *, user_id: str = "user", session_id: str, after: int = 0, follow: bool = False
+    ) -> Following:
+        """As `events`, in lists: those that are there at once come together."""
+        require_place(after, None)
+        key = self._key(user_id, session_id)
+        return Following(self.root, self._services, key, after=after, forever=follow)
 
     @explained('await runner.cancel(session_id="s")')
     async def cancel(self, *, user_id: str = "user", session_id: str) -> bool:
@@ -475,6 +465,34 @@ class Runner(Generic[AnswerT]):
                 "stream": 'async for event in runner.run("message", config=RunConfig(stream=True))',
             }
             raise unknown_name(f"a runner has no `{name}`", name, Runner, words)
+
+    def _request(
+        self,
+        message: ContentLike,
+        user_id: str,
+        session_id: str | None,
+        state: Mapping[str, Json] | None,
+        request_id: str | None,
+        config: RunConfig | None,
+        deps: object,
+        *,
+        create: bool = True,
+        invocation_id: str | None = None,
+    ) -> Request:
+        """A new message to a session, as it was asked for."""
+        content = _message(message)
+        if request_id is not None:
+            _check_request(request_id, content, session_id)
+        return Request(
+            self._key(user_id, session_id if session_id is not None else new_id()),
+            self._configured(config),
+            content=content,
+            state=require_object(state, where="state") if state is not None else {},
+            invocation_id=invocation_id,
+            request_id=request_id,
+            deps=deps if deps is not None else self._deps,
+            create=create,
+        )
 
     def extended(self, tools: Sequence[object]) -> Node:
         """The root agent with more tools; the same object for the same tools, as far as it can be.

@@ -13,7 +13,7 @@ import inspect
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from weft.errors import UsageError
 from weft.server.problems import Problem, problem_of
@@ -34,6 +34,11 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 OPEN_PATHS = frozenset(("/health", "/ready"))
 """What may be asked without a token: whether the server lives says nothing of anybody."""
 
+
+_ASKER = (b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode")
+"""The headers that say which server is meant, and which page asks."""
+
+_MOST_ASKERS = 1_000
 
 _SAFE = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 """Headers of every answer."""
@@ -166,7 +171,8 @@ def cookie_name(scope: Scope) -> str:
 
 
 def _hash(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+    # of the strong hashes the one that begins fastest: every request needs it
+    return hashlib.blake2s(token.encode("utf-8", "surrogatepass")).digest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,6 +247,8 @@ class Gatekeeper:
         self._limits = limits
         self._rates = RequestRates(limits)
         self._answered = answered
+        self._askers: set[tuple[bytes | None, ...]] = set()
+        """Hosts and origins that were let in: most requests of a client name the same ones."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the request, and pass it on."""
@@ -253,13 +261,12 @@ class Gatekeeper:
             return
         status = 500
 
-        async def noting(message: dict[str, object]) -> None:
+        def noting(message: Message) -> Awaitable[None]:
             nonlocal status
             if message["type"] == "http.response.start":
-                status = int(str(message["status"]))
-                headers = cast("Iterable[object]", message.get("headers", ()))
-                message["headers"] = [*headers, *_SAFE]
-            await send(message)
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *_SAFE]
+            return send(message)
 
         try:
             identity = await self._admit(scope)
@@ -267,21 +274,26 @@ class Gatekeeper:
                 await self._set_cookie(scope, receive, noting)
                 return
             scope["weft.identity"] = identity
-            await self._inner(scope, receive, noting)  # type: ignore[arg-type]
+            await self._inner(scope, receive, noting)
         except HTTPException as refused:  # a file that is not there
             place = str(scope["path"])[:200]
             problem = Problem(refused.status_code, "unknown-path", f"there is nothing at {place}")
-            await self._shape(scope, problem)(scope, receive, noting)  # type: ignore[arg-type]
+            await self._shape(scope, problem)(scope, receive, noting)
         except Problem as problem:
-            await self._shape(scope, problem)(scope, receive, noting)  # type: ignore[arg-type]
+            await self._shape(scope, problem)(scope, receive, noting)
         finally:
             self._answered(scope, status)
 
     async def _admit(self, scope: Scope) -> Identity | None:
         """Who asks, or a problem; None for the printed address, which brings a token to keep."""
         headers = headers_of(scope)
-        host = self._require_host(headers)
-        self._require_origin(headers, host)
+        if len(headers) < len(scope["headers"]):
+            self._require_once(scope)
+        asker = tuple(map(headers.get, _ASKER))
+        if asker not in self._askers:
+            self._require_origin(headers, self._require_host(headers))
+            if len(self._askers) < _MOST_ASKERS and sum(map(len, filter(None, asker))) < 500:
+                self._askers.add(asker)
         self._require_small(headers)
         if inner_path(scope) in OPEN_PATHS:
             return Identity("", "")
@@ -343,8 +355,17 @@ class Gatekeeper:
                 raise Problem(403, "origin", "the request comes from a page of another origin")
             return
         origin = headers[b"origin"].decode("latin-1")
-        if origin not in self._origins and origin.partition("://")[2].lower() != host:
+        scheme, _, own = origin.partition("://")
+        is_own = scheme in ("http", "https") and own.lower() == host
+        if origin not in self._origins and not is_own:
             raise Problem(403, "origin", f"a page of `{origin[:100]}` may not ask this server")
+
+    def _require_once(self, scope: Scope) -> None:
+        """Refuse a header twice that decides who asks: a proxy may have read the other one."""
+        names = [name for name, _ in scope["headers"]]
+        for name in (*_ASKER, b"authorization", b"content-length", b"content-type"):
+            if names.count(name) > 1:
+                raise Problem(400, "headers", f"there are two headers `{name.decode()}`")
 
     def _require_small(self, headers: dict[bytes, bytes]) -> None:
         length = headers.get(b"content-length", b"0")
@@ -353,9 +374,7 @@ class Gatekeeper:
         if len(length) > 18 or int(length) > self._limits.body:
             raise too_large(self._limits)
 
-    async def _set_cookie(
-        self, scope: Scope, receive: Receive, send: Callable[[dict[str, object]], Awaitable[None]]
-    ) -> None:
+    async def _set_cookie(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Keep the token of the printed address in a cookie, and lead to the page without it."""
         connection = HTTPConnection(scope)
         token = connection.query_params["token"]
@@ -367,7 +386,8 @@ class Gatekeeper:
                 401, "unauthenticated", "the token in the address is not the one of this start"
             )
         rest = urlencode([pair for pair in parse_qsl(connection.url.query) if pair[0] != "token"])
-        response = RedirectResponse(f"{connection.url.path}{f'?{rest}' if rest else ''}", 303)
+        path = "/" + connection.url.path.lstrip("/")  # `//name` would be another server
+        response = RedirectResponse(f"{path}{f'?{rest}' if rest else ''}", 303)
         response.set_cookie(
             cookie_name(scope),
             token,
@@ -377,7 +397,7 @@ class Gatekeeper:
             path="/",
         )
         response.headers["cache-control"] = "no-store"
-        await response(scope, receive, send)  # type: ignore[arg-type]
+        await response(scope, receive, send)
 
 
 def too_large(limits: Limits) -> Problem:
@@ -386,6 +406,10 @@ def too_large(limits: Limits) -> Problem:
 
 
 def inner_path(scope: Scope) -> str:
-    """The path below where the application is mounted."""
-    path = str(scope["path"])
-    return path.removeprefix(str(scope.get("root_path", "")))
+    """The path below where the application is mounted, as routes are matched with it."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    if not root or not path.startswith(root):
+        return path
+    below = path[len(root) :]
+    return below if not below or below[0] == "/" else path

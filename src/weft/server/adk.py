@@ -10,7 +10,7 @@ Top to bottom: sessions, runs, artifacts, graphs, traces, the page.
 import importlib.util
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -41,7 +41,7 @@ from weft.server.endpoints import (
 from weft.server.problems import Problem, require_id
 from weft.server.served import ServedRun
 from weft.server.sessions import write_state
-from weft.server.stream import Chunks, stream_problem
+from weft.server.stream import stream_problem
 from weft.session import Event, Session, SessionKey
 from weft.session.event import new_id
 from weft.session.state import without_temp
@@ -204,7 +204,7 @@ async def _started(call: Call, body: AdkRun, *, stream: bool) -> ServedRun:
     )
 
 
-async def _lines(started: ServedRun) -> Chunks:
+async def _lines(started: ServedRun) -> AsyncGenerator[bytes, None]:
     """One event a chunk, and each with an id of its own: the page drops an id that it has seen."""
     number = 0
     try:
@@ -234,6 +234,11 @@ async def _body(call: Call, kind: type[BodyT], empty: BodyT | None = None) -> Bo
     fields = decoded(data, dict[str, msgspec.Raw])
     names = {one.name: one.encode_name for one in msgspec.structs.fields(kind)}
     spelled = {names.get(name, name): value for name, value in fields.items()}
+    if len(spelled) < len(fields):
+        twice = next(one for one in names if one in fields and names[one] in fields)
+        raise Problem(
+            422, "invalid", f"`{twice}` and `{names[twice]}` are one field, which is there twice"
+        )
     return decoded(msgspec.json.encode(spelled), kind)
 
 

@@ -10,7 +10,7 @@ and `hosts`.
 """
 
 import secrets
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -142,12 +142,8 @@ class Application:
     def _count(self, scope: Scope, status: int) -> None:
         route = scope.get("route")
         path = route.path if isinstance(route, Route) else "other"
-        self.served.metrics.count(
-            "weft_http_requests_total",
-            method=str(scope["method"]) if route is not None else "other",
-            path=path,
-            status=str(status),
-        )
+        method = scope["method"] if route is not None else "other"
+        self.served.metrics.count_request(method, path, status)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -244,13 +240,22 @@ class _Routes:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the route that fits."""
-        key = (str(scope["method"]), inner_path(scope)[1:].partition("/")[0])
+        path = inner_path(scope)
+        key = (scope["method"], path[1:].partition("/")[0])
         few = self._by_method.get(key)
         if few is None:
             few = self._narrowed(*key)
             if few:  # what nobody serves is not worth remembering
                 self._by_method[key] = few
         for route in few:
+            if isinstance(route, ApiRoute):
+                params = route.params_in(path)
+                if params is not None:
+                    scope["route"], scope["endpoint"] = route, route.endpoint
+                    scope["path_params"] = {**scope.get("path_params", {}), **params}
+                    await route.app(scope, receive, send)
+                    return
+                continue
             match, child_scope = route.matches(scope)
             if match is Match.FULL:
                 scope["route"] = route
@@ -279,8 +284,8 @@ class _AsgiEndpoint:
     def __init__(self, inner: ASGIApp) -> None:
         self._inner = inner
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._inner(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self._inner(scope, receive, send)
 
 
 def _shape(problem: Problem) -> Response:
@@ -295,8 +300,7 @@ def _shape_refusal(scope: Scope, problem: Problem) -> Response:
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     path = Request(scope).url.path
-    problem = Problem(404, "unknown-path", f"there is nothing at {path[:200]}")
-    await problem.response()(scope, receive, send)
+    raise Problem(404, "unknown-path", f"there is nothing at {path[:200]}")
 
 
 async def _get_openapi(call: Call) -> Answer:

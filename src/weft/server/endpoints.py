@@ -5,6 +5,7 @@ from the same list, so that neither can say what the other does not.
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar, cast
@@ -18,9 +19,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from weft.misuse import meant
 from weft.runtime import Runner
 from weft.server.access import Identity, headers_of, too_large
-from weft.server.problems import Problem, problem_of
+from weft.server.problems import Problem, problem_of, require_user
 from weft.server.served import Served
-from weft.server.stream import Chunks
+from weft.server.stream import ChunkStream
 from weft.session.state import scope_of
 from weft.values import JsonObject
 
@@ -37,23 +38,29 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
 class Call:
     """One request: who asks, for what, and the server that is asked."""
 
-    def __init__(self, served: Served, request: Request) -> None:
+    def __init__(self, served: Served, scope: Scope, receive: Receive) -> None:
         self.served = served
-        self.request = request
-        self.identity: Identity = request.scope["weft.identity"]
+        self.scope = scope
+        self.identity: Identity = scope["weft.identity"]
+        self._receive = receive
+
+    @property
+    def request(self) -> Request:
+        """The request, for what this class does not say of it."""
+        return Request(self.scope, self._receive)
 
     def path(self, name: str) -> str:
         """A part of the path."""
-        return str(self.request.path_params[name])
+        return str(self.scope["path_params"][name])
 
     def header(self, name: bytes) -> str | None:
         """A header, by its name in small letters."""
-        value = headers_of(self.request.scope).get(name)
+        value = headers_of(self.scope).get(name)
         return value.decode("latin-1") if value is not None else None
 
     def query(self, name: str, default: str = "") -> str:
         """A value behind the question mark."""
-        if not self.request.scope.get("query_string"):
+        if not self.scope.get("query_string"):
             return default
         return self.request.query_params.get(name, default)
 
@@ -76,7 +83,7 @@ class Call:
         wanted = wanted or self.query("user") or None
         own = self.identity.user
         if own is None:
-            return wanted or "user"
+            return require_user(wanted) if wanted else "user"
         if wanted not in (None, own):
             raise Problem(403, "another-user", "these are the sessions of another user")
         return own
@@ -97,7 +104,7 @@ class Call:
         """Whether the client asks for server-sent events."""
         return "text/event-stream" in (self.header(b"accept") or "")
 
-    def stream(self, chunks: Chunks) -> Answer:
+    def stream(self, chunks: ChunkStream) -> Answer:
         """An answer that streams."""
         return self.served.event_stream(self.identity, chunks)
 
@@ -120,22 +127,61 @@ class Call:
         return data
 
     async def _bytes(self) -> bytes:
-        limits, receive = self.served.limits, self.request.receive
+        served, receive = self.served, self._receive
+        limits = served.limits
         chunks: list[bytes] = []
         length, more = 0, True
+        arrival = _Arrival(limits.stalled)
+        served.watch.add(arrival)
         try:
-            async with asyncio.timeout(limits.stalled):
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Problem(400, "disconnected", "the client left")
-                    chunks.append(message.get("body", b""))
-                    length, more = length + len(chunks[-1]), message.get("more_body", False)
-                    if length > limits.body:
-                        raise too_large(limits)
-        except TimeoutError:
-            raise Problem(408, "timeout", "the body did not arrive in time") from None
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Problem(400, "disconnected", "the client left")
+                chunk: bytes = message.get("body", b"")
+                more = message.get("more_body", False)
+                length += len(chunk)
+                if length > limits.body:
+                    raise too_large(limits)
+                chunks.append(chunk)
+        except asyncio.CancelledError:
+            raise arrival.refusal() from None
+        finally:
+            served.watch.discard(arrival)
         return b"".join(chunks)
+
+
+class _Arrival:
+    """The body of a request while it arrives; one that takes too long is refused."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._begun = 0.0
+        self._task = asyncio.current_task()
+        self._problem: Problem | None = None
+
+    def look(self, now: float) -> None:
+        """Refuse it once its time is over."""
+        self._begun = self._begun or now
+        if now - self._begun >= self._seconds:
+            self._end(Problem(408, "timeout", "the body did not arrive in time"))
+
+    def stop(self) -> None:
+        """Refuse it: the server stops."""
+        self._end(Problem(503, "stopping", "the server is stopping", headers={"retry-after": "5"}))
+
+    def refusal(self) -> BaseException:
+        """Why the task was cancelled: by this, or by somebody else."""
+        if self._problem is None:
+            return asyncio.CancelledError()
+        if self._task is not None:
+            self._task.uncancel()
+        return self._problem
+
+    def _end(self, problem: Problem) -> None:
+        if self._problem is None and self._task is not None:
+            self._problem = problem
+            self._task.cancel()
 
 
 def decoded(data: bytes, kind: type[T], empty: T | None = None) -> T:
@@ -143,7 +189,10 @@ def decoded(data: bytes, kind: type[T], empty: T | None = None) -> T:
     if not data.strip() and empty is not None:
         return empty
     try:
-        return msgspec.json.decode(data, type=kind)
+        value = msgspec.json.decode(data, type=kind)
+        if data.count(b":") > 1:  # with one there is one key
+            _require_once(data)
+        return value
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at ")
         where = place.strip("`").removeprefix("$") or "the body"
@@ -151,6 +200,28 @@ def decoded(data: bytes, kind: type[T], empty: T | None = None) -> T:
         raise Problem(422, "invalid", message, where=where, hint=hint) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "malformed", f"the body is not JSON: {error}") from None
+
+
+def _require_once(data: bytes) -> None:
+    """Refuse an object that has a key twice: each reader takes another of the two values."""
+
+    def read(pairs: list[tuple[str, object]]) -> None:
+        names: set[str] = set()
+        for name, _ in pairs:
+            if name in names:
+                raise Problem(400, "malformed", f"the key `{name[:100]}` stands there twice")
+            names.add(name)
+
+    try:
+        json.loads(
+            data, object_pairs_hook=read, parse_int=_unread, parse_float=_unread, strict=False
+        )
+    except ValueError as error:
+        raise Problem(400, "malformed", f"the body is not JSON: {error}") from None
+
+
+def _unread(number: str) -> None:
+    """Nothing: only keys are looked at."""
 
 
 def _known_fields(message: str, kind: type[object]) -> str:
@@ -193,7 +264,7 @@ class Endpoint:
         async def run(scope: Scope, receive: Receive, send: Send) -> None:
             served.start_up()
             try:
-                answer = await self.handler(Call(served, Request(scope, receive, send)))
+                answer = await self.handler(Call(served, scope, receive))
             except Exception as error:
                 answer = shape(problem_of(error))
             await answer(scope, receive, send)
@@ -203,6 +274,15 @@ class Endpoint:
 
 class ApiRoute(Route):
     """A route that says in a problem document which methods it has not."""
+
+    def params_in(self, path: str) -> dict[str, str] | None:
+        """The named parts of a path, or None where it is not a path of this route.
+
+        It is what `matches` finds for a path whose method is right, and a third of its work:
+        all named parts are texts.
+        """
+        match = self.path_regex.match(path)
+        return match.groupdict() if match is not None else None
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request, or refuse its method."""
@@ -217,7 +297,7 @@ class ApiRoute(Route):
             hint=f"it takes {allowed}; GET /openapi.json lists everything",
             headers={"allow": allowed},
         )
-        await problem.response()(scope, receive, send)
+        raise problem  # the gate says it, as the clients of that path read it
 
 
 def respond(value: object, status: int = 200) -> Response:

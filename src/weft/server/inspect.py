@@ -8,7 +8,7 @@ import asyncio
 import json
 import mimetypes
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -30,7 +30,7 @@ from weft.server.access import Identity
 from weft.server.endpoints import ApiRoute, Call
 from weft.server.problems import problem_of
 from weft.server.served import Served
-from weft.server.stream import Chunks, EventStream
+from weft.server.stream import EventStream
 from weft.session import Actions, Event, SessionKey, Store
 from weft.session.event import new_id
 from weft.values import Json, JsonObject
@@ -239,7 +239,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
                     where="inspector",
                     hint="serve the agent: weft serve pkg.module:agent",
                 )
-            return _json(await action(asked, Call(served, request)))
+            return _json(await action(asked, Call(served, request.scope, request.receive)))
 
         return endpoint
 
@@ -417,7 +417,7 @@ async def _fork(talk: Talk, call: Call) -> Json:
     return await talk.fork(key, event, text, call.allowed_state(state))
 
 
-async def _growth(source: SessionSource, key: str, after: int) -> Chunks:
+async def _growth(source: SessionSource, key: str, after: int) -> AsyncGenerator[bytes, None]:
     """Says `grown` when the session has more events, and `gone` when it is deleted."""
     quiet = 0.0
     while True:

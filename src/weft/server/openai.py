@@ -31,7 +31,7 @@ from weft.server.openai_sessions import (
 )
 from weft.server.problems import Problem
 from weft.server.served import ServedRun
-from weft.server.stream import Chunks, stream_problem
+from weft.server.stream import stream_problem
 from weft.session import Event, Usage
 from weft.session.event import new_id
 from weft.values import Json, JsonObject
@@ -240,7 +240,7 @@ class _ChatForm(_Form):
         }
         return {**self._head("chat.completion"), "choices": [choice], "usage": self._usage()}
 
-    async def stream(self, pieces: AsyncGenerator[_Piece, None]) -> Chunks:
+    async def stream(self, pieces: AsyncGenerator[_Piece, None]) -> AsyncGenerator[bytes, None]:
         """The answer in chunks."""
         yield self._chunk({"role": "assistant", "content": ""})
         async for piece in pieces:
@@ -319,7 +319,7 @@ class _ResponseForm(_Form):
         output += [self._call_item(one, "completed") for one in self.calls]
         return self._response("completed", output)
 
-    async def stream(self, pieces: AsyncGenerator[_Piece, None]) -> Chunks:
+    async def stream(self, pieces: AsyncGenerator[_Piece, None]) -> AsyncGenerator[bytes, None]:
         """The response as events; the order is part of the protocol."""
         begun = self._response("in_progress", [])
         yield self._event("response.created", response=begun)

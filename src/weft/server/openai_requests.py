@@ -3,10 +3,11 @@
 Nothing is passed over in silence. A field is read, or known to have no effect here, or refused.
 """
 
-import json
 import mimetypes
 import re
 from typing import Literal, NamedTuple
+
+import msgspec
 
 from weft.content import Blob, FileData, FunctionCall, FunctionResponse, Part
 from weft.declare.tool import Tool
@@ -35,7 +36,7 @@ class ClientMessage(NamedTuple):
 _NO_EFFECT = frozenset(
     (
         "metadata", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-        "service_tier", "stream_options", "include", "background", "max_tool_calls", "truncation",
+        "service_tier", "stream_options", "include", "max_tool_calls", "truncation",
         "verbosity", "modalities", "prediction", "web_search_options",
     )
 )  # fmt: skip
@@ -45,7 +46,7 @@ _READ = frozenset(
     (
         "model", "messages", "input", "instructions", "stream", "store", "tools", "tool_choice",
         "conversation", "previous_response_id", "reasoning", "reasoning_effort", "text", "n",
-        "response_format", "logprobs", "parallel_tool_calls",
+        "response_format", "logprobs", "parallel_tool_calls", "background",
     )
 )  # fmt: skip
 
@@ -77,6 +78,17 @@ def generation(body: dict[str, Json]) -> JsonObject:
             raise Problem(422, "invalid", f"`{name[:100]}` is not known here", where=name[:100])
     if body.get("n") not in (None, 1):
         raise Problem(422, "invalid", "an agent gives one answer", where="n")
+    for name in ("stream", "store", "background"):
+        if not isinstance(body.get(name), bool | None):
+            raise Problem(
+                422, "invalid", f"`{name}` is {str(body[name])[:40]!r}, not true or false",
+                where=name,
+            )  # fmt: skip
+    if body.get("background"):
+        raise Problem(
+            422, "invalid", "a response is not made in the background here", where="background",
+            hint="stream it: a run goes on when its client is gone",
+        )  # fmt: skip
     if body.get("logprobs"):
         raise Problem(422, "invalid", "an agent's answer has no logprobs", where="logprobs")
     for name, form in (
@@ -195,8 +207,8 @@ def _call(id: Json, name: Json, arguments: Json, where: str) -> Part:
     if not isinstance(id, str) or not isinstance(name, str):
         raise Problem(422, "invalid", "the call has no id or no name", where=where)
     try:
-        args: Json = json.loads(arguments) if isinstance(arguments, str) and arguments else {}
-    except ValueError:
+        args = _read_json(arguments) if isinstance(arguments, str) and arguments else {}
+    except (ValueError, RecursionError):
         raise Problem(422, "invalid", "the arguments are not JSON", where=where) from None
     return Part(function_call=FunctionCall(id=id, name=name, args=_object(args, where)))
 
@@ -209,11 +221,17 @@ def _result(id: Json, content: Json, where: str) -> Part:
     else:
         text = "".join(part.text or "" for part in _parts(content, where))
     try:
-        value: Json = json.loads(text)
-    except ValueError:
+        value = _read_json(text)
+    except (ValueError, RecursionError):
         value = text
     response: JsonObject = value if isinstance(value, dict) else {"result": value}
     return Part(function_response=FunctionResponse(id=id, response=response))
+
+
+def _read_json(text: str) -> Json:
+    """JSON as the standard has it: no NaN, and no number that nobody could write again."""
+    value: Json = msgspec.json.decode(text.encode("utf-8", "surrogatepass"))
+    return value
 
 
 _DATA = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,([A-Za-z0-9+/=]+)")

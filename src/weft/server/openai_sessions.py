@@ -20,7 +20,8 @@ import msgspec
 from weft.content import Content
 from weft.declare import Agent, RunConfig
 from weft.declare.tool import Tool
-from weft.runtime import Result, Runner
+from weft.runtime import Runner
+from weft.runtime.background import RunEnd
 from weft.server.endpoints import Call
 from weft.server.openai_questions import asking_session, replies
 from weft.server.openai_requests import ClientMessage, client_tools, generation
@@ -213,7 +214,7 @@ def _forgetting(runner: Runner, key: SessionKey) -> Callable[[object], None]:
     """Delete the session of a request with `store: false`, once it is answered."""
 
     def forget(outcome: object) -> None:
-        if isinstance(outcome, Result) and outcome.waiting:
+        if isinstance(outcome, RunEnd) and outcome.is_waiting:
             return  # it is not answered: somebody is asked something first
         task = asyncio.get_running_loop().create_task(runner.store.delete(key))
         _forgotten.add(task)

@@ -40,6 +40,7 @@ _TITLES = {
     421: "Misdirected request",
     422: "Unprocessable content",
     429: "Too many requests",
+    431: "Request header fields too large",
     500: "Internal error",
     502: "The model failed",
     503: "Not available",
@@ -70,11 +71,16 @@ class Problem(Exception):
         self.members = members or {}
         """More members of the document, for programs."""
 
+    @property
+    def title(self) -> str:
+        """What its status means."""
+        return _TITLES.get(self.status, "Error")
+
     def document(self) -> JsonObject:
         """The JSON of the problem."""
         document: JsonObject = {
             "type": f"urn:weft:problem:{self.kind}",
-            "title": _TITLES.get(self.status, "Error"),
+            "title": self.title,
             "status": self.status,
             "detail": self.detail,
         }
@@ -110,6 +116,8 @@ def problem_of(error: BaseException) -> Problem:
             return _problem(409, "conflict", error)
         case ModelError():
             return _problem(502, f"model-{error.code.replace('_', '-')}", error)
+        case StoreError() if error.where == "session key":  # a name that no store would take
+            return _problem(422, "invalid", error)
         case StoreError():
             _log.error("the store failed: %s", error)
             return Problem(503, "store", "the store cannot be used now")
@@ -134,6 +142,19 @@ def unknown_app(name: str) -> Problem:
 def unknown_session(id: str, hint: str = "") -> Problem:
     """The problem of a session that does not exist, or is another user's: nobody learns which."""
     return Problem(404, "unknown-session", f"there is no session `{id[:100]}`", hint=hint)
+
+
+def require_user(user: str) -> str:
+    """The id of a user, which must be one that a list and a terminal can show."""
+    if not user.strip() or not user.isprintable() or len(user.encode()) > 800:
+        raise Problem(
+            422,
+            "invalid",
+            f"{user[:100]!r} cannot be the id of a user",
+            hint="use a short, printable name",
+            where="/user",
+        )
+    return user
 
 
 def require_id(id: str) -> str:

@@ -8,14 +8,14 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 import msgspec
 
 from weft.content import Content, ContentLike, require_posted, to_content
 from weft.errors import Conflict, RunError, SessionBusy
-from weft.runtime import Result, Runner
-from weft.runtime.background import interrupt_session
+from weft.runtime import Runner
+from weft.runtime.background import RunEnd, interrupt_session
 from weft.runtime.feeds import Follower
 from weft.runtime.resume import answers_by_event, content_of, last_invocation, require_answers
 from weft.server.problems import unknown_session
@@ -63,7 +63,7 @@ class QueuedRun:
         """Who joined before the turn was put, so that nothing of it is missed."""
         self.tokens = 0
         """What the turn used, once those are told who asked to be told."""
-        self._to_tell: list[Callable[[Result | BaseException], None]] = []
+        self._to_tell: list[Callable[[RunEnd | BaseException], None]] = []
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -121,6 +121,12 @@ class QueuedRun:
         finally:
             reading.cancel()
 
+    async def batches(self) -> AsyncGenerator[list[Event], None]:
+        """The events of this run, each in a list of its own: they come one by one."""
+        async with aclosing(self.events()) as events:
+            async for event in events:
+                yield [event]
+
     async def final_session(self) -> Session:
         """The session as the run left it."""
         session = await self._runner.store.get(self.key)
@@ -134,7 +140,7 @@ class QueuedRun:
         if reader is not None:
             self._runner.leave(reader)
 
-    def when_done(self, tell: Callable[[Result | BaseException], None]) -> None:
+    def when_done(self, tell: Callable[[RunEnd | BaseException], None]) -> None:
         """Have somebody told when the turn is over; its result is in the log."""
         self._to_tell.append(tell)
         if self._watching is None:

@@ -91,6 +91,12 @@ class Quotas:
             for key, quota in cast("Mapping[object, object]", own).items():
                 _require_quota(quota, f"{name}[{key!r}]")
 
+    @property
+    def limit_something(self) -> bool:
+        """Whether any of them limits anything."""
+        own = (self.user, self.app, *self.users.values(), *self.apps.values())
+        return any(quota.limits_something for quota in own)
+
     def require_apps(self, served: Iterable[str]) -> None:
         """Refuse the quota of an app that is not served."""
         known = [*served]
@@ -216,9 +222,13 @@ class QuotaBook:
         self.clock = clock
         self._accounts: dict[tuple[_Holder, str], _Account] = {}
         self._sweep_at = _FEW_ACCOUNTS
+        # without quotas, as most servers are, there is nothing to count
+        self._free = None if quotas.limit_something else Reservation((), clock, is_turn=True)
 
     def problem_of(self, app: str, user: str) -> Problem | None:
         """The problem that says which limit leaves no room for a run; None where there is room."""
+        if self._free is not None:
+            return None
         now = self.clock()
         accounts = self._limited(app, user, now)
         refusals = [one for account in accounts for one in account.refusals(now)]
@@ -229,6 +239,8 @@ class QuotaBook:
 
     def admit(self, app: str, user: str) -> Reservation:
         """Take the room of a run; ask `problem_of` first, without a pause in between."""
+        if self._free is not None:
+            return self._free
         return Reservation(self._limited(app, user, self.clock()), self.clock, is_turn=True)
 
     def resume(self, app: str, user: str) -> Reservation:

@@ -2,20 +2,22 @@
 
 import asyncio
 import logging
+import re
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Literal
 
 import msgspec
 
-from weft.content import ContentLike
+from weft.content import Content, ContentLike
 from weft.declare import RunConfig
 from weft.declare.tool import Tool
 from weft.errors import SessionError, UsageError, WeftError
 from weft.misuse import few, meant
-from weft.runtime import Result, Runner
-from weft.runtime.background import StartedRun
+from weft.runtime import Runner
+from weft.runtime.background import RunEnd, StartedRun
 from weft.runtime.costs import tokens_of
 from weft.runtime.metrics import Metrics
 from weft.server.access import Identity, Limits
@@ -29,7 +31,7 @@ from weft.server.quotas import (
     overloaded,
     stored_tokens,
 )
-from weft.server.stream import Chunks, EventStream
+from weft.server.stream import ChunkStream, DeadlineWatch, EventStream
 from weft.session import Session, SessionKey, Store
 from weft.turns import Turns
 from weft.turns.turn import ClientTool, left_to_the_client
@@ -72,12 +74,16 @@ class Served:
         self.queue_depth = QueueDepth(turns, self.runners) if turns is not None else None
         self.metrics = Metrics()
         self.is_stopping = False
-        self._open_streams: set[EventStream] = set()
+        self.watch = DeadlineWatch()
+        """The streams that are open, and the bodies that arrive."""
+        self.open_streams = 0
         self.streams: dict[str, int] = {}
+        """Open streams by user."""
         self._configs: dict[tuple[int, Busy, bool], tuple[RunConfig, RunConfig]] = {}
         self._recover = recover
         self._runs: set[StartedRun] = set()
-        self._starting = 0
+        self.starting = 0
+        """Runs that were let in, and are not open yet."""
         self._watched: set[QueuedRun] = set()
         self._counting: set[asyncio.Task[None]] = set()
         self._recovering: asyncio.Task[None] | None = None
@@ -90,8 +96,7 @@ class Served:
     def stop_streams(self) -> None:
         """End all streams, and refuse new runs."""
         self.is_stopping = True
-        for stream in [*self._open_streams]:
-            stream.stop()
+        self.watch.stop()
 
     async def shut_down(self, grace: float) -> None:
         """Let runs end for so many seconds, and leave the others to the next process."""
@@ -170,9 +175,11 @@ class Served:
         if self.is_stopping:
             raise Problem(503, "stopping", "the server is stopping", headers={"retry-after": "5"})
         await self.require_room(runner.app_name, user)
-        with self._admitted(runner.app_name, user) as reservation:
+        with _Admission(self, runner.app_name, user) as reservation:
             if message is not None and session and create:
                 require_id(session)
+            if isinstance(message, Content):
+                _require_media(message)
             if self.turns is not None:
                 if tools:
                     runner.extended(tools)  # what is wrong with them is said before they are put
@@ -231,29 +238,12 @@ class Served:
                 problem = overloaded(
                     "waiting", limits.waiting, waiting, f"{waiting} turns wait in the queue"
                 )
-        elif (busy := self.active + self._starting) >= limits.runs:
+        elif (busy := self.active + self.starting) >= limits.runs:
             problem = overloaded("runs", limits.runs, busy, f"{busy} runs are under way")
         problem = problem or self.quotas.problem_of(app, user)
         if problem is not None:
             self._count_refusal(app, problem)
             raise problem
-
-    @contextmanager
-    def _admitted(self, app: str, user: str) -> Generator[Reservation, None, None]:
-        """The room of a run that begins in this block; it is given back if none begins."""
-        reservation = self.quotas.admit(app, user)
-        self._starting += 1
-        if self.queue_depth is not None:
-            self.queue_depth.add(1)
-        try:
-            yield reservation
-        except BaseException:
-            reservation.give_back()
-            if self.queue_depth is not None:
-                self.queue_depth.add(-1)
-            raise
-        finally:
-            self._starting -= 1
 
     def _count_refusal(self, app: str, problem: Problem) -> None:
         limit, holder = str(problem.members["limit"]), str(problem.members["of"])
@@ -271,11 +261,13 @@ class Served:
             return
         self._watched.add(run)
 
-        def over(_: Result | BaseException) -> None:
-            self._watched.discard(run)
-            reservation.end(run.tokens)
+        run.when_done(partial(self._note_queued_end, run, reservation))
 
-        run.when_done(over)
+    def _note_queued_end(
+        self, run: QueuedRun, reservation: Reservation, _: RunEnd | BaseException
+    ) -> None:
+        self._watched.discard(run)
+        reservation.end(run.tokens)
 
     def _configured(self, config: RunConfig, busy: Busy, *, stream: bool) -> RunConfig:
         """The config of a run; that of all runs is made once."""
@@ -290,32 +282,39 @@ class Served:
 
     def note(self, runner: Runner, run: StartedRun, reservation: Reservation) -> None:
         """Count a run that was started, and again when it is over."""
-        begun = time.monotonic()
         if run.repeated:  # the message was counted when it came first
             reservation.give_back()
         self._runs.add(run)
+        run.when_done(partial(self._note_end, runner, run, reservation, time.monotonic()))
 
-        def over(outcome: Result | BaseException) -> None:
-            self._runs.discard(run)
-            seconds = time.monotonic() - begun
-            if isinstance(outcome, Result):
-                reservation.end(tokens_of(outcome.usage) or 0)
-            elif isinstance(outcome, asyncio.CancelledError) or not reservation.needs_end:
+    def _note_end(
+        self,
+        runner: Runner,
+        run: StartedRun,
+        reservation: Reservation,
+        begun: float,
+        end: RunEnd | BaseException,
+    ) -> None:
+        self._runs.discard(run)
+        seconds = time.monotonic() - begun
+        if not isinstance(end, RunEnd):
+            handed_over = isinstance(end, asyncio.CancelledError)
+            if handed_over or not reservation.needs_end:
                 reservation.end(0)  # handed over: the next process counts the rest
             else:
                 self._end_from_log(runner, run, reservation)
-            if not isinstance(outcome, Result):
-                handed_over = isinstance(outcome, asyncio.CancelledError)
-                word = "handed_over" if handed_over else "failed"
-                self.metrics.note_run(runner.app_name, seconds, word, None)
-                return
-            word = "waiting" if outcome.waiting else "done"
-            if outcome.error is not None:
-                word = outcome.error.error_code or "error"
-                word = word if word in ("cancelled", "interrupted") else "error"
-            self.metrics.note_run(runner.app_name, seconds, word, outcome)
-
-        run.when_done(over)
+            word = "handed_over" if handed_over else "failed"
+            self.metrics.note_run(runner.app_name, seconds, word)
+            return
+        usage, error = end.usage, end.error
+        reservation.end(tokens_of(usage) or 0 if reservation.needs_end else 0)
+        if error is None:
+            word = "waiting" if end.is_waiting else "done"
+        elif error.error_code in ("cancelled", "interrupted"):
+            word = error.error_code
+        else:
+            word = "error"
+        self.metrics.note_run(runner.app_name, seconds, word, usage, end.events)
 
     def _end_from_log(self, runner: Runner, run: StartedRun, reservation: Reservation) -> None:
         """End the reservation of a run without a result: what it used stands in its log."""
@@ -337,7 +336,7 @@ class Served:
         self,
         identity: Identity,
         run: ServedRun,
-        chunks: Chunks,
+        chunks: ChunkStream,
         headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> EventStream:
         """The answer that streams the events of a run."""
@@ -348,15 +347,16 @@ class Served:
             raise
 
     def event_stream(
-        self, identity: Identity, chunks: Chunks, headers: Sequence[tuple[bytes, bytes]] = ()
+        self, identity: Identity, chunks: ChunkStream, headers: Sequence[tuple[bytes, bytes]] = ()
     ) -> EventStream:
         """The answer that streams, unless too many are open."""
         name, limits = identity.name, self.limits
-        if sum(self.streams.values()) >= limits.streams:
+        own = self.streams.get(name, 0)
+        if self.open_streams >= limits.streams:
             raise Problem(
                 429, "streams", f"{limits.streams} streams are open", headers={"retry-after": "1"}
             )
-        if self.streams.get(name, 0) >= limits.streams_of_user:
+        if own >= limits.streams_of_user:
             raise Problem(
                 429,
                 "streams",
@@ -364,20 +364,18 @@ class Served:
                 hint="close one",
                 headers={"retry-after": "1"},
             )
-        self.streams[name] = self.streams.get(name, 0) + 1
-
-        def closed() -> None:
-            self.streams[name] -= 1
-            if not self.streams[name]:
-                del self.streams[name]
-
+        self.streams[name] = own + 1
+        self.open_streams += 1
+        closed = partial(self._note_closed, name)
         return EventStream(
-            chunks,
-            headers=headers,
-            open_streams=self._open_streams,
-            stalled=limits.stalled,
-            closed=closed,
+            chunks, headers=headers, watch=self.watch, stalled=limits.stalled, closed=closed
         )
+
+    def _note_closed(self, name: str) -> None:
+        self.open_streams -= 1
+        self.streams[name] -= 1
+        if not self.streams[name]:
+            del self.streams[name]
 
     async def _recover_all(self) -> None:
         since = time.time() - self._recover
@@ -419,3 +417,40 @@ def _queued_tools(tools: Sequence[object]) -> tuple[ClientTool, ...]:
             )
         queued.append(ClientTool(tool.name, tool.description, dict(tool.parameters or {})))
     return tuple(queued)
+
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_\s-]*={0,2}\s*")
+
+
+def _require_media(message: Content) -> None:
+    """Refuse media that cannot be decoded: a provider would, later and in other words."""
+    for at, part in enumerate(message.parts or ()):
+        media = part.inline_data
+        if media is not None and not _BASE64.fullmatch(media.data or ""):
+            raise Problem(
+                422,
+                "invalid",
+                "the data is not base64",
+                where=f".message.parts[{at}].inlineData.data",
+            )
+
+
+class _Admission:
+    """The room of a run that begins in a `with` block; it is given back if none begins."""
+
+    def __init__(self, served: Served, app: str, user: str) -> None:
+        self._served = served
+        self._reservation = served.quotas.admit(app, user)
+
+    def __enter__(self) -> Reservation:
+        self._served.starting += 1
+        if self._served.queue_depth is not None:
+            self._served.queue_depth.add(1)
+        return self._reservation
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._served.starting -= 1
+        if kind is not None:
+            self._reservation.give_back()
+            if self._served.queue_depth is not None:
+                self._served.queue_depth.add(-1)

@@ -14,11 +14,11 @@ from weft.declare import Agent, tree
 from weft.errors import SessionBusy, StoreError, UsageError
 from weft.runtime import Runner
 from weft.runtime.approvals import Pending, pending_in
-from weft.runtime.earlier import is_unfinished, require_request_id
+from weft.runtime.earlier import LONGEST_ID, is_unfinished, require_request_id
 from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw, whole_number
 from weft.server.problems import Problem, require_id
 from weft.server.served import Busy, ServedRun
-from weft.server.stream import frames
+from weft.server.stream import Frames
 from weft.session import Actions, Event, Session, SessionInfo, SessionKey
 from weft.session.event import new_id
 from weft.session.state import without_temp
@@ -201,7 +201,7 @@ async def start_run(call: Call) -> Answer:
             state=call.allowed_state(body.state) or None,
             answers=_plain(body.answers),
             retry=body.retry,
-            invocation_id=body.invocation_id,
+            invocation_id=_invocation_id(body),
             request_id=_request_id(call, body),
             busy=body.busy,
             stream=body.stream,
@@ -213,6 +213,20 @@ async def start_run(call: Call) -> Answer:
             problem.hint = 'make it with POST /api/apps/APP/sessions, or send "create": true'
         raise
     return _started(call, run)
+
+
+def _invocation_id(body: NewRun) -> str | None:
+    """The id of the run: of one to go on with, or the client's own for a new one."""
+    id = body.invocation_id or None
+    if id is not None and (not id.isprintable() or len(id) > LONGEST_ID):
+        raise Problem(
+            422,
+            "invalid",
+            f"the id {id[:100]!r} cannot be shown",
+            hint=f"use up to {LONGEST_ID} printable characters, or leave it out",
+            where="/invocation_id",
+        )
+    return id
 
 
 def _request_id(call: Call, body: NewRun) -> str | None:
@@ -237,7 +251,7 @@ def _request_id(call: Call, body: NewRun) -> str | None:
 
 def _started(call: Call, run: ServedRun) -> Answer:
     if call.wants_stream():
-        return call.served.run_stream(call.identity, run, frames(run.events()))
+        return call.served.run_stream(call.identity, run, Frames(run.batches()))
     return respond(
         {
             "id": run.id,
@@ -286,7 +300,7 @@ async def get_events(call: Call) -> Answer:
         )
     follow = call.query("follow") in ("true", "1")
     return call.stream(
-        frames(runner.events(user_id=user, session_id=id, after=after, follow=follow))
+        Frames(runner.batches(user_id=user, session_id=id, after=after, follow=follow))
     )
 
 
@@ -475,7 +489,7 @@ async def get_metrics(call: Call) -> Answer:
     served = call.served
     gauges = {
         "weft_runs_active": served.active,
-        "weft_streams_open": sum(served.streams.values()),
+        "weft_streams_open": served.open_streams,
         "weft_apps": len(served.runners),
     }
     return Response(served.metrics.text(gauges), media_type=MEDIA_TYPE)

@@ -6,8 +6,9 @@ comes as an event of another name: `end` or `problem`.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
@@ -19,10 +20,11 @@ from weft.session import Event
 KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent: proxies close what is silent."""
 
-_FIRST_LOOK = 0.25
-"""Seconds after which a stream begins to watch whether its client is still there.
+LOOK_EVERY = 0.25
+"""Seconds between two looks at what is under way.
 
-Most are over by then, and need neither a second task nor a deadline.
+A stream begins at the second look to watch whether its client is still there: most are over by
+then, and need no second task.
 """
 
 _HEADERS = [
@@ -31,7 +33,25 @@ _HEADERS = [
     (b"x-accel-buffering", b"no"),
 ]
 
-Chunks = AsyncGenerator[bytes, None]
+
+class ChunkStream(Protocol):
+    """What a stream is made of: an async generator of bytes, or what looks like one."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    def aclose(self) -> Awaitable[None]:
+        """Nothing more is wanted."""
+        ...
+
+
+class EventBatches(Protocol):
+    """Events in lists, as they come."""
+
+    def __anext__(self) -> Awaitable[list[Event]]: ...
+
+    def aclose(self) -> Awaitable[None]:
+        """Nothing more is wanted."""
+        ...
 
 
 def frame(event: Event) -> bytes:
@@ -47,18 +67,44 @@ def named_frame(name: str, value: object) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(value))
 
 
-async def frames(events: AsyncGenerator[Event, None]) -> Chunks:
-    """The events of a session as they come, and how the stream ended."""
-    sequence = 0
-    try:
-        async for event in events:
-            sequence = event.sequence or sequence
-            yield frame(event)
-        yield named_frame("end", {"sequence": sequence})
-    except Exception as error:
-        yield named_frame("problem", stream_problem(error).document())
-    finally:
-        await events.aclose()
+class LastChunk(bytes):
+    """A chunk behind which nothing follows: the answer ends with it."""
+
+
+class Frames:
+    """The events of a session as they come, and how the stream ended.
+
+    Events that are there at once are one chunk: to write costs more than to encode.
+    """
+
+    def __init__(self, batches: "EventBatches") -> None:
+        self._batches = batches
+        self._sequence = 0
+        self._is_over = False
+
+    def __aiter__(self) -> "Frames":
+        return self
+
+    async def __anext__(self) -> bytes:
+        """The next chunk."""
+        if self._is_over:
+            raise StopAsyncIteration
+        try:
+            batch = await self._batches.__anext__()
+            for event in batch:
+                self._sequence = event.sequence or self._sequence
+            return b"".join(map(frame, batch))
+        except StopAsyncIteration:
+            self._is_over = True
+            return LastChunk(named_frame("end", {"sequence": self._sequence}))
+        except Exception as error:
+            self._is_over = True
+            return LastChunk(named_frame("problem", stream_problem(error).document()))
+
+    async def aclose(self) -> None:
+        """Read no further."""
+        self._is_over = True
+        await self._batches.aclose()
 
 
 def stream_problem(error: Exception) -> Problem:
@@ -77,36 +123,40 @@ class EventStream:
 
     def __init__(
         self,
-        chunks: Chunks,
+        chunks: ChunkStream,
         *,
         headers: Sequence[tuple[bytes, bytes]] = (),
-        open_streams: "set[EventStream]",
+        watch: "DeadlineWatch",
         stalled: float,
         closed: Callable[[], None],
     ) -> None:
         self._chunks = chunks
-        self._headers = [*_HEADERS, *headers]
-        self._open_streams = open_streams
+        self._headers = [*_HEADERS, *headers] if headers else _HEADERS
+        self._watch = watch
         self._stalled = stalled
         self._closed = closed
         self._writing: asyncio.Task[object] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._comment: asyncio.Task[None] | None = None
         self._is_stopped = False
+        self._looked = 0.0
+        """When it was looked at last; 0 before that."""
         self._last_sent = 0.0
+        """The first look after something was sent; 0 before that look."""
         self._is_sending = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Write the stream."""
-        loop = asyncio.get_running_loop()
-        self._clock = loop.call_later(_FIRST_LOOK, self._listen, loop, receive, send)
-        self._open_streams.add(self)
-        self._writing = asyncio.current_task(loop)
+        self._receive, self._send = receive, send
+        is_last = False
+        self._watch.add(self)
+        self._writing = asyncio.current_task()
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self._headers})
             async for chunk in self._chunks:
+                is_last = type(chunk) is LastChunk
                 self._is_sending = True
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                await send({"type": "http.response.body", "body": chunk, "more_body": not is_last})
                 self._is_sending = False
                 self._last_sent = 0.0
         except asyncio.CancelledError:
@@ -116,14 +166,13 @@ class EventStream:
                 self._writing.uncancel()  # it was ended from here, and may say so
         finally:
             self._writing = None
-            self._clock.cancel()
-            self._open_streams.discard(self)
+            self._watch.discard(self)
             self._closed()
             if self._listening is not None:
                 self._listening.cancel()
             with suppress(RuntimeError):  # it was never begun, or is being closed
                 await self._chunks.aclose()
-        if self._is_sending:  # the client reads nothing, an end neither
+        if is_last or self._is_sending:  # a client that reads nothing takes no end either
             return
         with suppress(Exception):  # the client may be gone
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -134,31 +183,83 @@ class EventStream:
             self._is_stopped = True
             self._writing.cancel()
 
-    def _listen(self, loop: asyncio.AbstractEventLoop, receive: Receive, send: Send) -> None:
-        """Watch for the client's leave from now on."""
-        self._listening = loop.create_task(_disconnected(receive))
-        self._listening.add_done_callback(lambda _: self.stop())
-        self._clock = loop.call_later(min(KEEP_ALIVE, self._stalled), self._tick, loop, send)
-
-    def _tick(self, loop: asyncio.AbstractEventLoop, send: Send) -> None:
-        """Look now and then: close what is not read, and break a long silence.
-
-        One timer for a stream is cheaper than a deadline for each event.
-        """
-        now = loop.time()
+    def look(self, now: float) -> None:
+        """Watch for the client's leave; close what is not read, and break a long silence."""
+        if not self._looked:
+            self._looked = now
+            return
+        if self._listening is None:
+            self._listening = asyncio.get_running_loop().create_task(_disconnected(self._receive))
+            self._listening.add_done_callback(lambda _: self.stop())
+            self._looked = now
+        if now - self._looked < min(KEEP_ALIVE, self._stalled):
+            return
+        self._looked = now
         if not self._last_sent:  # something was sent since the last look
             self._last_sent = now
-        elif self._is_sending and now - self._last_sent >= self._stalled:
-            self.stop()
-            return
-        elif not self._is_sending:
+        elif self._is_sending:
+            if now - self._last_sent >= self._stalled:
+                self.stop()
+        else:
             comment: Message = {
                 "type": "http.response.body",
                 "body": b": \n\n",
                 "more_body": True,
             }
-            self._comment = loop.create_task(_sent(send, comment))
-        self._clock = loop.call_later(min(KEEP_ALIVE, self._stalled), self._tick, loop, send)
+            self._comment = asyncio.get_running_loop().create_task(_sent(self._send, comment))
+
+
+class Watched(Protocol):
+    """What is looked at now and then, and ended where it must not go on."""
+
+    def look(self, now: float) -> None:
+        """See whether it may go on."""
+        ...
+
+    def stop(self) -> None:
+        """The server stops."""
+        ...
+
+
+class DeadlineWatch:
+    """Everything under way that has a deadline: streams, and bodies that arrive.
+
+    One timer for all of them is cheaper than one for each request.
+    """
+
+    def __init__(self) -> None:
+        self._watched: set[Watched] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop whose timer runs; None while nothing is watched."""
+
+    def add(self, one: Watched) -> None:
+        """Look at one more from now on."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._watched.clear()  # what an earlier loop left behind is over
+            self._loop = loop
+            loop.call_later(LOOK_EVERY, self._look, loop)
+        self._watched.add(one)
+
+    def discard(self, one: Watched) -> None:
+        """It is over."""
+        self._watched.discard(one)
+
+    def stop(self) -> None:
+        """End all of them."""
+        for one in [*self._watched]:
+            one.stop()
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._loop is not loop:
+            return
+        if not self._watched:  # the next one to be added begins anew
+            self._loop = None
+            return
+        now = loop.time()
+        for one in [*self._watched]:
+            one.look(now)
+        loop.call_later(LOOK_EVERY, self._look, loop)
 
 
 async def _sent(send: Send, message: Message) -> None:

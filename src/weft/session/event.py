@@ -192,7 +192,10 @@ class Event(Value, frozen=True):
     def to_json(self) -> bytes:
         """ADK's JSON for this event."""
         if not self.unread:
-            return encode(self, where=f"event {self.id}")
+            try:
+                return msgspec.json.encode(self)
+            except (UnicodeEncodeError, RecursionError, TypeError):
+                return encode(self, where=f"event {self.id}")
         known = msgspec.to_builtins(msgspec.structs.replace(self, unread={}))
         return encode(with_unknown(known, self.unread), where=f"event {self.id}")
 

@@ -381,7 +381,13 @@ def facts_of(log: Strand[Event]) -> LogFacts:
     return folded(
         log,
         LogFacts,
-        lambda skim: LogFacts(skim.length, asked=log[skim.asked], authors=skim.authors),
+        lambda skim: LogFacts(
+            skim.length,
+            skim.produced,
+            skim.volatile,
+            asked=log[skim.asked],
+            authors=skim.authors,
+        ),
     )
 
 

@@ -19,7 +19,8 @@ class Skim(NamedTuple):
     """What is known of the first `length` events of a log, all of which are plain talk.
 
     Plain talk is one text of the user's or of one agent's, or calls of that agent's right before
-    their results. It writes no state, reaches back to nothing, and leaves nothing open.
+    their results. It may write state, but an agent deletes none. It reaches back to nothing, and
+    leaves nothing open.
     """
 
     length: int
@@ -33,6 +34,10 @@ class Skim(NamedTuple):
     invocations: Container[str]
     older: "OlderCalls | None" = None
     """The calls of chapters that are not even in memory, where there are such."""
+    produced: frozenset[str] = frozenset()
+    """The keys under which answers were stored."""
+    volatile: frozenset[str] = frozenset()
+    """All keys that the agent and its tools wrote."""
 
     def calls_before(self, position: int) -> "CallIds":
         """The ids of the calls that were made before a position, as a set of its own."""

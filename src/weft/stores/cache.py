@@ -172,7 +172,9 @@ def _unread(
     log: Strand[Event] = Strand.over(UnreadEvents(data, event_reader()))
     log.memo.keep(talk.skim)
     log.memo.keep(Positions(talk.positions))
-    return known._replace(events=log, size=known.size + size)
+    own, _, _ = scoped(talk.deltas)
+    state = apply_delta(known.initial, own) if own else known.state
+    return known._replace(state=state, events=log, size=known.size + size)
 
 
 def event_reader() -> Callable[[bytes], Event]:

@@ -61,6 +61,8 @@ class TalkFacts(msgspec.Struct, frozen=True, array_like=True):
     ids: bytes
     calls: bytes
     invocations: bytes
+    produced: list[str]
+    volatile: list[str]
 
 
 class ChapterFacts(msgspec.Struct, frozen=True, array_like=True):
@@ -174,11 +176,16 @@ def _talk_facts(talk: Skimmed) -> TalkFacts:
         sorted(skim.authors),
         skim.asked,
         _as_bytes(array("I", skim.turns)),
-        *(
-            _as_bytes(array("Q", sorted(map(_hash, ids))))
-            for ids in (talk.positions, skim.calls, talk.invocations)
-        ),
+        _hashes(talk.positions),
+        _hashes(skim.calls),
+        _hashes(talk.invocations),
+        sorted(skim.produced),
+        sorted(skim.volatile),
     )
+
+
+def _hashes(ids: Iterable[str]) -> bytes:
+    return _as_bytes(array("Q", sorted(map(_hash, ids))))
 
 
 def _disjoint(talk: TalkFacts, earlier: Sequence[Chapter]) -> bool:
@@ -332,7 +339,10 @@ def open_log(
         return None  # it was changed by hand: who reads all of it says so
     log.memo.keep(older.skim(recent))
     log.memo[Positions] = LongPositions(tail_ids, older)
-    deltas = [] if recent is not None else [e.actions.state_delta for e in backing[covered:]]
+    if recent is not None:
+        deltas = recent.deltas
+    else:
+        deltas = [event.actions.state_delta for event in backing[covered:]]
     own, _, _ = scoped(delta for delta in deltas if delta)
     return begun._replace(
         state=apply_delta(state, own) if own else state, events=log, size=size, chaptered=covered
@@ -371,14 +381,19 @@ class _Older:
         """What is known of the chapters, and of the talk behind them."""
         turns, asked = array("I"), -1
         authors: set[str] = set()
+        produced: set[str] = set()
+        volatile: set[str] = set()
         for chapter, talk in zip(self._chapters, self._talks, strict=True):
             first = chapter.first
+            produced.update(talk.produced)
+            volatile.update(talk.volatile)
             turns.extend([first + at for at in _numbers(talk.turns, "I")])
             asked = first + talk.asked if talk.asked >= 0 else asked
             authors.update(talk.authors)
         if recent is None:
             known = frozenset(authors)
-            return Skim(self.covered, known, asked, turns, {}, self._invocations, self)
+            written = frozenset(produced), frozenset(volatile)
+            return Skim(self.covered, known, asked, turns, {}, self._invocations, self, *written)
         last = recent.skim
         turns.extend([self.covered + at for at in last.turns])
         return Skim(
@@ -389,6 +404,8 @@ class _Older:
             {id: self.covered + at for id, at in last.calls.items()},
             _EitherIds(recent.invocations, self._invocations),
             self,
+            frozenset(produced | last.produced),
+            frozenset(volatile | last.volatile),
         )
 
     def add_to(self, ids: CallIds, position: int) -> None:

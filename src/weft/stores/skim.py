@@ -9,8 +9,10 @@ from typing import NamedTuple, cast, overload
 
 import msgspec
 
-from weft.session.event import Event
+from weft.session.event import Event, read_event
+from weft.session.lookback import wrote_keys
 from weft.session.unread import Skim
+from weft.values import JsonObject
 
 LEAST = 2_000
 """Logs with fewer events are decoded at once."""
@@ -93,7 +95,7 @@ class UnreadEvents(Sequence[Event]):
     def _pages(self, start: int, rows: list[bytes | Event | None]) -> list[bytes | Event | None]:
         """The rows from `start` on, with those that are not in memory.
 
-        These are kept for a while: whoever reads a log from its beginning asks for the rest next.
+        What was fetched last is kept: whoever reads a log in pieces asks for the rest of it next.
         """
         for at, row in enumerate(rows):
             if row is None:
@@ -130,6 +132,8 @@ class Skimmed(NamedTuple):
     invocations: frozenset[str]
     last: str
     """The invocation of the last turn."""
+    deltas: list[JsonObject]
+    """What its events write to the state, one after the other."""
 
 
 def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
@@ -145,6 +149,7 @@ def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
     authors: set[str] = set()
     asked, last, waiting = -1, "", dict[str, str]()
     share: dict[str, str] = {}
+    writes = _Writes()
     try:
         for position, row in enumerate(rows):
             if len(row) > LONGEST or b"\\ud" in row:
@@ -154,6 +159,12 @@ def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
                 return None
             parts, author = event.content.parts, event.author
             positions[event.id] = position
+            if (
+                event.actions is not None
+                and event.actions.state_delta
+                and not writes.add(read_event(row))
+            ):
+                return None
             if waiting:
                 if author == "user" or not _answers(event, waiting):
                     return None
@@ -184,7 +195,7 @@ def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
                     return None
                 calls[call.id] = position
                 waiting[call.id] = call.name
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, RecursionError):
         return None
     invocations.discard("")
     plain = not waiting and len(authors) <= 1 and authors.isdisjoint(("", "user"))
@@ -192,8 +203,32 @@ def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
         return None
     authors.add("user")
     known = frozenset(invocations)
-    skim = Skim(len(rows), frozenset(authors), asked, turns, calls, known)
-    return Skimmed(skim, positions, known, last)
+    produced, volatile = frozenset(writes.produced), frozenset(writes.volatile)
+    skim = Skim(len(rows), frozenset(authors), asked, turns, calls, known, None, produced, volatile)
+    return Skimmed(skim, positions, known, last, writes.deltas)
+
+
+class _Writes:
+    """What plain talk writes to the state."""
+
+    def __init__(self) -> None:
+        self.deltas: list[JsonObject] = []
+        self.produced: set[str] = set()
+        self.volatile: set[str] = set()
+
+    def add(self, event: Event) -> bool:
+        """Add what an event writes. False where it is more than talk: an agent deletes a key.
+
+        Then an answer may have moved to another key, and only the whole log tells.
+        """
+        delta = event.actions.state_delta
+        if delta:
+            self.deltas.append(delta)
+        if event.author == "user":
+            return True
+        self.produced.update(wrote_keys(event))
+        self.volatile.update(delta)
+        return None not in delta.values()
 
 
 def _answers(event: "_PlainEvent", waiting: dict[str, str]) -> bool:
@@ -235,8 +270,8 @@ class _PlainContent(_Plain, gc=False):
     role: str = ""
 
 
-class _NoActions(_Plain, gc=False):
-    pass
+class _PlainActions(_Plain, gc=False):
+    state_delta: msgspec.Raw = msgspec.Raw()
 
 
 class _PlainEvent(_Plain, gc=False):
@@ -245,7 +280,7 @@ class _PlainEvent(_Plain, gc=False):
     id: str
     invocation_id: str = ""
     timestamp: float = 0.0
-    actions: _NoActions | None = None
+    actions: _PlainActions | None = None
     usage_metadata: msgspec.Raw = msgspec.Raw()
     model_version: str = ""
     turn_complete: bool = False

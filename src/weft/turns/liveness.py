@@ -1,4 +1,4 @@
-"""Who lives: every worker says so, all notice within about a second who does not any more.
+"""Which workers live: each says so, and all notice within about a second who no longer does.
 
 A worker holds a lock that dies with its process, and writes twice a second that it lives. Who is
 silent and has lost the lock is dead. Who is silent for long and still has the lock hangs: it is

@@ -149,11 +149,7 @@ class TurnRunner:
         await self._turns.put(following, delay=turn.every or 0.0)
 
     async def _run(self, turn: QueuedTurn) -> Result | None:
-        """What came of the run; None where its session is gone.
-
-        A session that was there when the turn was taken is not made anew: if it is gone when its
-        lease is ours, somebody has deleted it.
-        """
+        """What came of the run; None where its session was deleted, perhaps while it waited."""
         app = turn.key.app_name
         runner, config = (
             self._runners[app],
@@ -162,32 +158,41 @@ class TurnRunner:
         if turn.options:
             options = {**config.generate_config, **turn.options}
             config = msgspec.structs.replace(config, generate_config=options)
-        exists = bool(await runner.store.lengths([turn.key]))
-        if turn.requires_session and not exists:
-            return None
         try:
-            result = await self._run_in(runner, turn, config, create=not exists)
+            result = await self._run_in(runner, turn, config)
             if turn.retries and result.repeated and _is_over(result):
                 # its run has ended in the log: who had it taken again wants it said once more
                 anew = f"{turn.request_id}~{turn.retries}"
-                turn = msgspec.structs.replace(turn, request_id=anew)
-                result = await self._run_in(runner, turn, config, create=False)
+                turn = msgspec.structs.replace(turn, request_id=anew, requires_session=True)
+                result = await self._run_in(runner, turn, config)
         except SessionError:
-            if exists and not await runner.store.lengths([turn.key]):
+            if not await runner.store.lengths([turn.key]):
                 return None
             raise
         return result
 
-    async def _run_in(
-        self, runner: Runner, turn: QueuedTurn, config: RunConfig, *, create: bool
-    ) -> Result:
+    async def _run_in(self, runner: Runner, turn: QueuedTurn, config: RunConfig) -> Result:
         """Run a turn, behind the run that was cut off before it, if there is one."""
         try:
-            return await self._carry(start_turn(runner, turn, config, create=create))
+            return await self._carry(self._started(runner, turn, config))
         except RunUnfinished as error:
             await self._end_given_up(runner, turn, error.invocation_id)
         config = msgspec.structs.replace(config, unfinished="resume")
-        return await self._carry(start_turn(runner, turn, config, create=create))
+        return await self._carry(self._started(runner, turn, config))
+
+    def _started(self, runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
+        """The run of a turn, which makes its session only if nobody has deleted that.
+
+        Whoever deletes a session deletes its turns: one that is gone from the queue is of the past.
+        """
+        running = start_turn(runner, turn, config)
+        if turn.id and not turn.requires_session:
+
+            async def is_queued() -> bool:
+                return await self._turns.find(turn.key, turn.request_id) is not None
+
+            running.invocation.may_create = is_queued
+        return running
 
     async def _end_given_up(self, runner: Runner, turn: QueuedTurn, invocation_id: str) -> None:
         """End the run that was cut off before this one, if the queue has given it up.
@@ -245,15 +250,14 @@ def pause_after(attempts: int) -> float:
     return min(_FIRST_PAUSE * 3.0**attempts, _LONGEST_PAUSE)
 
 
-def start_turn(
-    runner: Runner, turn: QueuedTurn, config: RunConfig, *, create: bool = True
-) -> Running:
+def start_turn(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
     """The run of a turn: its message, its answers, or what is open in the session."""
     running = _running(runner, turn, config)
     if turn.tools:
         running = running.of(runner.extended([one.tool() for one in turn.tools]))
     running.invocation.follower = turn.follower
-    running.invocation.request = running.invocation.request._replace(create=create)
+    if turn.requires_session:
+        running.invocation.request = running.invocation.request._replace(create=False)
     return running
 
 

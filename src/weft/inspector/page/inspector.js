@@ -159,6 +159,9 @@ const Totals = ({ summary: s }) => html`<span class="dim hide totals">
 // All sessions, with what they cost and what they wait for.
 const COLUMNS = [["id", "session"], ["app", "app"], ["user", "user"], ["events", "events"], ["steps", "calls"], ["tokens", "tokens"], ["cached", "cached"], ["cost", "cost"], ["waiting", ""], ["updated", "last"]];
 
+// Recordings may have no times, only an order.
+const timeOf = (s) => (s.updated > 1e8 ? s.updated : 0);
+
 function Sessions({ open, help }) {
   const [search, setSearch] = useState("");
   const [version, setVersion] = useState(0);
@@ -171,7 +174,9 @@ function Sessions({ open, help }) {
   useRefresh(() => setVersion((v) => v + 1), busy);
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (s) => { const text = JSON.stringify([s.id, s.app, s.user, s.question || "", s.errors ? "error" : "", s.waiting ? "waiting" : ""]).toLowerCase(); return words.every((word) => text.includes(word)); };
-  const rows = (data || []).filter(fits).sort((a, b) => { const x = a[sort[0]] ?? 0, y = b[sort[0]] ?? 0; return (x < y ? -1 : x > y ? 1 : 0) * sort[1]; });
+  const columns = COLUMNS.filter(([id]) => !["app", "user", "tokens", "cached", "cost", "updated"].includes(id) || (data || []).some((s) => (id === "updated" ? timeOf(s) : id === "cached" || id === "cost" ? s.tokens : s[id])));
+  const has = new Set(columns.map(([id]) => id));
+  const rows = (data || []).filter(fits).sort((a, b) => { const [x, y] = [a, b].map((s) => (sort[0] === "updated" ? timeOf(s) : s[sort[0]] ?? 0)); return (x < y ? -1 : x > y ? 1 : 0) * sort[1]; });
   const begin = (app) => posted(`api/apps/${encodeURIComponent(app)}/sessions`, {}).then((made) => open(JSON.stringify([made.app, made.user, made.id]), "chat"), (e) => setFault(e.message));
   const arrows = (e) => {
     if (!/^Arrow(Up|Down)$/.test(e.key) || isTyping(e)) return;
@@ -187,19 +192,20 @@ function Sessions({ open, help }) {
       ${!data && !error && html`<${Waiting} />`}
       ${data && rows.length === 0 && (data.length ? html`<${Empty} title="No session fits that."><button onClick=${() => setSearch("")}>show all ${data.length}</button><//>` : html`<${Empty} title="No session yet.">${apps.length ? "Begin one above, or run the agent: it appears here." : "Run the agent, and it appears here."}<//>`)}
       ${rows.length > 0 && html`<p class="dim">${many(rows.length, "session")}${waiting > 0 && html` · <b class="accent">${many(waiting, "question")} ${waiting === 1 ? "waits" : "wait"} for an answer</b>`}</p>
-      <table class="stack" data-testid="sessions" onKeyDown=${arrows}><thead><tr>${COLUMNS.map(([id, name]) => html`<th class=${["id", "app", "user", "waiting"].includes(id) ? "" : "n"} aria-sort=${sort[0] === id ? (sort[1] > 0 ? "ascending" : "descending") : "none"}>${name && html`<button class="plain" onClick=${() => setSort([id, sort[0] === id ? -sort[1] : id === "id" ? 1 : -1])}>${name}${sort[0] === id ? (sort[1] > 0 ? " ↑" : " ↓") : ""}</button>`}</th>`)}</tr></thead>
-        <tbody>${rows.map((s) => html`<${Line} s=${s} open=${open} asking=${asking === s.key} setAsking=${setAsking} answered=${() => { setAsking(""); setVersion((v) => v + 1); }} canAnswer=${apps.includes(s.app)} />`)}</tbody></table>`}
+      <table class="stack" data-testid="sessions" onKeyDown=${arrows}><thead><tr>${columns.map(([id, name]) => html`<th class=${["id", "app", "user", "waiting"].includes(id) ? "" : "n"} aria-sort=${sort[0] === id ? (sort[1] > 0 ? "ascending" : "descending") : "none"}>${name && html`<button class="plain" onClick=${() => setSort([id, sort[0] === id ? -sort[1] : id === "id" ? 1 : -1])}>${name}${sort[0] === id ? (sort[1] > 0 ? " ↑" : " ↓") : ""}</button>`}</th>`)}</tr></thead>
+        <tbody>${rows.map((s) => html`<${Line} s=${s} open=${open} asking=${asking === s.key} setAsking=${setAsking} answered=${() => { setAsking(""); setVersion((v) => v + 1); }} canAnswer=${apps.includes(s.app)} has=${has} />`)}</tbody></table>`}
     </main>`;
 }
 
-function Line({ s, open, asking, setAsking, answered, canAnswer }) {
+function Line({ s, open, asking, setAsking, answered, canAnswer, has }) {
+  const cell = (id, name, content) => has.has(id) && html`<td class=${`${name} of-${id}`}>${content}</td>`;
   const href = `#${encodeURIComponent(s.key)}`;
   const go = (e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); open(s.key); };
   const badge = s.waiting ? (canAnswer ? html`<button class="badge" aria-expanded=${asking} onClick=${(e) => { e.stopPropagation(); setAsking(asking ? "" : s.key); }}>${s.waiting} waiting: answer</button>` : html`<span class="badge">${s.waiting} waiting</span>`) : "";
-  return html`<tr class="pick" onClick=${go}><td class="whole"><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.id}</a></td><td>${s.app}</td><td>${s.user}</td><td class="n">${number(s.events)}</td><td class="n">${number(s.steps)}</td><td class="n">${s.tokens ? html`${number(s.tokens)}<span class="unit"> tok</span>` : "–"}</td>
-      <td class="n">${s.tokens ? cachedShare(s) : "–"}</td><td class="n">${s.tokens ? cost(s.cost, s.money) : "–"}</td>
+  return html`<tr class="pick" onClick=${go}><td class="whole"><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.id}</a></td>${cell("app", "", s.app)}${cell("user", "", s.user)}${cell("events", "n", number(s.events))}${cell("steps", "n", number(s.steps))}
+      ${cell("tokens", "n", s.tokens ? html`${number(s.tokens)}<span class="unit"> tok</span>` : "–")}${cell("cached", "n", s.tokens ? cachedShare(s) : "–")}${cell("cost", "n", s.tokens ? cost(s.cost, s.money) : "–")}
       <td>${s.errors ? html`<span class="badge red">${many(s.errors, "error")}</span>` : ""} ${badge}</td>
-      <td class="n dim" title=${s.updated ? new Date(s.updated * 1000).toLocaleString() : ""}>${s.updated ? ago(s.updated) : ""}</td></tr>
+      ${has.has("updated") && html`<td class="n dim" title=${timeOf(s) ? new Date(s.updated * 1000).toLocaleString() : ""}>${timeOf(s) ? ago(s.updated) : ""}</td>`}</tr>
     ${asking && html`<tr class="answers"><td class="whole" colspan="10"><${Answers} session=${s.key} open=${open} answered=${answered} /></td></tr>`}`;
 }
 

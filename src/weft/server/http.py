@@ -1,0 +1,157 @@
+"""Heads of requests: they must arrive in time, and be of a decent size.
+
+uvicorn waits for ever for the head of a request, and its faster parser takes one of any length.
+Whoever opens connections and writes a letter a minute would so keep them all. What cannot be read
+at all is answered here too, since no application ever sees it: with a problem document.
+
+`weft serve` listens with this. An application that is mounted elsewhere has the limits of that
+server, or of the proxy before it.
+"""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.server.problems import MEDIA_TYPE, Problem
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.h11_impl import RequestResponseCycle
+
+HEAD_SECONDS = 20.0
+"""Seconds in which the head of a request must arrive, from its first byte or the connection on."""
+
+LARGEST_HEAD = 64_000
+"""Bytes of a head: method, address, and headers."""
+
+_MOST_IGNORED = 200_000_000
+"""Bytes that are read and thrown away of a body whose request is answered already.
+
+Who is still writing would not see the answer if the connection were closed at once.
+"""
+
+
+class HeadGuard(asyncio.Protocol):
+    """What is put before a protocol of uvicorn: `class Guarded(HeadGuard, H11Protocol)`."""
+
+    transport: asyncio.Transport
+    loop: asyncio.AbstractEventLoop
+    cycle: "RequestResponseCycle | None"
+    """The newest request, and its answer."""
+
+    head_seconds = HEAD_SECONDS
+    _deadline: asyncio.TimerHandle | None = None
+    _size = 0
+    """The bytes that have come of a head that is not complete."""
+    _ignored = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for a request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._settle()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; what is no part of a request that is known is the head of the next."""
+        before, was_in_body = self.cycle, self._is_in_body()
+        super().data_received(data)
+        if self.cycle is not before:
+            self._settle()
+        elif before is None or before.response_complete:
+            if was_in_body:
+                self._ignored += len(data)
+            else:
+                self._size += len(data)
+            if self._size > LARGEST_HEAD:
+                self._refuse(_too_large())
+            elif self._ignored > _MOST_IGNORED:
+                self.transport.close()
+            elif self._deadline is None and not self.transport.is_closing():
+                self._wait()
+
+    def _is_in_body(self) -> bool:
+        """Whether the body of the newest request has not ended."""
+        raise NotImplementedError
+
+    def handle_websocket_upgrade(self, *event: object) -> None:
+        """Leave the connection to another protocol, which refuses it."""
+        self._settle()
+        super().handle_websocket_upgrade(*event)  # type: ignore[misc]
+
+    def send_400_response(self, msg: str) -> None:
+        """Say that it cannot be read; the parser knows best whether it is only too long."""
+        status = getattr(sys.exc_info()[1], _HINT, 400)
+        self._refuse(_too_large() if status == 431 else Problem(400, "http", "this is not HTTP"))
+
+    def _wait(self) -> None:
+        self._deadline = self.loop.call_later(self.head_seconds, self._give_up)
+
+    def _settle(self) -> None:
+        self._size = self._ignored = 0
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._refuse(Problem(408, "timeout", "the head of the request did not arrive in time"))
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer, if no other answer is under way, and close the connection."""
+        self._settle()
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or (self.cycle.response_complete and not self._is_in_body()):
+            body = msgspec.json.encode(problem.document())
+            head = (
+                f"HTTP/1.1 {problem.status} {problem.title}\r\ncontent-type: {MEDIA_TYPE}\r\n"
+                f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.write(head.encode("ascii") + body)
+        self.transport.close()
+
+
+_HINT = "error_status_hint"
+
+
+def _too_large() -> Problem:
+    return Problem(431, "too-large", f"the head of the request has more than {LARGEST_HEAD} bytes")
+
+
+def guarded_protocol() -> type[asyncio.Protocol]:
+    """The protocol that uvicorn would choose, guarded: httptools' where that is installed."""
+    try:
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+    except ModuleNotFoundError:
+        from h11 import SEND_BODY
+        from uvicorn.protocols.http.h11_impl import H11Protocol
+
+        class GuardedH11(HeadGuard, H11Protocol):  # type: ignore[misc]
+            """h11, which is always there."""
+
+            def _is_in_body(self) -> bool:
+                return self.conn.their_state is SEND_BODY
+
+        return GuardedH11
+
+    class GuardedHttpTools(HeadGuard, HttpToolsProtocol):  # type: ignore[misc]
+        """httptools, which takes a third of the time."""
+
+        _has_body = False
+
+        def on_headers_complete(self) -> None:
+            self._has_body = True
+            super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._has_body = False
+            super().on_message_complete()
+
+        def _is_in_body(self) -> bool:
+            return self._has_body
+
+    return GuardedHttpTools

@@ -1,0 +1,266 @@
+"""Hostile clients: bodies, ids and headers that nobody sends by accident, on all three APIs."""
+
+import json
+import socket
+import time
+
+import pytest
+
+from tests.server.live import Live, serving
+from tests.server.test_refusals import ONE, bot, client_of, problem
+from weft.server import Application, Limits, app
+from weft.server.http import LARGEST_HEAD, HeadGuard, guarded_protocol
+from weft.testing import delayed, fails_after
+
+JSON = {"content-type": "application/json"}
+APIS = {
+    f"{ONE}/runs": {"message": "hi"},
+    "/run": {
+        "appName": "bot", "userId": "user", "sessionId": "s",
+        "newMessage": {"parts": [{"text": "hi"}]},
+    },
+    "/v1/chat/completions": {"model": "bot", "messages": [{"role": "user", "content": "hi"}]},
+    "/v1/responses": {"model": "bot", "input": "hi"},
+}  # fmt: skip
+"""What starts a run, with a body that does."""
+
+
+def served(*script: object) -> Application:
+    return app(bot(*(script or ["Hello."] * 9)), recover=0, limits=Limits(rate=1e6, burst=10**6))
+
+
+@pytest.mark.parametrize("path", APIS)
+def test_no_body_makes_the_server_fail(path: str) -> None:
+    application = served()
+    right = json.dumps(APIS[path])
+    wrong = {
+        b"{": 400, b"\x00": 400, b"": 400, b"[" * 100_000 + b"]" * 100_000: (400, 422),
+        b'{"a":' * 50_000 + b"1" + b"}" * 50_000: (400, 422), b"[]": 422, b"null": 422,
+        b'{"message":NaN}': 400, right.replace("hi", "\\ud800").encode(): 400,
+        right.encode("utf-16"): 400, right.replace("hi", "\xff").encode("latin-1"): 400,
+        right[:-1].encode() + b',"foreign":1}': 422,
+        right[:-1].encode() + b"," + right[1:].encode(): 400,
+    }  # fmt: skip
+    with client_of(application, application.token) as client:
+        client.post("/api/apps/bot/sessions", json={"id": "s"})
+        for body, status in wrong.items():
+            answer = client.post(path, content=body, headers=JSON)
+            expected = status if isinstance(status, tuple) else (status,)
+            assert problem(answer)[0] in expected, (body[:60], answer.text[:200])
+            assert "Traceback" not in answer.text
+        assert client.get(ONE).json()["events"] == 0, "something of it was run"
+        assert client.post(path, content=right, headers=JSON).status_code in (200, 202)
+
+
+def test_a_key_that_stands_there_twice_is_refused_by_its_name() -> None:
+    application = served()
+    with client_of(application, application.token) as client:
+        client.post("/api/apps/bot/sessions", json={"id": "s"})
+        nested = b'{"message": "hi", "state": {"a": [{"b": 1, "b": 2}]}}'
+        answer = client.post(f"{ONE}/runs", content=nested, headers=JSON)
+        assert problem(answer) == (400, "malformed")
+        assert "`b`" in answer.json()["detail"]
+        both = {**APIS["/run"], "app_name": "other"}
+        answer = client.post("/run", json=both)
+        assert problem(answer) == (422, "invalid")
+        assert "`app_name` and `appName`" in answer.json()["detail"]
+
+
+def test_ids_that_no_terminal_should_show_are_refused() -> None:
+    application = served()
+    escape, long = "\x1b[2J<script>", "x" * 5_000
+    with client_of(application, application.token) as client:
+        client.post("/api/apps/bot/sessions", json={"id": "s"})
+        for user in (escape, long, " "):
+            answers = (
+                client.post("/api/apps/bot/sessions", json={"user": user}),
+                client.post(f"{ONE}/runs", json={"message": "hi", "user": user, "create": True}),
+                client.get("/api/apps/bot/sessions", params={"user": user}),
+            )
+            for answer in answers:
+                assert problem(answer) == (422, "invalid")
+        adk = "/apps/bot/users/user/sessions"
+        for id in ("%1b%5b2J", "%e2%80%ae", long):
+            assert problem(client.post(f"{adk}/{id}", content=b"", headers=JSON))[0] == 422
+        assert problem(client.get(f"{adk}/{long}"))[0] in (404, 422)
+        assert problem(client.get(f"/api/apps/bot/sessions/{long}"))[0] in (404, 422)
+        for id in (escape, long):
+            run = {"message": "hi", "invocation_id": id}
+            assert problem(client.post(f"{ONE}/runs", json=run)) == (422, "invalid")
+        assert client.get("/api/apps/bot/sessions").json()["total"] == 1
+
+
+def test_media_that_is_no_base64_never_reaches_the_log() -> None:
+    application = served()
+    part = {"inlineData": {"mimeType": "image/png", "data": "!!!"}}
+    with client_of(application, application.token) as client:
+        client.post("/api/apps/bot/sessions", json={"id": "s"})
+        for path, body in (
+            (f"{ONE}/runs", {"message": {"parts": [part]}}),
+            ("/run", {**APIS["/run"], "newMessage": {"parts": [part]}}),
+        ):
+            assert problem(client.post(path, json=body)) == (422, "invalid")
+        assert client.get(ONE).json()["events"] == 0
+        fine = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo_-w=="}}
+        assert client.post(f"{ONE}/runs", json={"message": {"parts": [fine]}}).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("stream", "yes"), ("store", 1), ("background", True), ("background", "x")]
+)
+def test_switches_of_an_openai_client_are_true_or_false(field: str, value: object) -> None:
+    application = served()
+    with client_of(application, application.token) as client:
+        answer = client.post("/v1/responses", json={**APIS["/v1/responses"], field: value})
+        assert problem(answer) == (422, "invalid")
+        assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("arguments", ["[" * 50_000, '{"a": NaN}', "9" * 9_000, "{"])
+def test_arguments_and_results_of_a_client_that_are_no_json(arguments: str) -> None:
+    application = served()
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    history = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": arguments},
+        {"role": "user", "content": "and now?"},
+    ]
+    with client_of(application, application.token) as client:
+        answer = client.post("/v1/chat/completions", json={"model": "bot", "messages": history})
+        assert problem(answer)[0] == 422
+        call["function"] = {"name": "f", "arguments": "{}"}
+        answer = client.post("/v1/chat/completions", json={"model": "bot", "messages": history})
+        assert answer.status_code == 200, answer.text
+
+
+def test_paths_of_openai_say_what_is_wrong_as_its_clients_read_it() -> None:
+    application = served()
+    with client_of(application, application.token) as client:
+        for answer in (client.get("/v1/nothing"), client.get("/v1/chat/completions")):
+            assert problem(answer)[0] in (404, 405)
+            assert answer.json()["error"]["message"]
+
+
+def test_the_printed_address_leads_nowhere_else() -> None:
+    application = served()
+    with serving(application) as live:
+        head = f"GET //evil.example/?token={live.token} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+        answer = raw(live, head.encode())
+        assert b"303" in answer
+        assert b"\r\nlocation: /evil.example/\r\n" in answer
+
+
+def test_an_origin_is_that_of_a_page() -> None:
+    application = served()
+    for origin in ("evil://127.0.0.1:8000", "null", "http://127.0.0.1:8000.evil.example", ""):
+        asked = client_of(application, application.token, origin=origin).get("/api/apps")
+        assert problem(asked) == (403, "origin")
+    own = client_of(application, application.token, origin="http://127.0.0.1:8000")
+    assert own.get("/api/apps").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["host", "origin", "authorization"])
+def test_a_header_that_decides_who_asks_is_there_once(name: str) -> None:
+    application = served()
+    client = client_of(application, application.token)
+    for _ in range(2):  # what was let in once must not let in this
+        headers = [(name, "127.0.0.1:8000"), (name, "evil.example")]
+        assert problem(client.get("/api/apps", headers=headers)) == (400, "headers")
+        assert client.get("/api/apps").status_code == 200
+
+
+def raw(live: Live, *pieces: bytes) -> bytes:
+    """What the server answers to bytes on a connection, until it closes it or falls silent."""
+    with socket.create_connection(("127.0.0.1", live.port)) as connection:
+        connection.settimeout(10)
+        answer = b""
+        try:
+            for piece in pieces:
+                connection.sendall(piece)
+            while b"\r\n\r\n" not in answer:
+                piece = connection.recv(65_536)
+                if not piece:
+                    break
+                answer += piece
+        except (ConnectionError, TimeoutError):
+            pass
+        return answer
+
+
+def test_heads_of_requests_arrive_in_time_and_are_not_too_large() -> None:
+    protocol = guarded_protocol()
+    assert issubclass(protocol, HeadGuard)
+    hasty = type("Hasty", (protocol,), {"head_seconds": 0.3})
+    with serving(served(), http=hasty) as live, live.client() as client:
+        slow = b"GET /health HTTP/1.1\r\nhost: 127.0"
+        answer = raw(live, slow)
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b"application/problem+json" in answer
+        assert raw(live).startswith(b"HTTP/1.1 408"), "a connection that says nothing at all"
+        # the second request of a connection, too
+        whole = b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", live.port)) as connection:
+            connection.settimeout(10)
+            connection.sendall(whole)
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+            connection.sendall(slow)
+            answer = b""
+            while b"HTTP/1.1 408" not in answer:
+                piece = connection.recv(65_536)
+                assert piece, answer
+                answer += piece
+        bomb = [b"x%d: %s\r\n" % (n, b"a" * 1_000) for n in range(2 * LARGEST_HEAD // 1_000)]
+        answer = raw(live, b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n", *bomb)
+        assert answer.startswith(b"HTTP/1.1 431") or not answer  # the reset may come first
+        assert raw(live, b"\x16\x03\x01 hello\r\n\r\n").startswith(b"HTTP/1.1 400")
+        assert client.get("/health").status_code == 200
+        # a run that takes longer than a head may
+        with client.stream("GET", f"{ONE}/events", headers={"accept": "text/event-stream"}) as gone:
+            assert gone.status_code == 404
+        client.post("/api/apps/bot/sessions", json={"id": "s"})
+        address = f"{ONE}/events?follow=true"
+        with client.stream("GET", address, headers={"accept": "text/event-stream"}) as stream:
+            lines = stream.iter_lines()
+            time.sleep(0.8)
+            client.post(f"{ONE}/runs", json={"message": "still there?"})
+            assert any("still there?" in line for line in lines)
+
+
+def test_a_body_without_a_length_is_refused_and_the_answer_arrives() -> None:
+    with serving(served()) as live, live.client() as client:
+        for path in APIS:
+            pieces = (b"x" * 1_000_000 for _ in range(30))
+            answer = client.post(path, content=pieces, headers=JSON)
+            assert problem(answer) == (413, "too-large")
+        assert client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/run_sse", "/v1/chat/completions", "/v1/responses"])
+def test_a_model_that_fails_in_mid_stream_is_told_of_in_the_stream(path: str) -> None:
+    failing = fails_after("Half an", error=RuntimeError("boom <script>\x1b[2J"))
+    application = served(failing, "Fine.")
+    body = {**APIS["/run"], "streaming": True}
+    if path != "/run_sse":
+        body = {**APIS[path], "stream": True}
+    with client_of(application, application.token) as client:
+        client.post("/api/apps/bot/sessions", json={"id": "s"})
+        answer = client.post(path, json=body)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert "Half an" in answer.text
+        assert "error" in answer.text.partition("Half an")[2].lower()
+        assert "Traceback" not in answer.text
+        assert "\x1b" not in answer.text, "an escape of a terminal is escaped in JSON"
+        assert "Fine." in client.post(path, json=body).text
+
+
+def test_a_session_that_is_deleted_while_a_client_streams_it_ends_the_stream() -> None:
+    application = served(delayed(30, "Never said."))
+    with serving(application) as live, live.client() as client, live.client() as other:
+        client.post("/api/apps/bot/sessions", json={"id": "s"})
+        body = {**APIS["/run"], "streaming": True}
+        with client.stream("POST", "/run_sse", json=body) as stream:
+            assert other.delete("/apps/bot/users/user/sessions/s").status_code == 200
+            assert "Never said." not in "".join(stream.iter_text())
+        assert problem(other.get(ONE)) == (404, "unknown-session")
