@@ -166,6 +166,9 @@ def test_what_a_provider_counted_of_one_request_is_not_held_of_another() -> None
     for frame in shorter["frames"][1:]:
         scale = 9_000 / inspection.request(frame["number"] - 1).tokens
         assert frame["cached"] <= frame["tokens"] * scale * 1.01
+    alone = questions.what_if(inspection, 8, Variant(window=1))
+    assert alone["cached"] == shorter["frames"][-1]["cached"]
+    assert alone["cost"] == shorter["frames"][-1]["cost"]
 
 
 def test_bisect_finds_the_step_and_the_pass() -> None:

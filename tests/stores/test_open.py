@@ -81,3 +81,11 @@ def test_an_address_of_no_artifacts_says_what_to_write(address: str) -> None:
     with pytest.raises(UsageError, match="is not the address of an artifact store") as caught:
         open_artifacts(address)
     assert "file:///directory" in caught.value.hint
+
+
+@pytest.mark.parametrize("wrong", [3, {"a": 1}, MemoryArtifacts])
+def test_what_keeps_no_artifacts_is_refused_where_it_is_passed(wrong: object) -> None:
+    with pytest.raises(UsageError, match="is not an artifact store") as caught:
+        open_artifacts(wrong)  # type: ignore[arg-type]
+    assert caught.value.where == "artifacts"
+    assert "file:///directory" in caught.value.hint

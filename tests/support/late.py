@@ -8,6 +8,8 @@ class _LateModule(ModuleType):
     """Stands for a module until somebody asks for a name of it."""
 
     def __getattr__(self, name: str) -> object:
+        if name.startswith("_"):  # pytest looks for its marks in whatever a module holds
+            raise AttributeError(name)
         return getattr(import_module(self.__name__), name)
 
 

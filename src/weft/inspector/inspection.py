@@ -171,10 +171,15 @@ class Inspection:
             artifacts=self.artifacts,
             files=self.files,
         )
-        other.sent_tokens = {
-            step.event.id: step.request.tokens for step in self.steps if step.request is not None
-        }
+        other.sent_tokens = self.tokens_of_sent()
         return other
+
+    def tokens_of_sent(self) -> dict[str, int]:
+        """The tokens of the requests that were sent, by the events that answered them."""
+        if self.sent_tokens is None:
+            steps = ((step.event.id, step.request) for step in self.steps)
+            return {id: request.tokens for id, request in steps if request is not None}
+        return self.sent_tokens
 
     @cached_property
     def plain(self) -> "Inspection":

@@ -94,6 +94,7 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
         artifacts=inspection.artifacts,
         files=inspection.files,
     )
+    forced.sent_tokens = inspection.tokens_of_sent()
     view, now = _at(forced, number, Variant(), step=step), inspection.request(number)
     cost, was = cost_of(view.request), cost_of(now)
     agent = _with_forced(_agent(inspection.root, now.prompt.agent))

@@ -18,7 +18,7 @@ import msgspec
 from weft.ir.block import Block, CodeBlock, CodeResultBlock, ResultBlock, TextBlock, ThoughtBlock
 from weft.ir.item import Item, Note
 from weft.ir.prompt import LateNotes, Prompt
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 
 State = TypeVar("State")
@@ -171,7 +171,7 @@ def fold_items(
     if not items.settled:  # new items, which the thread keeps once they are final
         return _rewrite_tail(prompt, None, change, folding.start(), delay)
     with items.lock:
-        outcomes = derived(items, _Outcomes)
+        outcomes = items.memo[_Outcomes]
         outcome = outcomes.by_key.get((step, key))
         back = cast("Callable[[object, int], object] | None", folding.back)
         if outcome is not None and outcome.read > items.settled:
@@ -326,7 +326,7 @@ def keep_since(
     with items.lock:
         settled = items.settled
         slot = (step, reason if isinstance(reason, str) else key)
-        suffix = derived(items, _Suffix, slot)
+        suffix = items.memo[_Suffix, slot]
         alone = start > settled or suffix.read > settled or start < suffix.start
         if alone:  # the start lies in the tail, or an older snapshot: worked out by itself
             suffix = _Suffix()
@@ -364,7 +364,7 @@ def prepend_items(prompt: Prompt, first: Sequence[Item], *, step: str, key: Hash
     """The prompt with items before its first, the same in every request; `key` names them."""
     items = prompt.items
     with items.lock:
-        prepended = derived(items, _Prepended, (step, key))
+        prepended = items.memo[_Prepended, step, key]
         if prepended.read > items.settled:  # an older snapshot is worked out by itself
             prepended = _Prepended()
         if not len(prepended.items):

@@ -45,7 +45,7 @@ from weft.passes.references import (
     reference_to_end,
     source_of,
 )
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact
 
 AUTO = Compact(results=250, texts=4_000, media=2_000, to=400)
@@ -231,7 +231,7 @@ def reduce_seen(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     with items.lock:
         newest = _newest_exchange(items, env)
         key = (env.agent, env.model.dialect, env.model.name, env.tools.priced, env.tools.head)
-        seen = derived(items, _SeenItems, key)
+        seen = items.memo[_SeenItems, key]
         until = min(newest, items.settled)
         if seen.read > until:  # an older snapshot is worked out by itself
             seen = _SeenItems()
@@ -474,7 +474,7 @@ def _settled(env: Env) -> _Said:
     """What items that are final say, kept with them."""
     items = env.thread.before
     with items.lock:
-        settled = derived(items, _Said)
+        settled = items.memo[_Said]
         for item in items.since(settled.read)[: max(0, items.settled - settled.read)]:
             settled.results = _read(item, env, settled.results, settled.lines, settled.names)
             settled.words.add(item, env.agent)

@@ -38,7 +38,7 @@ from weft.passes.shorten import (
     units_of,
 )
 from weft.passes.summaries import Summed, allowance_for, blocks_of, done_without, fitted, summary_of
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 from weft.values import compact
 
 
@@ -111,7 +111,7 @@ def _fit_behind_seal(fitting: "_Fitting", prompt: Prompt, env: Env, budget: Budg
     items = prompt.items
     whole = frozenset(name for name, tool in env.tools.own.items() if tool.compact is False)
     with items.lock:
-        seal = derived(items, Seal, (budget, env.agent, env.model.dialect, env.model.name, whole))
+        seal = items.memo[Seal, budget, env.agent, env.model.dialect, env.model.name, whole]
         seal.uses += 1
         try:
             fits = fitting.fit(budget.overflow, fitting.room.counted, seal)
@@ -704,7 +704,7 @@ def _fit_oldest(prompt: Prompt, env: Env, options: Fit) -> Prompt | None:
     items = prompt.items
     begins = first_from(items, env.turn)
     with items.lock:
-        known = derived(items, _SizeSums, (env.agent, env.model.dialect, env.model.name))
+        known = items.memo[_SizeSums, env.agent, env.model.dialect, env.model.name]
         new = items.between(len(known.sums) - 1, begins)
         known.scored = known.scored or any(item.score for item in new)
         if known.scored:  # then only those that are tried are measured
@@ -744,7 +744,7 @@ def _fit_best(prompt: Prompt, env: Env, options: Fit) -> Prompt:
     head = _head(prompt, env, options.tokens // 8)
     with items.lock:
         key = env.agent, env.model.dialect, env.model.name, options
-        known = derived(items, _TurnFit, key)
+        known = items.memo[_TurnFit, key]
         if mixed or known.basis != (begins, beside, head):
             every = items.between(0, begins) + [fresh[number - begins] for number in past]
             gone = _gone(prompt, every, env, options, beside, head)
@@ -877,7 +877,7 @@ def item_sizes(prompt: Prompt, env: Env) -> list[int]:
     if env.tokens.measure is None:
         return [env.tokens.count(item_text(item)) for item in prompt.items]
     key = (env.agent, env.model.dialect, env.model.name)
-    known = derived(env.log, _ItemSizes, key).by_item
+    known = env.log.memo[_ItemSizes, key].by_item
     missing = [item for item in prompt.items if not _is_known(item, known)]
     if missing:
         forms = [_narrated_alone(item, prompt, env) for item in missing]

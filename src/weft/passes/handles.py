@@ -7,7 +7,7 @@ function of the event and of how short it is to be.
 
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable
 from typing import NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ from weft.digest.asked import Asked
 from weft.ir import Block, CodeResultBlock, Item, MediaBlock, Prompt, ResultBlock, TextBlock
 from weft.ir.item import RECALL, handle_of
 from weft.passes.env import Env
-from weft.passes.prices import block_tokens, declares_unasked, needs_recall
+from weft.passes.prices import Traffic, declares_first, needs_recall
 from weft.session.strand import Strand
 from weft.tokens import image_size, media_tokens
 from weft.values import Json, JsonObject, compact, only_text
@@ -356,34 +356,18 @@ def offer_recall(prompt: Prompt, env: Env) -> Prompt:
 
 
 class _Handles:
-    """Which settled item is the first with a handle, and how many were looked at.
-
-    `tokens` are those of the items as far as they were counted, up to where the request was long
-    enough to be kept; `opening` those before the agent's first word, -1 while it has said nothing.
-    """
+    """Which settled item is the first with a handle, and how many were looked at."""
 
     def __init__(self, read: int = 0, first: int = -1) -> None:
         self.read = read
         self.first = first
-        self.counted = self.tokens = 0
-        self.opening = -1
 
     def fork(self, length: int) -> "_Handles":
         return _Handles(min(self.read, length), self.first if self.first < length else -1)
 
-    def count(self, items: Sequence[Item], env: Env) -> None:
-        """Add the tokens of items, as long as they decide something."""
-        for item in items:
-            if item.author in ("user", env.agent):
-                speaks = item.author == env.agent and item.blocks and item.blocks[0].role == "model"
-                if speaks and self.opening < 0:
-                    self.opening = self.tokens
-                self.tokens += sum(block_tokens(item, env))
-            self.counted += 1
-
 
 def _is_needed(items: Strand[Item], env: Env, key: Hashable) -> bool:
-    """Whether something can be read only by its handle, or prices want the tool before that."""
+    """Whether something can be read only by its handle, or prices want the tool from the start."""
     hides = needs_recall if env.tools.priced else _has_handle
     with items.lock:
         handles = items.memo[_Handles, key]
@@ -394,19 +378,17 @@ def _is_needed(items: Strand[Item], env: Env, key: Hashable) -> bool:
         handles.read = max(handles.read, items.settled)
         if 0 <= handles.first < items.settled or any(map(hides, items.tail)):
             return True
-        return env.tools.priced and _is_unasked(items, handles, env)
+    return env.tools.priced and declares_first(_opening(items, env), env)
 
 
-def _is_unasked(items: Strand[Item], handles: _Handles, env: Env) -> bool:
-    """Whether prices want `recall` before there is a handle; settled items are counted once."""
-    if handles.counted > items.settled:  # an older snapshot
-        handles = _Handles()
-    handles.count(items.between(handles.counted, items.settled), env)
-    now = _Handles()
-    now.tokens, now.opening = handles.tokens, handles.opening
-    now.count(items.tail, env)
-    opening = now.tokens if now.opening < 0 else now.opening
-    return declares_unasked(opening, now.tokens, env)
+def _opening(items: Strand[Item], env: Env) -> int:
+    """The tokens before the agent's first word."""
+    traffic = Traffic()
+    for index in range(len(items)):
+        traffic.add(items[index], env)
+        if traffic.steps:
+            break
+    return traffic.opening
 
 
 def _has_handle(item: Item) -> bool:

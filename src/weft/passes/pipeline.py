@@ -18,7 +18,7 @@ from weft.ir import Feature, Item, Note, Prompt, Want, verify
 from weft.ir.prompt import LateNotes, PassNotes
 from weft.ir.show import show_block
 from weft.passes.env import Env, first_from, is_in_log_order
-from weft.session.strand import Fork, Strand, derived
+from weft.session.strand import Fork, Strand
 
 Pass: TypeAlias = Callable[[Prompt, Env], Prompt]
 
@@ -206,7 +206,7 @@ def _spares_current(notes: Sequence[Note], env: Env) -> bool:
             return False
         if isinstance(part, Strand):
             with part.lock:
-                checked = derived(part, _Checked, env.agent)
+                checked = part.memo[_Checked, env.agent]
                 checked.read(part, env)
                 fresh = part.tail
             if not checked.harmless:
@@ -240,13 +240,13 @@ def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, _United]:
     for seen, _ in branches:
         diagnostics += [one for one in seen.diagnostics if one not in diagnostics]
         wants += [one for one in seen.wants if one not in wants]
-    said = len(diagnostics) > len(prompt.diagnostics) or len(wants) > len(prompt.wants)
+    adds_reports = len(diagnostics) > len(prompt.diagnostics) or len(wants) > len(prompt.wants)
     items, late = _merge(prompt, env, views, branches), _LateUnion(prompt, env, branches)
     if items is None:
         items = Strand(late.union.items)
-        if not said and not late.union.changed and items == prompt.items:
+        if not adds_reports and not late.union.changed and items == prompt.items:
             return prompt, []
-    if items is prompt.items and not said:
+    if items is prompt.items and not adds_reports:
         return prompt, []
     after = msgspec.structs.replace(
         prompt,
@@ -350,7 +350,7 @@ def _merge(
         return None
     key = (env.agent, tuple(tuple(map(_key_of, branch)) for branch in views.branches))
     with items.lock:
-        merged = derived(items, _Merged, key)
+        merged = items.memo[_Merged, key]
         if merged.read > items.settled:  # an older snapshot is worked out by itself
             merged = _Merged()
         shows = [bool(_SHOWS.intersection(branch)) for branch in names]
@@ -384,15 +384,15 @@ class _Merged:
         now, unsorted = [*views, current], [*shows, False]
         before = self._views or [Strand[Item]() for _ in now]
         start = min(map(_first_change, before, now, unsorted))
-        kept = bisect_left(self._items, start, 0, self._items.settled, key=_position)
+        unchanged = bisect_left(self._items, start, 0, self._items.settled, key=_position)
         end = items.tail[0].position if items.tail else sys.maxsize
         fresh = self._from(start, views, shows, current, prompt, env)
-        settled = self._items if kept == self._items.settled else self._items.fork(kept)
+        settled = self._items if unchanged == self._items.settled else self._items.fork(unchanged)
         final = bisect_left(fresh, end, key=_position)
         self._items = settled.grown(fresh[:final]) if final else settled
         self._views, self.read = now, items.settled
         merged = self._items.with_tail(fresh[final:])
-        self._same = min(self._same, kept) if len(merged) == len(items) else 0
+        self._same = min(self._same, unchanged) if len(merged) == len(items) else 0
         if len(merged) != len(items):
             return merged
         pairs = zip(merged.since(self._same), items.since(self._same), strict=True)

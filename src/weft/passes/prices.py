@@ -19,7 +19,7 @@ from weft.ir.show import show_block
 from weft.passes.env import Env, ModelFacts
 
 SHARE = 0.035
-"""How much of a request the declaration of `recall` may be, to stand there unasked."""
+"""How much of the first request the declaration of `recall` may be, to stand there unasked."""
 
 NEARLY = 0.9
 """From which share of the provider's minimum on a request may be kept: sizes are estimates."""
@@ -155,21 +155,20 @@ def needs_recall(item: Item) -> bool:
     )
 
 
-def declares_unasked(opening: int, tokens: int, env: Env) -> bool:
-    """Whether `recall` stands among the tools before anything is behind a handle.
+def declares_first(opening: int, env: Env) -> bool:
+    """Whether `recall` stands among the tools from the first request on.
 
     Declared later, it makes the provider read the whole request again. So it pays to have it from
     the start where it is next to nothing beside the rest, and tools may return large values. A
-    request that is too short to be kept is read anew anyway: there it waits until one is kept.
-    `opening` are the tokens before the agent's first word, and `tokens` those of all items.
+    first request that is too short to be kept is read anew anyway, so there it waits for a handle:
+    else it would be a fresh part of every request of a short run.
+    `opening` are the tokens before the agent's first word.
     """
-    model, tools = env.model, env.tools
-    if tools.recall is None or not tools.own:
+    tools = env.tools
+    first = tools.head + opening
+    if tools.recall is None or not tools.own or first < NEARLY * env.model.minimum:
         return False
-    least = NEARLY * model.minimum
-    if tools.head + tokens < least:
-        return False
-    return tools.recall_tokens <= SHARE * max(tools.head + opening, least)
+    return tools.recall_tokens <= SHARE * first
 
 
 class Verdict(NamedTuple):
@@ -192,7 +191,7 @@ def weigh_shorter(
     """
     model, tools = env.model, env.tools
     growth = max(_GROWTH, (traffic.tokens - traffic.opening) // max(1, traffic.steps))
-    declared = traffic.hides or declares_unasked(traffic.opening, traffic.tokens, env)
+    declared = traffic.hides or declares_first(traffic.opening, env)
     before = tools.head + traffic.tokens + (tools.recall_tokens if declared else 0)
     late = tools.recall_tokens if hides and not declared else 0
     cached = 0 if late else before  # one tool more: nothing is read again
@@ -236,7 +235,7 @@ def weigh_seen(
     total = before + short
     is_cached = total >= SURELY * model.minimum
     read, write = (model.read, model.write) if is_cached else (1.0, 1.0)
-    declared = traffic.hides or declares_unasked(traffic.opening, traffic.tokens, env)
+    declared = traffic.hides or declares_first(traffic.opening, env)
     plain = whole * ((write if model.marks else read) + read * later)
     cost = short * (write + read * later)
     if hides:

@@ -30,7 +30,7 @@ from weft.passes.summaries import NOT_ASKED, done_without, name_of_model
 from weft.relevance import Index, words
 from weft.relevance.index import SearchScope
 from weft.relevance.rank import Hits, find_hits
-from weft.session.strand import Strand, derived
+from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact
 
 _LEAST, _MOST = 0.05, 1024
@@ -53,7 +53,7 @@ def select_relevant(prompt: Prompt, env: Env, options: Relevant) -> Prompt:
     After:   user "I moved to Oslo" | user "Where do I live? Oslo?"           (C.relevant())
     """
     with prompt.items.lock:
-        selections = derived(prompt.items, _Selections).by_options
+        selections = prompt.items.memo[_Selections].by_options
         selection = selections.get(options)
         if selection is None or not selection.goes_on(prompt.items, env):
             chosen = _select(prompt, env, options)
@@ -112,7 +112,7 @@ def _search(
 ) -> Hits:
     """How well past items fit, by number; what was read of those that are settled is kept."""
     with strand.lock:
-        index = derived(strand, Index)
+        index = strand.memo[Index]
         for item in strand.between(len(index), strand.settled):
             index.add(item_text(item))
         last = past[-1] + 1 if past else 0

@@ -172,7 +172,7 @@ def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:
         return _select_spoken(prompt, env)
     items = prompt.items
     with items.lock:
-        spoken = items.memo[_Spoken].places_in(items)
+        spoken = items.memo[_SpokenPlaces].places_in(items)
     chosen = sorted({*_ENDS[options.which](spoken)})
     if len(chosen) == len(items):
         return prompt
@@ -195,7 +195,7 @@ _ENDS: Mapping[str, Callable[[list[int]], list[int]]] = {
 }
 
 
-class _Spoken:
+class _SpokenPlaces:
     """Which settled items of a strand the user said, the ends of that."""
 
     def __init__(self) -> None:

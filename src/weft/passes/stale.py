@@ -28,7 +28,7 @@ from weft.passes.prices import (
     STUB,
     SURELY,
     block_tokens,
-    declares_unasked,
+    declares_first,
     needs_recall,
 )
 from weft.session.strand import Strand
@@ -423,7 +423,7 @@ class _Plan:
         removed = _between(whole, cut, old) - _between(edited, cut, old)
         again = _between(edited, cut, min(old, sent)) + _between(whole, old, sent)
         stays = env.tools.head + edited[old] + _between(whole, old, asked)
-        if env.tools.priced and not self._is_declared(whole[sent], env):
+        if env.tools.priced and not self._is_declared(env):
             again = env.tools.head + edited[old] + _between(whole, old, sent)  # one tool more
         saved, cost = (
             removed * env.model.read * self.steps,
@@ -442,14 +442,9 @@ class _Plan:
         """Whether the provider has let go of what it kept, since the agent spoke so long ago."""
         return 0 < env.model.lifetime < self.latest - self.answered and self.answered > 0
 
-    def _is_declared(self, sent: int, env: Env) -> bool:
-        """Whether `recall` stands among the tools already, so that the head stays as it is.
-
-        `sent` are the tokens of the items in the request before.
-        """
-        if self.hides or self.cut > 0:
-            return True
-        return declares_unasked(max(0, self.opening), sent, env)
+    def _is_declared(self, env: Env) -> bool:
+        """Whether `recall` stands among the tools already, so that the head stays as it is."""
+        return self.hides or self.cut > 0 or declares_first(max(0, self.opening), env)
 
     def _fill(self, old: int, tokens: int, head: int, env: Env) -> None:
         """Cut where the window is full, and note for which heads it is, or is not."""

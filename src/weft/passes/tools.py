@@ -13,6 +13,7 @@ from weft.late import late_pattern
 from weft.meaning import is_installed, likeness
 from weft.passes.env import Env
 from weft.relevance.index import Index, all_of, match, words, words_of
+from weft.relevance.rank import WEIGHTS
 from weft.values import Json, JsonObject
 
 
@@ -153,7 +154,8 @@ def _is_general(query: str) -> bool:
 def _shared(query: str, tools: Sequence[ToolDecl]) -> list[float]:
     """What each tool has in common with the query, word by word; its name counts twice."""
     scope = all_of(Index(f"{_described(tool)}\n{tool.name}" for tool in tools))
-    return match(scope, map(scope.nearly, dict.fromkeys(words(query))))
+    asked = dict.fromkeys(words(query))
+    return match(scope, (scope.nearly(word, WEIGHTS.alike) for word in asked))
 
 
 def _spoken(tool: ToolDecl) -> str:

@@ -18,11 +18,11 @@ from collections.abc import Set as AbstractSet
 from heapq import nlargest
 from typing import Literal, NamedTuple
 
-import msgspec
-
 from weft.late import late_pattern
 from weft.relevance.index import (
+    WEIGHTS,
     Index,
+    RankWeights,
     SearchScope,
     all_of,
     match,
@@ -33,27 +33,6 @@ from weft.relevance.index import (
 )
 
 Scorer = Literal["bm25", "embedding"]
-
-
-class Weights(msgspec.Struct, frozen=True):
-    """What each thing counts that is known of a conversation beside the words in common."""
-
-    beside: tuple[tuple[float, float], ...] = ((0.6, 0.5), (0.4, 0.3), (0.2, 0.1))
-    """What a hit lends to the texts behind and before it, by how far they are from it."""
-    leads: float = 0.3
-    """What the best of the words counts that the best hits talk about."""
-    spoken: float = 2.0
-    """How many times as much a text counts that is spoken by the one who is asked about."""
-    alike: float = 0.5
-    """What a word counts that only begins like one of the query's."""
-    meant: float = 0.125
-    """What it counts to be one standard deviation nearer in meaning than usual."""
-    echo: float = 0.3
-    """What the texts nearest in meaning count as a part of the query, once they are known."""
-
-
-WEIGHTS = Weights()
-"""Chosen on dialogues: `bench/relevance.py PATH --ablate` shows what each of them brings."""
 
 _FIRST_LENDERS, _LENDERS = 64, 256
 """How many hits lend to their neighbours, the best: at the first look, and at the second."""
@@ -131,7 +110,7 @@ def find_hits(
     scorer: Scorer = "bm25",
     top: int | None = None,
     least: float = 0.0,
-    weights: Weights = WEIGHTS,
+    weights: RankWeights = WEIGHTS,
 ) -> Hits:
     """The `top` best texts from `least` on, of two equal ones the newer."""
     scores = _match_words(scope, query, weights)
@@ -160,7 +139,7 @@ def _newest_best(scores: Mapping[int, float], count: int) -> list[tuple[float, i
     return nlargest(count, pairs)
 
 
-def _match_words(scope: SearchScope, query: str, weights: Weights) -> dict[int, float]:
+def _match_words(scope: SearchScope, query: str, weights: RankWeights) -> dict[int, float]:
     """What texts have in common with the query, and with the best of its hits."""
     asked = dict.fromkeys(words(query))
     scores = weigh(scope, (scope.nearly(word, weights.alike) for word in asked))
@@ -189,7 +168,7 @@ def _leading_words(
 
 
 def _lend(
-    scope: SearchScope, scores: dict[int, float], most: int, weights: Weights
+    scope: SearchScope, scores: dict[int, float], most: int, weights: RankWeights
 ) -> dict[int, float]:
     """The scores with what the best hits, `most` of them, lend to their neighbours.
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from weft import meaning
 from weft.errors import CompileError
-from weft.relevance.index import Index, SearchScope
-from weft.relevance.rank import Weights
+from weft.relevance.index import Index, RankWeights, SearchScope
 
 _Floats: TypeAlias = NDArray[np.float32]
 
@@ -78,7 +77,7 @@ def nearest(
     is_meant: Callable[[tuple[str, ...]], bool] | None,
     top: int | None,
     least: float,
-    weights: Weights,
+    weights: RankWeights,
 ) -> tuple[Container[int], dict[int, float]]:
     """The texts that have to do with a query by words and by meaning, and the best with shares.
 

@@ -31,7 +31,7 @@ from weft.server.quotas import (
     overloaded,
     stored_tokens,
 )
-from weft.server.stream import ChunkStream, EventStream, Watch
+from weft.server.stream import ChunkStream, DeadlineWatch, EventStream
 from weft.session import Session, SessionKey, Store
 from weft.turns import Turns
 from weft.turns.turn import ClientTool, left_to_the_client
@@ -74,7 +74,7 @@ class Served:
         self.queue_depth = QueueDepth(turns, self.runners) if turns is not None else None
         self.metrics = Metrics()
         self.is_stopping = False
-        self.watch = Watch()
+        self.watch = DeadlineWatch()
         """The streams that are open, and the bodies that arrive."""
         self.open_streams = 0
         self.streams: dict[str, int] = {}

@@ -126,7 +126,7 @@ class EventStream:
         chunks: ChunkStream,
         *,
         headers: Sequence[tuple[bytes, bytes]] = (),
-        watch: "Watch",
+        watch: "DeadlineWatch",
         stalled: float,
         closed: Callable[[], None],
     ) -> None:
@@ -221,7 +221,7 @@ class Watched(Protocol):
         ...
 
 
-class Watch:
+class DeadlineWatch:
     """Everything under way that has a deadline: streams, and bodies that arrive.
 
     One timer for all of them is cheaper than one for each request.

@@ -318,7 +318,7 @@ class LogFacts(msgspec.Struct, frozen=True):
             if event.author not in newest and event.author not in authors:
                 newest |= {event.author}
                 if len(newest) > _MOST_NEW:
-                    authors, newest = authors | newest, frozenset()
+                    authors, newest = authors | newest, frozenset[str]()
             if event.author == "user" and event.content is not None:
                 asked = event
             if actions is not NO_ACTIONS and actions is not EMPTY_ACTIONS:

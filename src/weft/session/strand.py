@@ -4,7 +4,7 @@ A log only grows, so what was read from its beginning stays true. A strand grows
 without a copy, and keeps with it whatever was derived from its items.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from threading import RLock
 from typing import (
     TYPE_CHECKING,
@@ -275,8 +275,3 @@ class Strand(Sequence[Item], Generic[Item]):
 
     def __repr__(self) -> str:
         return f"Strand({self.since(0)!r})"
-
-
-def derived(strand: Strand[Item], kind: type[T], key: Hashable = None) -> T:
-    """As `strand.memo[Kind, key]`."""
-    return strand.memo[kind, key]

@@ -53,10 +53,11 @@ def open_artifacts(artifacts: "str | Path | ArtifactStore") -> ArtifactStore:
     if isinstance(artifacts, Path):
         return FileArtifacts(artifacts)
     if not isinstance(artifacts, str):
+        _require_artifacts(artifacts)
         return artifacts
     if artifacts.startswith("file:///"):
         return FileArtifacts(Path(unquote(urlsplit(artifacts).path)))
-    raise _unknown(artifacts, "an artifact store", _ARTIFACTS)
+    raise _unknown(artifacts, "an artifact store", _ARTIFACTS, where="artifacts")
 
 
 def beside_store(store: Store) -> "str | Path":
@@ -103,7 +104,20 @@ def _require_store(store: object) -> None:
     )
 
 
-def _unknown(address: str, what: str, forms: tuple[str, ...]) -> UsageError:
+def _require_artifacts(artifacts: object) -> None:
+    """Refuse what has none of an artifact store's methods, before a tool finds out."""
+    if callable(getattr(artifacts, "save", None)) and not isinstance(artifacts, type):
+        return
+    raise UsageError(
+        f"{artifacts!r} is not an artifact store",
+        where="artifacts",
+        hint=f"pass a directory as a Path, or one of {', '.join(_ARTIFACTS)}",
+    )
+
+
+def _unknown(
+    address: str, what: str, forms: tuple[str, ...], *, where: str = "store"
+) -> UsageError:
     scheme, separator, _ = address.partition("://")
     redacted = re.sub(r"//[^/@]*@", "//...@", address)  # a login is not for logs and screens
     hint = f"valid forms: {', '.join(forms)}"
@@ -111,4 +125,4 @@ def _unknown(address: str, what: str, forms: tuple[str, ...]) -> UsageError:
     if not separator or close(database, _SCHEMES, cutoff=0.6):
         near = close(address, forms, cutoff=0.3)
         hint = f"did you mean {near[0]}? {hint}" if near else hint
-    return UsageError(f"`{redacted}` is not the address of {what}", where="store", hint=hint)
+    return UsageError(f"`{redacted}` is not the address of {what}", where=where, hint=hint)

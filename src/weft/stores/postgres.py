@@ -22,6 +22,7 @@ from weft.session.memory import (
     unknown,
 )
 from weft.stores import postgres_chapters as chapters
+from weft.stores import postgres_erasing as erasing
 from weft.stores import postgres_rows as rows
 from weft.stores.cache import ChapterWriter, SessionCache, require_recent
 from weft.stores.chapters import require_keeping
@@ -253,7 +254,7 @@ class PostgresStore:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
         require_key(key)
         async with self._connection(writing=True) as connection, connection.transaction():
-            await rows.erase_turns(connection, *key)
+            await erasing.erase_turns(connection, *key)
             await rows.delete_session(connection, key)
         self._cache.drop(key)
 
@@ -286,7 +287,7 @@ class PostgresStore:
         """Delete a user's sessions, state and queued turns; gives how many sessions there were."""
         require_key(SessionKey(app_name, user_id, "s"))
         async with self._connection(writing=True) as connection, connection.transaction():
-            count = await rows.erase_user(connection, app_name, user_id)
+            count = await erasing.erase_user(connection, app_name, user_id)
         self._cache.drop_user(app_name, user_id)
         return count
 
@@ -294,12 +295,12 @@ class PostgresStore:
         """Delete the turns of a user, or of a session, from all queues: none is taken any more."""
         require_key(SessionKey(app_name, user_id, "s" if session_id is None else session_id))
         async with self._connection(writing=True) as connection, connection.transaction():
-            await rows.erase_turns(connection, app_name, user_id, session_id)
+            await erasing.erase_turns(connection, app_name, user_id, session_id)
 
     async def apps_of_turns(self, user_id: str) -> list[str]:
         """The apps for which a user has turns in a queue, sorted."""
         async with self._connection() as connection:
-            return await rows.list_turn_apps(connection, user_id)
+            return await erasing.list_turn_apps(connection, user_id)
 
     async def compact(self) -> None:
         """Write the tables anew, so that nothing deleted is in their files; others wait meanwhile.
@@ -307,7 +308,7 @@ class PostgresStore:
         The server's own log and its backups are the server's: they are not touched.
         """
         async with self._connection(writing=True) as connection:
-            await rows.rewrite(connection)
+            await erasing.rewrite(connection)
 
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
         """The right to run the session, across all processes that use the database."""

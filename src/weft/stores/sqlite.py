@@ -45,10 +45,10 @@ from weft.stores.sqlite_relay import FileCarrier, forget_letters
 from weft.stores.sqlite_worker import (
     Addition,
     ConnectionThread,
+    FileWatch,
     FileWriter,
     Flusher,
     Hold,
-    Watch,
     Work,
     read,
 )
@@ -465,7 +465,7 @@ class SqliteStore:
 
                 flusher = Flusher(self._path)
                 whole = WholeFile(self._path)
-                watch = Watch(leases.any_held, stop_asked)
+                watch = FileWatch(leases.any_held, stop_asked)
                 opened = self._open = _Open(
                     process,
                     leases,

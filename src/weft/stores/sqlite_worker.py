@@ -50,7 +50,7 @@ Work = Callable[[sqlite3.Connection], Callable[[], T]]
 """The part of a job inside the transaction. It returns the part after it, which has the result."""
 
 
-class Watch(NamedTuple):
+class FileWatch(NamedTuple):
     """Something to look at every now and then, while it is wanted."""
 
     wanted: Callable[[], bool]
@@ -70,7 +70,7 @@ class ConnectionThread:
         connect: Callable[[], sqlite3.Connection],
         serve: Callable[[sqlite3.Connection, Sequence[Task]], None],
         *,
-        watch: Watch | None = None,
+        watch: FileWatch | None = None,
     ) -> None:
         self._name = name
         self._connect = connect
@@ -182,7 +182,7 @@ class FileWriter:
     def __init__(
         self,
         flush: Callable[[Sequence[Task]], None] | None = None,
-        watch: Watch | None = None,
+        watch: FileWatch | None = None,
     ) -> None:
         self._flush = flush or _settle
         self._watch = watch
