@@ -427,9 +427,12 @@ def has_begun(connection: "Connection") -> bool:
 
 
 async def _has_tables(connection: "Connection") -> bool:
-    cursor = await connection.execute("SELECT to_regclass('procrastinate_jobs') IS NOT NULL")
-    row = await cursor.fetchone()
-    return bool(row is not None and row[0])
+    # not to_regclass: inside a transaction it remembers that there was no such table
+    cursor = await connection.execute(
+        "SELECT 1 FROM pg_catalog.pg_class"
+        " WHERE relname = 'procrastinate_jobs' AND pg_catalog.pg_table_is_visible(oid)"
+    )
+    return await cursor.fetchone() is not None
 
 
 async def _require_functions(connection: "Connection", url: str) -> None:
