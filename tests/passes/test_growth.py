@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.support.linear import calls
 from tests.support.strategies import logs
@@ -236,6 +237,36 @@ def test_a_union_that_goes_on_is_the_union_by_its_rule(name: str, events: list[E
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("weft.passes.pipeline._merge", lambda *_: None)
             assert _outcome(agent, Session("s", events=[*grown.events])) == merged
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=20)
+@given(events=logs(), names=st.lists(st.sampled_from(sorted(WALKED)), min_size=2, max_size=4))
+def test_policies_on_one_log_do_not_change_each_other(
+    events: list[Event], names: list[str]
+) -> None:
+    shared, complete = Session("s"), list[Event]()
+    for index, event in enumerate(events):
+        shared = shared.append(event)
+        complete += [event] if not event.partial else []
+        if index % 4 and index != len(events) - 1:
+            continue
+        for name in names:
+            agent = Agent("bot", model="gpt-4o", tools=[look]).sees(WALKED[name])
+            cold = _outcome(agent, Session("s", events=complete))
+            assert _outcome(agent, shared) == cold
+            assert _outcome(agent, shared) == cold  # asked again, nothing is new
+
+
+def test_a_view_may_settle_what_the_log_has_not() -> None:
+    """The window has all of its turns, while a call before them is still without a result."""
+    events = [event for number in range(6) for event in group(number, turns=True)]
+    open_call = Content(role="model", parts=(call_part("look", {"city": "x"}, id="open"),))
+    events.insert(16, Event("helper", open_call, invocation_id="i3", id="open"))
+    agent = Agent("bot", model="gpt-4o").sees(C.window(2) + C.agents("bot"))
+    log = Session("s", events=events)
+    compile(agent.sees(C.none()), session=log)
+    requests = [_outcome(agent, log) for _ in range(3)]
+    assert requests == [_outcome(agent, Session("s", events=events))] * 3
 
 
 def _outcome(agent: Agent, session: Session, message: str | None = None) -> object:

@@ -371,6 +371,8 @@ class _Merged:
         self._views: list[Strand[Item]] = []
         self._current: Strand[Item] = Strand()
         self._turn = self._looked = -1
+        self._end = 0
+        """From which log position on nothing is kept: a view may settle what the log has not."""
         self._same = 0
         """How many of the first items are those of the prompt."""
 
@@ -383,14 +385,14 @@ class _Merged:
         # what is of the current turn is one more view, the last
         now, unsorted = [*views, current], [*shows, False]
         before = self._views or [Strand[Item]() for _ in now]
-        start = min(map(_first_change, before, now, unsorted))
+        start = min(self._end, *map(_first_change, before, now, unsorted))
         unchanged = bisect_left(self._items, start, 0, self._items.settled, key=_position)
         end = items.tail[0].position if items.tail else sys.maxsize
         fresh = self._from(start, views, shows, current, prompt, env)
         settled = self._items if unchanged == self._items.settled else self._items.fork(unchanged)
         final = bisect_left(fresh, end, key=_position)
         self._items = settled.grown(fresh[:final]) if final else settled
-        self._views, self.read = now, items.settled
+        self._views, self.read, self._end = now, items.settled, end
         merged = self._items.with_tail(fresh[final:])
         self._same = min(self._same, unchanged) if len(merged) == len(items) else 0
         if len(merged) != len(items):
