@@ -53,11 +53,12 @@ class Digester(msgspec.Struct, frozen=True):
         names, count = (self.asked or NOTHING).names, self.count
         text = compact(value)
         key = ("json", text, limit, count, tuple(names.items()))
-        digest = _digests.get(key)
-        if digest is None:
-            short = reduced_json(value, limit=limit, count=count, text=_as_text, names=names)
-            digest = short, "json", _gone(value)
-            _digests.add(key, digest, len(text))
+        known = _digests.get(key)
+        if known is not None:
+            return known
+        short = reduced_json(value, limit=limit, count=count, text=_as_text, names=names)
+        digest: Digest = short, "json", _gone(value)
+        _digests.add(key, digest, len(text))
         return digest
 
     def text(self, text: str, limit: int) -> Digest:

@@ -175,7 +175,7 @@ def _alone(
     rewrites = [name for name in names if name in _REWRITES]
     if names != [*drops, *rewrites] or len({*names}) < len(names):
         return None
-    after, steps = run(prompt, env, branch)
+    after, taken = run(prompt, env, branch)
     diagnostics = after.diagnostics[len(prompt.diagnostics) :]
     wants = after.wants[len(prompt.wants) :]
     if any(one in prompt.diagnostics for one in diagnostics) or any(
@@ -184,7 +184,7 @@ def _alone(
         return None
     if len(dict.fromkeys(map(str, diagnostics))) < len(diagnostics):
         return None  # each is said once
-    steps = [step for step in steps if step.notes]
+    steps = [step for step in taken if step.notes]
     if not all(step.name in _SPARING or _spares_current(step.notes, env) for step in steps):
         return None
     changed = [step for step in steps if step.name in _REWRITES]

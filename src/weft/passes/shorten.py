@@ -441,7 +441,7 @@ class Shortening:
         return env.agent, env.model.dialect, env.model.name, self._whole, env.session.id
 
     def _forms(self, make: Callable[[Item, Env], Item]) -> _Forms:
-        return self._env.log.memo[_Forms, make, *self._slot()]
+        return self._env.log.memo[_Forms, make, self._slot()]
 
 
 def _step(index: int, form: Item, saved: int, why: str) -> ShorteningStep | None:

@@ -12,8 +12,7 @@ from weft.ir import Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
 from weft.late import late_pattern
 from weft.meaning import is_installed, likeness
 from weft.passes.env import Env
-from weft.relevance.index import Index, all_of, match, words, words_of
-from weft.relevance.rank import WEIGHTS
+from weft.relevance.index import WEIGHTS, Index, all_of, match, words, words_of
 from weft.values import Json, JsonObject
 
 

@@ -62,7 +62,8 @@ def _likeness(rows: tuple[_Floats, _Floats], own: _Floats) -> _Floats:
 
     `rows @ own` may give other last digits for a text, depending on how many follow it.
     """
-    return np.concatenate([np.einsum("ij,j->i", each, own) for each in rows])
+    near: _Floats = np.concatenate([np.einsum("ij,j->i", each, own) for each in rows])
+    return near
 
 
 def _row(rows: tuple[_Floats, _Floats], number: int) -> _Floats:

@@ -366,19 +366,19 @@ class Following:
                 continue
             batch: list[Event] = []
             while reader.waiting:
-                event = reader.waiting.popleft()
-                if isinstance(event, int):
-                    if event > self._position:
+                news = reader.waiting.popleft()
+                if isinstance(news, int):
+                    if news > self._position:
                         reader.is_behind = True
                         break
-                elif event.partial:
-                    if event.id not in self._complete:
-                        batch.append(event)
-                elif event.sequence == self._position + 1:
+                elif news.partial:
+                    if news.id not in self._complete:
+                        batch.append(news)
+                elif news.sequence == self._position + 1:
                     self._position += 1
-                    self._complete = {event.id}
-                    batch.append(event)
-                elif event.sequence is not None and event.sequence > self._position:
+                    self._complete = {news.id}
+                    batch.append(news)
+                elif news.sequence is not None and news.sequence > self._position:
                     reader.is_behind = True
                     break
             if batch:

@@ -226,12 +226,13 @@ async def queue_run(
     if stored is None and (message is None or not create):
         raise unknown_session(key.id)
     if message is not None:
-        content: Content | None = require_posted(to_content(message), where="message")
+        posted = require_posted(to_content(message), where="message")
+        content: Content | None = posted
         request = request_id or invocation_id or new_id()
         id = request
-        if stored is not None and any(one.function_response for one in content.parts or ()):
+        if stored is not None and any(one.function_response for one in posted.parts or ()):
             # results of tools that the client ran: the run that called them goes on
-            content = require_answers(stored, content)
+            content = require_answers(stored, posted)
             id = answers_by_event(stored, content)[0][0].invocation_id
     else:
         assert stored is not None

@@ -15,7 +15,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from zlib import compress, crc32, decompress, error
 
 import msgspec
@@ -283,9 +283,9 @@ def state_of(initial: JsonObject, deltas: Iterable[bytes]) -> JsonObject:
 def read_json(text: bytes) -> JsonObject:
     """A JSON object; half an emoji in it is read by the slow reader."""
     try:
-        return msgspec.json.decode(text)
+        return cast("JsonObject", msgspec.json.decode(text))
     except msgspec.DecodeError:
-        return json.loads(text)
+        return cast("JsonObject", json.loads(text))
 
 
 def open_log(
@@ -434,7 +434,7 @@ class _Older:
         return next((at for at, event in enumerate(events, first) if is_it(event)), None)
 
 
-class _EitherIds(NamedTuple):
+class _EitherIds(msgspec.Struct, frozen=True):
     """Ids that are in one of two places."""
 
     recent: Container[str]

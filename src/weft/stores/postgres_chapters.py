@@ -160,9 +160,10 @@ async def _set_archived(connection: Connection, number: int, archived: int) -> N
         " WHERE number = %s",
         (number,),
     )
-    *cells, checksum, before = cast(
+    app, user, id, created, state, checksum, before = cast(
         "tuple[str, str, str, float, str, int | None, int]", await cursor.fetchone()
     )
+    cells = app, user, id, created, state
     require_checksum(cells, before, checksum)
     await connection.execute(
         "UPDATE weft.sessions SET archived = %s, checksum = %s WHERE number = %s",

@@ -165,7 +165,7 @@ def set_archived(connection: sqlite3.Connection, number: int, archived: int) -> 
     The checksum of the session says so too: a process of a version that knows no chapters refuses
     the session, instead of taking it for a shorter one.
     """
-    *cells, checksum, before = cast(
+    app, user, id, created, state, checksum, before = cast(
         "tuple[str, str, str, float, str, int | None, int]",
         connection.execute(
             "SELECT app_name, user_id, id, created, state, checksum, archived FROM sessions"
@@ -173,6 +173,7 @@ def set_archived(connection: sqlite3.Connection, number: int, archived: int) -> 
             (number,),
         ).fetchone(),
     )
+    cells = app, user, id, created, state
     require_checksum(cells, before, checksum)
     connection.execute(
         "UPDATE sessions SET archived = ?, checksum = ? WHERE number = ?",

@@ -466,8 +466,8 @@ def list_waiting(
     }
     for key in _asked_before(connection, app_name, user_id):
         row = _session_row(connection, key)
-        rows = _rows(connection, row, 0) if row is not None else ()
-        waiting[key] = still_waits(data for data, _ in rows)
+        if row is not None:
+            waiting[key] = still_waits(data for data, _ in _rows(connection, row, 0))
     return [key for key, waits in waiting.items() if waits]
 
 
