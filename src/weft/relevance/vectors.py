@@ -62,13 +62,13 @@ def _likeness(rows: tuple[_Floats, _Floats], own: _Floats) -> _Floats:
 
     `rows @ own` may give other last digits for a text, depending on how many follow it.
     """
-    near: _Floats = np.concatenate([np.einsum("ij,j->i", each, own) for each in rows])
-    return near
+    return np.concatenate([np.einsum("ij,j->i", each, own) for each in rows])
 
 
 def _row(rows: tuple[_Floats, _Floats], number: int) -> _Floats:
     first, behind = rows
-    return first[number] if number < len(first) else behind[number - len(first)]
+    row: _Floats = first[number] if number < len(first) else behind[number - len(first)]
+    return row
 
 
 def nearest(
