@@ -163,7 +163,7 @@ async def test_a_server_that_cuts_all_connections_loses_nothing(server: str) -> 
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE application_name LIKE 'weft %'"
+            " WHERE application_name LIKE 'weft %' AND datname = current_database()"
         )
     event = Event(author="user")
     hints: list[str] = []
