@@ -18,13 +18,13 @@ GAP = "…"
 BEFORE, AFTER = 4, 84
 """How many lines before and behind one that is gone to stay, at most: its block goes further."""
 
-AROUND = 4
+AROUND = 8
 """How many lines around a change, or around a line that fits, stay."""
 
 BLOCK = 60
 """How many lines of a block stay whose first line fits."""
 
-ROOM = 150
+ROOM = 300
 """So many tokens of lines stay because they fit what was asked; thrice in a short file."""
 
 FITS = 0.5
