@@ -265,9 +265,7 @@ def test_the_prefix_stays_between_two_cuts_of_a_budget() -> None:
 
 
 def test_a_result_that_ends_like_an_earlier_one_says_so_and_can_be_rebuilt() -> None:
-    prompt = (
-        "(Open file: /srv/project/module/parts.py)\n(Current directory: /srv/project)\nbash-$"
-    )
+    prompt = "(Open file: /srv/project/module/parts.py)\n(Current directory: /srv/project)\nbash-$"
 
     def run(command: str) -> str:
         """Run a command."""
