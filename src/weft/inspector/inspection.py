@@ -221,7 +221,7 @@ class Inspection:
         step = step or self.step(number)
         alone = self.under(variant)
         alone.shared.declarations = self.shared.declarations
-        answered = alone._walk.alone(self.session.events, step.place)._replace(number=number)
+        answered = alone._walk.alone(self.session, step.place)._replace(number=number)
         alone.__dict__["steps"] = [step._replace(request=None)] * (number - 1) + [answered]
         self._alone[number, variant] = alone
         while len(self._alone) > _FEW:
