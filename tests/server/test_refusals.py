@@ -268,6 +268,10 @@ def test_a_wrong_field_method_or_app_is_told_what_there_is() -> None:
     assert near.json()["hint"] == "did you mean `state`?"
     far = client.post("/api/apps/bot/sessions", json={"foo": 1})
     assert far.json()["hint"] == "the fields are: id, user, state"
+    client.post("/api/apps/bot/sessions", json={"id": "s"})
+    lacking = client.post("/api/apps/bot/sessions/s/rewind", json={})
+    assert "missing required field `invocation_id`" in lacking.json()["detail"]
+    assert lacking.json()["hint"] == "the fields are: invocation_id, user"
     assert client.get("/api/apps/nope/sessions").json()["hint"] == "served here: bot"
     for path in ("/api/apps/bot/sessions", "/", "/inspector.js", "/v1/models"):
         refused = client.put(path)

@@ -219,6 +219,7 @@ class Runner(Generic[AnswerT]):
                 if invocation_id is not None
                 else "leave it out: an answer that comes twice is taken once anyway",
             )
+        extended = self.extended(tools) if tools else None
         if message is not None:
             if answers or retry:
                 raise UsageError(
@@ -247,8 +248,8 @@ class Runner(Generic[AnswerT]):
                 config=config,
                 deps=deps,
             )
-        if tools:
-            running = running.of(self.extended(tools))
+        if extended is not None:
+            running = running.of(extended)
         request = running.invocation.request
         if request_id is not None:
             try:

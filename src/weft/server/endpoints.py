@@ -229,8 +229,11 @@ def _known_fields(message: str, kind: type[object]) -> str:
     if not isinstance(kind, msgspec.StructMeta) or "field `" not in message:
         return ""
     names = [one.encode_name for one in msgspec.structs.fields(cast("type[msgspec.Struct]", kind))]
+    all_of_them = f"the fields are: {', '.join(names)}"
+    if "unknown field" not in message:
+        return all_of_them
     unknown = message.rpartition("field `")[2].rstrip("`")
-    return meant(unknown, names) or f"the fields are: {', '.join(names)}"
+    return meant(unknown, names) or all_of_them
 
 
 def whole_number(text: str) -> int | None:
