@@ -102,7 +102,11 @@ _dedupe_state = _late(
 _bound_results = _late(
     "reduce", "bound_results", lambda prompt, _: bool(prompt.features & Feature.CALLS)
 )
-_fit_budget = _late("budget", "fit_budget", lambda _, env: env.tokens.measure is not None)
+_fit_budget = _late(
+    "budget",
+    "fit_budget",
+    lambda _, env: env.policy.limit is not None or env.tokens.budget is not None,
+)
 
 _prune_tools = _late("tools", "prune_tools", lambda _, env: not env.model.picks_tools)
 

@@ -523,7 +523,8 @@ class Runner(Generic[AnswerT]):
         above = self._config.global_instruction
         if chosen is not self._config and above and not chosen.global_instruction:
             chosen = msgspec.structs.replace(chosen, global_instruction=above)
-        return with_plugins(chosen, self._services.plugins)
+        plugins = self._services.plugins
+        return with_plugins(chosen, plugins) if plugins else chosen
 
     def _key(self, user_id: str, session_id: str) -> SessionKey:
         for name, value in (("user_id", user_id), ("session_id", session_id)):
