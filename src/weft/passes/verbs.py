@@ -170,7 +170,7 @@ VERBS: Mapping[type[Selector] | type[Reduction] | type[Protection] | type[Writin
     Priority: Verb("state_items", at_birth="set_priority"),
     Dedupe: Verb("dedupe", at_birth="dedupe_items"),
     Summarize: Verb("summaries", at_birth="summarize_items"),
-    Fit: Verb("budget", at_birth="fit_items"),
+    Fit: Verb("fit", at_birth="fit_items"),
     Fresh: Verb("stale", at_birth="mark_stale"),
     # what the model may see of them
     Label: Verb("labels", request="withhold_labelled"),
