@@ -108,6 +108,11 @@ def compact_media(block: MediaBlock, env: Env, over: int) -> TextBlock | None:
     words = media_words(block, env, over)
     if words is None or block.data is None or block.signature is not None:
         return None
+    return in_words(block, words, handle_of(block.data))
+
+
+def in_words(block: MediaBlock, words: str, handle: str = "") -> TextBlock:
+    """Words that stand in the place of media."""
     return TextBlock(
         role=block.role,
         origin=block.origin,
@@ -115,7 +120,7 @@ def compact_media(block: MediaBlock, env: Env, over: int) -> TextBlock | None:
         priority=block.priority,
         labels=block.labels,
         text=words,
-        handle=handle_of(block.data),
+        handle=handle,
     )
 
 
