@@ -13,6 +13,7 @@ import msgspec
 from weft.content import Content, ContentLike, Part, require_posted, to_content
 from weft.declare import Agent, CustomAgent, Flow, MemorySearch, Node, RunConfig
 from weft.declare.agent import AnswerT
+from weft.declare.config import run_over
 from weft.declare.hints import RUN_WORDS
 from weft.declare.tool import to_tools
 from weft.errors import SessionBusy, UsageError
@@ -217,6 +218,7 @@ class Runner(Generic[AnswerT]):
                 if invocation_id is not None
                 else "leave it out: an answer that comes twice is taken once anyway",
             )
+        extended = self.extended(tools) if tools else None
         if message is not None:
             if answers or retry:
                 raise UsageError(
@@ -245,8 +247,8 @@ class Runner(Generic[AnswerT]):
                 config=config,
                 deps=deps,
             )
-        if tools:
-            running = running.of(self.extended(tools))
+        if extended is not None:
+            running = running.of(extended)
         request = running.invocation.request
         if request_id is not None:
             try:
@@ -381,7 +383,7 @@ class Runner(Generic[AnswerT]):
 
     @property
     def config(self) -> RunConfig:
-        """What every run is configured with that has no config of its own."""
+        """What all runs share; the config of a run stands over it, option by option."""
         return self._config
 
     @property
@@ -519,9 +521,8 @@ class Runner(Generic[AnswerT]):
     def _configured(self, config: RunConfig | None) -> RunConfig:
         """The configuration of a run, with what this runner and its plugins say to all agents."""
         chosen = _config(config, self._config)
-        above = self._config.global_instruction
-        if chosen is not self._config and above and not chosen.global_instruction:
-            chosen = msgspec.structs.replace(chosen, global_instruction=above)
+        if chosen is not self._config is not _DEFAULT:
+            chosen = run_over(self._config, chosen)
         plugins = self._services.plugins
         return with_plugins(chosen, plugins) if plugins else chosen
 
