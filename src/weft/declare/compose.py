@@ -154,11 +154,13 @@ class Composable:
         return drawn(cast("Node", self))
 
 
-def _join(left: object, operator: "Operator", right: object) -> "Sequence | Parallel | Fallback":
+def _join(
+    left_side: object, operator: "Operator", right_side: object
+) -> "Sequence | Parallel | Fallback":
     """The flow that an operator makes; flows derive from Composable, so they are loaded late."""
     from weft.declare.flow import join_nodes
 
-    return join_nodes(left, operator, right)
+    return join_nodes(left_side, operator, right_side)
 
 
 Drawer: TypeAlias = "Callable[[Node], str]"

@@ -291,9 +291,11 @@ _MADE_BY: dict[Operator, type[Sequence | Parallel | Fallback]] = {
 }
 
 
-def join_nodes(left: object, operator: Operator, right: object) -> Sequence | Parallel | Fallback:
-    """The flow that `left operator right` means."""
-    return _MADE_BY[operator](*operands(left, operator, right))
+def join_nodes(
+    left_side: object, operator: Operator, right_side: object
+) -> Sequence | Parallel | Fallback:
+    """The flow that an operator between two nodes means."""
+    return _MADE_BY[operator](*operands(left_side, operator, right_side))
 
 
 def make_loop(body: object, times: object) -> Loop:

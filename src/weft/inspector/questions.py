@@ -276,10 +276,10 @@ def _at(
     """One step under a variant. Only it and the request before it are compiled."""
     declarations_of(inspection)  # the sources are read once for all variants
     alone = inspection.alone(number, variant, step)
-    known = alone.shared.shown
+    known = alone.shared.last_view
     if isinstance(known, RequestView) and known.number == number:
         return known  # who goes to and fro between variants asks again
-    view = alone.shared.shown = RequestView(alone, number)
+    view = alone.shared.last_view = RequestView(alone, number)
     return view
 
 
