@@ -392,6 +392,12 @@ def circles(*, late: bool) -> set[tuple[str, ...]]:
     }
 
 
+def test_every_room_has_a_folder_of_tests() -> None:
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    folders = {path.parent.name for path in Path(__file__).parent.glob("*/__init__.py")}
+    assert rooms - folders == {"codes"}, "codes are tested with the rules that report them"
+
+
 def test_no_small_module_has_a_single_importer() -> None:
     importers = Counter(one for name in MODULES for one in modules_imported_by(name, late=True))
     small = {
