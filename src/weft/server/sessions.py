@@ -15,6 +15,7 @@ from weft.errors import SessionBusy, StoreError, UsageError
 from weft.runtime import Runner
 from weft.runtime.approvals import Pending, pending_in
 from weft.runtime.earlier import LONGEST_ID, is_unfinished, require_request_id
+from weft.runtime.metrics import MEDIA_TYPE
 from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw, whole_number
 from weft.server.problems import Problem, require_id
 from weft.server.served import Busy, ServedRun
@@ -494,8 +495,6 @@ async def get_ready(call: Call) -> Answer:
 
 async def get_metrics(call: Call) -> Answer:
     """Numbers in Prometheus' text format; for the operator, or any user of the server."""
-    from weft.runtime.metrics import MEDIA_TYPE
-
     served = call.served
     gauges = {
         "weft_runs_active": served.active,
