@@ -186,6 +186,6 @@ def test_an_item_whose_type_is_no_word_is_no_crash() -> None:
         {"type": [], "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"},
         {"role": "user", "content": "Go on"},
     ]
-    session = Session.from_messages({"model": "gpt-5.6", "input": items})
-    compiled = weft.compile(Agent("bot", model="gpt-5.6"), session=session)
+    session = Session.from_messages({"model": "gpt-5", "input": items})
+    compiled = weft.compile(Agent("agent", model="openai/gpt-4o"), session=session)
     assert "Go on" in str(compiled.prompt)
