@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from weft.runtime.plugins import RunOutcome
     from weft.runtime.result import Result
     from weft.runtime.run import Running
-    from weft.runtime.runner import Runner, run, run_sync, stream
+    from weft.runtime.runner import Runner
+    from weft.runtime.shortcuts import run, run_sync, stream
     from weft.session import Actions, Event, Session
     from weft.session.store import Store
     from weft.stores.memories import Memory

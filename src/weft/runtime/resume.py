@@ -10,7 +10,7 @@ from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.errors import SessionError
 from weft.runtime.progress import expiry_in, unwrapped
 from weft.runtime.rewind import visible_events
-from weft.runtime.tool_call import to_json, to_returned
+from weft.runtime.tool_values import to_json, to_returned
 from weft.session import Event, Session
 from weft.session.waiting import CONFIRMATION, QUESTION
 from weft.values import Json, JsonObject
