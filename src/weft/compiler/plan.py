@@ -15,7 +15,8 @@ import msgspec
 
 from weft import schema
 from weft.codes import report
-from weft.compiler.costs import shares_of
+from weft.compiler.costs import shares_of, window_of
+from weft.compiler.count import Scale
 from weft.compiler.incremental import Slot
 from weft.compiler.instruction import (
     Instructions,
@@ -42,6 +43,7 @@ from weft.errors import CompileError, DeclarationError, UsageError
 from weft.ir import Output, ToolDecl
 from weft.ir.item import RECALL
 from weft.passes import PLAIN, Pass, Passes, passes_of
+from weft.passes.custom import CustomPass
 from weft.passes.env import ModelFacts, ToolFacts
 from weft.values import Json, JsonObject, compact
 
@@ -80,13 +82,15 @@ class Target(msgspec.Struct, frozen=True):
 class SharedParts:
     """What the requests of all sessions share under one plan, once the first of them was made."""
 
-    __slots__ = ("heads", "instructions")
+    __slots__ = ("heads", "instructions", "scale")
 
     def __init__(self) -> None:
         self.instructions: Instructions | None = None
         """Instructions that read nothing from the session."""
         self.heads: dict[tuple[str, bool], Head] = {}
         """By dialect, and whether it was strict: everything but the turns."""
+        self.scale: Scale | None = None
+        """What counts for the model; None until a policy needs it."""
 
 
 class Plan(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -367,8 +371,6 @@ def _custom(agent: Agent, config: RunConfig) -> tuple[Pass, ...]:
     functions += [(one, "RunConfig.passes", "") for one in config.passes]
     if not functions:
         return ()
-    from weft.passes.custom import CustomPass
-
     return tuple(CustomPass(one, name_of(one), where, tool) for one, where, tool in functions)
 
 
@@ -414,8 +416,6 @@ def _lifetime(cache: str, target: Target) -> float:
 
 def _widest(model: str) -> int:
     """The model's window from the list of prices, loaded for a request that may not fit it."""
-    from weft.compiler.costs import window_of
-
     return window_of(model)
 
 

@@ -127,10 +127,11 @@ class _BlockSizes:
 def block_tokens(item: Item, env: Env) -> tuple[int, ...]:
     """The tokens of each block of an item, roughly; long texts are not counted by every pass."""
     known = env.log.memo[_BlockSizes, env.model.dialect, env.model.name].by_item
-    sizes = known.get(item.key)
+    key = item.key
+    sizes = known.get(key)
     if sizes is None or sizes[0] is not item.blocks:
-        texts = map(_text_of, item.blocks)
-        sizes = known[item.key] = (item.blocks, tuple(map(env.tokens.count, texts)))
+        texts = [_text_of(block) for block in item.blocks]
+        sizes = known[key] = (item.blocks, tuple(map(env.tokens.count, texts)))
     return sizes[1]
 
 
@@ -265,8 +266,8 @@ def _ahead(cached: int, total: int, growth: int, model: ModelFacts, most: int) -
     costs: list[float] = []
     cost, minimum, read, write = 0.0, model.minimum, model.read, model.write
     for _ in range(most + 1):  # as `_request`, which is asked for every result
-        kept = cached if cached >= minimum else 0
-        cost += kept * read + (total - kept) * (write if total >= minimum else 1.0)
+        again = cached if cached >= minimum else 0
+        cost += again * read + (total - again) * (write if total >= minimum else 1.0)
         costs.append(cost)
         cached, total = total, total + growth
     return costs

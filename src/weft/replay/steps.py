@@ -20,6 +20,7 @@ from weft.dialects import wire_name
 from weft.errors import BudgetExceeded, UsageError
 from weft.session import ArtifactStore, Event, Session, Usage
 from weft.session.attachments import attach
+from weft.session.lookback import artifacts_around
 from weft.session.strand import Strand
 from weft.session.waiting import CONFIRMATION, INPUT
 
@@ -272,13 +273,7 @@ async def texts_at(artifacts: ArtifactStore, session: Session, index: int) -> di
     """
     await attach(session, artifacts)
     owner = (session.app_name, session.user_id, session.id)
-    then: dict[str, int] = {}
-    later: set[str] = set()
-    for at, event in enumerate(session.events):
-        if at < index:
-            then.update(event.actions.artifact_delta)
-        else:
-            later.update(event.actions.artifact_delta)
+    then, later = artifacts_around(session.events, index)
     texts: dict[str, str] = {}
     for name in await artifacts.names(*owner):
         if name in then or name not in later:

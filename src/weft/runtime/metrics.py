@@ -93,8 +93,8 @@ class Metrics:
             for bound, n in zip((*_SECONDS, None), runs.durations, strict=True):
                 total += n
                 edge = "+Inf" if bound is None else f"{bound:g}"
-                labels = _braces((("app", app), ("le", edge)))
-                lines.append(f"weft_run_seconds_bucket{labels} {total}")
+                both = _braces((("app", app), ("le", edge)))
+                lines.append(f"weft_run_seconds_bucket{both} {total}")
             only = _braces((("app", app),))
             lines.append(f"weft_run_seconds_sum{only} {_number(runs.seconds)}")
             lines.append(f"weft_run_seconds_count{only} {total}")

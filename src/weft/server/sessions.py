@@ -15,13 +15,14 @@ from weft.errors import SessionBusy, StoreError, UsageError
 from weft.runtime import Runner
 from weft.runtime.approvals import Pending, pending_in
 from weft.runtime.earlier import LONGEST_ID, is_unfinished, require_request_id
+from weft.runtime.metrics import MEDIA_TYPE
 from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw, whole_number
 from weft.server.problems import Problem, require_id
 from weft.server.served import Busy, ServedRun
 from weft.server.stream import Frames
 from weft.session import Actions, Event, Session, SessionInfo, SessionKey
 from weft.session.event import new_id
-from weft.session.state import without_temp
+from weft.session.state import scope_of, without_temp
 from weft.values import Json, JsonObject
 
 LARGEST_PAGE = 10_000
@@ -334,6 +335,15 @@ async def write_state(call: Call, user: str, delta: JsonObject) -> Session:
     runner, id = call.runner(), call.path("session")
     await call.served.require_session(runner, user, id)
     delta = call.allowed_state(delta)
+    for name in delta:
+        if not name or scope_of(name) == "temp":
+            raise Problem(
+                422,
+                "invalid",
+                f"{name[:100]!r} cannot be written between two runs",
+                hint="`temp:` lives in one run: send it as its `state`; a key is a non-empty text",
+                where="/delta",
+            )
     key = SessionKey(runner.app_name, user, id)
     lease = await runner.store.lease(key, busy="reject", interrupt=lambda: None)
     try:
@@ -485,8 +495,6 @@ async def get_ready(call: Call) -> Answer:
 
 async def get_metrics(call: Call) -> Answer:
     """Numbers in Prometheus' text format; for the operator, or any user of the server."""
-    from weft.runtime.metrics import MEDIA_TYPE
-
     served = call.served
     gauges = {
         "weft_runs_active": served.active,

@@ -215,7 +215,7 @@ class PostgresStore:
         await self._current()
         async with explaining(self.url):
             asked = await self._appends.put(new)
-        return stored.after(growth)._replace(size=stored.size + len(data)), asked
+        return stored.after(growth, len(data)), asked
 
     async def _appended(self, events: Sequence[NewEvent]) -> list[float | Exception | None]:
         async with (await self._current()).connection() as connection:

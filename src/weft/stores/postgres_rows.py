@@ -242,7 +242,7 @@ async def insert_events(
     nothing is one statement; all else needs a transaction.
     """
     asked: float | None = None
-    size = stored.size
+    size = 0
     for seq, event in enumerate(growth.added, len(stored.events)):
         data, checksum = encode_event(event)
         size += len(data)
@@ -266,7 +266,7 @@ async def insert_events(
             raise Stale
         asked = row[0]
     await share(connection, stored.key, growth.app, growth.user)
-    return stored.after(growth)._replace(size=size), asked
+    return stored.after(growth, size), asked
 
 
 async def share(connection: Connection, key: SessionKey, app: JsonObject, user: JsonObject) -> None:
