@@ -148,7 +148,7 @@ class _PackedList:
         self.numbers: list[int] = before.numbers[:whole] if before is not None else []
         start = self._ends[-1] if whole else 0
         for index in range(start + 1, len(self.items) + 1):
-            if _ends_piece(self.items[index - 1]) or index - start >= 8 * _PART:
+            if _ends_piece(self.items[index - 1]) or index - start >= 3 * _PART:
                 self.numbers.append(pieces.part(self.items[start:index]))
                 self._ends.append(index)
                 start = index
