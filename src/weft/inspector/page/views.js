@@ -36,8 +36,8 @@ export function LeftOut({ session, step, film, show }) {
       <table class="stack"><thead><tr><th class="n">tokens</th><th class="n">price</th><th>from</th><th>text</th><th></th></tr></thead><tbody>${rows.slice(0, 200).map((row) => html`<tr><td class="n">${number(row.tokens)}<span class="unit"> tok</span></td><td class="n">${cost(row.price, row.money)}</td><td class="from">${named(data.origins[row.origin], film)}</td><td class="whole"><pre class="text"><del>${short(row.text, 320)}</del></pre></td>
         <td class="n">${data.origins[row.origin].kind === "event" && !embedded && html`<button onClick=${() => force(row)}>force in</button>`}</td></tr>`)}</tbody></table>
       ${rows.length > 200 && html`<p class="dim">${many(rows.length - 200, "smaller row")} more are not listed.</p>`}</details>`; })}
-    <h2>Passes, in their order</h2><table><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
-      <tbody>${data.passes.map((p) => html`<tr class=${p.dropped || p.changed || p.added || p.moved ? "" : "dim"}><td>${p.name}</td><td class="n">${p.dropped || ""}</td><td class="n">${p.changed || ""}</td><td class="n">${p.added || ""}</td><td class="n">${p.moved || ""}</td><td class="n">${p.before ? `${number(p.before)} → ${number(p.after)}` : p.remark}</td></tr>`)}</tbody></table></div>`;
+    <h2>Passes, in their order</h2><table class="stack passes"><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
+      <tbody>${data.passes.map((p) => html`<tr class=${p.dropped || p.changed || p.added || p.moved ? "" : "dim"}><td>${p.name}</td>${["dropped", "changed", "added", "moved"].map((what) => html`<td class="n" data-what=${what}>${p[what] || ""}</td>`)}<td class="n">${p.before ? `${number(p.before)} → ${number(p.after)}` : p.remark}</td></tr>`)}</tbody></table></div>`;
 }
 
 const Compared = ({ a }) => html`<div class="facts-row" data-testid="compared">
@@ -167,7 +167,7 @@ export function Graph({ session, step, film, version }) {
 // The drawing with the agent that speaks, the values that went along the edges, and those of the keys.
 function picture(text, frame, state) {
   const svg = new DOMParser().parseFromString(text, "image/svg+xml").documentElement, SVG = "http://www.w3.org/2000/svg";
-  for (const one of svg.querySelectorAll("script, foreignObject")) one.remove();
+  for (const one of svg.querySelectorAll("script, foreignObject, rect.paper")) one.remove();
   for (const title of svg.querySelectorAll("text.title")) if (frame && title.textContent === frame.agent && title.previousElementSibling) title.previousElementSibling.classList.add("now");
   const tracks = [...svg.querySelectorAll("g.track")], taken = [];
   const across = tracks.map((track) => Number((/^M(-?[\d.]+)/.exec(track.querySelector("path").getAttribute("d")) || [0, 0])[1]));
@@ -190,9 +190,9 @@ function picture(text, frame, state) {
   return svg;
 }
 
-// Values may stand outside the drawing: its frame grows to hold them.
+// Values may stand outside the drawing: its frame grows to hold them, and holds nothing else.
 function fitted(svg) {
-  const box = svg.getBBox(), left = Math.min(0, box.x - 8), wide = Math.max(box.x + box.width + 8, Number(svg.getAttribute("width"))) - left;
+  const box = svg.getBBox(), left = box.x - 8, wide = box.width + 16;
   svg.setAttribute("viewBox", `${left} 0 ${wide} ${svg.getAttribute("height")}`);
   svg.setAttribute("width", wide);
 }
