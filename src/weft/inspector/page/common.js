@@ -161,7 +161,8 @@ export function listen(address, handlers) {
 }
 
 // Numbers as words
-export const number = (n) => (n === null || n === undefined ? "–" : Math.round(n).toLocaleString("en"));
+const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 }); // to make one takes longer than to use it
+export const number = (n) => (n === null || n === undefined ? "–" : grouped.format(Math.round(n)));
 export const share = (a, b) => (b ? `${Math.round((100 * a) / b)}%` : "–");
 export const cachedShare = (s) => share(Math.min(s.cached, s.tokens), s.tokens);
 export const brief = (n) =>
