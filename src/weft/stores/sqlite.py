@@ -32,6 +32,7 @@ from weft.session.memory import (
     scoped,
     unknown,
 )
+from weft.session.store import Count
 from weft.stores import sqlite_chapters as chapters
 from weft.stores import sqlite_tables as tables
 from weft.stores.cache import ChapterWriter, SessionCache, require_recent
@@ -343,6 +344,15 @@ class SqliteStore:
             return lambda: apps
 
         return await self._read(work)
+
+    async def tally(self, names: Sequence[str], count: Count, *, beside: str = "") -> None:
+        """Change what processes count together under these names, while no other does."""
+
+        def work(connection: sqlite3.Connection) -> Callable[[], None]:
+            tables.tally(connection, names, count, beside, time.time())
+            return _nothing
+
+        await self._write(work)
 
     async def compact(self) -> None:
         """Write the file anew, so that nothing deleted can be read from the disk.
