@@ -3,7 +3,9 @@
     .venv/bin/python bench/inspector.py
 
 A what-if is asked of the last step, the first time after the session was opened: what is worked
-out once for many is cold. Each session has 1,000 events; they differ in what its tools gave.
+out once for many is cold. Each session has 1,000 events; they differ in what its tools gave. While
+somebody looks at a session, the server rehearses it under two policies: the last lines say how long
+that takes, in the background, and what the first what-if under them costs then.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ import weft.inspector
 from weft import Agent, Content, Event, Part, RunConfig, Session
 from weft.content import call_part, result_part
 from weft.inspector import Inspection
-from weft.inspector.inspection import Variant
+from weft.inspector.inspection import REHEARSED, Variant
 from weft.inspector.questions import what_if
 from weft.inspector.request import RequestView
 
@@ -151,6 +153,22 @@ def measure_what_if() -> None:
         print(f"  {policy:18}" + "".join(f"{cell:>16}" for cell in cells))
 
 
+def measure_rehearsed() -> None:
+    print("after a rehearsal, ms of CPU (the first what-if; the rehearsal of all steps before)")
+    print(f"  {'':18}" + "".join(f"{shape:>16}" for shape in (*SHAPES, "one turn")))
+    sessions = {shape: session(shape) for shape in SHAPES}
+    sessions["one turn"] = session("log", turns=1, calls=EVENTS // 2 - 1)
+    for policy in REHEARSED:
+        cells: list[str] = []
+        for one in sessions.values():
+            inspection = opened(Session("s", app_name="bench", events=[*one.events]))
+            last, variant = len(inspection.steps), Variant(policy=policy)
+            before = timed(lambda i=inspection, v=variant: list(i.rehearse(v)))
+            first = timed(lambda i=inspection, v=variant, n=last: what_if(i, n, v))
+            cells.append(f"{first:9.1f}; {before:5.0f}")
+        print(f"  {policy:18}" + "".join(f"{cell:>16}" for cell in cells))
+
+
 def measure_open() -> None:
     """A session of 500 calls with requests of 200 kB and more, as the page opens it."""
     one = session("small", turns=1, calls=500)
@@ -182,6 +200,7 @@ def main() -> None:
     measure_page()
     measure_open()
     measure_what_if()
+    measure_rehearsed()
     asyncio.run(serving.main())
 
 

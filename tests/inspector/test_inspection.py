@@ -18,6 +18,7 @@ from weft.content import Content, FunctionCall, FunctionResponse, Part, to_conte
 from weft.errors import DeclarationError, UsageError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.export import PAGE, export
+from weft.inspector.inspection import REHEARSED
 from weft.inspector.request import RequestView
 from weft.recordings import recording_of
 from weft.session import Event, Session
@@ -133,6 +134,21 @@ def test_what_if_is_what_the_compiler_makes_of_it() -> None:
         assert answer["view"]["text"] == compact(own.wire)
         assert answer["tokens"] == own.tokens
         assert str(policy) in answer["code"]
+
+
+@pytest.mark.parametrize("policy", [*REHEARSED, "C.default().budget(1_600)"])
+def test_a_rehearsed_what_if_is_the_one_that_is_worked_out_when_asked(policy: str) -> None:
+    variant = Variant(policy=policy)
+    asked, rehearsed = inspected()[0], inspected()[0]
+    rehearsed.session = asked.session
+    assert len(list(rehearsed.rehearse(variant))) == 12
+    assert list(rehearsed.rehearse(variant)) == []
+    for number in (1, 2, 7, 12):
+        cold = questions.what_if(asked, number, variant)
+        assert questions.what_if(rehearsed, number, variant) == cold
+    assert questions.compare(rehearsed, variant) == questions.compare(asked, variant)
+    rehearsed.forget_rehearsed()
+    assert questions.what_if(rehearsed, 12, variant) == cold
 
 
 def test_what_if_refuses_what_is_no_policy() -> None:

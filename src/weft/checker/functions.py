@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, cast
 
-from weft.checker.expressions import ExpressionReader, KeyCollector
+from weft.checker.expressions import ExpressionReader
+from weft.checker.key_collector import KeyCollector
 from weft.checker.scope import (
     STATE,
     Contents,

@@ -276,7 +276,7 @@ class Compilation:
     @cached_property
     def uncounted(self) -> tuple[str, ...]:
         """What the provider adds that nobody else can count; then `tokens` is the least."""
-        return self.scale.meter.uncounted(self.wire)
+        return self.scale.uncounted(self.lowered())
 
     @cached_property
     def hash(self) -> str:

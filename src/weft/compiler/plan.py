@@ -16,6 +16,7 @@ import msgspec
 from weft import schema
 from weft.codes import report
 from weft.compiler.costs import shares_of
+from weft.compiler.count import Scale
 from weft.compiler.incremental import Slot
 from weft.compiler.instruction import (
     Instructions,
@@ -80,13 +81,15 @@ class Target(msgspec.Struct, frozen=True):
 class SharedParts:
     """What the requests of all sessions share under one plan, once the first of them was made."""
 
-    __slots__ = ("heads", "instructions")
+    __slots__ = ("heads", "instructions", "scale")
 
     def __init__(self) -> None:
         self.instructions: Instructions | None = None
         """Instructions that read nothing from the session."""
         self.heads: dict[tuple[str, bool], Head] = {}
         """By dialect, and whether it was strict: everything but the turns."""
+        self.scale: Scale | None = None
+        """What counts for the model; None until a policy needs it."""
 
 
 class Plan(msgspec.Struct, frozen=True, eq=False, kw_only=True):

@@ -12,7 +12,15 @@ from typing import Literal
 import msgspec
 
 from weft.codes import report
-from weft.content import Blob, Content, FunctionResponse, Part, PartProvenance, notes_in
+from weft.content import (
+    NO_PART_NOTES,
+    Blob,
+    Content,
+    FunctionResponse,
+    Part,
+    PartProvenance,
+    notes_in,
+)
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import (
     Block,
@@ -34,7 +42,7 @@ from weft.passes.env import MOST_LETTERS
 from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
 from weft.session.lookback import wrote_keys
-from weft.session.provenance import NOTHING
+from weft.session.provenance import NOTHING, Provenance
 from weft.session.strand import Strand
 from weft.values import JsonObject, compact, has_lone_surrogate, scrub
 
@@ -430,10 +438,11 @@ def blocks_of(
     assert event.content is not None
     blocks: list[Block] = []
     content = _sendable(event.content, event, diagnostics)
+    maker = event.provenance if event.custom_metadata is not None else NOTHING
     posted = event.author == "user" or (not event.author and content.role == "user")
     for index, part in enumerate(content.parts or ()):
         origin = Origin("event", event.id, event.author, part=index)
-        notes = part.provenance
+        notes = part.provenance if part.part_metadata is not None else NO_PART_NOTES
         if notes.untrusted is not None:
             diagnostics.append(
                 report(
@@ -446,7 +455,7 @@ def blocks_of(
         if posted and _speaks_for_others(part):
             part = _as_posted(part, origin, diagnostics)
             notes = part.provenance
-        block = _block(part, notes, origin, role, event, position)
+        block = _block(part, notes, maker, origin, role, event, position)
         if block is not None:
             blocks.append(block)
     return tuple(blocks)
@@ -507,9 +516,15 @@ def heard(event: Event, diagnostics: list[Diagnostic]) -> tuple[Block, ...]:
 
 
 def _block(
-    part: Part, notes: PartProvenance, origin: Origin, role: Role, event: Event, position: int
+    part: Part,
+    notes: PartProvenance,
+    maker: Provenance,
+    origin: Origin,
+    role: Role,
+    event: Event,
+    position: int,
 ) -> Block | None:
-    maker, signature = event.provenance, part.thought_signature
+    signature = part.thought_signature
     provider, model, extra = (
         notes.provider or maker.provider or "",
         maker.model or "",

@@ -275,7 +275,12 @@ def _at(
 ) -> RequestView:
     """One step under a variant. Only it and the request before it are compiled."""
     declarations_of(inspection)  # the sources are read once for all variants
-    return RequestView(inspection.alone(number, variant, step), number)
+    alone = inspection.alone(number, variant, step)
+    known = alone.shared.shown
+    if isinstance(known, RequestView) and known.number == number:
+        return known  # who goes to and fro between variants asks again
+    view = alone.shared.shown = RequestView(alone, number)
+    return view
 
 
 def _agent(root: Node, name: str) -> Agent:

@@ -7,7 +7,7 @@ of it the provider had read before.
 import ast
 import inspect
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -302,26 +302,34 @@ class Declarations:
 
     def _read(self, file: str) -> None:
         try:
-            tree = ast.parse(Path(file).read_text("utf-8"))
+            places = _places_in(file, Path(file).stat().st_mtime_ns)
         except (OSError, SyntaxError, ValueError):
             return  # a source that cannot be read has no places to show
-        for call in ast.walk(tree):
-            if isinstance(call, ast.Call):
-                named = [
-                    value
-                    for value in (
-                        *call.args[:1],
-                        *(word.value for word in call.keywords if word.arg == "name"),
-                    )
-                    if isinstance(value, ast.Constant) and isinstance(value.value, str)
-                ]
-                for value in named:
-                    name = str(value.value)
-                    self._fields.setdefault((name, ""), f"{file}:{call.lineno}")
-                    for word in call.keywords:
-                        if word.arg is not None:
-                            place = f"{file}:{word.value.lineno}"
-                            self._fields.setdefault((name, word.arg), place)
+        for field, place in places.items():
+            self._fields.setdefault(field, place)
+
+
+@lru_cache(maxsize=64)
+def _places_in(file: str, changed: int) -> dict[tuple[str, str], str]:
+    """Where a source names something and its fields; it is read again once it was `changed`."""
+    places: dict[tuple[str, str], str] = {}
+    for call in ast.walk(ast.parse(Path(file).read_text("utf-8"))):
+        if isinstance(call, ast.Call):
+            named = [
+                value
+                for value in (
+                    *call.args[:1],
+                    *(word.value for word in call.keywords if word.arg == "name"),
+                )
+                if isinstance(value, ast.Constant) and isinstance(value.value, str)
+            ]
+            for value in named:
+                name = str(value.value)
+                places.setdefault((name, ""), f"{file}:{call.lineno}")
+                for word in call.keywords:
+                    if word.arg is not None:
+                        places.setdefault((name, word.arg), f"{file}:{word.value.lineno}")
+    return places
 
 
 def _agents(root: Node) -> Iterator[Agent]:

@@ -209,7 +209,7 @@ def _told_by(block: TextBlock, item: Item, known: Labelled, env: Env) -> TextBlo
 
 def _events(item: Item, env: Env) -> Iterator[Event]:
     """The events an item was made of, and those between them."""
-    for index in range(max(0, item.position), min(item.last + 1, len(env.log))):
+    for index in range(max(0, item.position), min(item.last + 1, env.log.length)):
         yield env.log[index]
 
 

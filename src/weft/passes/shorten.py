@@ -23,6 +23,7 @@ from weft.passes.handles import (
     compact_media,
     compact_result,
     compact_text,
+    in_words,
     logged,
     media_words,
     sole_text,
@@ -238,15 +239,7 @@ def _cut(block: Block, item: Item, env: Env) -> Block:
             response = {**response, "left_out": _media_words(block.media)}
         return msgspec.structs.replace(block, response=response, media=())
     if isinstance(block, MediaBlock) and block.signature is None:
-        text = f"[{_media_words((block,))}, left out]"
-        return TextBlock(
-            role=block.role,
-            origin=block.origin,
-            stability=block.stability,
-            priority=block.priority,
-            labels=block.labels,
-            text=text,
-        )
+        return in_words(block, f"[{_media_words((block,))}, left out]")
     return block
 
 

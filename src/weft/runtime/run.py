@@ -233,7 +233,8 @@ async def _events(
     services, request, loop = invocation.services, invocation.request, asyncio.get_running_loop()
     shared = lease is not None
     program = services.program(invocation.root)
-    require_prices(invocation.root, request.config)
+    if request.config.budget is not None:
+        require_prices(invocation.root, request.config)
     if program.deps_types:
         program.require_deps(request.deps)
     try:

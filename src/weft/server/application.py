@@ -37,7 +37,7 @@ from weft.server.access import (
     inner_path,
 )
 from weft.server.description import describe
-from weft.server.endpoints import Answer, ApiRoute, Call, Endpoint, respond
+from weft.server.endpoints import ROUTES, Answer, ApiRoute, Call, Endpoint, respond
 from weft.server.inspect import ServedSources, inspector_routes
 from weft.server.problems import Problem
 from weft.server.quotas import Quotas
@@ -263,6 +263,7 @@ class _Routes:
                 await route.handle(scope, receive, send)
                 return
         # a mount, a method that a path has not, a slash too many, or nothing at all
+        scope[ROUTES] = self._routes
         await self._all(scope, receive, send)
 
     def _narrowed(self, method: str, first: str) -> list[Route]:

@@ -21,7 +21,7 @@ from weft.server.served import Busy, ServedRun
 from weft.server.stream import Frames
 from weft.session import Actions, Event, Session, SessionInfo, SessionKey
 from weft.session.event import new_id
-from weft.session.state import without_temp
+from weft.session.state import scope_of, without_temp
 from weft.values import Json, JsonObject
 
 LARGEST_PAGE = 10_000
@@ -333,6 +333,15 @@ async def write_state(call: Call, user: str, delta: JsonObject) -> Session:
     runner, id = call.runner(), call.path("session")
     await call.served.require_session(runner, user, id)
     delta = call.allowed_state(delta)
+    for name in delta:
+        if not name or scope_of(name) == "temp":
+            raise Problem(
+                422,
+                "invalid",
+                f"{name[:100]!r} cannot be written between two runs",
+                hint="`temp:` lives in one run: send it as its `state`; a key is a non-empty text",
+                where="/delta",
+            )
     key = SessionKey(runner.app_name, user, id)
     lease = await runner.store.lease(key, busy="reject", interrupt=lambda: None)
     try:
