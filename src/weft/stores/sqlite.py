@@ -37,7 +37,7 @@ from weft.stores import sqlite_chapters as chapters
 from weft.stores import sqlite_tables as tables
 from weft.stores.cache import ChapterWriter, SessionCache, require_recent
 from weft.stores.chapters import require_keeping
-from weft.stores.leases import inside, outwait, require_outside
+from weft.stores.leases import FIRST_PAUSE, inside, outwait, require_outside
 from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, warn_unreadable
 from weft.stores.sqlite_file import WholeFile, explained, leave_flushing, open_file, rewrite_file
@@ -395,9 +395,15 @@ class SqliteStore:
         async def take() -> bool:
             return opened.leases.take(lease)
 
-        def ask(connection: sqlite3.Connection) -> Callable[[], None]:
-            tables.insert_request(connection, key, time.time())
-            return _nothing
+        async def ask() -> None:
+            await asyncio.sleep(FIRST_PAUSE)  # who has just taken the lock is about to say its turn
+            turn = opened.leases.turn(key)
+
+            def insert(connection: sqlite3.Connection) -> Callable[[], None]:
+                tables.insert_request(connection, key, turn)
+                return _nothing
+
+            await self._write(insert)
 
         def withdraw(connection: sqlite3.Connection) -> Callable[[], None]:
             tables.delete_request(connection, key)
@@ -408,7 +414,7 @@ class SqliteStore:
             busy,
             take=take,
             wanted=lambda: lease.asked,
-            ask=lambda: self._write(ask),
+            ask=ask,
             withdraw=lambda: self._write(withdraw),
         )
 
