@@ -103,16 +103,17 @@ def _count_trips(address: str) -> list[int]:
     """Count from now on: waits for the server, or flushes of the file that Python makes."""
     count = [0]
     if address.startswith("sqlite"):
-        from weft.stores import sqlite_worker
+        try:
+            from weft.stores import sqlite_worker
+        except ImportError:  # a tree in which SQLite itself flushes every commit
+            return count
+        plain = sqlite_worker.sync_data
 
-        plain = getattr(sqlite_worker, "sync_data", None)
-        if plain is not None:  # a tree without it has SQLite flush every commit
+        def counted(descriptor: int) -> None:
+            count[0] += 1
+            plain(descriptor)
 
-            def counted(descriptor: int) -> None:
-                count[0] += 1
-                plain(descriptor)
-
-            sqlite_worker.sync_data = counted
+        sqlite_worker.sync_data = counted
         return count
     import psycopg
 

@@ -273,9 +273,9 @@ class _Page(HTMLParser):
                     return
                 at = aside.end()
                 continue
-            said, closed, opened, attributes, alone = match.groups()
-            if said:
-                self._say(said)
+            words, closed, opened, attributes, alone = match.groups()
+            if words:
+                self._say(words)
             at = match.end()
             if closed is not None:
                 self.handle_endtag(closed.lower())
@@ -308,15 +308,15 @@ class _Page(HTMLParser):
             closed = _RAW[tag].search(text, start)
             if closed is None or closed[1] or not closed[2]:
                 return 0
-            said, begins, end = text[start : closed.start()], closed.start(), closed.end()
+            words, begins, end = text[start : closed.start()], closed.start(), closed.end()
         else:
             begins = text.find("<", start)
             if not text.startswith(f"</{tag}>", begins):
                 return 0
-            said, end = unescape(text[start:begins]), begins + len(tag) + 3
+            words, end = unescape(text[start:begins]), begins + len(tag) + 3
         self.handle_starttag(tag, [])
         if begins > start:
-            self.handle_data(said)
+            self.handle_data(words)
         self.handle_endtag(tag)
         return end
 

@@ -325,7 +325,7 @@ class SharedTurns:
         self.segments: TurnSegments = {}
         self.declarations: object = None
         """Where the program is written, once somebody has looked."""
-        self.shown: object = None
+        self.last_view: object = None
         """The view of the step of a variant that was asked for last."""
         self._texts: dict[int, tuple[object, str]] = {}
         self._parts: dict[tuple[int, str], tuple[Compilation, dict[str, set[str]]]] = {}

@@ -266,8 +266,8 @@ def _ahead(cached: int, total: int, growth: int, model: ModelFacts, most: int) -
     costs: list[float] = []
     cost, minimum, read, write = 0.0, model.minimum, model.read, model.write
     for _ in range(most + 1):  # as `_request`, which is asked for every result
-        kept = cached if cached >= minimum else 0
-        cost += kept * read + (total - kept) * (write if total >= minimum else 1.0)
+        again = cached if cached >= minimum else 0
+        cost += again * read + (total - again) * (write if total >= minimum else 1.0)
         costs.append(cost)
         cached, total = total, total + growth
     return costs

@@ -230,12 +230,11 @@ class Reservation:
         self._limited = limited
         self._began = began
         self._is_over = False
-
-    @property
-    def needs_end(self) -> bool:
+        quotas = [one.quota for one in limited]
+        self.needs_end = any(
+            one.open_runs is not None or one.tokens_per_day is not None for one in quotas
+        )
         """Whether it matters when the run ends and what it cost."""
-        quotas = (one.quota for one in self._limited)
-        return any(q.open_runs is not None or q.tokens_per_day is not None for q in quotas)
 
     def end(self, tokens: int) -> None:
         """The run is over and used so many tokens; only the first call counts."""
@@ -270,6 +269,9 @@ class QuotaBook:
         self.clock = clock
         """The time, where the store has none of its own."""
         self._server = new_worker()
+        self._free = Reservation(self, ())
+        """Of who is not limited: there is nothing to count."""
+        self._is_free = not any(quota.limits_something for quota in quotas.all)
         counting = [store for store in stores if isinstance(store, CountingStore)]
         self._store: CountingStore = counting[0] if counting else LocalTallies(self)
         self._counts_open = any(one.open_runs is not None for one in quotas.all)
@@ -292,8 +294,8 @@ class QuotaBook:
     async def admit(self, app: str, user: str) -> Reservation:
         """Take the room of a run; raises the problem that says which limit leaves none."""
         limited = self._limited(app, user)
-        if not limited:  # as of most servers: there is nothing to count
-            return Reservation(self, ())
+        if not limited:
+            return self._free
 
         def take(accounts: Mapping[str, _Account], now: float) -> Problem | float:
             problem = _refused(limited, accounts, now)
@@ -361,7 +363,9 @@ class QuotaBook:
             await asyncio.wait([self._asking])
 
     def _limited(self, app: str, user: str) -> tuple[_Limited, ...]:
-        """Those of the two of whom something is limited."""
+        """Those of the two of whom something is limited; on most servers nobody is."""
+        if self._is_free:
+            return ()
         quotas = self.quotas
         both = (
             _Limited("user", user, quotas.users.get(user, quotas.user)),

@@ -176,7 +176,10 @@ class Served:
         """Start a run; what is wrong with it is raised here, before any of it is streamed."""
         if self.is_stopping:
             raise Problem(503, "stopping", "the server is stopping", headers={"retry-after": "5"})
-        await self._require_capacity(runner.app_name)
+        depth = self.queue_depth
+        self._require_capacity(
+            runner.app_name, await depth.waiting() if depth is not None else None
+        )
         async with _Admission(self, runner.app_name, user) as reservation:
             if message is not None and session and create:
                 require_id(session)
@@ -233,22 +236,25 @@ class Served:
 
         `start` asks too. Who writes to the store before it asks here first.
         """
-        await self._require_capacity(app)
+        depth = self.queue_depth
+        self._require_capacity(app, await depth.waiting() if depth is not None else None)
         problem = await self.quotas.problem_of(app, user)
         if problem is not None:
             self.count_refusal(app, problem)
             raise problem
 
-    async def _require_capacity(self, app: str) -> None:
-        """Refuse a run while the server has too much to do, whoever asks."""
+    def _require_capacity(self, app: str, waiting: int | None) -> None:
+        """Refuse a run while the server has too much to do, whoever asks.
+
+        So many turns wait in the queue, if there is one.
+        """
         limits, problem = self.limits, None
-        if self.queue_depth is not None:
-            waiting = await self.queue_depth.waiting()
+        if waiting is not None:
             if waiting >= limits.waiting:
                 problem = overloaded(
                     "waiting", limits.waiting, waiting, f"{waiting} turns wait in the queue"
                 )
-        elif (busy := self.active + self.starting) >= limits.runs:
+        elif (busy := len(self._runs) + self.starting) >= limits.runs:
             problem = overloaded("runs", limits.runs, busy, f"{busy} runs are under way")
         if problem is not None:
             self.count_refusal(app, problem)

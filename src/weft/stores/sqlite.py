@@ -158,10 +158,10 @@ class SqliteStore:
             shared = tables.read_shared(connection, StateReader(key))
             return lambda: part(self._keep(stored).session(*shared), recent=recent, after=after)
 
-        session = await self._read(work)
+        read = await self._read(work)
         if (stored := self._cache.get(key)) is not None:
             self._chapters.look_at(stored, self._cache)
-        return session
+        return read
 
     async def _sound(
         self, key: SessionKey, *, recent: int | None, after: float | None
