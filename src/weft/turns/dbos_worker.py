@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from weft.errors import StoreError, UsageError
 from weft.stores.postgres_batch import Batches
+from weft.stores.postgres_tables import KEEPALIVES
 from weft.turns import dbos_tables as tables
 from weft.turns.databases import ServerDatabase
 from weft.turns.turn import RunTurn, StopSignal, TurnEnd, UnreadableTurn, decode_turn
@@ -285,8 +286,6 @@ def dbos_engine(url: str, worker: str) -> "sqlalchemy.Engine":
     import psycopg
     import sqlalchemy
     from psycopg.conninfo import make_conninfo
-
-    from weft.stores.postgres_tables import KEEPALIVES
 
     address = make_conninfo(url, **KEEPALIVES, application_name=f"weft {worker}")
     return sqlalchemy.create_engine(
