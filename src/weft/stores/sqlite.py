@@ -32,11 +32,12 @@ from weft.session.memory import (
     scoped,
     unknown,
 )
+from weft.session.store import Count
 from weft.stores import sqlite_chapters as chapters
 from weft.stores import sqlite_tables as tables
 from weft.stores.cache import ChapterWriter, SessionCache, require_recent
 from weft.stores.chapters import require_keeping
-from weft.stores.leases import inside, outwait, require_outside
+from weft.stores.leases import FIRST_PAUSE, inside, outwait, require_outside
 from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, warn_unreadable
 from weft.stores.sqlite_file import WholeFile, explained, leave_flushing, open_file, rewrite_file
@@ -344,6 +345,15 @@ class SqliteStore:
 
         return await self._read(work)
 
+    async def tally(self, names: Sequence[str], count: Count, *, beside: str = "") -> None:
+        """Change what processes count together under these names, while no other does."""
+
+        def work(connection: sqlite3.Connection) -> Callable[[], None]:
+            tables.tally(connection, names, count, beside, time.time())
+            return _nothing
+
+        await self._write(work)
+
     async def compact(self) -> None:
         """Write the file anew, so that nothing deleted can be read from the disk.
 
@@ -385,9 +395,15 @@ class SqliteStore:
         async def take() -> bool:
             return opened.leases.take(lease)
 
-        def ask(connection: sqlite3.Connection) -> Callable[[], None]:
-            tables.insert_request(connection, key, time.time())
-            return _nothing
+        async def ask() -> None:
+            await asyncio.sleep(FIRST_PAUSE)  # who has just taken the lock is about to say its turn
+            turn = opened.leases.turn(key)
+
+            def insert(connection: sqlite3.Connection) -> Callable[[], None]:
+                tables.insert_request(connection, key, turn)
+                return _nothing
+
+            await self._write(insert)
 
         def withdraw(connection: sqlite3.Connection) -> Callable[[], None]:
             tables.delete_request(connection, key)
@@ -398,7 +414,7 @@ class SqliteStore:
             busy,
             take=take,
             wanted=lambda: lease.asked,
-            ask=lambda: self._write(ask),
+            ask=ask,
             withdraw=lambda: self._write(withdraw),
         )
 
