@@ -152,3 +152,36 @@ def test_the_commands_say_what_they_would_do_first(tmp_path: Path) -> None:
     assert "deleted from app: 1 sessions" in done.stdout
     assert asyncio.run(users()) == []
     assert os.path.exists(path)
+
+
+def test_one_session_is_deleted_from_the_command_line(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/weft.db"
+
+    async def plant() -> None:
+        store = open_store(address)
+        for user in ("ada", "bob"):
+            for id in ("same", f"of-{user}"):
+                session = await store.create(SessionKey("app", user, id))
+                await store.append(session, Event(author="user"))
+        await store.close()
+
+    async def ids() -> list[str]:
+        store = open_store(address)
+        infos = await store.sessions("app")
+        await store.close()
+        return sorted(f"{info.key.user_id}/{info.key.id}" for info in infos)
+
+    def delete(*arguments: str) -> str:
+        done = weft(tmp_path, "sessions", "delete", *arguments, "--store", address)
+        return done.stdout + done.stderr
+
+    asyncio.run(plant())
+    everything = asyncio.run(ids())
+    assert "add --yes" in delete("of-ada")
+    assert "2 sessions are named `same`" in delete("same", "--yes")
+    assert "there is no session `of-bo`" in delete("of-bo", "--yes")
+    assert "name a session, or --user ID" in delete("--yes")
+    assert asyncio.run(ids()) == everything
+    assert "deleted 1 session" in delete("of-ada", "--yes")
+    assert "deleted 1 session" in delete("same", "--user", "bob", "--yes")
+    assert asyncio.run(ids()) == ["ada/same", "bob/of-bob"]

@@ -191,6 +191,7 @@ async def start_run(call: Call) -> Answer:
     """Start a run, and answer at once; or stream its events, where the client accepts a stream."""
     body = await call.body(NewRun)
     runner, user, id = call.runner(), call.user(body.user), call.path("session")
+    streams = call.wants_stream()
     if body.message is not None and (body.answers or body.retry):
         raise Problem(422, "invalid", "a run has either a message or answers", where="/answers")
     try:
@@ -206,14 +207,14 @@ async def start_run(call: Call) -> Answer:
             request_id=_request_id(call, body),
             busy=body.busy,
             stream=body.stream,
-            follow=call.wants_stream(),
+            follow=streams,
             create=body.create,
         )
     except Problem as problem:
         if problem.kind == "unknown-session" and body.message is not None:
             problem.hint = 'make it with POST /api/apps/APP/sessions, or send "create": true'
         raise
-    return _started(call, run)
+    return _started(call, run, streams=streams)
 
 
 def _invocation_id(body: NewRun) -> str | None:
@@ -250,8 +251,8 @@ def _request_id(call: Call, body: NewRun) -> str | None:
         raise Problem(422, "invalid", error.message, hint=error.hint, where="/request_id") from None
 
 
-def _started(call: Call, run: ServedRun) -> Answer:
-    if call.wants_stream():
+def _started(call: Call, run: ServedRun, *, streams: bool) -> Answer:
+    if streams:
         return call.served.run_stream(call.identity, run, Frames(run.batches()))
     return respond(
         {
@@ -440,7 +441,7 @@ async def answer_questions(call: Call) -> Answer:
     if not body.answers:
         raise Problem(422, "invalid", "there are no answers", where="/answers")
     run = await call.served.start(runner, None, user=user, session=id, answers=_plain(body.answers))
-    return _started(call, run)
+    return _started(call, run, streams=call.wants_stream())
 
 
 async def rewind_session(call: Call) -> Answer:
