@@ -225,14 +225,15 @@ class _Fitting:
     def _formed_and_sent(self) -> tuple[list[Item], Strand[Item]]:
         """The items as they were shortened, and as they are sent; worked out once a step."""
         if self._sent is None or self._sent[0] != self._giving.steps:
-            formed = self._formed()
+            formed = self._items_as_sent()
             changed = self._giving.changes or self._seal.end
             items = repointed(formed, self._items, self._env) if changed else formed
             strand = self._seal.sent.strand_of(items, min(len(self._prompt.items.tail), len(items)))
             self._sent = (self._giving.steps, formed, strand)
         return self._sent[1:]
 
-    def _formed(self) -> list[Item]:
+    def _items_as_sent(self) -> list[Item]:
+        """The items that stay, as they are now, behind an opening turn if one is needed."""
         forms = {index: change.form for index, change in self._giving.changes.items()}
         forms_or_items = (forms.get(index, item) for index, item in enumerate(self._items))
         stay = [item for item in forms_or_items if item is not None]
