@@ -25,7 +25,7 @@ _REQUEST = (
 
 @dataclass(frozen=True)
 class Command:
-    """A row: `code` is a function from `Options` to the exit code, as module:function."""
+    """A row: `code` is a function from `CommandOptions` to the exit code, as module:function."""
 
     name: str
     code: str

@@ -8,7 +8,16 @@ from weft.compiler.caching import Ending, Prediction, Reader, Tokens, predict
 from weft.compiler.count import Scale
 from weft.compiler.incremental import Woven
 from weft.compiler.plan import Plan
-from weft.compiler.prefix import Prefix, PrefixBreak, Shared, SourceMap, compare
+from weft.compiler.prefix import (
+    Prefix,
+    PrefixBreak,
+    Shared,
+    SourceMap,
+    compare,
+    refused,
+    require_accepted,
+)
+from weft.compiler.protected import require_cleared, require_protected
 from weft.declare import RunConfig
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import Lowered, Track, dialect_named
@@ -218,8 +227,6 @@ class Compilation:
             if self.labelled is not None:
                 self.require_cleared(lowered.wire, lowered)
             if self._strict and name == self.dialect:
-                from weft.compiler.prefix import require_accepted
-
                 require_accepted(lowered, self.prompt.model, self.plan.agent.allow)
             self._lowered[name] = lowered
         return lowered
@@ -227,8 +234,6 @@ class Compilation:
     @cached_property
     def refused(self) -> tuple[Diagnostic, ...]:
         """What the model's provider would answer with an error, as far as that can be told."""
-        from weft.compiler.prefix import refused
-
         return refused(self.lowered(), self.prompt.model)
 
     def require_protected(
@@ -236,15 +241,11 @@ class Compilation:
     ) -> None:
         """Refuse a request that still holds something that its policy redacts."""
         if self.policy.protections:
-            from weft.compiler.protected import require_protected
-
             require_protected(prompt, wire, self.policy, lowered)
 
     def require_cleared(self, wire: JsonObject, lowered: Lowered | None = None) -> None:
         """Refuse a request that still holds something that the model may not see."""
         if self.labelled is not None:
-            from weft.compiler.protected import require_cleared
-
             require_cleared(wire, self.prompt, self.labelled, lowered)
 
     @cached_property

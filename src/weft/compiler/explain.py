@@ -7,6 +7,7 @@ each block stands. Here they are read together.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from weft.compiler.costs import cost_of, cost_words, premium_of
 from weft.compiler.report import (
     Action,
     CachedRow,
@@ -369,8 +370,6 @@ def _cached(compiled: "Compilation") -> CachedRow:
 
 
 def _cost(compiled: "Compilation") -> CostRow:
-    from weft.compiler.costs import cost_of, cost_words
-
     cost = cost_of(compiled)
     return CostRow(
         cost.total,
@@ -402,8 +401,6 @@ def _options(compiled: "Compilation") -> Iterator[OptionRow]:
 
 def _ending_words(compiled: "Compilation", ending: "Ending") -> str:
     """Why not all of a request is to be kept, and what that saves, or costs if it was wrong."""
-    from weft.compiler.costs import cost_of, premium_of
-
     rates, premium = cost_of(compiled).rates, premium_of(compiled)
     what = "its head" if ending.keeps == "head" else "what the request before kept"
     words = f"this request is likely the last: {ending.reason}; only {what} is to be kept"

@@ -15,7 +15,7 @@ import msgspec
 
 from weft import schema
 from weft.codes import report
-from weft.compiler.costs import shares_of
+from weft.compiler.costs import shares_of, window_of
 from weft.compiler.count import Scale
 from weft.compiler.incremental import Slot
 from weft.compiler.instruction import (
@@ -43,6 +43,7 @@ from weft.errors import CompileError, DeclarationError, UsageError
 from weft.ir import Output, ToolDecl
 from weft.ir.item import RECALL
 from weft.passes import PLAIN, Pass, Passes, passes_of
+from weft.passes.custom import CustomPass
 from weft.passes.env import ModelFacts, ToolFacts
 from weft.values import Json, JsonObject, compact
 
@@ -370,8 +371,6 @@ def _custom(agent: Agent, config: RunConfig) -> tuple[Pass, ...]:
     functions += [(one, "RunConfig.passes", "") for one in config.passes]
     if not functions:
         return ()
-    from weft.passes.custom import CustomPass
-
     return tuple(CustomPass(one, name_of(one), where, tool) for one, where, tool in functions)
 
 
@@ -417,8 +416,6 @@ def _lifetime(cache: str, target: Target) -> float:
 
 def _widest(model: str) -> int:
     """The model's window from the list of prices, loaded for a request that may not fit it."""
-    from weft.compiler.costs import window_of
-
     return window_of(model)
 
 

@@ -27,6 +27,7 @@ from weft.declare.nodes import (
     check_agents,
     describe,
     describe_again,
+    operands,
     spell,
     to_node,
     to_nodes,
@@ -279,6 +280,22 @@ Node: TypeAlias = Agent | Flow
 def is_node(value: object) -> TypeGuard[Node]:
     """Whether this is an agent or a flow."""
     return isinstance(value, Agent | Flow)
+
+
+Operator = Literal[">>", "|", "//"]
+
+_MADE_BY: dict[Operator, type[Sequence | Parallel | Fallback]] = {
+    ">>": Sequence,
+    "|": Parallel,
+    "//": Fallback,
+}
+
+
+def join_nodes(
+    left_side: object, operator: Operator, right_side: object
+) -> Sequence | Parallel | Fallback:
+    """The flow that an operator between two nodes means."""
+    return _MADE_BY[operator](*operands(left_side, operator, right_side))
 
 
 def make_loop(body: object, times: object) -> Loop:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 import msgspec
 
+from weft import schema as schemas
 from weft.declare.functions import check_choice
 from weft.declare.hints import hinted, no_such_word
 from weft.declare.policy_parts import (
@@ -201,8 +202,6 @@ class Verbs(Generic[Changed]):
             require_count("summarize", "every", every)
         check_choice("C.summarize", "scope", scope, Scope)
         if schema is not None:
-            from weft import schema as schemas
-
             schemas.of_type(schema, where="C.summarize.schema")
         require_model("summarize", model)
         if prompt is not None and not (isinstance(cast("object", prompt), str) and prompt.strip()):
@@ -380,8 +379,6 @@ class Verbs(Generic[Changed]):
     @hinted
     def extract(self, schema: object, key: str, *, model: object = None) -> Changed:
         """What the schema asks for is read out of the conversation into state, by a model."""
-        from weft import schema as schemas
-
         schemas.of_type(schema, where="C.extract.schema")
         require_model("extract", model)
         return self._then(Extract(schema, require_key("extract", key), model=model))

@@ -17,7 +17,7 @@ from weft.compiler.compiled import Compilation
 from weft.compiler.costs import cost_of, rates_for
 from weft.compiler.explain import notes_of
 from weft.compiler.report import block_text
-from weft.declare import Agent, C, Node
+from weft.declare import Agent, C, Node, tree
 from weft.declare.visit import rebuild
 from weft.errors import UsageError
 from weft.graph import graph_of, to_svg
@@ -285,8 +285,6 @@ def _at(
 
 def _agent(root: Node, name: str) -> Agent:
     """The agent of that name in a program."""
-    from weft.declare import tree
-
     home = homes_of(root)[name]
     return next(
         member for member, _ in tree.walk(home) if isinstance(member, Agent) and member.name == name

@@ -22,6 +22,7 @@ from weft.declare.tool import Tool
 from weft.diagnostics import Origin
 from weft.inspector.inspection import Inspection
 from weft.ir import Item
+from weft.replay.steps import homes_of
 from weft.values import Json, JsonObject, compact
 
 LONGEST = 20_000
@@ -333,8 +334,6 @@ def _places_in(file: str, changed: int) -> dict[tuple[str, str], str]:
 
 
 def _agents(root: Node) -> Iterator[Agent]:
-    from weft.replay.steps import homes_of
-
     seen: set[int] = set()
     for home in homes_of(root).values():
         waiting: list[object] = [home]

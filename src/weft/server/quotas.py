@@ -182,16 +182,15 @@ class Reservation:
         self._clock = clock
         self._began = clock()
         self._is_over = False
+        quotas = [account.quota for account in accounts]
+        self.needs_end = any(
+            one.open_runs is not None or one.tokens_per_day is not None for one in quotas
+        )
+        """Whether it matters when the run ends and what it cost."""
         for account in accounts:
             account.open += 1
             if is_turn and account.quota.turns_per_minute is not None:
                 account.turns.append(self._began)
-
-    @property
-    def needs_end(self) -> bool:
-        """Whether it matters when the run ends and what it cost."""
-        quotas = (account.quota for account in self._accounts)
-        return any(q.open_runs is not None or q.tokens_per_day is not None for q in quotas)
 
     def end(self, tokens: int) -> None:
         """The run is over and used so many tokens; only the first call counts."""

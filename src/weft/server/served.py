@@ -174,7 +174,10 @@ class Served:
         """Start a run; what is wrong with it is raised here, before any of it is streamed."""
         if self.is_stopping:
             raise Problem(503, "stopping", "the server is stopping", headers={"retry-after": "5"})
-        await self.require_room(runner.app_name, user)
+        if self.queue_depth is None:
+            self._require_room(runner.app_name, user, None)
+        else:
+            await self.require_room(runner.app_name, user)
         with _Admission(self, runner.app_name, user) as reservation:
             if message is not None and session and create:
                 require_id(session)
@@ -231,14 +234,18 @@ class Served:
 
         `start` asks too. Who writes to the store before it asks here first.
         """
+        depth = self.queue_depth
+        self._require_room(app, user, await depth.waiting() if depth is not None else None)
+
+    def _require_room(self, app: str, user: str, waiting: int | None) -> None:
+        """Refuse a run, where so many turns wait in the queue, if there is one."""
         limits, problem = self.limits, None
-        if self.queue_depth is not None:
-            waiting = await self.queue_depth.waiting()
+        if waiting is not None:
             if waiting >= limits.waiting:
                 problem = overloaded(
                     "waiting", limits.waiting, waiting, f"{waiting} turns wait in the queue"
                 )
-        elif (busy := self.active + self.starting) >= limits.runs:
+        elif (busy := len(self._runs) + self.starting) >= limits.runs:
             problem = overloaded("runs", limits.runs, busy, f"{busy} runs are under way")
         problem = problem or self.quotas.problem_of(app, user)
         if problem is not None:
