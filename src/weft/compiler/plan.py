@@ -209,16 +209,16 @@ def output_for(path: tuple[Agent, ...]) -> Output | None:
 def _recalls(path: tuple[Agent, ...], policy: Policy, target: Target) -> bool:
     """Whether every request offers `recall`, so that its head never changes.
 
-    Where nothing returns anything there may never be a handle; then it waits for the first one.
-    Under `C.auto()` prices decide, unless a schema that is asked for without tools rules it out.
+    Where nothing returns anything there may never be a handle; then it waits for the first one,
+    unless a schema that is asked for without tools rules that out. Under `C.auto()` prices decide.
     """
     if not policy.makes_handles or not target.facts.tools:
         return False
     agent = path[-1]
+    alone = agent.output_schema is not None and not target.facts.schema_with_tools
     if _is_priced(agent, policy):
-        return agent.output_schema is not None and not target.facts.schema_with_tools
-    degrades = policy.limit is not None and policy.limit.overflow == "degrade"
-    return degrades or bool(agent.tools or agent.output_schema or transfer_targets(path))
+        return alone
+    return alone or bool(agent.tools or transfer_targets(path))
 
 
 def _is_priced(agent: Agent, policy: Policy) -> bool:
