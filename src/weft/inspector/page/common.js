@@ -273,6 +273,13 @@ export function Copy({ text, name }) {
   return html`<button onClick=${copy}>${name}</button>${done && html`<span class="green" role="status">${done}</span>`}`;
 }
 
+// In an exported file: what only the program can answer, and what to type to ask it.
+export const NeedsServer = ({ film, name, title, children }) => html`<div data-testid=${name}><${Empty} title=${title}>
+  <p>${children}</p>
+  <p>In a terminal, type</p>
+  <p class="bar command"><code class="text">${film.command}</code><${Copy} text=${film.command} name="copy" /></p>
+  <p>and open the session <b>${film.session.id}</b> on the page that it names.${/pkg\.module/.test(film.command) && html` In place of <code>pkg.module:object</code> write the program that ran it, and the address of its store.`}</p><//></div>`;
+
 // The values of the state as they were before a step, folded from the events up to it.
 export function useStateAt(film, step) {
   return useMemo(() => {
