@@ -21,7 +21,7 @@ from weft.compiler.protected import require_cleared, require_protected
 from weft.declare import RunConfig
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import Lowered, Track, dialect_named
-from weft.dialects.track import new_hash, track_of
+from weft.dialects.track import earlier_hash, new_hash, track_of
 from weft.errors import BudgetExceeded
 from weft.ir import Item, Prompt, Stability, TextBlock
 from weft.passes import Step
@@ -289,6 +289,8 @@ class Compilation:
         with track.lock:
             if track.of is self.prompt.items.memo and track.items == self.prompt.items.settled:
                 done, hasher = track.settled_hash()
+        if not done and turns.settled:
+            done, hasher = earlier_hash(turns)
         for entry in turns.since(done):
             hasher.update(canonical(entry.wire))
         head: JsonObject = {k: v for k, v in lowered.wire.items() if k != lowered.turns}

@@ -5,7 +5,7 @@ the running sums stay with the turns, so one more step costs what it added.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from threading import Lock
 
@@ -177,19 +177,23 @@ class Scale:
             known = self._items[id(item)] = (item, self._bound(item))
         return known[1].tokens + known[1].thoughts
 
-    def blocks(self, prompt: Prompt, lowered: Lowered) -> dict[int, int]:
-        """What each block of the conversation takes, by its `id()`, without its turn's share."""
+    def blocks(self, items: Iterable[Item], lowered: Lowered, first: int = 0) -> dict[int, int]:
+        """What each block of the conversation takes, by its `id()`, without its turn's share.
+
+        From turn `first` on, in which these items stand.
+        """
         owners = {
             id(media): id(block)
-            for item in prompt.items
+            for item in items
             for block in item.blocks
             if isinstance(block, ResultBlock)
             for media in block.media
         }
         turns = self._weighed(lowered.entries)
-        asked = max((index for index, turn in enumerate(turns) if turn.asks), default=0)
+        asked = next((index for index in range(len(turns) - 1, 0, -1) if turns[index].asks), 0)
         sizes: dict[int, int] = {}
-        for index, (entry, turn) in enumerate(zip(lowered.entries, turns, strict=True)):
+        fresh = zip(lowered.entries.since(first), turns[first:], strict=True)
+        for index, (entry, turn) in enumerate(fresh, first):
             places = dict(entry.blocks)
             for part in turn.parts:
                 if part.kind == "thought" and index < asked and not self.overheads.earlier_thoughts:

@@ -20,7 +20,7 @@ from weft.digest.lines import (
     hidden_text,
 )
 from weft.digest.objects import reduced_json
-from weft.digest.searches import choose_hits, with_failures
+from weft.digest.searches import choose_hits, with_failures, with_paths
 from weft.digest.shape import parsed_json, shape_of
 from weft.digest.texts import base64_digest, is_numbered, lines_of
 from weft.digest.windows import GAP, NumberedWindow, choose_window, window_of
@@ -99,7 +99,7 @@ class Digester(msgspec.Struct, frozen=True):
                 return hits, shape, f"the text of some of {len(text.splitlines()):,} hits"
         lines = _lines_of(text, shape)
         if self.asked is not None:
-            lines = _fitting(with_failures(lines), self.asked)
+            lines = _fitting(with_paths(with_failures(lines)), self.asked)
         chosen = choose_lines(
             lines,
             limit=limit,

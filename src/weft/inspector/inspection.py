@@ -312,6 +312,11 @@ class Inspection:
             "updated": max((event.timestamp for event in self.session.events), default=0.0),
         }
 
+    @cached_property
+    def authors(self) -> dict[str, str]:
+        """Who made each event, by its id."""
+        return {event.id: event.author for event in self.session.events}
+
     @property
     def waiting(self) -> dict[str, str]:
         """The questions that are open: call ids and the names of what was called."""
@@ -328,6 +333,7 @@ class SharedTurns:
         self.last_view: object = None
         """The view of the step of a variant that was asked for last."""
         self._texts: dict[int, tuple[object, str]] = {}
+        self._wholes: OrderedDict[tuple[int, str], tuple[Compilation, str]] = OrderedDict()
         self._parts: dict[tuple[int, str], tuple[Compilation, dict[str, set[str]]]] = {}
 
     def text(self, value: Json) -> str:
@@ -337,6 +343,15 @@ class SharedTurns:
         known = self._texts.get(id(value))
         if known is None:
             known = self._texts[id(value)] = (value, compact(value))
+        return known[1]
+
+    def whole_text(self, request: Compilation, dialect: str) -> str:
+        """A request as compact JSON; it is compared with the one behind it."""
+        known = self._wholes.get((id(request), dialect))
+        if known is None:
+            known = self._wholes[id(request), dialect] = request, compact(request.lower(dialect))
+            while len(self._wholes) > _FEW:
+                self._wholes.popitem(last=False)
         return known[1]
 
     def parts(self, request: Compilation, dialect: str) -> dict[str, set[str]]:
