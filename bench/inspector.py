@@ -3,7 +3,9 @@
     .venv/bin/python bench/inspector.py
 
 A what-if is asked of the last step, the first time after the session was opened: what is worked
-out once for many is cold. Each session has 1,000 events; they differ in what its tools gave.
+out once for many is cold. Each session has 1,000 events; they differ in what its tools gave. While
+somebody looks at a session, the server rehearses it under two policies: the last lines say how long
+that takes, in the background, and what the first what-if under them costs then.
 """
 
 import asyncio
@@ -19,7 +21,8 @@ import weft.inspector
 from weft import Agent, Content, Event, Part, RunConfig, Session
 from weft.content import call_part, result_part
 from weft.inspector import Inspection
-from weft.inspector.inspection import Variant
+from weft.inspector.export import export
+from weft.inspector.inspection import REHEARSED, Variant
 from weft.inspector.questions import what_if
 from weft.inspector.request import RequestView
 
@@ -121,6 +124,16 @@ def session(shape: str, *, turns: int = EVENTS // 4, calls: int = 1) -> Session:
     return Session("s", app_name="bench", events=events)
 
 
+def long_session(calls: int) -> Session:
+    """One turn of so many calls, in requests of 200 kB and more."""
+    one = session("small", turns=1, calls=calls)
+    text = " ".join(f"{WORDS[n % 15]}{n}" for n in range(22_000))
+    page = Event(
+        author="user", invocation_id="i0", content=Content(role="user", parts=(Part(text=text),))
+    )
+    return Session("s", app_name="bench", events=[page, *one.events])
+
+
 def timed(work: Callable[[], object]) -> float:
     begun = time.process_time()
     work()
@@ -151,22 +164,42 @@ def measure_what_if() -> None:
         print(f"  {policy:18}" + "".join(f"{cell:>16}" for cell in cells))
 
 
+def measure_rehearsed() -> None:
+    print("after a rehearsal, ms of CPU (the first what-if; the rehearsal of all steps before)")
+    print(f"  {'':18}" + "".join(f"{shape:>16}" for shape in (*SHAPES, "one turn")))
+    sessions = {shape: session(shape) for shape in SHAPES}
+    sessions["one turn"] = session("log", turns=1, calls=EVENTS // 2 - 1)
+    for policy in REHEARSED:
+        cells: list[str] = []
+        for one in sessions.values():
+            inspection = opened(Session("s", app_name="bench", events=[*one.events]))
+            last, variant = len(inspection.steps), Variant(policy=policy)
+            before = timed(lambda i=inspection, v=variant: list(i.rehearse(v)))
+            first = timed(lambda i=inspection, v=variant, n=last: what_if(i, n, v))
+            cells.append(f"{first:9.1f}; {before:5.0f}")
+        print(f"  {policy:18}" + "".join(f"{cell:>16}" for cell in cells))
+
+
 def measure_open() -> None:
     """A session of 500 calls with requests of 200 kB and more, as the page opens it."""
-    one = session("small", turns=1, calls=500)
-    text = " ".join(f"{WORDS[n % 15]}{n}" for n in range(22_000))
-    page = Event(
-        author="user", invocation_id="i0", content=Content(role="user", parts=(Part(text=text),))
-    )
-    inspection = Inspection(
-        BOT, Session("s", app_name="bench", events=[page, *one.events]), files=(__file__,)
-    )
+    inspection = Inspection(BOT, long_session(500), files=(__file__,))
     opening = timed(lambda: json.dumps(inspection.film()))
     last = len(inspection.steps)
     request = timed(lambda: json.dumps(RequestView(inspection, last).to_json()))
     sizes = [len(RequestView(inspection, number).text) / 1e3 for number in (1, last)]
     print(f"{last} calls, requests of {sizes[0]:.0f} to {sizes[1]:.0f} kB:", end=" ")
     print(f"opened in {opening:.0f} ms of CPU, the last request shown in {request:.0f} ms")
+
+
+def measure_export() -> None:
+    """The same session as one file, with all its requests, and half of it."""
+    for calls in (250, 500):
+        inspection = Inspection(BOT, long_session(calls), files=(__file__,))
+        inspection.film()
+        pages: list[str] = []
+        took = timed(lambda i=inspection, p=pages: p.append(export(i, key="s")))
+        size = len(pages[0]) / 1e6
+        print(f"exported {calls} calls in {took / 1e3:.1f} s of CPU, {size:.1f} MB")
 
 
 def measure_page() -> None:
@@ -181,7 +214,9 @@ def main() -> None:
     """The page, a session, what-ifs; then a turn and an event of the server."""
     measure_page()
     measure_open()
+    measure_export()
     measure_what_if()
+    measure_rehearsed()
     asyncio.run(serving.main())
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from weft.errors import BudgetExceeded
 from weft.recordings import read_recordings
-from weft.replay.replay import KeptEvidence, policy_from, rebuilt, requests_of
+from weft.replay.evidence import KeptEvidence, rebuilt
+from weft.replay.replay import policy_from, requests_of
 
 POLICIES = (
     "C.auto()",

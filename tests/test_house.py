@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import cache
 from pathlib import Path
 
@@ -333,6 +334,21 @@ MODULES = {module_of(path): path for path in SOURCES}
 @cache
 def modules_imported_by(name: str, *, late: bool) -> frozenset[str]:
     """The modules of the package that a module imports; with `late`, inside functions too."""
+    return frozenset(_imported_in(tree_of(MODULES[name]), late=late) - {name})
+
+
+@cache
+def modules_imported_late_by(name: str) -> frozenset[str]:
+    """The modules of the package that a module imports inside functions."""
+    functions = [
+        node
+        for node in ast.walk(tree_of(MODULES[name]))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return frozenset(one for each in functions for one in _imported_in(each, late=True)) - {name}
+
+
+def _imported_in(tree: ast.AST, *, late: bool) -> set[str]:
     imported: set[str] = set()
 
     def visit(node: ast.AST) -> None:
@@ -354,8 +370,8 @@ def modules_imported_by(name: str, *, late: bool) -> frozenset[str]:
                     pass
             visit(child)
 
-    visit(tree_of(MODULES[name]))
-    return frozenset(imported & MODULES.keys() - {name})
+    visit(tree)
+    return imported & MODULES.keys()
 
 
 def circles(*, late: bool) -> set[tuple[str, ...]]:
@@ -374,6 +390,12 @@ def circles(*, late: bool) -> set[tuple[str, ...]]:
         for name, seen in reached.items()
         if name in seen
     }
+
+
+def test_every_room_has_a_folder_of_tests() -> None:
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    folders = {path.parent.name for path in Path(__file__).parent.glob("*/__init__.py")}
+    assert rooms - folders == {"codes"}, "codes are tested with the rules that report them"
 
 
 def test_no_small_module_has_a_single_importer() -> None:
@@ -409,6 +431,34 @@ def test_imports_inside_functions_close_no_circle_without_a_reason() -> None:
         if {name.split(".")[1] for name in circle} - LATE_CIRCLES.keys()
     }
     assert not unexplained
+
+
+def test_an_import_inside_a_function_closes_a_circle_or_loads_more() -> None:
+    """Where the module is loaded anyway, and may be, its import stands at the top of the file."""
+
+    def reach(name: str, step: Callable[[str], AbstractSet[str]]) -> set[str]:
+        seen: set[str] = set()
+        waiting = [name]
+        while waiting:
+            fresh = step(waiting.pop()) - seen
+            seen |= fresh
+            waiting += fresh
+        return seen
+
+    def loads(name: str) -> set[str]:
+        """What Python runs for it: its imports, and every package that one of them is in."""
+        named = {name, *modules_imported_by(name, late=False)}
+        packages = {one.rsplit(".", up)[0] for one in named for up in range(1, one.count(".") + 1)}
+        return ({*named} | packages) - {name}
+
+    needless = {
+        (name, one)
+        for name in MODULES
+        for one in modules_imported_late_by(name)
+        if one in reach(name, loads)
+        and name not in reach(one, lambda other: modules_imported_by(other, late=False))
+    }
+    assert not needless
 
 
 TWO_CLASSES = {

@@ -46,14 +46,15 @@ if TYPE_CHECKING:
     from weft.declare.transform import S
     from weft.diagnostics import Diagnostic, Origin, Severity
     from weft.dialects import count_tokens
-    from weft.errors import WeftError
+    from weft.errors import DeclarationError, WeftError
     from weft.models import Model, ModelResponse
     from weft.runtime.approvals import Approve, Deny, Pending
     from weft.runtime.callbacks import Plugin
     from weft.runtime.plugins import RunOutcome
     from weft.runtime.result import Result
     from weft.runtime.run import Running
-    from weft.runtime.runner import Runner, run, run_sync, stream
+    from weft.runtime.runner import Runner
+    from weft.runtime.shortcuts import run, run_sync, stream
     from weft.session import Actions, Event, Session
     from weft.session.store import Store
     from weft.stores.memories import Memory
@@ -71,6 +72,7 @@ _HOMES = {
     "Compiled": "weft.compiler",
     "Content": "weft.content",
     "CustomAgent": "weft.declare",
+    "DeclarationError": "weft.errors",
     "Deny": "weft.runtime.approvals",
     "Diagnostic": "weft.diagnostics",
     "Event": "weft.session",
@@ -147,6 +149,7 @@ __all__ = [
     "Compiled",
     "Content",
     "CustomAgent",
+    "DeclarationError",
     "Deny",
     "Diagnostic",
     "Event",
@@ -234,7 +237,9 @@ def __getattr__(name: str) -> object:
 def _unknown(name: str) -> AttributeError:
     if name.startswith("_"):  # asked for by tools, not by people
         return AttributeError(f"module 'weft' has no attribute {name!r}")
-    from weft.errors import UnknownName
+    from importlib.util import find_spec
+
+    import weft.errors as errors
     from weft.misuse import meant
 
     ours = {
@@ -250,10 +255,15 @@ def _unknown(name: str) -> AttributeError:
         "FileSearchTool": "FileSearch",
         "BaseAgent": "CustomAgent",
     }
-    return UnknownName(
-        f"module 'weft' has no attribute {name!r}",
-        hint=f"write weft.{ours[name]}" if name in ours else meant(name, __all__),
-    )
+    if name in ours:
+        hint = f"write weft.{ours[name]}"
+    elif hasattr(errors, name):
+        hint = f"write from weft.errors import {name}"
+    elif name.isidentifier() and find_spec(f"weft.{name}") is not None:
+        hint = f"write import weft.{name}"
+    else:
+        hint = meant(name, __all__)
+    return errors.UnknownName(f"module 'weft' has no attribute {name!r}", hint=hint)
 
 
 def _drawn(node: "Node") -> str:

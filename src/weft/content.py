@@ -78,7 +78,7 @@ class PartProvenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=Tru
     """Set when the log was read from outside: the notes that do not count."""
 
 
-_NO_NOTES = PartProvenance()
+NO_PART_NOTES = PartProvenance()
 
 
 class FunctionCall(Value, frozen=True):
@@ -181,7 +181,11 @@ class Part(Value, frozen=True):
     def provenance(self) -> PartProvenance:
         """What Weft keeps on this part."""
         metadata = self.part_metadata
-        return _NO_NOTES if metadata is None else read_notes(metadata, PartProvenance, _NO_NOTES)
+        return (
+            NO_PART_NOTES
+            if metadata is None
+            else read_notes(metadata, PartProvenance, NO_PART_NOTES)
+        )
 
     @property
     def opaque(self) -> tuple[str, JsonObject] | None:

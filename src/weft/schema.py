@@ -33,6 +33,7 @@ from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:
     import pydantic
+    from jsonschema_rs import ValidationError
 
 Function: TypeAlias = Callable[..., object]
 
@@ -170,12 +171,45 @@ def validate_arguments(signature: Signature | Function, args: JsonObject) -> dic
         near = close(name, names, cutoff=0.6)
         problems.append(f"`{name}` is unknown" + (f", did you mean `{near[0]}`?" if near else ""))
     if problems:
-        listed = ", ".join(
-            f"{param.name} ({expected(param.schema)}{', required' if param.required else ''})"
-            for param in signature.params
-        )
-        _refuse(problems, where=signature.name, hint=f"arguments: {listed or 'none'}")
+        listed = [
+            _described(one.name, one.schema, required=one.required) for one in signature.params
+        ]
+        _refuse(problems, where=signature.name, hint=f"arguments: {', '.join(listed) or 'none'}")
     return result
+
+
+def validate_declared(parameters: JsonObject, args: JsonObject, *, where: str) -> JsonObject:
+    """The arguments of a tool that declares a JSON Schema and no signature, as an agent does."""
+    _refuse_depth(args, where=where)
+    checked = without_nulls(parameters, args)
+    problems = [_problem(error) for error in validator(parameters).iter_errors(checked)]
+    if not isinstance(checked, dict):
+        problems = ["the arguments are no object"]
+    if problems:
+        required = parameters.get("required")
+        needed = required if isinstance(required, list) else []
+        properties = parameters.get("properties")
+        listed = [
+            _described(name, one if isinstance(one, dict) else {}, required=name in needed)
+            for name, one in (properties.items() if isinstance(properties, dict) else ())
+        ]
+        _refuse(problems, where=where, hint=f"arguments: {', '.join(listed) or 'none'}")
+    return cast("JsonObject", checked)
+
+
+def _problem(error: "ValidationError") -> str:
+    """What is wrong with an argument, in the words that signatures use."""
+    names = [part for part in error.message.split('"')[1:2] if part]
+    place = list(error.instance_path)
+    if names and list(error.schema_path)[-1:] == ["required"]:
+        return f"`{path_of([*place, *names])}` is missing"
+    if not place:
+        return error.message[:1].lower() + error.message[1:]
+    return f"`{path_of(place)}`: {error.message}"
+
+
+def _described(name: str, declared: JsonObject, *, required: bool) -> str:
+    return f"{name} ({expected(declared)}{', required' if required else ''})"
 
 
 def validate_value(tp: object, value: Json, *, where: str) -> object:

@@ -17,8 +17,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refused(folder: Path, *arguments: str) -> str:
-    ended = run_forked(["serve", *arguments], cwd=folder, env=os.environ)
+def refused(folder: Path, *arguments: str, command: str = "serve") -> str:
+    ended = run_forked([command, *arguments], cwd=folder, env=os.environ)
     assert ended.returncode == 2, ended.stdout + ended.stderr
     assert "token=" not in ended.stdout
     return ended.stderr
@@ -80,3 +80,11 @@ def test_a_limit_that_is_wrong_or_limits_nothing(
     folder: Path, arguments: tuple[str, ...], words: str
 ) -> None:
     assert words in refused(folder, "agents.py:weather_bot", *arguments)
+
+
+def test_a_store_named_without_its_option_is_the_store_that_is_inspected(folder: Path) -> None:
+    missing = refused(folder, "sqlite:///none.db", command="inspect")
+    assert "none.db: there is no such file" in missing
+    assert missing == refused(folder, "--store", "sqlite:///none.db", command="inspect")
+    several = refused(folder, "sqlite:///a.db", "--store", "sqlite:///b.db", command="inspect")
+    assert "several stores are named" in several

@@ -11,6 +11,7 @@ from weft.dialects.options import EFFORT_TOKENS, EFFORTS, effort_for, nearest
 from weft.dialects.strict import check_request
 from weft.errors import LoweringError
 from weft.session import Event
+from weft.testing import ScriptedModel
 from weft.values import Json, JsonObject
 
 
@@ -247,3 +248,14 @@ def test_the_nearest_effort_is_not_above_unless_nothing_is_below(effort: str) ->
     assert nearest(effort, EFFORTS) == effort
     assert nearest(effort, ("max",)) == "max"
     assert nearest(effort, ("none", "max")) == ("none" if effort == "none" else "max")
+
+
+@pytest.mark.parametrize("thinking", [{"budget": 2048}, {"budget": 2048, "effort": "medium"}])
+def test_a_level_that_stands_for_a_budget_goes_to_gemini_without_it(thinking: JsonObject) -> None:
+    """The provider refuses both together, and the message blamed an author who gave one."""
+    agent = Agent("a", model=ScriptedModel([]), generate_config={"thinking": thinking})
+    compiled = compile(agent, message="x")
+    config = compiled.wire["generationConfig"]
+    assert isinstance(config, dict)
+    assert config["thinkingConfig"] == {"thinkingLevel": "medium"}
+    assert [one.severity for one in compiled.diagnostics] == ["info"]

@@ -2,6 +2,7 @@
 
 import pytest
 
+import weft
 from tests.dialects.prompts import (
     OPAQUE,
     Scene,
@@ -12,7 +13,7 @@ from tests.dialects.prompts import (
     without_system,
     words_first,
 )
-from weft import Agent
+from weft import Agent, Session
 
 NAME = "openai-responses"
 
@@ -176,3 +177,15 @@ def test_tool_choice_by_name() -> None:
     wire = body("option tool_choice = {'name': 'lookup'}", NAME)
     assert wire["tool_choice"] == {"type": "function", "name": "lookup"}
     assert body("option tool_choice = any", NAME)["tool_choice"] == "required"
+
+
+def test_an_item_whose_type_is_no_word_is_no_crash() -> None:
+    items = [
+        {"role": "user", "content": "Hi"},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
+        {"type": [], "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"role": "user", "content": "Go on"},
+    ]
+    session = Session.from_messages({"model": "gpt-5", "input": items})
+    compiled = weft.compile(Agent("agent", model="gpt-5.6"), session=session)
+    assert "Go on" in str(compiled.wire["input"])

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.inspector.sessions import find_flights, inspected, travelled
-from weft import Agent, C, Runner
+from weft import Agent, C, Policy, Runner
 from weft.content import Content, FunctionCall, FunctionResponse, Part, to_content
 from weft.errors import DeclarationError, UsageError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.export import PAGE, export
+from weft.inspector.inspection import REHEARSED
 from weft.inspector.request import RequestView
 from weft.recordings import recording_of
 from weft.session import Event, Session
@@ -133,6 +134,21 @@ def test_what_if_is_what_the_compiler_makes_of_it() -> None:
         assert answer["view"]["text"] == compact(own.wire)
         assert answer["tokens"] == own.tokens
         assert str(policy) in answer["code"]
+
+
+@pytest.mark.parametrize("policy", [*REHEARSED, "C.default().budget(1_600)"])
+def test_a_rehearsed_what_if_is_the_one_that_is_worked_out_when_asked(policy: str) -> None:
+    variant = Variant(policy=policy)
+    asked, rehearsed = inspected()[0], inspected()[0]
+    rehearsed.session = asked.session
+    assert len(list(rehearsed.rehearse(variant))) == 12
+    assert list(rehearsed.rehearse(variant)) == []
+    for number in (1, 2, 7, 12):
+        cold = questions.what_if(asked, number, variant)
+        assert questions.what_if(rehearsed, number, variant) == cold
+    assert questions.compare(rehearsed, variant) == questions.compare(asked, variant)
+    rehearsed.forget_rehearsed()
+    assert questions.what_if(rehearsed, 12, variant) == cold
 
 
 def test_what_if_refuses_what_is_no_policy() -> None:
@@ -306,6 +322,38 @@ def test_an_export_has_every_request_whole_and_what_they_share_once() -> None:
     half, _ = inspected(turns=20)
     # twice the requests, each twice as long: the file grows with what is new
     assert len(page) < 2.6 * len(export(half, key="s")), "what they share is there several times"
+
+
+@pytest.mark.parametrize("policy", [C.default(), C.auto(), C.window(2), C.default().budget(4_000)])
+@pytest.mark.parametrize("model", ["claude-opus-5", "gpt-5", "gemini-3-pro", "openai-chat/gpt-5"])
+def test_an_export_takes_from_the_request_before_only_what_is_the_same(
+    model: str, policy: Policy
+) -> None:
+    agent = Agent("a", model=model, instruction="You read {what?}.", tools=[find_flights])
+    events: list[Event] = []
+    for turn in range(5):
+        events.append(Event(author="user", invocation_id=f"i{turn}", content=to_content("Go on")))
+        for n in range(3):
+            lines = "\n".join(f"12:{k:02} request {turn * 31 + k} took {n} ms" for k in range(90))
+            called = FunctionCall(name="find_flights", args={"city": f"c{turn}"}, id=f"{turn}-{n}")
+            result = FunctionResponse(
+                name="find_flights", response={"result": lines}, id=f"{turn}-{n}"
+            )
+            for role, part in (
+                ("model", Part(function_call=called)),
+                ("user", Part(function_response=result)),
+            ):
+                content = Content(role=role, parts=(part,))
+                events.append(Event(author="a", invocation_id=f"i{turn}", content=content))
+        said = Content(role="model", parts=(Part(text=f"Read {turn}."),))
+        events.append(Event(author="a", invocation_id=f"i{turn}", content=said))
+    inspection = Inspection(agent.sees(policy), Session("s", events=events))
+    data, texts, parts = _exported(export(inspection, key="s"))
+    for step in inspection.steps:
+        view = RequestView(inspection, step.number)
+        for name, drawn in (("request", view.to_json()), ("cache", view.cache())):
+            packed = data[f"{name}?session=s&step={step.number}"]
+            assert _unpacked(packed, texts, parts) == json.loads(json.dumps(drawn))
 
 
 def test_an_export_that_would_be_too_large_says_what_it_lacks() -> None:

@@ -20,7 +20,8 @@ from weft.content import call_part, result_part
 from weft.declare import Policy, RunConfig
 from weft.errors import BudgetExceeded
 from weft.recordings import Recording
-from weft.replay.replay import KeptEvidence, rebuilt, recorded_agents, requests_of
+from weft.replay.evidence import KeptEvidence, rebuilt
+from weft.replay.replay import recorded_agents, requests_of
 from weft.values import Json
 
 MODELS = ("gpt-4o", "claude-opus-4-6", "gemini-2.5-pro")

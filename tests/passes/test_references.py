@@ -17,7 +17,8 @@ from weft.declare import Policy
 from weft.errors import BudgetExceeded
 from weft.ir.item import handle_of
 from weft.recordings import recording_of
-from weft.replay.replay import KeptEvidence, rebuilt, requests_of
+from weft.replay.evidence import KeptEvidence, rebuilt
+from weft.replay.replay import requests_of
 from weft.testing import ScriptedModel, call, make_session
 from weft.values import Json
 

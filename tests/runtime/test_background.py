@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import warnings
 import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from weft import Agent, RunConfig, Runner, Step, tool
-from weft.errors import SessionBusy, SessionError, UsageError
+from weft.errors import DeclarationError, SessionBusy, SessionError, UsageError
 from weft.runtime import feeds
 from weft.session import Event, SessionKey
 from weft.testing import ScriptedModel, call, chunks, delayed
@@ -317,3 +318,19 @@ async def test_a_run_that_is_over_is_no_garbage_that_waits_for_the_collector() -
             assert gone() is None
         finally:
             gc.enable()
+
+
+async def test_tools_that_cannot_be_added_leave_no_run_behind() -> None:
+    """Somebody who reads the server's log would take the warning for a fault of the server."""
+    agent = Agent("bot", model=ScriptedModel([]), tools=[tool(name="own")(len_of)])
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with pytest.raises(DeclarationError, match="two tools are named `own`"):
+            await Runner(agent).start("hi", session_id="s", tools=[tool(name="own")(len_of)])
+        gc.collect()
+    assert not warned
+
+
+def len_of(text: str) -> int:
+    """How long it is."""
+    return len(text)

@@ -310,3 +310,23 @@ def test_a_tool_that_hands_over_to_nobody_is_an_error_event() -> None:
         await goes_on(runner)
 
     runs(go)
+
+
+async def test_F3_an_agent_that_is_called_wrongly_says_what_it_takes() -> None:
+    """It spoke of an `answer`, and listed nothing."""
+    schema = {
+        "type": "object",
+        "properties": {"topic": {"type": "string"}, "pages": {"type": "integer"}},
+        "required": ["topic"],
+        "additionalProperties": False,
+    }
+    writer = Agent("writer", model=ScriptedModel([]), input_schema=schema)
+    model = ScriptedModel([call("writer", pages="two", tone="dry"), "Sorry."])
+    result = await weft.run(Agent("bot", model=model, tools=[writer]), "Write")
+    (answer,) = [one.response for event in result.events for one in event.results]
+    error = str(answer["error"]) if answer else ""
+    assert "`topic` is missing" in error
+    assert '`pages`: "two" is not of type "integer"' in error
+    assert "'tone' was unexpected" in error
+    assert error.endswith("arguments: topic (string, required), pages (integer)")
+    assert "answer" not in error

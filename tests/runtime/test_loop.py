@@ -16,11 +16,13 @@ from weft import (
     Event,
     ModelResponse,
     Part,
+    RunBudget,
     RunConfig,
     Runner,
     ToolContext,
     tool,
 )
+from weft.errors import MissingVariable
 from weft.ir import Prompt
 from weft.testing import ScriptedModel, call, chunks, cut, malformed
 from weft.values import JsonObject
@@ -647,3 +649,30 @@ def test_what_is_wrong_with_a_request_is_logged_once_a_run_and_in_the_result(
     assert caplog.text.count("WEFT101") == 1
     fine = weft.run_sync(Agent("a", model=ScriptedModel(["ok"]), instruction="Greet {x?}."), "x")
     assert fine.diagnostics == ()
+
+
+async def test_F7_a_run_with_a_config_of_its_own_keeps_what_its_runner_shares() -> None:
+    """A model, a budget or an option of the runner would be lost with any `config=` of a run."""
+    model = ScriptedModel(["one", "two"])
+    shared = RunConfig(
+        model=model,
+        strict=True,
+        generate_config={"temperature": 0.1, "thinking": {"budget": 64}, "top_k": None},
+        budget=RunBudget(steps=5),
+    )
+    agent = Agent("a", model="gpt-5", generate_config={"top_k": 3, "seed": 7})
+    runner = Runner(agent, store="memory://", config=shared)
+    own = RunConfig(generate_config={"temperature": 0.9, "max_output_tokens": 9})
+    assert (await runner.run("hi", session_id="s", config=own)).text == "one"
+    options = model.prompts[0].config
+    assert options["temperature"] == 0.9
+    assert options["max_output_tokens"] == 9
+    assert options["seed"] == 7
+    assert "top_k" not in options
+    assert options["thinking"] == {"budget": 64}
+    with pytest.raises(MissingVariable):  # strict is the runner's
+        await Runner(agent.instruct("{gone}"), store="memory://", config=shared).run(
+            "hi", session_id="s", config=own
+        )
+    assert (await runner.run("hi", session_id="s")).text == "two"
+    assert model.prompts[1].config["temperature"] == 0.1

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from weft import Agent, Content, Part, RunConfig, Runner, tool
+from weft import Actions, Agent, Content, Event, Part, RunConfig, Runner, tool
 from weft.content import FunctionResponse
 from weft.errors import DeclarationError, ModelError, SessionBusy, SessionError, UsageError
+from weft.runtime.earlier import is_unfinished
 from weft.session import SessionKey
 from weft.testing import ScriptedModel, call, chunks
 
@@ -175,6 +176,39 @@ async def test_what_was_cut_off_is_finished_before_the_next_message(address: str
         assert await texts(runner) == ["first", "First is done.", "second", "Second."]
         # nothing is cut off any more
         assert (await runner.run("third", session_id="s", config=FINISH)).text == "Third."
+
+
+async def test_state_that_is_written_between_runs_is_no_run(address: str) -> None:
+    """A server would have gone on with it after a restart, and asked the model unasked."""
+    model = ScriptedModel([call("work"), "Done."])
+    begun = asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        if not begun.is_set():
+            begun.set()
+            await asyncio.sleep(60)
+        return "did"
+
+    async def write(n: int) -> None:
+        session = await runner.session(session_id="s")
+        delta = Actions(state_delta={"n": n})
+        await runner.store.append(session, Event("user", invocation_id=f"w{n}", actions=delta))
+
+    agent = Agent("bot", model=model, tools=[work])
+    async with Runner(agent, app_name="between", store=address) as runner:
+        run = await runner.start("first", session_id="s")
+        await begun.wait()
+        await run.hand_over()  # the log ends as after a crash
+        await write(1)
+        assert is_unfinished(agent, await runner.session(session_id="s"))
+        assert (await runner.resume(session_id="s")).text == "Done."
+        await write(2)
+        assert not is_unfinished(agent, await runner.session(session_id="s"))
+        assert (await runner.resume(session_id="s")).text == "Done."
+        assert len(model.prompts) == 2
+        assert (await runner.session(session_id="s")).state == {"n": 2}
 
 
 async def test_stopping_a_run_that_finishes_an_earlier_one_stops_both() -> None:

@@ -114,6 +114,38 @@ def test_a_run_in_one_piece_in_either_spelling(client: httpx2.Client) -> None:
     assert client.post("/run_sse", json={**body, "nonsense": 1}).status_code == 422
 
 
+def test_a_session_that_was_exported_is_imported_again(client: httpx2.Client) -> None:
+    client.post(f"{SESSIONS}/s", json={})
+    events = ask(client, "s", streaming=False)
+    kept = client.get(f"{SESSIONS}/s").json()
+    plain = [{**event, "actions": {"stateDelta": event.get("actions", {}).get("stateDelta", {})}}
+             for event in kept["events"]]  # fmt: skip
+    body = {"events": plain, "state": {"topic": "sums"}, "options": None}
+    made = client.post(SESSIONS, json=body)
+    assert made.status_code == 200, made.text
+    again = client.get(f"{SESSIONS}/{made.json()['id']}").json()
+    assert again["state"] == {"topic": "sums", "total": 5}
+    assert [e["content"] for e in again["events"]] == [e["content"] for e in kept["events"]]
+    assert again["events"][-1]["content"] == events[-1]["content"]
+    assert client.get(f"/api/apps/calc/sessions/{again['id']}").json()["status"] == "done"
+    before = len(client.get(SESSIONS).json())
+    for claim in ({"escalate": True}, {"transferToAgent": "x"}, {"artifactDelta": {"a": 0}}):
+        wrong = [plain[0], {**plain[-1], "actions": claim}]
+        refused = client.post(SESSIONS, json={"events": wrong})
+        assert (refused.status_code, refused.json()["where"]) == (422, "/events/1")
+    for half in (plain[:1], plain[:2], [{"author": "user", "content": {"parts": [{"te": 1}]}}]):
+        assert client.post(SESSIONS, json={"events": half}).status_code == 422
+    assert len(client.get(SESSIONS).json()) == before
+
+
+def test_fields_that_adk_knows_may_be_null(client: httpx2.Client) -> None:
+    client.post(f"{SESSIONS}/s", json={})
+    message = {"role": "user", "parts": [{"text": "add 2 and 3"}]}
+    body = {"userId": "user", "sessionId": "s", "newMessage": message, "serviceTier": None}
+    assert client.post("/run", json={**body, "customMetadata": {"a": 1}}).status_code == 422
+    assert client.post("/run", json={**body, "appName": None}).status_code == 200
+
+
 TEXT = {"type", "content"}
 PARTS = {
     "text": TEXT,

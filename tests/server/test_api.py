@@ -56,6 +56,7 @@ def test_a_session_from_beginning_to_end(store: str) -> None:
             "n": 1
         }
         assert client.get(f"{ONE}/state").json() == {"n": 1}
+        assert client.get(ONE).json()["status"] == "done"
         client.post(f"{ONE}/runs", json={"message": "bye"})
         with client.stream("GET", f"{ONE}/events", headers={"accept": "text/event-stream"}) as got:
             list(got.iter_lines())

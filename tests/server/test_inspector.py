@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,10 @@ import pytest
 from tests.inspector.sessions import find_flights
 from tests.server.live import Live, serving
 from weft import Agent, C, tool
-from weft.server import app
+from weft.inspector import Inspection, Variant
+from weft.inspector.inspection import REHEARSED
+from weft.replay.steps import Answered
+from weft.server import app, inspect
 from weft.testing import ScriptedModel, call
 from weft.values import compact
 
@@ -183,3 +187,35 @@ def test_many_questions_at_once_get_the_answers_of_one(live: Live) -> None:
         answers = list(pool.map(lambda one: _ask(live, one[0], **one[1]), asked))
     assert answers[:4] * 6 == answers
     assert len(answers[0]["frames"]) == 12
+
+
+def test_a_session_is_rehearsed_while_somebody_looks(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspect, "PULSE", 0.01)
+    monkeypatch.setattr(inspect, "REHEARSED_AFTER", 0.02)
+    cold = {policy: _ask(live, "what-if", step=9, policy=policy) for policy in REHEARSED}
+    rehearsed, forgotten = threading.Event(), threading.Event()
+    rehearse, forget = Inspection.rehearse, Inspection.forget_rehearsed
+
+    def whole(self: Inspection, variant: Variant) -> Iterator[Answered]:
+        yield from rehearse(self, variant)
+        if variant.policy == REHEARSED[-1]:
+            rehearsed.set()
+
+    def gone(self: Inspection) -> None:
+        forget(self)
+        forgotten.set()
+
+    monkeypatch.setattr(Inspection, "rehearse", whole)
+    monkeypatch.setattr(Inspection, "forget_rehearsed", gone)
+    length = len(_ask(live, "film")["events"])
+    with live.client() as client:
+        params = {"session": KEY, "after": length}
+        with client.stream("GET", "/inspect/api/live", params=params) as stream:
+            assert stream.status_code == 200
+            assert rehearsed.wait(20)
+            for policy in REHEARSED:
+                assert _ask(live, "what-if", step=9, policy=policy) == cold[policy]
+            assert not forgotten.is_set()
+    assert forgotten.wait(20)

@@ -268,13 +268,31 @@ def test_a_wrong_field_method_or_app_is_told_what_there_is() -> None:
     assert near.json()["hint"] == "did you mean `state`?"
     far = client.post("/api/apps/bot/sessions", json={"foo": 1})
     assert far.json()["hint"] == "the fields are: id, user, state"
+    client.post("/api/apps/bot/sessions", json={"id": "s"})
+    lacking = client.post("/api/apps/bot/sessions/s/rewind", json={})
+    assert "missing required field `invocation_id`" in lacking.json()["detail"]
+    assert lacking.json()["hint"] == "the fields are: invocation_id, user"
     assert client.get("/api/apps/nope/sessions").json()["hint"] == "served here: bot"
     for path in ("/api/apps/bot/sessions", "/", "/inspector.js", "/v1/models"):
         refused = client.put(path)
         assert problem(refused) == (405, "method")
         assert "GET" in refused.headers["allow"]
+    assert client.put("/api/apps/bot/sessions").headers["allow"] == "GET, HEAD, POST"
+    assert client.put("/api/apps/bot/sessions/s").headers["allow"] == "DELETE, GET, HEAD"
     outer = Starlette(routes=[Mount("/agents", application)])
-    assert problem(client_of(outer, application.token).put("/agents/")) == (405, "method")
+    inside = client_of(outer, application.token)
+    assert problem(inside.put("/agents/")) == (405, "method")
+    assert inside.put("/agents/api/apps/bot/sessions").headers["allow"] == "GET, HEAD, POST"
+
+
+def test_state_that_could_not_be_kept_is_refused_and_nothing_is_written() -> None:
+    application = app(bot())
+    client = client_of(application, application.token)
+    client.post("/api/apps/bot/sessions", json={"id": "s"})
+    for key in ("", "temp:x"):
+        refused = client.patch("/api/apps/bot/sessions/s/state", json={"delta": {key: 1, "a": 1}})
+        assert problem(refused) == (422, "invalid")
+    assert client.get("/api/apps/bot/sessions/s/state").json() == {}
 
 
 @pytest.mark.parametrize("number", ["\N{SUPERSCRIPT TWO}", "9" * 5_000, "-1", "1.5", "0x1"])

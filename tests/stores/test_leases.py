@@ -30,6 +30,18 @@ async def test_a_free_session_is_leased_at_once_and_again(store: Store, key: Ses
         await lease.release()
 
 
+async def test_a_lease_given_back_by_a_cancelled_run_is_free_when_the_cancelling_is_done(
+    store: Store, key: SessionKey
+) -> None:
+    for _ in range(5):
+        lease = await store.lease(key, busy="reject", interrupt=nothing)
+        giving_back = asyncio.create_task(lease.release())
+        await asyncio.sleep(0)
+        giving_back.cancel()
+        await asyncio.wait({giving_back})
+        await (await store.lease(key, busy="reject", interrupt=nothing)).release()
+
+
 async def test_a_session_need_not_exist_to_be_leased(store: Store, key: SessionKey) -> None:
     lease = await store.lease(key, busy="reject", interrupt=nothing)
     await store.create(key)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -29,12 +30,14 @@ async def note(text: str, ctx: ToolContext) -> str:
     return text
 
 
-async def _planted(store: str, folder: Path, user: str, text: str) -> tuple[Runner, Memory]:
+async def _planted(
+    store: str, folder: Path, user: str, text: str, app: str = "app"
+) -> tuple[Runner, Memory]:
     agent = Agent("bot", model=ScriptedModel([call("note", text=text), text]), tools=[note])
     memory = Memory(store)
-    runner = Runner(agent, store=store, artifacts=folder, memory=memory, app_name="app")
+    runner = Runner(agent, store=store, artifacts=folder, memory=memory, app_name=app)
     await runner.run(f"My word is {text}", user_id=user, session_id="s")
-    await memory.remember("app", user, f"The word is {text}")
+    await memory.remember(app, user, f"The word is {text}")
     return runner, memory
 
 
@@ -68,13 +71,14 @@ async def test_nothing_of_a_user_is_left_in_the_files(tmp_path: Path) -> None:
 
 
 async def test_a_user_is_forgotten_by_a_server(postgres_url: str, tmp_path: Path) -> None:
-    runner, memory = await _planted(postgres_url, tmp_path, "ada", PLANTED)
+    app = f"app-{uuid4().hex}"  # tests that share the server leave state in their apps
+    runner, memory = await _planted(postgres_url, tmp_path, "ada", PLANTED, app)
     erased = await runner.delete_user(user_id="ada")
     assert erased[:2] == (1, 1)
     store = runner.store
     assert isinstance(store, PostgresStore)
-    assert await store.get(SessionKey("app", "ada", "s")) is None
-    again = await store.create(SessionKey("app", "ada", "s"))
+    assert await store.get(SessionKey(app, "ada", "s")) is None
+    again = await store.create(SessionKey(app, "ada", "s"))
     assert dict(again.state) == {}
     assert _files_with(tmp_path, PLANTED) == []
     await runner.close()
@@ -152,3 +156,36 @@ def test_the_commands_say_what_they_would_do_first(tmp_path: Path) -> None:
     assert "deleted from app: 1 sessions" in done.stdout
     assert asyncio.run(users()) == []
     assert os.path.exists(path)
+
+
+def test_one_session_is_deleted_from_the_command_line(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/weft.db"
+
+    async def plant() -> None:
+        store = open_store(address)
+        for user in ("ada", "bob"):
+            for id in ("same", f"of-{user}"):
+                session = await store.create(SessionKey("app", user, id))
+                await store.append(session, Event(author="user"))
+        await store.close()
+
+    async def ids() -> list[str]:
+        store = open_store(address)
+        infos = await store.sessions("app")
+        await store.close()
+        return sorted(f"{info.key.user_id}/{info.key.id}" for info in infos)
+
+    def delete(*arguments: str) -> str:
+        done = weft(tmp_path, "sessions", "delete", *arguments, "--store", address)
+        return done.stdout + done.stderr
+
+    asyncio.run(plant())
+    everything = asyncio.run(ids())
+    assert "add --yes" in delete("of-ada")
+    assert "2 sessions are named `same`" in delete("same", "--yes")
+    assert "there is no session `of-bo`" in delete("of-bo", "--yes")
+    assert "name a session, or --user ID" in delete("--yes")
+    assert asyncio.run(ids()) == everything
+    assert "deleted 1 session" in delete("of-ada", "--yes")
+    assert "deleted 1 session" in delete("same", "--user", "bob", "--yes")
+    assert asyncio.run(ids()) == ["ada/same", "bob/of-bob"]

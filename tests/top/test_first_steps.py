@@ -500,3 +500,11 @@ def test_a_package_that_is_compiled_at_its_first_import_fails_no_test(tmp_path: 
 def test_sessions_from_make_session_still_work_as_sessions() -> None:
     log = make_session(("user", "I am Ann"), ("bot", "Hello Ann."))
     assert weft.run_sync(bot(), "Who am I?", session=log).text == "Hello!"
+
+
+def test_names_that_live_elsewhere_say_where() -> None:
+    assert weft.DeclarationError is DeclarationError
+    with pytest.raises(AttributeError, match=r"write from weft\.errors import SessionBusy"):
+        weft.SessionBusy  # noqa: B018
+    with pytest.raises(AttributeError, match=r"write import weft\.inspector"):
+        weft.__getattr__("inspector")

@@ -106,7 +106,9 @@ class Walk:
         self.root = root
         self.writes = Writes()
         self.overwrites = Writes(fills=False)
-        self.record = WalkRecord(root, everywhere=frozenset(self.writes.of(root)))
+        written = self.writes.of(root)
+        self.record = WalkRecord(root, everywhere=frozenset(written))
+        self.inner = inner_agents(root)
         self.record.labels = labels_in(self.record.members)
         self.top: Agent | None = None
         """The root of the tree of agents that is walked just now."""
@@ -114,10 +116,9 @@ class Walk:
         """Above zero while a loop is walked only to see what changes."""
         self.loops: dict[int, _LoopEntry] = {}
         self.visibility = Visibility()
-        self.inner = inner_agents(root)
         self.escapes: list[World] = []
         """The worlds in which somebody left the loop that is walked just now."""
-        self.passing = [key for key in self.writes.of(root) if scope_of(key) == "temp"]
+        self.passing = [key for key in written if scope_of(key) == "temp"]
         self._speaks: dict[int, bool] = {}
 
     def run(self, world: World) -> World:
@@ -413,6 +414,7 @@ class NodeWalk(Visitor[World]):
         return entry, None
 
     def _round(self, node: Loop, entry: World, *, last: bool) -> _Round:
+        """Walk a loop's body once: the world behind it, and those in which somebody left it."""
         outer, self.walk.escapes = self.walk.escapes, []
         if node.while_ is not None:
             entry = entry.having(keys_of(node.while_).proves)

@@ -494,15 +494,13 @@ class WalkRecord:
     """The agents whose words some other agent sees."""
     _all: Chart[Fact] = field(default_factory=Chart[Fact])
 
-    @cached_property
-    def agents(self) -> tuple[Agent, ...]:
-        """Every agent of the flow, of their trees, and those that are called as tools."""
-        return every_agent(self.root)
-
-    @cached_property
-    def members(self) -> tuple[Agent, ...]:
+    def __post_init__(self) -> None:
+        self.nodes: list[tuple[Node, Node | None]] = walk_nodes(self.root)
+        """Every node of the flow with its parent."""
+        self.members: tuple[Agent, ...] = agents_of(self.root)
         """Every agent of the flow and of their trees."""
-        return agents_of(self.root)
+        self.agents: tuple[Agent, ...] = every_agent(self.root)
+        """The same, and those that are called as tools."""
 
     @cached_property
     def visited(self) -> tuple[Agent, ...]:
@@ -514,11 +512,6 @@ class WalkRecord:
         return tuple(agents.values())
 
     @cached_property
-    def nodes(self) -> list[tuple[Node, Node | None]]:
-        """Every node of the flow with its parent."""
-        return walk_nodes(self.root)
-
-    @cached_property
     def trees(self) -> list[tuple[Agent, tuple[Agent, ...]]]:
         """The agents at the top of a tree, in the flow and in what is called, with all below."""
         nodes = [node for node, _ in self.nodes]
@@ -527,7 +520,10 @@ class WalkRecord:
                 if isinstance(tool.agent, Composable):
                     nodes += [node for node, _ in walk_nodes(tool.agent)]
         roots = {id(node): node for node in nodes if isinstance(node, Agent)}
-        return [(root, agents_of(root)) for root in roots.values()]
+        return [
+            (root, self.members if root is self.root else agents_of(root))
+            for root in roots.values()
+        ]
 
     def read(self, key: str, world: World) -> None:
         """Note that a key is read, so that its writers do not count as unread."""

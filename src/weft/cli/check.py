@@ -124,7 +124,8 @@ def _print(
             if explain:
                 print(safe("\n\n".join(str(one) for one in seen())))
             elif not findings:
-                print(f"{len(seen())} agents, nothing to say")
+                agents = len(seen())
+                print(f"{agents} agent{'s' if agents != 1 else ''}, nothing to say")
 
 
 SECONDS = 0.3

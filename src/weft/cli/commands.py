@@ -25,7 +25,7 @@ _REQUEST = (
 
 @dataclass(frozen=True)
 class Command:
-    """A row: `code` is a function from `Options` to the exit code, as module:function."""
+    """A row: `code` is a function from `CommandOptions` to the exit code, as module:function."""
 
     name: str
     code: str
@@ -305,10 +305,22 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Command(
                 "delete",
                 "retention:delete_command",
-                (Take("only_user", "Whose data."), _EXISTING_STORE, _ONLY_APP, "yes"),
+                (
+                    Take(
+                        "session",
+                        spelling=Argument(
+                            help="Only this session, with its artifacts.", show_default=False
+                        ),
+                    ),
+                    Take("only_user", "Whose data."),
+                    _EXISTING_STORE,
+                    _ONLY_APP,
+                    "yes",
+                ),
                 """Delete all data of a user: sessions, state, memories, artifacts, queued turns.
 
-                Without --yes it only says what there is. Nothing is left in the files of the store.
+                With the id of a session, only that. Without --yes it only says what there is.
+                Nothing is left in the files of the store.
                 """,
             ),
             Command(

@@ -452,8 +452,9 @@ class _NodeFunction(NamedTuple):
 
 def _code_in(flow: Node) -> Iterator[_NodeFunction]:
     """The functions of all nodes of a flow."""
-    inside = [node for node, _ in walk_nodes(flow) if not isinstance(node, Agent)]
-    for node in (*inside, *agents_of(flow)):
+    nodes, agents = walk_nodes(flow), agents_of(flow)
+    inside = [node for node, _ in nodes if not isinstance(node, Agent)]
+    for node in (*inside, *agents):
         for field, value in _function_fields(node):
             several = cast("tuple[object, ...]", value if isinstance(value, tuple) else (value,))
             for one in several:

@@ -1,11 +1,12 @@
 """`weft inspect`: the inspector alone, on stored or recorded sessions."""
 
 import glob
+from dataclasses import replace
 from pathlib import Path
 
 from weft.cli.inputs import require_existing, require_folder, without_password
 from weft.cli.load import app_of, load_node
-from weft.cli.options import CommandOptions
+from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.cli.serve import run_application
 from weft.declare import Node
 from weft.errors import UsageError
@@ -20,6 +21,7 @@ _ENDINGS = (".json", ".jsonl", ".gz", ".db", ".txt")
 
 def inspect_command(options: CommandOptions) -> int:
     """Show the inspector, or with --html write one session as a page."""
+    options = _with_store(options)
     if options.html is not None:
         require_folder(options.html, "--html")
         return _write(options)
@@ -43,6 +45,21 @@ def inspect_command(options: CommandOptions) -> int:
     )
     run_application(application, options, what=what)
     return 0
+
+
+def _with_store(options: CommandOptions) -> CommandOptions:
+    """A store's address is understood without --store in front of it too."""
+    addresses = [one for one in options.listed or () if "://" in one]
+    if not addresses:
+        return options
+    if len(addresses) > 1 or options.store not in (None, DEFAULT_STORE, addresses[0]):
+        raise UsageError(
+            "several stores are named",
+            where="inspect",
+            hint=f"name one: weft inspect --store {without_password(addresses[0])}",
+        )
+    others = [one for one in options.listed or () if one not in addresses]
+    return replace(options, listed=others, store=addresses[0])
 
 
 def _source(options: CommandOptions) -> tuple[SessionSource, str]:

@@ -19,10 +19,13 @@ _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
 def delete_command(options: CommandOptions) -> int:
-    """Delete all data of a user, or say what there is."""
+    """Delete a session, or all data of a user; or say what there is."""
     user = options.only_user
+    if options.session is not None:
+        asyncio.run(_delete_session(options, options.session))
+        return 0
     if user is None:
-        raise UsageError("whose data?", where="delete", hint="--user ID")
+        raise UsageError("whose data?", where="delete", hint="name a session, or --user ID")
 
     async def work() -> None:
         async with opened(options.address) as store:
@@ -48,6 +51,22 @@ def delete_command(options: CommandOptions) -> int:
 
     asyncio.run(work())
     return 0
+
+
+async def _delete_session(options: CommandOptions, id: str) -> None:
+    """Delete one session with its artifacts, or show it."""
+    async with opened(options.address) as store:
+        session = await find_session(
+            store, id, app=options.app, user=options.only_user, skip_unreadable=True, recent=0
+        )
+        key = key_of(session)
+        if not options.yes:
+            infos = await listed(store, app=key.app_name, user=key.user_id)
+            _show([info for info in infos if info.key == key])
+            _say_yes("this session and its artifacts")
+            return
+        erased = await erase_sessions(store, open_artifacts(beside_store(store)), [key])
+        print(f"deleted {erased.sessions} session, {erased.artifacts} artifacts")
 
 
 def prune_command(options: CommandOptions) -> int:

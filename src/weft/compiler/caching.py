@@ -308,7 +308,7 @@ def ending_of(
     there is one, or comes when the provider has let go of what it kept.
     """
     cache = plan.target.facts.cache
-    if not prompt.cache or not cache.lookback or cache.write <= 1.0:
+    if not cache.lookback or cache.write <= 1.0:
         return None
     agent, most = plan.agent.name, plan.agent.max_steps
     steps = _steps(events, agent, invocation, most)
@@ -319,7 +319,7 @@ def ending_of(
     if policy.view != "default" and not steps:
         return Ending("the agent calls no tool, and sees no turn but the current one", "head")
     items = prompt.items
-    recent = items.since(max(0, len(items) - _LOOKED_AT))
+    recent = items.since(max(0, items.length - _LOOKED_AT))
     if plan.output is not None and not any(item.author == agent for item in recent):
         return Ending("the agent calls no tool, and its first answer has a schema", "head")
     lifetime = plan.facts.lifetime

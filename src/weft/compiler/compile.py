@@ -48,6 +48,7 @@ from weft.misuse import wrong_call
 from weft.passes import Env, Passes, Step, is_ready, passes_of, run
 from weft.passes.env import (
     NO_INSTRUCTION,
+    NO_SESSION,
     NO_TOKENS,
     InstructionFacts,
     SessionFacts,
@@ -258,6 +259,20 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
             inserted=delivered.inserted,
             changes=delivered.changes,
         )
+    scale, session, tokens = None, NO_SESSION, NO_TOKENS
+    if not plain:
+        session = SessionFacts(
+            id=call.session.id,
+            state=inputs.state,
+            artifacts=call.artifacts,
+            effects=effects_of(call.session.events),
+            whole=call.part_of.session if call.part_of is not None else call.session,
+        )
+        scale = plan.shared.scale
+        if scale is None:
+            scale = plan.shared.scale = Scale(plan.target.dialect, plan.target.model)
+        counter = scale.counter
+        tokens = TokenFacts(count=counter.count, margin=counter.margin, budget=budget)
     whole = plain and policy.view == "default"
     env = Env(
         agent=plan.agent.name,
@@ -266,26 +281,12 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
         invocation=inputs.invocation,
         turn=0 if whole else start_of(events, inputs.invocation),
         log=events,
+        session=session,
         model=plan.facts,
-        tokens=TokenFacts(budget=budget) if budget is not None else NO_TOKENS,
+        tokens=tokens,
         tools=plan.tool_facts,
         instruction=instruction,
     )
-    scale = None
-    if not plain:
-        scale = Scale(plan.target.dialect, plan.target.model)
-        counter = scale.counter
-        env = msgspec.structs.replace(
-            env,
-            tokens=TokenFacts(count=counter.count, margin=counter.margin, budget=budget),
-            session=SessionFacts(
-                id=call.session.id,
-                state=inputs.state,
-                artifacts=call.artifacts,
-                effects=effects_of(call.session.events),
-                whole=call.part_of.session if call.part_of is not None else call.session,
-            ),
-        )
     labelled = withheld_by(policy, env) if policy.protections else None
     slot = plan.slot
     if call.branch or policy is not plan.policy:
@@ -371,9 +372,11 @@ def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _Vi
         prompt, steps = run(prompt, env, view.passes.request)
         if call.config.strict:
             require_valid(prompt)
-    ending = ending_of(plan, policy, prompt, inputs.events, inputs.invocation)
-    if ending is not None:
-        prompt = msgspec.structs.replace(prompt, keeps=ending.keeps)
+    ending = None
+    if prompt.cache:
+        ending = ending_of(plan, policy, prompt, inputs.events, inputs.invocation)
+        if ending is not None:
+            prompt = msgspec.structs.replace(prompt, keeps=ending.keeps)
     previous = partial(_previous, call, plan.agent)
     compiled = Compilation(prompt, plan, call.config, woven, steps, instructions.provided, previous)
     compiled.policy, compiled.passes, compiled.ending = policy, view.passes, ending

@@ -8,11 +8,20 @@ from weft.compiler.caching import Ending, Prediction, Reader, Tokens, predict
 from weft.compiler.count import Scale
 from weft.compiler.incremental import Woven
 from weft.compiler.plan import Plan
-from weft.compiler.prefix import Prefix, PrefixBreak, Shared, SourceMap, compare
+from weft.compiler.prefix import (
+    Prefix,
+    PrefixBreak,
+    Shared,
+    SourceMap,
+    compare,
+    refused,
+    require_accepted,
+)
+from weft.compiler.protected import require_cleared, require_protected
 from weft.declare import RunConfig
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import Lowered, Track, dialect_named
-from weft.dialects.track import new_hash, track_of
+from weft.dialects.track import earlier_hash, new_hash, track_of
 from weft.errors import BudgetExceeded
 from weft.ir import Item, Prompt, Stability, TextBlock
 from weft.passes import Step
@@ -218,8 +227,6 @@ class Compilation:
             if self.labelled is not None:
                 self.require_cleared(lowered.wire, lowered)
             if self._strict and name == self.dialect:
-                from weft.compiler.prefix import require_accepted
-
                 require_accepted(lowered, self.prompt.model, self.plan.agent.allow)
             self._lowered[name] = lowered
         return lowered
@@ -227,8 +234,6 @@ class Compilation:
     @cached_property
     def refused(self) -> tuple[Diagnostic, ...]:
         """What the model's provider would answer with an error, as far as that can be told."""
-        from weft.compiler.prefix import refused
-
         return refused(self.lowered(), self.prompt.model)
 
     def require_protected(
@@ -236,15 +241,11 @@ class Compilation:
     ) -> None:
         """Refuse a request that still holds something that its policy redacts."""
         if self.policy.protections:
-            from weft.compiler.protected import require_protected
-
             require_protected(prompt, wire, self.policy, lowered)
 
     def require_cleared(self, wire: JsonObject, lowered: Lowered | None = None) -> None:
         """Refuse a request that still holds something that the model may not see."""
         if self.labelled is not None:
-            from weft.compiler.protected import require_cleared
-
             require_cleared(wire, self.prompt, self.labelled, lowered)
 
     @cached_property
@@ -276,7 +277,7 @@ class Compilation:
     @cached_property
     def uncounted(self) -> tuple[str, ...]:
         """What the provider adds that nobody else can count; then `tokens` is the least."""
-        return self.scale.meter.uncounted(self.wire)
+        return self.scale.uncounted(self.lowered())
 
     @cached_property
     def hash(self) -> str:
@@ -288,6 +289,8 @@ class Compilation:
         with track.lock:
             if track.of is self.prompt.items.memo and track.items == self.prompt.items.settled:
                 done, hasher = track.settled_hash()
+        if not done and turns.settled:
+            done, hasher = earlier_hash(turns)
         for entry in turns.since(done):
             hasher.update(canonical(entry.wire))
         head: JsonObject = {k: v for k, v in lowered.wire.items() if k != lowered.turns}

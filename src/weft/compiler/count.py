@@ -5,14 +5,14 @@ the running sums stay with the turns, so one more step costs what it added.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from threading import Lock
 
 import msgspec
 
 from weft.dialects import Entry, Lowered, dialect_named
-from weft.dialects.measure import HeadCost, Mark
+from weft.dialects.measure import HeadCost, Mark, WeighedTurn
 from weft.dialects.track import Head, track_of
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.passes import SizePart, Sizes
@@ -45,6 +45,19 @@ class _Marks:
         """The sums of the first turns alone."""
         with self.lock:
             return _Marks(self.marks[: length + 1])
+
+
+class _Weighed:
+    """Final turns taken apart, as they are counted: one by one, and block by block."""
+
+    def __init__(self, turns: list[WeighedTurn] | None = None) -> None:
+        self.lock = Lock()
+        self.turns: list[WeighedTurn] = [] if turns is None else turns
+
+    def fork(self, length: int) -> "_Weighed":
+        """The first turns alone."""
+        with self.lock:
+            return _Weighed(self.turns[:length])
 
 
 class _Bounds:
@@ -84,6 +97,8 @@ class Scale:
         self.meter = dialect_named(dialect).meter(model)
         self.counter = self.meter.counter
         self.overheads = self.meter.overheads
+        self._items: dict[int, tuple[Item, Bound]] = {}
+        """What items take by themselves. A report and its diagnostics ask for the same ones."""
 
     def request(self, lowered: Lowered) -> int:
         """The whole request, as `count_request` counts its wire."""
@@ -116,38 +131,69 @@ class Scale:
         """The conversation; marks of final turns are kept with them."""
         counted = entries.memo[_Marks, self.dialect, self.model]
         marks = counted.marks
+        settled = entries.settled
         with counted.lock:
-            done = len(marks) - 1
-            for entry in entries.since(done)[: max(0, entries.settled - done)]:
-                marks.append(self.meter.step(marks[-1], self.meter.turn(entry.wire)))
-        tail = [self.meter.turn(entry.wire) for entry in entries.since(entries.settled)]
-        return self.meter.follow(marks[entries.settled], tail)
+            if len(marks) <= settled:
+                for turn in self._settled_turns(entries)[len(marks) - 1 : settled]:
+                    marks.append(self.meter.step(marks[-1], self.meter.cost(turn)))
+        tail = [self.meter.turn(entry.wire) for entry in entries.since(settled)]
+        return self.meter.follow(marks[settled], tail)
+
+    def _settled_turns(self, entries: Strand[Entry]) -> list[WeighedTurn]:
+        """The final turns taken apart, and perhaps later ones."""
+        weighed = entries.memo[_Weighed, self.dialect]
+        with weighed.lock:
+            done = len(weighed.turns)
+            if done < entries.settled:
+                fresh = entries.between(done, entries.settled)
+                weighed.turns += [self.meter.weigher.turn(entry.wire) for entry in fresh]
+        return weighed.turns
+
+    def _weighed(self, entries: Strand[Entry], start: int = 0) -> list[WeighedTurn]:
+        """The turns from one on, taken apart."""
+        tail = entries.since(max(start, entries.settled))
+        return [
+            *self._settled_turns(entries)[start : entries.settled],
+            *(self.meter.weigher.turn(entry.wire) for entry in tail),
+        ]
+
+    def uncounted(self, lowered: Lowered) -> tuple[str, ...]:
+        """What the provider adds to a request that nobody else can count."""
+        lead = [self.meter.weigher.turn(entry.wire) for entry in lowered.lead]
+        turns = [*lead, *self._weighed(lowered.entries)]
+        return self.meter.uncounted_in(self.meter.weigher.head(lowered.wire), turns)
 
     def shared(self, entries: Strand[Entry], length: int) -> int:
         """The first turns of a conversation, without thoughts that no longer count in it."""
         mark = self.turns(entries.first(length))
-        turns = [self.meter.weigher.turn(entry.wire) for entry in entries.since(length)]
+        turns = self._weighed(entries, length)
         spoken = any(turn.asks for turn in turns) and not self.overheads.earlier_thoughts
         return mark.tokens if spoken else mark.total
 
     def item(self, item: Item) -> int:
         """One item with the turns it takes, by itself."""
-        bound = self._bound(item)
-        return bound.tokens + bound.thoughts
+        known = self._items.get(id(item))
+        if known is None:
+            known = self._items[id(item)] = (item, self._bound(item))
+        return known[1].tokens + known[1].thoughts
 
-    def blocks(self, prompt: Prompt, lowered: Lowered) -> dict[int, int]:
-        """What each block of the conversation takes, by its `id()`, without its turn's share."""
+    def blocks(self, items: Iterable[Item], lowered: Lowered, first: int = 0) -> dict[int, int]:
+        """What each block of the conversation takes, by its `id()`, without its turn's share.
+
+        From turn `first` on, in which these items stand.
+        """
         owners = {
             id(media): id(block)
-            for item in prompt.items
+            for item in items
             for block in item.blocks
             if isinstance(block, ResultBlock)
             for media in block.media
         }
-        turns = [self.meter.weigher.turn(entry.wire) for entry in lowered.entries]
-        asked = max((index for index, turn in enumerate(turns) if turn.asks), default=0)
+        turns = self._weighed(lowered.entries)
+        asked = next((index for index in range(len(turns) - 1, 0, -1) if turns[index].asks), 0)
         sizes: dict[int, int] = {}
-        for index, (entry, turn) in enumerate(zip(lowered.entries, turns, strict=True)):
+        fresh = zip(lowered.entries.since(first), turns[first:], strict=True)
+        for index, (entry, turn) in enumerate(fresh, first):
             places = dict(entry.blocks)
             for part in turn.parts:
                 if part.kind == "thought" and index < asked and not self.overheads.earlier_thoughts:

@@ -7,6 +7,7 @@ each block stands. Here they are read together.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from weft.compiler.costs import cost_of, cost_words, premium_of
 from weft.compiler.report import (
     Action,
     CachedRow,
@@ -48,11 +49,14 @@ _ASKED = {
 }
 
 
-def explain(compiled: "Compilation") -> Report:
-    """The report of one request: a row a pass, a row a block, and why anything was left out."""
+def explain(compiled: "Compilation", turns: "SentTurns | None" = None) -> Report:
+    """The report of one request: a row a pass, a row a block, and why anything was left out.
+
+    `turns` are the rows of its turns, for who has those already.
+    """
     counter = compiled.scale.counter
     prefix = _prefix(compiled)
-    sent = tuple(_sent(compiled, prefix))
+    sent = tuple(_sent(compiled, prefix, turns))
     left_out = [_left_out(compiled, note) for note in notes_of(compiled)]
     left_out += _unsaid(compiled, sent)
     return Report(
@@ -77,10 +81,12 @@ def explain(compiled: "Compilation") -> Report:
     )
 
 
-def _sent(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
+def _sent(
+    compiled: "Compilation", prefix: PrefixRow, sent: "SentTurns | None"
+) -> Iterator[SentRow]:
     """Rows in the order providers read a request: overheads, tools, schema, system, turns."""
     head = [*_tools(compiled, prefix), *_system(compiled, prefix)]
-    turns = list(_turns(compiled, prefix))
+    turns = (sent or SentTurns(compiled)).rows
     fixed = list(_fixed(compiled, prefix))
     rest = compiled.tokens - sum(row.tokens for row in (*fixed, *head, *turns))
     if rest:
@@ -178,33 +184,76 @@ def _system(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
         counted = total
 
 
-def _turns(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
-    places = _places(compiled.lowered())
-    sizes = compiled.scale.blocks(compiled.prompt, compiled.lowered())
-    numbers = turn_numbers(compiled.prompt.items)
-    current = max(numbers, default=0)
-    for number, item in zip(numbers, compiled.prompt.items, strict=True):
-        for block in item.blocks:
-            turn, pointer = places.get(id(block), (-1, ""))
-            yield SentRow(
-                source_of(item, block),
-                block_kind(block),
-                block.role,
-                sizes.get(id(block), 0),
-                block.origin,
-                block.stability.name.lower(),
-                pointer,
-                block_text(block),
-                0 <= turn < prefix.turns,
-                number < current,
-            )
+class SentTurns:
+    """The rows of a request's turns.
+
+    Those of the request `before` are taken from it as far as they say the same: as far as both
+    have the same first turns, `common` of them, which were shared with an earlier one then.
+    """
+
+    def __init__(
+        self, compiled: "Compilation", before: "SentTurns | None" = None, common: int = 0
+    ) -> None:
+        items, lowered = compiled.prompt.items, compiled.lowered()
+        numbers = turn_numbers(items)
+        self.shared = _prefix(compiled).turns
+        self.current = max(numbers, default=0)
+        self.same = 0
+        """How many rows are those of the request before."""
+        if before is not None:
+            self.same = before.first_changed(min(common, before.shared, self.shared), self.current)
+        self._all = items.since(0)
+        if before is not None and self.same:
+            known = before._items[self.same - 1] + 1
+            if before._all[:known] != self._all[:known]:
+                self.same = 0
+        same = self.same
+        self.rows: list[SentRow] = before.rows[:same] if before is not None else []
+        self._items: list[int] = before._items[:same] if before is not None else []
+        self._turns: list[int] = before._turns[:same] if before is not None else []
+        first_item = self._items[-1] + 1 if same else 0
+        first_turn = self._turns[-1] if same else 0
+        places = _places(lowered, first_turn)
+        sizes = compiled.scale.blocks(self._all[first_item:], lowered, first_turn)
+        for index, item in enumerate(self._all[first_item:], first_item):
+            for block in item.blocks:
+                turn, pointer = places.get(id(block), (-1, ""))
+                row = SentRow(
+                    source_of(item, block),
+                    block_kind(block),
+                    block.role,
+                    sizes.get(id(block), 0),
+                    block.origin,
+                    block.stability.name.lower(),
+                    pointer,
+                    block_text(block),
+                    0 <= turn < self.shared,
+                    numbers[index] < self.current,
+                )
+                self.rows.append(row)
+                self._items.append(index)
+                self._turns.append(turn)
+        self._numbers = numbers
+
+    def first_changed(self, turns: int, current: int) -> int:
+        """The first row that a request may have otherwise which has the same first turns.
+
+        It is the first of its item: items are told anew as a whole.
+        """
+        numbers = self._numbers
+        for place, (turn, item) in enumerate(zip(self._turns, self._items, strict=True)):
+            if not 0 <= turn < turns or (current != self.current and numbers[item] == self.current):
+                while place and self._items[place - 1] == item:
+                    place -= 1
+                return place
+        return len(self.rows)
 
 
-def _places(lowered: Lowered) -> dict[int, tuple[int, str]]:
+def _places(lowered: Lowered, first: int = 0) -> dict[int, tuple[int, str]]:
     """By block: the turn it stands in and its pointer. Blocks are the prompt's own objects."""
     lead = len(lowered.lead)
     places: dict[int, tuple[int, str]] = {}
-    for turn, entry in enumerate(lowered.entries):
+    for turn, entry in enumerate(lowered.entries.since(first), first):
         above = f"/{lowered.turns}/{turn + lead}"
         for suffix, block in (*entry.blocks, *(("/content", one) for _, one in entry.joined)):
             places.setdefault(id(block), (turn, above + suffix))
@@ -369,8 +418,6 @@ def _cached(compiled: "Compilation") -> CachedRow:
 
 
 def _cost(compiled: "Compilation") -> CostRow:
-    from weft.compiler.costs import cost_of, cost_words
-
     cost = cost_of(compiled)
     return CostRow(
         cost.total,
@@ -402,8 +449,6 @@ def _options(compiled: "Compilation") -> Iterator[OptionRow]:
 
 def _ending_words(compiled: "Compilation", ending: "Ending") -> str:
     """Why not all of a request is to be kept, and what that saves, or costs if it was wrong."""
-    from weft.compiler.costs import cost_of, premium_of
-
     rates, premium = cost_of(compiled).rates, premium_of(compiled)
     what = "its head" if ending.keeps == "head" else "what the request before kept"
     words = f"this request is likely the last: {ending.reason}; only {what} is to be kept"

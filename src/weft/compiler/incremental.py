@@ -229,6 +229,7 @@ class Thread:
         diagnostics: tuple[Diagnostic, ...],
         events: Strand[Event],
     ) -> Woven:
+        """What a request gets from this thread."""
         beside: Callable[[], list[Note]] = list
         if self._passed_by >= 0:
             slot = self.slot
@@ -275,7 +276,7 @@ class Thread:
         if facts.branched:
             return self._build_branched(events, hidden)
         if hidden is None and self._shared is not None:
-            positions = range(self.consumed, len(events))
+            positions = range(self.consumed, events.length)
             return built_of(events, positions, agent, self._shared), {}
         return build_items(events.since(self.consumed), self.consumed, agent, hidden), {}
 

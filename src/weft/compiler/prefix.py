@@ -165,6 +165,39 @@ class SourceMap:
         """The whole request as compact JSON, stretch by stretch, without a gap."""
         yield from self._walk(self._lowered.wire, "", 0)
 
+    def stretches(self, first: int = 0, at: int = 0) -> Iterator[list[Segment]]:
+        """The same segments in lists: what stands before the turns, each turn, and the rest.
+
+        Whoever has those before turn `first`, which begins at `at`, gets those from there on.
+        """
+        wire, turns, here = self._lowered.wire, self._lowered.turns, self.origin("")
+        stretch: list[Segment] = []
+        is_skipped = first > 0
+        if not is_skipped:
+            stretch.append(Segment(0, 1, "", here))
+            at = 1
+        for index, (key, value) in enumerate(wire.items()):
+            place, lead = f"/{_escape(key)}", len(compact(key)) + (2 if index else 1)
+            if key == turns and isinstance(value, list):
+                above = self.origin(place)
+                if not is_skipped:
+                    stretch.append(Segment(at, at + lead, "", here))
+                    stretch.append(Segment(at + lead, at + lead + 1, place, above))
+                    at += lead + 1
+                    yield stretch
+                for number in range(first, len(value)):
+                    turn = [Segment(at, at + 1, place, above)] if number else []
+                    turn += self._turn(value[number], f"{place}/{number}", at + len(turn))
+                    at = turn[-1].end
+                    yield turn
+                stretch = [Segment(at, at + 1, place, above)]
+                is_skipped, at = False, at + 1
+            elif not is_skipped:
+                stretch.append(Segment(at, at + lead, "", here))
+                stretch += self._walk(value, place, at + lead)
+                at = stretch[-1].end
+        yield [*stretch, Segment(at, at + 1, "", here)]
+
     def _pieces(self, pointer: str, text: str) -> Sequence[Span]:
         """The stretches of the text at the pointer; of anything else, the one it is."""
         block = self._block(pointer)

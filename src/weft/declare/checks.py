@@ -26,6 +26,7 @@ from weft.declare.functions import (
     is_model,
     misfit,
     name_of,
+    require_arguments,
 )
 from weft.declare.policy import Policy, TokenBudget, Transforms
 from weft.declare.tool import RESERVED, Tool, to_tools
@@ -414,10 +415,5 @@ def check_predicate(predicate: object, *, where: str, at_once: bool = True) -> N
             where=where,
             hint="find the answer in a step before, and read the key it writes",
         )
-    taken = misfit(predicate, 1)
-    if taken is not None:
-        raise DeclarationError(
-            f"a predicate takes (state); `{name_of(predicate)}` takes {taken}",
-            where=where,
-            hint='write lambda state: state["score"] > 0.8',
-        )
+    hint = 'write lambda state: state["score"] > 0.8'
+    require_arguments(predicate, "a predicate takes (state)", where=where, hint=hint)

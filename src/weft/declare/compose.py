@@ -19,7 +19,16 @@ from weft.misuse import declared, unknown_name
 
 if TYPE_CHECKING:
     from weft.declare.agent import Agent, CallbackChain
-    from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, Until, While
+    from weft.declare.flow import (
+        Fallback,
+        Loop,
+        Node,
+        Operator,
+        Parallel,
+        Sequence,
+        Until,
+        While,
+    )
     from weft.declare.functions import StateFunction
     from weft.declare.inputs import Inputs
 
@@ -82,45 +91,27 @@ class Composable:
 
     def __rshift__(self, other: "Node | StateFunction") -> "Sequence":
         """First this, then the other."""
-        from weft.declare.flow import Sequence
-        from weft.declare.nodes import operands
-
-        return Sequence(*operands(self, ">>", other))
+        return cast("Sequence", _join(self, ">>", other))
 
     def __rrshift__(self, other: "StateFunction") -> "Sequence":
         """First the function, then this."""
-        from weft.declare.flow import Sequence
-        from weft.declare.nodes import operands
-
-        return Sequence(*operands(other, ">>", self))
+        return cast("Sequence", _join(other, ">>", self))
 
     def __or__(self, other: "Node | StateFunction") -> "Parallel":
         """Both at once."""
-        from weft.declare.flow import Parallel
-        from weft.declare.nodes import operands
-
-        return Parallel(*operands(self, "|", other))
+        return cast("Parallel", _join(self, "|", other))
 
     def __ror__(self, other: "StateFunction") -> "Parallel":
         """Both at once, a function on the left."""
-        from weft.declare.flow import Parallel
-        from weft.declare.nodes import operands
-
-        return Parallel(*operands(other, "|", self))
+        return cast("Parallel", _join(other, "|", self))
 
     def __floordiv__(self, other: "Node | StateFunction") -> "Fallback":
         """The other if this fails."""
-        from weft.declare.flow import Fallback
-        from weft.declare.nodes import operands
-
-        return Fallback(*operands(self, "//", other))
+        return cast("Fallback", _join(self, "//", other))
 
     def __rfloordiv__(self, other: "StateFunction") -> "Fallback":
         """This if the function fails."""
-        from weft.declare.flow import Fallback
-        from weft.declare.nodes import operands
-
-        return Fallback(*operands(other, "//", self))
+        return cast("Fallback", _join(other, "//", self))
 
     def __mul__(self, times: "int | Until | While") -> "Loop":
         """This again and again: so many times, or until something holds."""
@@ -130,9 +121,7 @@ class Composable:
 
     def __rmul__(self, times: "int | Until | While") -> "Loop":
         """The same as on the other side."""
-        from weft.declare.flow import make_loop
-
-        return make_loop(self, times)
+        return self * times
 
     def __matmul__(self, schema: object) -> "Agent":
         """Only an agent answers, so only an agent has the schema of an answer."""
@@ -163,6 +152,15 @@ class Composable:
     def _repr_svg_(self) -> str | None:
         """What a notebook shows: the picture with its data edges."""
         return drawn(cast("Node", self))
+
+
+def _join(
+    left_side: object, operator: "Operator", right_side: object
+) -> "Sequence | Parallel | Fallback":
+    """The flow that an operator makes; flows derive from Composable, so they are loaded late."""
+    from weft.declare.flow import join_nodes
+
+    return join_nodes(left_side, operator, right_side)
 
 
 Drawer: TypeAlias = "Callable[[Node], str]"

@@ -215,6 +215,18 @@ def merge(*layers: Mapping[str, Json]) -> JsonObject:
     return merged
 
 
+def overlay(base: Mapping[str, Json], over: Mapping[str, Json]) -> JsonObject:
+    """`over` above `base` as one layer: None stays, to take away what lies below both."""
+    layer: JsonObject = dict(base)
+    for name, value in over.items():
+        below = layer.get(name)
+        if isinstance(value, dict) and isinstance(below, dict):
+            layer[name] = overlay(below, value)
+        else:
+            layer[name] = value
+    return layer
+
+
 @declared("RunBudget(tokens=200_000, money=0.50)")
 class RunBudget(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The most that a run may spend: tokens, model calls, seconds, US dollars.
@@ -366,6 +378,33 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
             raise DeclarationError(
                 f"max_llm_calls={calls!r}", where="RunConfig.max_llm_calls", hint="pass 1 or more"
             )
+
+
+_PER_RUN = ("stream", "busy")
+"""Options that a run has for itself: their defaults are an answer like any other."""
+
+_USUAL = RunConfig()
+
+
+def run_over(shared: RunConfig, own: RunConfig) -> RunConfig:
+    """The config of one run over what all runs share: its own options win, option by option.
+
+    An option that the run leaves at its default is the shared one. The same object comes back
+    where nothing is added: plans are kept by the identity of their config.
+    """
+    changes: dict[str, object] = {}
+    for name in RunConfig.__struct_fields__:
+        below: object = getattr(shared, name)
+        above: object = getattr(own, name)
+        if below is above or name in _PER_RUN:
+            continue
+        if name == "generate_config":
+            options = overlay(shared.generate_config, own.generate_config)
+            if options != own.generate_config:
+                changes[name] = options
+        elif above == getattr(_USUAL, name) != below:
+            changes[name] = below
+    return msgspec.structs.replace(own, **changes) if changes else own
 
 
 _HINT = "write RunBudget(tokens=200_000, steps=40, seconds=120, money=0.50), or some of these"

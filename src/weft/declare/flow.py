@@ -26,7 +26,8 @@ from weft.declare.nodes import (
     Timeout,
     check_agents,
     describe,
-    set_callbacks,
+    describe_again,
+    operands,
     spell,
     to_node,
     to_nodes,
@@ -64,8 +65,7 @@ class Sequence(ByFields, Composable):
         before_agent: "Callbacks[AroundAgent]" = None,
         after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
-        describe(self, name, description, inputs)
-        set_callbacks(self, before_agent, after_agent)
+        describe(self, name, description, inputs, before_agent, after_agent)
         nodes = to_nodes(steps, where=f"{name}.steps", hint="write Sequence(first, second)")
         _set(self, "steps", _flat(self, nodes))
         check_agents(self, where=f"{name}.steps")
@@ -104,8 +104,7 @@ class Parallel(ByFields, Composable):
         before_agent: "Callbacks[AroundAgent]" = None,
         after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
-        describe(self, name, description, inputs)
-        set_callbacks(self, before_agent, after_agent)
+        describe(self, name, description, inputs, before_agent, after_agent)
         check_choice(name, "on_error", on_error, OnError)
         _set(self, "on_error", on_error)
         nodes = to_nodes(branches, where=f"{name}.branches", hint="write Parallel(left, right)")
@@ -141,8 +140,7 @@ class Fallback(ByFields, Composable):
         before_agent: "Callbacks[AroundAgent]" = None,
         after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
-        describe(self, name, description, inputs)
-        set_callbacks(self, before_agent, after_agent)
+        describe(self, name, description, inputs, before_agent, after_agent)
         nodes = to_nodes(choices, where=f"{name}.choices", hint="write Fallback(primary, backup)")
         _set(self, "choices", _flat(self, nodes))
         check_agents(self, where=f"{name}.choices")
@@ -239,8 +237,7 @@ class Loop(ByFields, Composable):
 
     def __post_init__(self) -> None:
         """Refuse a loop that never runs or cannot end."""
-        describe(self, self.name, self.description, self.inputs)
-        set_callbacks(self, self.before_agent, self.after_agent)
+        describe_again(self)
         _set(self, "body", to_node(self.body, where=f"{self.name}.body"))
         _check_rounds(self.max, where=f"{self.name}.max")
         if self.until is not None:
@@ -283,6 +280,22 @@ Node: TypeAlias = Agent | Flow
 def is_node(value: object) -> TypeGuard[Node]:
     """Whether this is an agent or a flow."""
     return isinstance(value, Agent | Flow)
+
+
+Operator = Literal[">>", "|", "//"]
+
+_MADE_BY: dict[Operator, type[Sequence | Parallel | Fallback]] = {
+    ">>": Sequence,
+    "|": Parallel,
+    "//": Fallback,
+}
+
+
+def join_nodes(
+    left_side: object, operator: Operator, right_side: object
+) -> Sequence | Parallel | Fallback:
+    """The flow that an operator between two nodes means."""
+    return _MADE_BY[operator](*operands(left_side, operator, right_side))
 
 
 def make_loop(body: object, times: object) -> Loop:

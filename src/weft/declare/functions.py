@@ -70,6 +70,15 @@ def name_of(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
+def require_arguments(function: Callable[..., object], form: str, *, where: str, hint: str) -> None:
+    """Refuse a function that cannot be called as the form says: `a step takes (state)`."""
+    taken = misfit(function, form.count(",") + 1)
+    if taken is not None:
+        raise DeclarationError(
+            f"{form}; `{name_of(function)}` takes {taken}", where=where, hint=hint
+        )
+
+
 def misfit(function: Callable[..., object], count: int) -> str | None:
     """What the function takes, in words, if it cannot be called with `count` arguments by place.
 
@@ -163,11 +172,5 @@ def check_pass(owner: str, field: str, value: object) -> PassFunction:
             where=where,
             hint="fetch what it needs in before_agent or a tool, and read env.session.state",
         )
-    taken = misfit(value, 2)
-    if taken is not None:
-        raise DeclarationError(
-            f"a pass takes (prompt, env); `{name_of(value)}` takes {taken}",
-            where=where,
-            hint=_PASS_FORM,
-        )
+    require_arguments(value, "a pass takes (prompt, env)", where=where, hint=_PASS_FORM)
     return value

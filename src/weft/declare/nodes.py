@@ -17,7 +17,13 @@ from weft.declare.checks import (
 )
 from weft.declare.compare import quoted, same
 from weft.declare.compose import Composable, flow_node
-from weft.declare.functions import StateFunction, check_choice, is_generator, misfit, name_of
+from weft.declare.functions import (
+    StateFunction,
+    check_choice,
+    is_generator,
+    name_of,
+    require_arguments,
+)
 from weft.declare.hints import FLOW_WORDS
 from weft.declare.inputs import Inputs, check_inputs
 from weft.declare.tool import Tool, check_names
@@ -126,13 +132,9 @@ def check_function(function: object, where: str) -> None:
         raise DeclarationError(
             "it yields", where=where, hint="return one mapping of the changes, or None"
         )
-    taken = misfit(function, 1)
-    if taken is not None:
-        raise DeclarationError(
-            f"a step takes (state); `{name_of(function)}` takes {taken}",
-            where=where,
-            hint="write def step(state): return {...}",
-        )
+    require_arguments(
+        function, "a step takes (state)", where=where, hint="write def step(state): return {...}"
+    )
 
 
 OnElementError = Literal["cancel", "collect"]
@@ -189,10 +191,7 @@ class Map(ByFields, Composable):
 
     def __post_init__(self) -> None:
         """Refuse keys that are none, and a number of runs that would run nothing."""
-        check_name(self.name, kind="Map")
-        check_text(self.name, "description", self.description)
-        object.__setattr__(self, "inputs", check_inputs(self.name, self.inputs))
-        set_callbacks(self, self.before_agent, self.after_agent)
+        describe_again(self)
         for option, key in (("items", self.items), ("into", self.into), ("item", self.item)):
             check_key(self.name, option, key)
         if self.item == self.into:
@@ -265,6 +264,7 @@ class Gate(ByFields, Composable):
 
 
 def _choices(gate: str, values: object) -> tuple[Choice, ...]:
+    """The choices of a gate as values, or an error that says which is none."""
     hint = 'write choices=["yes", "no"]'
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise wrong(gate, "choices", f"{values!r} is no list of choices", hint)
@@ -311,8 +311,7 @@ class Race(ByFields, Composable):
         before_agent: "Callbacks[AroundAgent]" = None,
         after_agent: "Callbacks[AroundAgent]" = None,
     ) -> None:
-        describe(self, name, description, inputs)
-        set_callbacks(self, before_agent, after_agent)
+        describe(self, name, description, inputs, before_agent, after_agent)
         nodes = to_nodes(branches, where=f"{name}.branches", hint="write race(quick, thorough)")
         object.__setattr__(self, "branches", nodes)
         check_agents(self, where=f"{name}.branches")
@@ -381,10 +380,7 @@ class Timeout(ByFields, Composable):
 
     def __post_init__(self) -> None:
         """Refuse a time in which nothing could happen, or that never ends."""
-        check_name(self.name, kind="Timeout")
-        check_text(self.name, "description", self.description)
-        object.__setattr__(self, "inputs", check_inputs(self.name, self.inputs))
-        set_callbacks(self, self.before_agent, self.after_agent)
+        describe_again(self)
         seconds = cast("object", self.seconds)
         number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
         if not number or not math.isfinite(self.seconds) or self.seconds <= 0:
@@ -510,20 +506,30 @@ def expect(
     return Expect(predicate, message, name=name, description=description)
 
 
-def describe(flow: Composable, name: str, description: str, inputs: Inputs) -> None:
-    """Give a flow its name, what it is for, and what must be there when it starts."""
+def describe(
+    flow: Composable,
+    name: str,
+    description: str,
+    inputs: Inputs,
+    before_agent: object,
+    after_agent: object,
+) -> None:
+    """Check what all flows have, and keep it with the flow.
+
+    That is its name, what it is for, what must be there when it starts, and its callbacks.
+    """
     check_name(name, kind=type(flow).__name__)
     check_text(name, "description", description)
     object.__setattr__(flow, "name", name)
     object.__setattr__(flow, "description", description)
     object.__setattr__(flow, "inputs", check_inputs(name, inputs))
-
-
-def set_callbacks(flow: Composable, before_agent: object, after_agent: object) -> None:
-    """Check the callbacks of a flow, and keep them with it."""
-    name = str(vars(flow)["name"])
     for moment, value in (("before_agent", before_agent), ("after_agent", after_agent)):
         object.__setattr__(flow, moment, check_callback(name, moment, value))
+
+
+def describe_again(flow: "Node") -> None:
+    """`describe` for a flow whose fields are set already, as a dataclass sets them."""
+    describe(flow, flow.name, flow.description, flow.inputs, flow.before_agent, flow.after_agent)
 
 
 def spell_callbacks(flow: Composable) -> list[str]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from weft.declare.functions import check_choice, is_model
+from weft import schema as schemas
+from weft.declare.functions import check_choice
 from weft.declare.hints import hinted, no_such_word
 from weft.declare.policy_parts import (
     ArtifactText,
@@ -50,10 +51,14 @@ from weft.declare.policy_parts import (
     Validate,
     When,
     Writing,
+    is_pattern,
+    require_amount,
+    require_count,
+    require_key,
+    require_model,
+    require_names,
 )
 from weft.errors import DeclarationError
-from weft.jsonschema import shorten
-from weft.late import late_pattern
 from weft.misuse import DeclaredStruct, declared
 
 if TYPE_CHECKING:
@@ -197,8 +202,6 @@ class Verbs(Generic[Changed]):
             require_count("summarize", "every", every)
         check_choice("C.summarize", "scope", scope, Scope)
         if schema is not None:
-            from weft import schema as schemas
-
             schemas.of_type(schema, where="C.summarize.schema")
         require_model("summarize", model)
         if prompt is not None and not (isinstance(cast("object", prompt), str) and prompt.strip()):
@@ -376,8 +379,6 @@ class Verbs(Generic[Changed]):
     @hinted
     def extract(self, schema: object, key: str, *, model: object = None) -> Changed:
         """What the schema asks for is read out of the conversation into state, by a model."""
-        from weft import schema as schemas
-
         schemas.of_type(schema, where="C.extract.schema")
         require_model("extract", model)
         return self._then(Extract(schema, require_key("extract", key), model=model))
@@ -666,70 +667,4 @@ class TokenBudget(DeclaredStruct, frozen=True, forbid_unknown_fields=True):
         """The same as a budget of a policy."""
         return Budget(
             self.token_budget, overflow="drop", reserve=0, keep_recent=max(self.keep_recent, 1)
-        )
-
-
-_MARKS = late_pattern(r"[\\()\[\]{}^$*+?|]")
-
-
-def is_pattern(kind: object) -> bool:
-    """Whether it is a regular expression: no detector's name has any of its marks."""
-    return isinstance(kind, re.Pattern) or (isinstance(kind, str) and bool(_MARKS.search(kind)))
-
-
-def require_key(word: str, key: object) -> str:
-    """The state key that a verb writes, or an error."""
-    if not isinstance(key, str) or not key:
-        raise DeclarationError(
-            f"{key!r} is no state key", where=f"C.{word}", hint=f'write C.default().{word}("key")'
-        )
-    return key
-
-
-def require_model(word: str, model: object) -> None:
-    """Refuse what is neither a model nor None."""
-    if model is not None and not is_model(model):
-        raise DeclarationError(
-            f"{model!r} is not a model",
-            where=f"C.{word}.model",
-            hint='write model="NAME", or pass an object with `name` and `dialect`',
-        )
-
-
-def require_names(word: str, values: object, what: str, *, least: int = 1) -> tuple[str, ...]:
-    """Names as a tuple: one, or several."""
-    listed = (values,) if isinstance(values, str) else values
-    if isinstance(listed, Iterable):
-        names = tuple(cast("Iterable[object]", listed))
-        if len(names) >= least and all(isinstance(one, str) and one for one in names):
-            return cast("tuple[str, ...]", names)
-    spelling = shorten(repr(values), 60)
-    within = cast("tuple[object, ...]", values)[:1] if isinstance(values, tuple) else ()
-    one_by_one = " one by one" if within and isinstance(within[0], list | tuple) else ""
-    raise DeclarationError(
-        f"{spelling} is not a list of {what}",
-        where=f"C.{word}",
-        hint=f'pass {what}{one_by_one}: "name"',
-    )
-
-
-def require_count(word: str, name: str, value: object, least: int = 1) -> None:
-    """Refuse what is no whole number of at least `least`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise DeclarationError(
-            f"{name}={value!r} is not a whole number of at least {least}",
-            where=f"C.{word}",
-            hint=f"pass {least} or more",
-        )
-
-
-def require_amount(word: str, name: str, value: object, *, most: float = float("inf")) -> None:
-    """Refuse what is no number above 0 and at most `most`."""
-    right = isinstance(value, int | float) and not isinstance(value, bool)
-    if not right or not 0 < cast("float", value) <= most:
-        limit = "" if most == float("inf") else f" and at most {most:g}"
-        raise DeclarationError(
-            f"{name}={value!r} is not a number above 0{limit}",
-            where=f"C.{word}",
-            hint=f"pass a number above 0{limit}",
         )

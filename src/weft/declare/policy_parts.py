@@ -1,13 +1,19 @@
 """The parts of a policy, as data: what selects items, what changes them, and what guards them.
 
-Each class is one word of `C` with its options, and prints as its author wrote it.
+Each class is one word of `C` with its options, and prints as its author wrote it. Behind them stand
+the checks that the options of several words share.
 """
 
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
 
-from weft.declare.functions import StateFunction, name_of
+from weft.declare.functions import StateFunction, is_model, name_of
+from weft.errors import DeclarationError
+from weft.jsonschema import shorten
+from weft.late import late_pattern
 
 if TYPE_CHECKING:
     from weft.declare.policy import Policy
@@ -408,3 +414,69 @@ Protection: TypeAlias = Redact | Validate | Label | Fence
 Writing: TypeAlias = Capture | NoteDown | Extract | Distill
 
 Transform: TypeAlias = Reduction | Protection | Writing
+
+
+_MARKS = late_pattern(r"[\\()\[\]{}^$*+?|]")
+
+
+def is_pattern(kind: object) -> bool:
+    """Whether it is a regular expression: no detector's name has any of its marks."""
+    return isinstance(kind, re.Pattern) or (isinstance(kind, str) and bool(_MARKS.search(kind)))
+
+
+def require_key(word: str, key: object) -> str:
+    """The state key that a verb writes, or an error."""
+    if not isinstance(key, str) or not key:
+        raise DeclarationError(
+            f"{key!r} is no state key", where=f"C.{word}", hint=f'write C.default().{word}("key")'
+        )
+    return key
+
+
+def require_model(word: str, model: object) -> None:
+    """Refuse what is neither a model nor None."""
+    if model is not None and not is_model(model):
+        raise DeclarationError(
+            f"{model!r} is not a model",
+            where=f"C.{word}.model",
+            hint='write model="NAME", or pass an object with `name` and `dialect`',
+        )
+
+
+def require_names(word: str, values: object, what: str, *, least: int = 1) -> tuple[str, ...]:
+    """Names as a tuple: one, or several."""
+    listed = (values,) if isinstance(values, str) else values
+    if isinstance(listed, Iterable):
+        names = tuple(cast("Iterable[object]", listed))
+        if len(names) >= least and all(isinstance(one, str) and one for one in names):
+            return cast("tuple[str, ...]", names)
+    spelling = shorten(repr(values), 60)
+    within = cast("tuple[object, ...]", values)[:1] if isinstance(values, tuple) else ()
+    one_by_one = " one by one" if within and isinstance(within[0], list | tuple) else ""
+    raise DeclarationError(
+        f"{spelling} is not a list of {what}",
+        where=f"C.{word}",
+        hint=f'pass {what}{one_by_one}: "name"',
+    )
+
+
+def require_count(word: str, name: str, value: object, least: int = 1) -> None:
+    """Refuse what is no whole number of at least `least`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise DeclarationError(
+            f"{name}={value!r} is not a whole number of at least {least}",
+            where=f"C.{word}",
+            hint=f"pass {least} or more",
+        )
+
+
+def require_amount(word: str, name: str, value: object, *, most: float = float("inf")) -> None:
+    """Refuse what is no number above 0 and at most `most`."""
+    right = isinstance(value, int | float) and not isinstance(value, bool)
+    if not right or not 0 < cast("float", value) <= most:
+        limit = "" if most == float("inf") else f" and at most {most:g}"
+        raise DeclarationError(
+            f"{name}={value!r} is not a number above 0{limit}",
+            where=f"C.{word}",
+            hint=f"pass a number above 0{limit}",
+        )

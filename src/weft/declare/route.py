@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 
 from weft.declare.agent import CallbackChain
-from weft.declare.checks import check_name, check_predicate, check_text
+from weft.declare.checks import check_predicate
 from weft.declare.compare import (
     Comparison,
     Incomparable,
@@ -21,8 +21,8 @@ from weft.declare.compare import (
 )
 from weft.declare.compose import Composable, flow_node
 from weft.declare.functions import StateFunction, ask, name_of
-from weft.declare.inputs import Inputs, check_inputs, spell_inputs
-from weft.declare.nodes import check_agents, set_callbacks, spell_callbacks, to_node
+from weft.declare.inputs import Inputs, spell_inputs
+from weft.declare.nodes import check_agents, describe_again, spell_callbacks, to_node
 from weft.errors import DeclarationError, RunError
 from weft.jsonschema import shorten
 from weft.misuse import ByFields, explained
@@ -85,10 +85,7 @@ class Route(ByFields, Composable):
 
     def __post_init__(self) -> None:
         """Refuse what is neither a state key nor a function of the state."""
-        check_name(self.name, kind="Route")
-        check_text(self.name, "description", self.description)
-        object.__setattr__(self, "inputs", check_inputs(self.name, self.inputs))
-        set_callbacks(self, self.before_agent, self.after_agent)
+        describe_again(self)
         if not isinstance(self.key, str):
             check_predicate(self.key, where=f"{self.name}.key")
         check_agents(self, where=self.head)

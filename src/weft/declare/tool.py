@@ -25,7 +25,15 @@ import msgspec
 from weft import schema
 from weft.declare.compose import Composable
 from weft.declare.context import ToolContext
-from weft.declare.functions import check_choice, check_pass, is_async, is_generator, misfit, name_of
+from weft.declare.functions import (
+    check_choice,
+    check_pass,
+    is_async,
+    is_generator,
+    misfit,
+    name_of,
+    require_arguments,
+)
 from weft.declare.hints import TOOL_WORDS
 from weft.declare.provider_tools import HOSTED, HostedTool, name_of_hosted
 from weft.errors import DeclarationError
@@ -394,13 +402,7 @@ def _check_probe(effect: Effect, probe: object, *, where: str) -> None:
         )
     if not callable(probe):
         raise DeclarationError(f"{probe!r} cannot be called", where=where, hint=hint)
-    taken = misfit(probe, 2)
-    if taken is not None:
-        raise DeclarationError(
-            f"a probe takes (call_id, args); `{name_of(probe)}` takes {taken}",
-            where=where,
-            hint=hint,
-        )
+    require_arguments(probe, "a probe takes (call_id, args)", where=where, hint=hint)
 
 
 def _check_confirm(confirm: object, expires: object, *, where: str) -> None:

@@ -14,9 +14,6 @@ from weft.declare.policy import (
     Stage,
     Transforms,
     Verbs,
-    require_amount,
-    require_count,
-    require_names,
 )
 from weft.declare.policy_parts import (
     ArtifactText,
@@ -43,6 +40,9 @@ from weft.declare.policy_parts import (
     Which,
     Window,
     WithoutAgents,
+    require_amount,
+    require_count,
+    require_names,
 )
 from weft.errors import DeclarationError
 

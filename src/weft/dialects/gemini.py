@@ -143,6 +143,8 @@ def _write_thinking(wire: Wire, value: Json) -> list[str]:
     for name, setting in value.items():
         if name == "effort" and setting not in _EFFORTS:
             missed.append(f"thinking.effort={setting}")
+        elif name == "budget" and setting == -1 and value.get("effort") in _EFFORTS:
+            continue  # the effort says how much: the provider refuses the two together
         elif name in names:
             put(wire, f"generationConfig.thinkingConfig.{names[name]}", setting)
         else:

@@ -182,7 +182,10 @@ class Meter:
 
     def turn(self, turn: Json) -> TurnCost:
         """One turn of a request."""
-        read = self.weigher.turn(turn)
+        return self.cost(self.weigher.turn(turn))
+
+    def cost(self, read: WeighedTurn) -> TurnCost:
+        """One turn that was taken apart already."""
         tokens = thoughts = calls = 0
         for part in read.parts:
             if part.kind == "thought":
@@ -230,12 +233,16 @@ class Meter:
 
         With any of these, `request` is the least that the provider counts.
         """
-        head = self.weigher.head(wire)
+        turns = map(self.weigher.turn, as_list(wire.get(self.weigher.turns)))
+        return self.uncounted_in(self.weigher.head(wire), turns)
+
+    def uncounted_in(self, head: WeighedHead, turns: Iterable[WeighedTurn]) -> tuple[str, ...]:
+        """As `uncounted`, for a request that was taken apart already."""
         reasons = dict.fromkeys(head.uncounted)
         if head.stateful:
             reasons[STORED] = None
-        for turn in as_list(wire.get(self.weigher.turns)):
-            for part in self.weigher.turn(turn).parts:
+        for turn in turns:
+            for part in turn.parts:
                 reason = self._media(part).uncounted if part.kind == "media" else part.uncounted
                 if reason:
                     reasons[reason] = None

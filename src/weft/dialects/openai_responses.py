@@ -666,7 +666,8 @@ def _without_id(block: Block) -> Block | None:
         rest: JsonObject = {key: value for key, value in fields.items() if key != "id"}
         return msgspec.structs.replace(block, kept=rest)
     if isinstance(block, OpaqueBlock):
-        if block.payload.get("type") not in _NAMELESS:
+        kind = block.payload.get("type")
+        if not isinstance(kind, str) or kind not in _NAMELESS:
             return None
         payload: JsonObject = {key: value for key, value in block.payload.items() if key != "id"}
         return msgspec.structs.replace(block, payload=payload)

@@ -185,7 +185,7 @@ _UNLOGGED = ("", "message")
 def view_of(prompt: Prompt) -> View | None:
     """Whose request this is, or None where nothing of it is in a log yet."""
     items = prompt.items
-    for index in range(min(len(items), 2)):  # a pass may have put an opening before the first
+    for index in range(min(items.length, 2)):  # a pass may have put an opening before the first
         event = items[index].event
         if event not in _UNLOGGED:
             return prompt.agent, event, _branch(prompt)

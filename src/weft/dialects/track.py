@@ -267,6 +267,27 @@ class Track:
         return self.hashed, self._hasher.copy()
 
 
+class _EarlierHash:
+    """A hash over the first final turns, for requests that are asked for after later ones."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.length = 0
+        self.hasher = new_hash()
+
+
+def earlier_hash(entries: Strand[Entry]) -> "tuple[int, hashlib.blake2b]":
+    """How many turns are final, and a hash over them: it goes on from one request to a later."""
+    earlier = entries.memo[_EarlierHash]
+    with earlier.lock:
+        if earlier.length > entries.settled:
+            earlier.length, earlier.hasher = 0, new_hash()
+        for entry in entries.between(earlier.length, entries.settled):
+            earlier.hasher.update(canonical(entry.wire))
+        earlier.length = entries.settled
+        return earlier.length, earlier.hasher.copy()
+
+
 def new_hash() -> "hashlib.blake2b":
     """The hash over a request, before its first turn."""
     import hashlib  # few requests are hashed

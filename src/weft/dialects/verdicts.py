@@ -96,6 +96,8 @@ class _JudgedTurns:
         self.rules = rules
         self.length = 0
         self.findings: list[Finding] = []
+        self.earlier: _JudgedTurns | None = None
+        """The same after fewer turns, for requests that are asked about after later ones."""
 
 
 def _refused_turns(dialect: Dialect, lowered: Lowered, name: str) -> tuple[Finding, ...]:
@@ -107,7 +109,10 @@ def _refused_turns(dialect: Dialect, lowered: Lowered, name: str) -> tuple[Findi
         judged = entries.memo[slot] = _JudgedTurns(dialect.turn_rules(name))
     with judged.lock:  # to the end: what a fork was made of must not grow meanwhile
         if judged.length > entries.settled:  # an older request, asked about after a newer one
-            judged = _JudgedTurns(dialect.turn_rules(name))
+            earlier = judged.earlier
+            if earlier is None or earlier.length > entries.settled:
+                earlier = judged.earlier = _JudgedTurns(dialect.turn_rules(name))
+            judged = earlier
         fresh = entries.since(judged.length)
         final = entries.settled - judged.length
         for entry in fresh[:final]:

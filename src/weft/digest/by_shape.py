@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Container
 from threading import Lock
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -63,7 +64,7 @@ class Digester(msgspec.Struct, frozen=True):
 
     def text(self, text: str, limit: int) -> Digest:
         """A text within so many tokens, in the way that keeps its shape."""
-        shape, count = shape_of(text), self.count
+        shape, count = _shape_of(text), self.count
         # what matters of a window is less than what there is room for
         if self.asked is not None and shape in _WINDOWS and (window := window_of(text)):
             return self._window(window, self.asked, limit) or self._unasked(text, limit)
@@ -96,7 +97,7 @@ class Digester(msgspec.Struct, frozen=True):
             hits = choose_hits(text, self.asked, limit=limit, count=count)
             if hits is not None:
                 return hits, shape, f"the text of some of {len(text.splitlines()):,} hits"
-        lines = lines_of(text, shape)
+        lines = _lines_of(text, shape)
         if self.asked is not None:
             lines = _fitting(with_paths(with_failures(lines)), self.asked)
         chosen = choose_lines(
@@ -136,8 +137,11 @@ def _key_of(asked: Asked | None) -> _Key | None:
     return (tuple(asked.names.items()), *asked[1:]) if asked is not None else None
 
 
-class _DigestCache:
-    """Digests that were made in this process, the latest ones, by what they were made of.
+_Value = TypeVar("_Value")
+
+
+class _TextCache(Generic[_Value]):
+    """What was worked out of texts in this process, the latest, by what it was made of.
 
     A session that is compiled again, from its log or under another policy, asks for the same.
     """
@@ -146,10 +150,10 @@ class _DigestCache:
         self._most = most
         self._size = 0
         self._lock = Lock()
-        self._known: OrderedDict[_Key, tuple[Digest, int]] = OrderedDict()
+        self._known: OrderedDict[_Key, tuple[_Value, int]] = OrderedDict()
 
-    def get(self, key: _Key) -> Digest | None:
-        """The digest, if it is known."""
+    def get(self, key: _Key) -> _Value | None:
+        """What is known by that key."""
         with self._lock:
             known = self._known.get(key)
             if known is None:
@@ -157,18 +161,39 @@ class _DigestCache:
             self._known.move_to_end(key)
             return known[0]
 
-    def add(self, key: _Key, digest: Digest, size: int) -> None:
-        """Keep a digest of a text of so many characters, and let go of the oldest ones."""
+    def add(self, key: _Key, value: _Value, size: int) -> None:
+        """Keep what was made of a text of so many characters, and let go of the oldest."""
         with self._lock:
             if key not in self._known:
-                self._known[key] = digest, size
+                self._known[key] = value, size
                 self._size += size
             while self._size > self._most:
                 self._size -= self._known.popitem(last=False)[1][1]
 
 
-_digests = _DigestCache(most=16_000_000)
+_digests = _TextCache[Digest](most=16_000_000)
 """Of texts with so many characters together."""
+
+_shapes = _TextCache[Shape](most=8_000_000)
+_lines = _TextCache[list[Line]](most=2_000_000)
+"""A text is digested in more than one size: in full view, and once more when it has become old."""
+
+
+def _shape_of(text: str) -> Shape:
+    shape = _shapes.get((text,))
+    if shape is None:
+        shape = shape_of(text)
+        _shapes.add((text,), shape, len(text))
+    return shape
+
+
+def _lines_of(text: str, shape: Shape) -> list[Line]:
+    """The lines of a text with their weights; whoever changes them makes a list of their own."""
+    lines = _lines.get((text, shape))
+    if lines is None:
+        lines = lines_of(text, shape)
+        _lines.add((text, shape), lines, len(text))
+    return lines
 
 
 def _fitting(lines: list[Line], asked: Asked) -> list[Line]:

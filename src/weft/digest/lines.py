@@ -180,14 +180,16 @@ def _piece_end(text: str, at: int, size: int) -> int:
 def _in_order_of_worth(pieces: Sequence[_LinePiece], limit: int) -> list[int]:
     """The pieces that come into question, what adds most for its length first."""
     looked = _looked_at(pieces)
-    names = {i: [(name, worth(name)) for name in names_in(pieces[i].text)] for i in looked}
+    names = {i: _line_gains(pieces[i].text) for i in looked}
     costs = {i: _rough(pieces[i].text) for i in looked}
     seen: set[str] = set()
     chosen: set[int] = set()
     lifted: set[int] = set()
 
     def value(index: int) -> float:
-        new = sum(gain for name, gain in names[index] if name not in seen)
+        gains, new = names[index]
+        if not seen.isdisjoint(gains):
+            new = sum(gain for name, gain in gains.items() if name not in seen)
         total = (pieces[index].weight + new) / costs[index]
         return total * _BESIDE if index in lifted else total
 
@@ -206,7 +208,7 @@ def _in_order_of_worth(pieces: Sequence[_LinePiece], limit: int) -> list[int]:
         chosen.add(index)
         order.append(index)
         spent += costs[index]
-        seen.update(name for name, _ in names[index])
+        seen.update(names[index][0])
         for near in (index - 1, index + 1):
             if near in names and near not in chosen and near not in lifted:
                 lifted.add(near)
@@ -273,11 +275,11 @@ def _left_out_names(
     pieces: Sequence[_LinePiece], chosen: set[int], known: Container[str]
 ) -> list[str]:
     """Names that occur only in what is left out, the likeliest to be typed again first."""
-    visible_names = {name for index in chosen for name in names_in(pieces[index].text)}
+    visible_names = {name for index in chosen for name in _line_gains(pieces[index].text)[0]}
     times: dict[str, int] = {}
     for index in _looked_at(pieces):
         if index not in chosen:
-            for name in names_in(pieces[index].text):
+            for name in _line_gains(pieces[index].text)[0]:
                 if name not in visible_names and name not in known:
                     times[name] = times.get(name, 0) + 1
     visible_text = "\n".join(pieces[index].text for index in sorted(chosen))
@@ -328,8 +330,20 @@ _LONGEST = 120
 @lru_cache(maxsize=4096)
 def names_in(text: str) -> tuple[str, ...]:
     """Paths, identifiers, numbers and long words, each once, in their order."""
-    names = (name.strip(".:-") for name in _NAME.findall(text))
-    return tuple(dict.fromkeys(name for name in names if _SHORTEST <= len(name) <= _LONGEST))
+    return tuple(_gains_in(text)[0])
+
+
+@lru_cache(maxsize=16_384)
+def _line_gains(line: str) -> tuple[dict[str, float], float]:
+    """As `_gains_in`, remembered: a text is digested in more than one size."""
+    return _gains_in(line)
+
+
+def _gains_in(text: str) -> tuple[dict[str, float], float]:
+    """The names of a text with what each is worth, and what they are worth together."""
+    names = [name.strip(".:-") for name in _NAME.findall(text)]
+    gains = {one: worth(one) for one in names if _SHORTEST <= len(one) <= _LONGEST}
+    return gains, sum(gains.values())
 
 
 @lru_cache(maxsize=8192)
@@ -359,11 +373,23 @@ _STEMS = (
 """A line without any of these is not looked at closely."""
 
 
-def trouble_in(line: str) -> float:
-    """The weight of a line that tells of trouble; 0.0 where it does not."""
+def troubles_in(lines: Sequence[str]) -> list[float]:
+    """The weight of each line by the trouble it tells of; 0.0 where it tells of none."""
+    lowered = "\n".join(lines).lower()
+    stems = [stem for stem in _STEMS if stem in lowered]
+    if not stems:  # a text without trouble, as most are, is searched once
+        return [0.0] * len(lines)
+    return [trouble_in(line, stems) for line in lines]
+
+
+def trouble_in(line: str, stems: Sequence[str] = _STEMS) -> float:
+    """The weight of a line that tells of trouble; 0.0 where it has none of the stems, or none."""
     near = line[:400]
     lowered = near.lower()
-    if not any(stem in lowered for stem in _STEMS):
+    for stem in stems:
+        if stem in lowered:
+            break
+    else:
         return 0.0
     if GRAVE.search(near) is not None:
         return GRAVE_WEIGHT

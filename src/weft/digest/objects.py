@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from weft.digest.cut import Count, head_of
@@ -80,10 +81,11 @@ def _in_most_detail(
 ) -> tuple[Json, Detail]:
     """The value in as much detail as fits; None where not even the least does."""
     best: Json = None
+    rows = _RowTexts(names)
     low, high = 0, len(_LADDER) - 1
     while low <= high:
         middle = (low + high) // 2
-        reduced = _Shower(_LADDER[middle], texts, names).reduced(value, 0)
+        reduced = _Shower(_LADDER[middle], texts, rows).reduced(value, 0)
         if count(compact(reduced)) <= limit:
             best, low = reduced, middle + 1
         else:
@@ -104,6 +106,7 @@ def _with_documents(
     if frame is None:
         return None
     room = limit - count(compact(frame)) - 4
+    rows = _RowTexts(names)
 
     def spelled(part: str) -> int:
         return count(compact(part))
@@ -112,7 +115,7 @@ def _with_documents(
         if room < 12 * len(documents):
             return None
         short = _shared_out(documents, room, spelled, text)
-        whole = _Shower(detail, short, names).reduced(value, 0)
+        whole = _Shower(detail, short, rows).reduced(value, 0)
         over = count(compact(whole)) - limit
         if over <= 0:
             return whole
@@ -136,12 +139,49 @@ def _gather_documents(value: Json, documents: list[str], depth: int) -> None:
     if isinstance(value, str):
         if len(value) >= _LONG and value not in documents:
             documents.append(value)
-    elif isinstance(value, list):
-        for item in value[:200]:
-            _gather_documents(item, documents, depth + 1)
-    elif isinstance(value, dict):
-        for item in value.values():
-            _gather_documents(item, documents, depth + 1)
+    elif isinstance(value, (list, dict)):
+        for item in value[:200] if isinstance(value, list) else value.values():
+            if isinstance(item, (list, dict)) or (isinstance(item, str) and len(item) >= _LONG):
+                _gather_documents(item, documents, depth + 1)
+
+
+class _RowTexts:
+    """The rows of one value as texts, and which of them tell of trouble: found out once.
+
+    A value is tried in one detail after the other, and its rows stay the same.
+    """
+
+    def __init__(self, names: Mapping[str, float]) -> None:
+        self.names = names
+        self._texts: dict[int, str] = {}
+        self._troubled: dict[int, bool] = {}
+
+    def troubled(self, rows: list[Json]) -> list[Json]:
+        """The first row that tells of trouble; of very many only the first are looked at."""
+        for row in rows[:200]:
+            is_troubled = self._troubled.get(id(row))
+            if is_troubled is None:
+                is_troubled = self._troubled[id(row)] = trouble_in(self._text(row)) >= 5.0
+            if is_troubled:
+                return [row]
+        return []
+
+    def asked_for(self, rows: list[Json]) -> list[Json]:
+        """Rows that say a telling name that was asked for, and that few others say."""
+        telling = [name for name, weight in self.names.items() if weight >= _ASKED]
+        if not telling:
+            return []
+        texts = [self._text(row).lower() for row in rows[:200]]
+        rare = [name for name in telling if 0 < sum(name in text for text in texts) <= _RARE]
+        if not rare:
+            return []
+        return [rows[at] for at, text in enumerate(texts) if any(name in text for name in rare)]
+
+    def _text(self, row: Json) -> str:
+        text = self._texts.get(id(row))
+        if text is None:
+            text = self._texts[id(row)] = compact(row)[:2_000]
+        return text
 
 
 class _Shower(NamedTuple):
@@ -149,11 +189,13 @@ class _Shower(NamedTuple):
 
     detail: Detail
     texts: dict[str, str]
-    names: Mapping[str, float] = _NO_NAMES
+    rows: _RowTexts
 
     def reduced(self, value: Json, depth: int) -> Json:
         """The value, what is too much of it replaced by how much it was."""
         if isinstance(value, str):
+            if len(value) < _LONG:  # no document
+                return _shortened(value, self.detail.letters)
             known = self.texts.get(value)
             return _shortened(value, self.detail.letters) if known is None else known
         if isinstance(value, list):
@@ -173,9 +215,9 @@ class _Shower(NamedTuple):
         middle = rows[first : len(rows) - last]
         first_rows = [self.reduced(row, depth + 1) for row in rows[:first]]
         first_rows.append(f"… {len(middle):,} more{_called(middle, self.detail)} …")
-        stay = _asked_for(middle, self.names)[: max(1, most // 2)]
+        stay = self.rows.asked_for(middle)[: max(1, most // 2)]
         if most >= 3:
-            stay += [row for row in _troubled(middle)[:1] if row not in stay]
+            stay += [row for row in self.rows.troubled(middle) if row not in stay]
         first_rows += [self.reduced(row, depth + 1) for row in stay]
         return first_rows + [self.reduced(row, depth + 1) for row in rows[len(rows) - last :]]
 
@@ -185,7 +227,7 @@ class _Shower(NamedTuple):
             return f"{{{len(fields):,} keys}}"
         keys, omitted = list(fields), list[str]()
         if len(keys) > most + 1:
-            names = self.names
+            names = self.rows.names
             ranked = sorted(
                 keys,
                 key=lambda key: (
@@ -197,9 +239,9 @@ class _Shower(NamedTuple):
             stay = set(ranked[:most])
             omitted = [key for key in keys if key not in stay]
             keys = [key for key in keys if key in stay]
+        letters = max(60, self.detail.letters)
         fields_kept: JsonObject = {
-            _shortened(key, max(60, self.detail.letters)): self.reduced(fields[key], depth + 1)
-            for key in keys
+            _shortened(key, letters): self.reduced(fields[key], depth + 1) for key in keys
         }
         if omitted:
             named = ", ".join(_shortened(key, 40) for key in omitted[:most])
@@ -214,21 +256,6 @@ def _shortened(text: str, letters: int) -> str:
         return text
     head = head_of(text, letters)
     return f"{head}… (+{len(text) - len(head):,} characters)"
-
-
-def _troubled(rows: list[Json]) -> list[Json]:
-    """Rows that tell of trouble; of very many only the first are looked at."""
-    return [row for row in rows[:200] if trouble_in(compact(row)[:2_000]) >= 5.0]
-
-
-def _asked_for(rows: list[Json], names: Mapping[str, float]) -> list[Json]:
-    """Rows that say a telling name that was asked for, and that few others say."""
-    telling = [name for name, weight in names.items() if weight >= _ASKED]
-    if not telling:
-        return []
-    texts = [compact(row)[:2_000].lower() for row in rows[:200]]
-    rare = [name for name in telling if 0 < sum(name in text for text in texts) <= _RARE]
-    return [rows[at] for at, text in enumerate(texts) if any(name in text for name in rare)]
 
 
 def _called(rows: list[Json], detail: Detail) -> str:
@@ -249,6 +276,7 @@ def _called(rows: list[Json], detail: Detail) -> str:
     return ": " + ", ".join(names) + (", …" if len(names) < len(rows) else "")
 
 
+@lru_cache(maxsize=2048)
 def _is_telling(key: str) -> bool:
     return _TELLING.search(key[:80]) is not None
 

@@ -92,11 +92,14 @@ def _is_table(value: JsonObject) -> bool:
 
 def _has_table(value: Json, depth: int) -> bool:
     """Whether an object looks like a table already, or the value is too deep to tell."""
-    if depth > _DEEP:
+    if not isinstance(value, (dict, list)) or not value:
+        return depth > _DEEP
+    if depth >= _DEEP or (isinstance(value, dict) and _is_table(value)):
         return True
-    if isinstance(value, dict):
-        return _is_table(value) or any(_has_table(one, depth + 1) for one in value.values())
-    return isinstance(value, list) and any(_has_table(one, depth + 1) for one in value)
+    for one in value.values() if isinstance(value, dict) else value:
+        if isinstance(one, (dict, list)) and _has_table(one, depth + 1):
+            return True
+    return False
 
 
 def _tabled(value: Json, depth: int) -> Json:
@@ -138,7 +141,10 @@ def _cells(records: list[Json]) -> tuple[list[Json], list[Json]] | None:
         flat = objects
         if any(list(one) != list(flat[0]) for one in flat):
             return None
-    rows: list[Json] = [[_tabled(cell, 0) for cell in one.values()] for one in flat]
+    rows: list[Json] = [
+        [_tabled(cell, 0) if isinstance(cell, (dict, list)) else cell for cell in one.values()]
+        for one in flat
+    ]
     return [*flat[0]], rows
 
 

@@ -77,6 +77,9 @@ class _Place(NamedTuple):
     end: int
 
 
+_NOWHERE: Sequence[_Place] = ()
+
+
 class Stock:
     """The lines that stand in view, where each run of them stands; `before` are older ones."""
 
@@ -86,12 +89,17 @@ class Stock:
 
     def add(self, source: LineSource, runs: Sequence[tuple[int, int]]) -> None:
         """Take in the lines of a source that are in view, from one up to another."""
+        known, lines = self._places, source.lines
         for first, end in runs:
             for line in range(first, end - LEAST + 1):
-                key = tuple(source.lines[line : line + LEAST])
-                places = self._places.setdefault(key, [])
+                key = tuple(lines[line : line + LEAST])
+                places = known.get(key)
+                if places is None:
+                    known[key] = [_Place(source, line, end)]
+                    continue
                 places.append(_Place(source, line, end))
-                del places[:-NEWEST]
+                if len(places) > NEWEST:
+                    del places[0]
 
     def longest(self, lines: Sequence[str], start: int) -> Stretch | None:
         """The longest run in view that the lines have from `start` on; of equals the newest."""
@@ -104,11 +112,12 @@ class Stock:
                 best = Stretch(start, size, source, line)
         return best
 
-    def _known(self, key: tuple[str, ...]) -> list[_Place]:
-        own = self._places.get(key, [])
+    def _known(self, key: tuple[str, ...]) -> Sequence[_Place]:
+        own = self._places.get(key, _NOWHERE)
         if self._before is None or len(own) == NEWEST:
             return own
-        return [*self._before._known(key), *own][-NEWEST:]
+        older = self._before._known(key)
+        return [*older, *own][-NEWEST:] if own and older else own or older
 
 
 def stretches(

@@ -7,6 +7,7 @@ number that is missing says what was left out, so a gap takes a single mark.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from weft.digest.asked import Asked, fits
@@ -84,6 +85,7 @@ class NumberedWindow(NamedTuple):
         return [place for place, number in self.numbers.items() if first <= number <= last]
 
 
+@lru_cache(maxsize=32)
 def window_of(text: str) -> NumberedWindow | None:
     """A text as a window: many of its lines are numbered, one after the other; None for others."""
     lines = text.split("\n")

@@ -17,7 +17,7 @@ from weft.declare import Agent
 from weft.errors import DeclarationError
 from weft.evals.task import AgentRun, MadeCall
 from weft.misuse import meant
-from weft.runtime.runner import run
+from weft.runtime.shortcuts import run
 from weft.values import Json, compact, require_object
 
 Context = EvaluatorContext[object, object, object]

@@ -1,18 +1,26 @@
 """The inspector as one HTML file that needs nothing beside itself."""
 
 import base64
+import itertools
 import json
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from importlib.resources import files
+from itertools import islice
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 
+from weft.compiler.explain import SentTurns
+from weft.compiler.report import SentRow
+from weft.diagnostics import Origin
 from weft.inspector import questions
 from weft.inspector.inspection import Inspection
-from weft.inspector.request import RequestView
-from weft.values import Json, JsonObject
+from weft.inspector.request import OLDEST, Origins, RequestView, row_json
+from weft.values import Json, JsonObject, compact
 
 PAGE = files("weft.inspector") / "page"
 """The page's own files; they are served as they are."""
@@ -25,11 +33,6 @@ SCRIPTS = ("common.js", "film.js", "request.js", "views.js", "talk.js", "inspect
 LARGEST = 24_000_000
 """Characters of requests that one file carries; the newest are kept where there are more."""
 
-_LISTS = (
-    "text", "rows", "segments", "pointers", "origins", "passes", "left_out", "chains", "ages",
-)  # fmt: skip
-"""The long lists of an answer. Those of two requests of a session have nearly all in common."""
-
 
 def export(inspection: Inspection, *, key: str, largest: int = LARGEST) -> str:
     """The whole session as a page: film, requests, caches, checks. It asks no server."""
@@ -40,30 +43,44 @@ def export(inspection: Inspection, *, key: str, largest: int = LARGEST) -> str:
     data[f"dead-weight?{quoted}"] = _encoded(questions.dead_weight(inspection))
     data[f"trust?{quoted}"] = _encoded(questions.trust(inspection))
     data[f"picture?{quoted}"] = _encoded(questions.picture(inspection))
-    pieces = _Pieces()
-    size, omitted = 0, 0
-    for step in reversed(inspection.steps):
+    pieces = Pieces()
+    packed: list[_PackedStep] = []
+    before: dict[str, _DrawnRequest] = {}
+    for step in inspection.steps:  # in their order: each costs what is new in it
         if step.request is None:
+            before.pop(step.event.author, None)
             continue
-        if size + pieces.size > largest:
-            omitted += 1
-            continue
-        view = RequestView(inspection, step.number)
-        where = _query(session=key, step=str(step.number))
-        request = _encoded(pieces.of_request(view))
-        cache = _encoded(pieces.packed(view.cache()))
-        data[f"request?{where}"], data[f"cache?{where}"] = request, cache
-        size += len(request) + len(cache)
-    if omitted:
-        film["notice"] = (
-            f"This file holds the newest requests: with the first {omitted} it would have more than"
-            f" {largest // 1_000_000} MB. Open the session with `weft inspect` to see them."
-        )
+        drawing = _DrawnRequest(inspection, step.number, pieces, before.get(step.event.author))
+        before[step.event.author] = drawing
+        packed.append(drawing.packed())
+    size = 0
+    for number, one in enumerate(reversed(packed)):
+        if size > largest:
+            omitted = len(packed) - number
+            film["notice"] = (
+                f"This file holds the newest requests: with the first {omitted} it would have more"
+                f" than {largest // 1_000_000} MB. Open the session with `weft inspect` to see"
+                " them."
+            )
+            break
+        where = _query(session=key, step=str(one.number))
+        data[f"request?{where}"], data[f"cache?{where}"] = one.request, one.cache
+        size += len(one.request) + len(one.cache) + pieces.use(one)
     data[f"film?{quoted}"] = _encoded(film)
     return _inlined(data, pieces, key)
 
 
-class _Pieces:
+class _PackedStep(NamedTuple):
+    """The answers about one step, and the numbers of the pieces that stand for their parts."""
+
+    number: int
+    request: str
+    cache: str
+    texts: Sequence[int]
+    parts: Sequence[int]
+
+
+class Pieces:
     """What requests have in common, each piece once: they have its number.
 
     A list is cut where an item's own letters say so, so that the pieces of a list that has grown,
@@ -73,60 +90,281 @@ class _Pieces:
     def __init__(self) -> None:
         self._texts: dict[str, int] = {}
         self._parts: dict[str, int] = {}
-        self.size = 0
+        self._used_texts: set[int] = set()
+        self._used_parts: set[int] = set()
 
-    def of_request(self, view: RequestView) -> JsonObject:
-        """A request with numbers in the place of its parts; the page puts them back."""
-        drawn = view.to_json()
-        rows = drawn["rows"]
-        assert isinstance(rows, list)
-        for row in rows:
-            assert isinstance(row, dict)
-            row["text"] = self._text(str(row["text"]))
-        text: list[Json] = [self._text(piece) for piece in view.pieces()]
-        return self.packed({**drawn, "text": text})
+    def text(self, text: str) -> int:
+        """The number of a text."""
+        return self._texts.setdefault(text, len(self._texts))
 
-    def packed(self, answer: JsonObject) -> JsonObject:
-        """An answer with its long lists in pieces, and a name that says which they are."""
-        packed = {**answer}
-        lists = [name for name in _LISTS if answer.get(name)]
-        for name in lists:
-            value = answer[name]
-            items: Json = [[*pair] for pair in value.items()] if isinstance(value, dict) else value
-            assert isinstance(items, list)
-            if name in ("segments", "ages"):
-                items = _with_lengths(items)
-            packed[name] = self._list(items)
-        return {**packed, "packed": list[Json](lists)}
+    def part(self, items: Sequence[Json]) -> int:
+        """The number of a part of a list."""
+        return self._parts.setdefault(_encoded(items), len(self._parts))
+
+    def use(self, step: _PackedStep) -> int:
+        """Note that a step is in the file; how many letters it adds to the pieces."""
+        texts = set(step.texts) - self._used_texts
+        parts = set(step.parts) - self._used_parts
+        self._used_texts |= texts
+        self._used_parts |= parts
+        return sum(map(len, map(self._all_texts.__getitem__, texts))) + sum(
+            map(len, map(self._all_parts.__getitem__, parts))
+        )
+
+    @cached_property
+    def _all_texts(self) -> list[str]:
+        return [*self._texts]
+
+    @cached_property
+    def _all_parts(self) -> list[str]:
+        return [*self._parts]
 
     def encoded(self) -> tuple[str, str]:
-        """All texts and all parts of lists, in the order of their numbers."""
-        return _encoded([*self._texts]), f"[{','.join(self._parts)}]"
+        """All texts and parts in the order of their numbers; of those nobody has, nothing."""
+        texts = [
+            one if number in self._used_texts else "" for number, one in enumerate(self._all_texts)
+        ]
+        parts = [
+            one if number in self._used_parts else "[]"
+            for number, one in enumerate(self._all_parts)
+        ]
+        return _encoded(texts), f"[{','.join(parts)}]"
 
-    def _text(self, text: str) -> int:
-        number = self._texts.get(text)
-        if number is None:
-            number = self._texts[text] = len(self._texts)
-            self.size += len(text)
-        return number
 
-    def _list(self, items: Sequence[Json]) -> list[Json]:
-        numbers: list[Json] = []
-        start = 0
-        for index, item in enumerate(items, 1):
-            if index == len(items) or _ends_piece(item) or index - start >= 8 * _PART:
-                part = _encoded(items[start:index])
-                number = self._parts.get(part)
-                if number is None:
-                    number = self._parts[part] = len(self._parts)
-                    self.size += len(part)
-                numbers.append(number)
+class _PackedList:
+    """A list in pieces; one that begins as another does takes its pieces from that."""
+
+    def __init__(
+        self,
+        pieces: Pieces,
+        items: Sequence[Json],
+        before: "_PackedList | None" = None,
+        same: int = 0,
+    ) -> None:
+        """`items` follow the first `same` ones of the list before."""
+        self.items: list[Json] = [*before.items[:same], *items] if before is not None else [*items]
+        whole = bisect_right(before._ends, same) if before is not None else 0
+        self._ends: list[int] = before._ends[:whole] if before is not None else []
+        self.numbers: list[int] = before.numbers[:whole] if before is not None else []
+        start = self._ends[-1] if whole else 0
+        for index in range(start + 1, len(self.items) + 1):
+            if _ends_piece(self.items[index - 1]) or index - start >= 8 * _PART:
+                self.numbers.append(pieces.part(self.items[start:index]))
+                self._ends.append(index)
                 start = index
-        return numbers
+        if start < len(self.items):
+            self.numbers.append(pieces.part(self.items[start:]))
+
+
+class _Mark(NamedTuple):
+    """How many segments, origins and pointers there are before a turn."""
+
+    segments: int
+    origins: int
+    pointers: int
+
+
+class _DrawnRequest:
+    """A request as the page draws it, in pieces.
+
+    Requests of an agent begin alike. What one shares with the request `before` it is taken from
+    that: to draw it costs what is new in it.
+    """
+
+    _sent: SentTurns
+    _origins: Origins
+    _places: dict[str, int]
+    _ages: list[list[int]]
+    _segments: _PackedList
+    _pointers: _PackedList
+    _texts: _PackedList
+    _packed_ages: _PackedList
+    _packed_origins: _PackedList
+    _rows_of_turns: _PackedList
+
+    def __init__(
+        self, inspection: Inspection, number: int, pieces: Pieces, before: "_DrawnRequest | None"
+    ) -> None:
+        request = inspection.request(number)
+        self._inspection, self._request, self._pieces = inspection, request, pieces
+        lowered = request.lowered()
+        wire, self._key = lowered.wire, lowered.turns
+        turns = wire[self._key]
+        assert isinstance(turns, list)
+        self._turns: list[Json] = turns
+        fields = list(wire)
+        self._head = [(name, compact(wire[name])) for name in fields[: fields.index(self._key)]]
+        self._common = 0 if before is None else self._same_turns(before)
+        if before is None or not self._common:
+            before, self._common = None, 0
+        lead = len(lowered.lead)
+        known = before._sent if before is not None else None
+        self._sent = SentTurns(request, known, max(0, self._common - lead))
+        self._view = RequestView(inspection, number, self._sent)
+        self._draw_segments(before)
+        self._draw_texts(before)
+        self._draw_rows(before)
+
+    def _same_turns(self, before: "_DrawnRequest") -> int:
+        """How many turns both requests begin with, behind the same head."""
+        if self._head != before._head or self._key != before._key:
+            return 0
+        both = zip(self._turns, before._turns, strict=False)
+        least = min(len(self._turns), len(before._turns))
+        return next((at for at, (new, old) in enumerate(both) if new is not old), least)
+
+    def _draw_segments(self, before: "_DrawnRequest | None") -> None:
+        """The text in stretches, each with the number of its origin and of its pointer."""
+        mark = before._marks[self._common] if before is not None else _Mark(0, 0, 0)
+        numbers: dict[Origin, int] = {}
+        places: dict[str, int] = {}
+        at = 0
+        if before is not None:
+            numbers = dict(islice(before._origins.numbers.items(), mark.origins))
+            places = dict(islice(before._places.items(), mark.pointers))
+            at = before._starts[self._common]
+        self._marks: list[_Mark] = before._marks[: self._common] if before is not None else []
+        self._starts: list[int] = before._starts[: self._common] if before is not None else []
+        """Where each turn begins in the text."""
+        self._origins = Origins(self._inspection, numbers)
+        self._places = places
+        fresh: list[Json] = []
+        stretches = self._view.source_map.stretches(self._common, at)
+        for index, stretch in enumerate(stretches, self._common if before is not None else -1):
+            if index >= 0:
+                self._marks.append(_Mark(mark.segments + len(fresh), len(numbers), len(places)))
+                self._starts.append(stretch[0].start)
+            for start, end, pointer, origin in stretch:
+                place = places.setdefault(pointer, len(places))
+                fresh.append([end - start, self._origins.number(origin), place])
+        known = before._segments if before is not None else None
+        self._segments = _PackedList(self._pieces, fresh, known, mark.segments)
+        known = before._pointers if before is not None else None
+        new = list[Json](islice(places, mark.pointers, None))
+        self._pointers = _PackedList(self._pieces, new, known, mark.pointers)
+
+    def _draw_texts(self, before: "_DrawnRequest | None") -> None:
+        """The text field by field and turn by turn, each with its age."""
+        shared, pieces = self._inspection.shared, self._pieces
+        texts: list[Json] = []
+        ages: list[list[int]] = []
+        first = len(self._head)
+        same = 0
+        if before is not None:
+            same = first + self._common
+            ages = [
+                [size, min(age + 1, OLDEST)]  # the request before has it too
+                for size, age in before._ages[:same]
+            ]
+        age_of = self._view.ages()
+        opening = "{"
+        for index, (name, value) in enumerate(self._request.wire.items()):
+            label = f"{',' if index else ''}{compact(name)}:"
+            if name != self._key:
+                if index >= first or not same:
+                    text = compact(value)
+                    whole = f"{opening}{label}{text}"
+                    texts.append(pieces.text(whole))
+                    ages.append([len(whole), age_of(name, text)])
+                opening = ""
+                continue
+            opening = f"{opening}{label}["
+            for number in range(self._common, len(self._turns)):
+                text = shared.text(self._turns[number])
+                whole = f"{',' if number else opening}{text}"
+                texts.append(pieces.text(whole))
+                ages.append([len(whole), age_of(name, text)])
+            opening = "]" if self._turns else f"{opening}]"
+        texts.append(pieces.text(f"{opening}}}"))
+        known = before._texts if before is not None else None
+        self._texts = _PackedList(pieces, texts, known, same)
+        self._ages = ages
+        old = before._ages if before is not None else []
+        both, least = zip(ages, old, strict=False), min(len(ages), len(old))
+        alike = next((at for at, (new, past) in enumerate(both) if new != past), least)
+        known = before._packed_ages if before is not None else None
+        self._packed_ages = _PackedList(pieces, [[*one] for one in ages[alike:]], known, alike)
+
+    def _draw_rows(self, before: "_DrawnRequest | None") -> None:
+        """The rows: those of the turns grow, those around them are told anew."""
+        rows, turns = self._view.report.sent, len(self._sent.rows)
+        first = next(
+            (at for at, row in enumerate(rows) if turns and row is self._sent.rows[0]), len(rows)
+        )
+        same = self._sent.same if before is not None else 0
+        before_turns = self._rows(rows[:first])
+        if before is not None and same:
+            # an origin that no turn before had may have another number now
+            most = max((_origin_in(row) for row in before._rows_of_turns.items[:same]), default=0)
+            same = same if most < before._marks[self._common].origins else 0
+        fresh = self._rows(rows[first + same : first + turns])
+        known = before._rows_of_turns if before is not None else None
+        self._rows_of_turns = _PackedList(self._pieces, fresh, known, same)
+        behind = self._rows(rows[first + turns :])
+        self._row_numbers = [
+            *_PackedList(self._pieces, before_turns).numbers,
+            *self._rows_of_turns.numbers,
+            *_PackedList(self._pieces, behind).numbers,
+        ]
+        self._row_texts = [
+            _text_in(row) for row in (*before_turns, *self._rows_of_turns.items, *behind)
+        ]
+        self._left_out = [one.to_json(self._origins) for one in self._view.left_out()]
+        mark = before._marks[self._common].origins if before is not None else 0
+        known = before._packed_origins if before is not None else None
+        self._packed_origins = _PackedList(self._pieces, self._origins.to_json(mark), known, mark)
+
+    def _rows(self, rows: Iterable[SentRow]) -> list[Json]:
+        return [
+            {**row_json(row, self._origins), "text": self._pieces.text(row.text)} for row in rows
+        ]
+
+    def packed(self) -> _PackedStep:
+        """The answers about this request, with numbers in the place of its parts."""
+        facts, chains = self._view.facts(), self._view.chains()
+        passes = facts["passes"]
+        assert isinstance(passes, list)
+        lists: dict[str, list[int]] = {
+            "text": self._texts.numbers,
+            "rows": self._row_numbers,
+            "segments": self._segments.numbers,
+            "pointers": self._pointers.numbers,
+            "origins": self._packed_origins.numbers,
+            "passes": _PackedList(self._pieces, passes).numbers,
+            "left_out": _PackedList(self._pieces, self._left_out).numbers,
+            "chains": _PackedList(self._pieces, [[*one] for one in chains.items()]).numbers,
+        }
+        full = {name: numbers for name, numbers in lists.items() if numbers}
+        empty: JsonObject = {"left_out": [], "chains": {}}
+        request = {**facts, **empty, **full, "packed": [*full]}
+        ages = self._packed_ages.numbers
+        cache = {**self._view.cache_facts(), "ages": ages, "packed": ["ages"]}
+        texts = [one for one in self._texts.items if isinstance(one, int)]
+        return _PackedStep(
+            self._view.number,
+            _encoded(request),
+            _encoded(cache),
+            [*texts, *self._row_texts],
+            [*itertools.chain.from_iterable(full.values()), *ages],
+        )
 
 
 _PART = 12
 """How many items of a list are one piece, on average."""
+
+
+def _origin_in(row: Json) -> int:
+    assert isinstance(row, dict)
+    number = row["origin"]
+    assert isinstance(number, int)
+    return number
+
+
+def _text_in(row: Json) -> int:
+    assert isinstance(row, dict)
+    number = row["text"]
+    assert isinstance(number, int)
+    return number
 
 
 def _ends_piece(item: Json) -> bool:
@@ -137,19 +375,6 @@ def _ends_piece(item: Json) -> bool:
         item = item.get("text", item.get("name"))
     mark = item if isinstance(item, int) else crc32(str(item).encode(errors="replace"))
     return mark * 2_654_435_761 % 4_294_967_296 < 4_294_967_296 // _PART
-
-
-def _with_lengths(items: Sequence[Json]) -> list[Json]:
-    """Stretches of a text with their lengths in the place of their ends, which all change."""
-    lengths: list[Json] = []
-    start = 0
-    for item in items:
-        assert isinstance(item, list)
-        end = item[0]
-        assert isinstance(end, int)
-        lengths.append([end - start, *item[1:]])
-        start = end
-    return lengths
 
 
 def _encoded(value: object) -> str:
@@ -168,7 +393,7 @@ def _query(**params: str) -> str:
     return urlencode(params)
 
 
-def _inlined(data: dict[str, str], pieces: _Pieces, key: str) -> str:
+def _inlined(data: dict[str, str], pieces: Pieces, key: str) -> str:
     """The page with its files and the data inside."""
     html = (PAGE / "index.html").read_text("utf-8")
     style = (PAGE / STYLE).read_text("utf-8")

@@ -32,6 +32,10 @@ PLAIN = C.default()
 """Plain history: the whole visible log, appended to. What everything is compared with."""
 
 
+REHEARSED = ("C.auto()", "C.auto().compact()")
+"""Policies under which a session that is looked at is compiled before anybody asks: those whose
+digests take long the first time."""
+
 _FEW = 4
 """How many what-ifs of a session are remembered."""
 
@@ -101,6 +105,7 @@ class Inspection:
         self._later: Inspection | None = None
         self._alone: OrderedDict[tuple[int, Variant], Inspection] = OrderedDict()
         """The latest what-ifs: who compares two policies goes to and fro between them."""
+        self._rehearsed: dict[Variant, Inspection] = {}
         self.shared = SharedTurns()
         self.sent_tokens: dict[str, int] | None = None
         """Of a variant: the tokens of what was sent, by the event that answered it."""
@@ -162,8 +167,34 @@ class Inspection:
             self._later = later
         return later
 
+    def rehearse(self, variant: Variant) -> Iterator[Answered]:
+        """Compile the session otherwise, step by step, each at the price of what is new in it.
+
+        Once all steps are there, what-ifs and comparisons under the variant find them.
+        """
+        with self.lock:
+            if variant in self._rehearsed:
+                return
+            other = self.under(variant)
+        steps: list[Answered] = []
+        for event in self.session.events:
+            for step in other._walk.take((event,)):
+                steps.append(step)
+                yield step
+        other.__dict__["steps"] = steps
+        other.shared.declarations = self.shared.declarations
+        with self.lock:
+            self._rehearsed[variant] = other
+
+    def forget_rehearsed(self) -> None:
+        """Let go of what was rehearsed: nobody looks any more."""
+        self._rehearsed.clear()
+
     def under(self, variant: Variant) -> "Inspection":
         """The same session, compiled otherwise."""
+        rehearsed = self._rehearsed.get(variant)
+        if rehearsed is not None:
+            return rehearsed
         other = Inspection(
             variant.laid_over(self.root),
             self.session,
@@ -214,6 +245,9 @@ class Inspection:
 
         `step` says where it is in the log, for who knows that already.
         """
+        rehearsed = self._rehearsed.get(variant)
+        if rehearsed is not None:
+            return rehearsed
         known = self._alone.get((number, variant))
         if known is not None:
             self._alone.move_to_end((number, variant))
@@ -221,7 +255,7 @@ class Inspection:
         step = step or self.step(number)
         alone = self.under(variant)
         alone.shared.declarations = self.shared.declarations
-        answered = alone._walk.alone(self.session.events, step.place)._replace(number=number)
+        answered = alone._walk.alone(self.session, step.place)._replace(number=number)
         alone.__dict__["steps"] = [step._replace(request=None)] * (number - 1) + [answered]
         self._alone[number, variant] = alone
         while len(self._alone) > _FEW:
@@ -278,6 +312,11 @@ class Inspection:
             "updated": max((event.timestamp for event in self.session.events), default=0.0),
         }
 
+    @cached_property
+    def authors(self) -> dict[str, str]:
+        """Who made each event, by its id."""
+        return {event.id: event.author for event in self.session.events}
+
     @property
     def waiting(self) -> dict[str, str]:
         """The questions that are open: call ids and the names of what was called."""
@@ -291,7 +330,10 @@ class SharedTurns:
         self.segments: TurnSegments = {}
         self.declarations: object = None
         """Where the program is written, once somebody has looked."""
+        self.last_view: object = None
+        """The view of the step of a variant that was asked for last."""
         self._texts: dict[int, tuple[object, str]] = {}
+        self._wholes: OrderedDict[tuple[int, str], tuple[Compilation, str]] = OrderedDict()
         self._parts: dict[tuple[int, str], tuple[Compilation, dict[str, set[str]]]] = {}
 
     def text(self, value: Json) -> str:
@@ -301,6 +343,15 @@ class SharedTurns:
         known = self._texts.get(id(value))
         if known is None:
             known = self._texts[id(value)] = (value, compact(value))
+        return known[1]
+
+    def whole_text(self, request: Compilation, dialect: str) -> str:
+        """A request as compact JSON; it is compared with the one behind it."""
+        known = self._wholes.get((id(request), dialect))
+        if known is None:
+            known = self._wholes[id(request), dialect] = request, compact(request.lower(dialect))
+            while len(self._wholes) > _FEW:
+                self._wholes.popitem(last=False)
         return known[1]
 
     def parts(self, request: Compilation, dialect: str) -> dict[str, set[str]]:

@@ -17,7 +17,7 @@ from weft.compiler.compiled import Compilation
 from weft.compiler.costs import cost_of, rates_for
 from weft.compiler.explain import notes_of
 from weft.compiler.report import block_text
-from weft.declare import Agent, C, Node
+from weft.declare import Agent, C, Node, tree
 from weft.declare.visit import rebuild
 from weft.errors import UsageError
 from weft.graph import graph_of, to_svg
@@ -275,13 +275,16 @@ def _at(
 ) -> RequestView:
     """One step under a variant. Only it and the request before it are compiled."""
     declarations_of(inspection)  # the sources are read once for all variants
-    return RequestView(inspection.alone(number, variant, step), number)
+    alone = inspection.alone(number, variant, step)
+    known = alone.shared.last_view
+    if isinstance(known, RequestView) and known.number == number:
+        return known  # who goes to and fro between variants asks again
+    view = alone.shared.last_view = RequestView(alone, number)
+    return view
 
 
 def _agent(root: Node, name: str) -> Agent:
     """The agent of that name in a program."""
-    from weft.declare import tree
-
     home = homes_of(root)[name]
     return next(
         member for member, _ in tree.walk(home) if isinstance(member, Agent) and member.name == name

@@ -6,15 +6,15 @@ of it the provider had read before.
 
 import ast
 import inspect
-from collections.abc import Iterator
-from functools import cached_property
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, lru_cache
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import cost_of, rates_for
-from weft.compiler.explain import explain, notes_of
+from weft.compiler.explain import SentTurns, explain, notes_of
 from weft.compiler.prefix import SourceMap
 from weft.compiler.report import Report, SentRow, block_text
 from weft.declare import Agent, Node
@@ -22,7 +22,8 @@ from weft.declare.tool import Tool
 from weft.diagnostics import Origin
 from weft.inspector.inspection import Inspection
 from weft.ir import Item
-from weft.values import Json, JsonObject, compact
+from weft.replay.steps import homes_of
+from weft.values import Json, JsonObject
 
 LONGEST = 20_000
 """Characters of a text before or behind a pass that are shown."""
@@ -31,22 +32,25 @@ LONGEST = 20_000
 class RequestView:
     """The request of one step."""
 
-    def __init__(self, inspection: Inspection, number: int) -> None:
+    def __init__(self, inspection: Inspection, number: int, turns: SentTurns | None = None) -> None:
         self.inspection = inspection
         self.number = number
         self.request = inspection.request(number)
+        self._turns = turns
 
     @cached_property
     def report(self) -> Report:
         """Its report."""
-        return explain(self.request)
+        return explain(self.request, self._turns)
 
     @cached_property
     def text(self) -> str:
         """The request as it is sent: compact JSON."""
-        return compact(self.request.wire)
+        return self.inspection.shared.whole_text(self.request, self.request.dialect)
 
-    def _source_map(self) -> SourceMap:
+    @property
+    def source_map(self) -> SourceMap:
+        """Where each character came from."""
         return SourceMap(self.request.lowered(), self.inspection.shared.segments)
 
     def pieces(self) -> list[str]:
@@ -59,7 +63,7 @@ class RequestView:
 
     def to_json(self, *, raw: bool = True) -> JsonObject:
         """All that the page draws of one request; without `raw`, only its messages."""
-        origins = _Origins(self.inspection)
+        origins = Origins(self.inspection)
         pointers: dict[str, int] = {}
         segments: list[Json] = [
             [
@@ -67,8 +71,21 @@ class RequestView:
                 origins.number(segment.origin),
                 pointers.setdefault(segment.pointer, len(pointers)),
             ]
-            for segment in (self._source_map().segments() if raw else ())
+            for segment in (self.source_map.segments() if raw else ())
         ]
+        return {
+            **self.facts(),
+            "text": self.text,
+            "segments": segments,
+            "pointers": list[Json](pointers),
+            "rows": [row_json(row, origins) for row in self.report.sent],
+            "left_out": [one.to_json(origins) for one in self.left_out()],
+            "chains": self.chains(),
+            "origins": origins.to_json(),
+        }
+
+    def facts(self) -> JsonObject:
+        """What the page draws of a request beside its text, its rows and what they came from."""
         report = self.report
         return {
             "number": self.number,
@@ -79,11 +96,6 @@ class RequestView:
             "exact": report.exact,
             "counter": report.counter,
             "hash": report.hash,
-            "text": self.text,
-            "segments": segments,
-            "pointers": list[Json](pointers),
-            "rows": [_row(row, origins) for row in report.sent],
-            "left_out": [one.to_json(origins) for one in self.left_out()],
             "passes": [
                 {
                     "name": row.name,
@@ -98,7 +110,6 @@ class RequestView:
                 }
                 for row in report.passes
             ],
-            "chains": self.chains(),
             "cost": report.cost.words,
             "diagnostics": [str(one) for one in report.diagnostics],
             "inferred": list[Json](report.inferred),
@@ -106,7 +117,6 @@ class RequestView:
                 {"name": row.name, "value": row.value, "origin": str(row.origin), "sent": row.sent}
                 for row in report.options
             ],
-            "origins": origins.to_json(),
         }
 
     def chains(self) -> JsonObject:
@@ -152,6 +162,10 @@ class RequestView:
 
         `ages` says of each segment of the text in how many requests in a row it stands unchanged.
         """
+        return {**self.cache_facts(), "ages": self._ages()}
+
+    def cache_facts(self) -> JsonObject:
+        """The same without the ages."""
         request, before = self.request, self.request.previous
         cost, prediction = cost_of(request), request.cached
         answer: JsonObject = {
@@ -166,10 +180,9 @@ class RequestView:
             "saved": cost.saved,
             "lost": cost.broken,
             "money": cost.rates.money,
-            "ages": self._ages(),
         }
         if before is not None:
-            old = compact(before.lower(request.dialect))
+            old = self.inspection.shared.whole_text(before, request.dialect)
             at = _differs_at(old, self.text)
             broken = request.prefix_break
             answer |= {
@@ -184,17 +197,22 @@ class RequestView:
 
     def _ages(self) -> list[Json]:
         """Stretches of the text with their ages: `[end, requests]`."""
-        ages: list[Json] = []
+        shared, dialect = self.inspection.shared, self.request.dialect
+        age_of = self.ages()
+        return [[end, age_of(key, text)] for end, key, text in shared.spans(self.request, dialect)]
+
+    def ages(self) -> Callable[[str, str], int]:
+        """What says of a text in a field in how many requests in a row it stands unchanged."""
         shared, dialect = self.inspection.shared, self.request.dialect
         earlier = [shared.parts(request, dialect) for request in self._earlier()]
-        for end, key, text in shared.spans(self.request, dialect):
-            age = 0
-            for parts in earlier:
+
+        def age_of(key: str, text: str) -> int:
+            for age, parts in enumerate(earlier):
                 if text not in parts.get(key, ()):
-                    break
-                age += 1
-            ages.append([end, age])
-        return ages
+                    return age
+            return len(earlier)
+
+        return age_of
 
     def _earlier(self) -> list[Compilation]:
         """The requests of the same agent before this one, the latest first."""
@@ -202,13 +220,13 @@ class RequestView:
         earlier: list[Compilation] = []
         for step in reversed(self.inspection.steps[: self.number - 1]):
             if step.event.author == author:
-                if step.request is None or len(earlier) == _OLDEST:
+                if step.request is None or len(earlier) == OLDEST:
                     break
                 earlier.append(step.request)
         return earlier
 
 
-_OLDEST = 12
+OLDEST = 12
 """How many requests back the age of a stretch is looked for."""
 
 
@@ -224,7 +242,7 @@ class Missing(NamedTuple):
     price: float
     money: bool
 
-    def to_json(self, origins: "_Origins") -> JsonObject:
+    def to_json(self, origins: "Origins") -> JsonObject:
         """As the page draws it."""
         return {
             "pass": self.step,
@@ -238,24 +256,24 @@ class Missing(NamedTuple):
         }
 
 
-class _Origins:
+class Origins:
     """The origins of a request, numbered, with where each is written."""
 
-    def __init__(self, inspection: Inspection) -> None:
-        self._numbers: dict[Origin, int] = {}
+    def __init__(self, inspection: Inspection, numbers: dict[Origin, int] | None = None) -> None:
+        self.numbers: dict[Origin, int] = numbers if numbers is not None else {}
         self._inspection = inspection
         self._places = declarations_of(inspection)
 
     def number(self, origin: Origin) -> int:
         """The number of an origin."""
-        return self._numbers.setdefault(origin, len(self._numbers))
+        return self.numbers.setdefault(origin, len(self.numbers))
 
-    def to_json(self) -> list[Json]:
-        """All of them, in the order of their numbers."""
-        authors = {event.id: event.author for event in self._inspection.session.events}
-        return [self._one(origin, authors) for origin in self._numbers]
+    def to_json(self, first: int = 0) -> list[Json]:
+        """All of them, or those from one number on, in the order of their numbers."""
+        authors = self._inspection.authors
+        return [self._one(origin, authors) for origin in islice(self.numbers, first, None)]
 
-    def _one(self, origin: Origin, authors: dict[str, str]) -> Json:
+    def _one(self, origin: Origin, authors: Mapping[str, str]) -> Json:
         return {
             "author": authors.get(origin.name, "") if origin.kind == "event" else "",
             "kind": origin.kind,
@@ -302,31 +320,37 @@ class Declarations:
 
     def _read(self, file: str) -> None:
         try:
-            tree = ast.parse(Path(file).read_text("utf-8"))
+            places = _places_in(file, Path(file).stat().st_mtime_ns)
         except (OSError, SyntaxError, ValueError):
             return  # a source that cannot be read has no places to show
-        for call in ast.walk(tree):
-            if isinstance(call, ast.Call):
-                named = [
-                    value
-                    for value in (
-                        *call.args[:1],
-                        *(word.value for word in call.keywords if word.arg == "name"),
-                    )
-                    if isinstance(value, ast.Constant) and isinstance(value.value, str)
-                ]
-                for value in named:
-                    name = str(value.value)
-                    self._fields.setdefault((name, ""), f"{file}:{call.lineno}")
-                    for word in call.keywords:
-                        if word.arg is not None:
-                            place = f"{file}:{word.value.lineno}"
-                            self._fields.setdefault((name, word.arg), place)
+        for field, place in places.items():
+            self._fields.setdefault(field, place)
+
+
+@lru_cache(maxsize=64)
+def _places_in(file: str, changed: int) -> dict[tuple[str, str], str]:
+    """Where a source names something and its fields; it is read again once it was `changed`."""
+    places: dict[tuple[str, str], str] = {}
+    for call in ast.walk(ast.parse(Path(file).read_text("utf-8"))):
+        if isinstance(call, ast.Call):
+            named = [
+                value
+                for value in (
+                    *call.args[:1],
+                    *(word.value for word in call.keywords if word.arg == "name"),
+                )
+                if isinstance(value, ast.Constant) and isinstance(value.value, str)
+            ]
+            for value in named:
+                name = str(value.value)
+                places.setdefault((name, ""), f"{file}:{call.lineno}")
+                for word in call.keywords:
+                    if word.arg is not None:
+                        places.setdefault((name, word.arg), f"{file}:{word.value.lineno}")
+    return places
 
 
 def _agents(root: Node) -> Iterator[Agent]:
-    from weft.replay.steps import homes_of
-
     seen: set[int] = set()
     for home in homes_of(root).values():
         waiting: list[object] = [home]
@@ -346,7 +370,8 @@ def _function_place(tool: Tool) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
-def _row(row: SentRow, origins: _Origins) -> JsonObject:
+def row_json(row: SentRow, origins: Origins) -> JsonObject:
+    """A row of a request as the page draws it."""
     return {
         "source": row.source,
         "kind": row.kind,
@@ -367,12 +392,20 @@ def _item_text(item: Item) -> str:
 
 
 def _differs_at(old: str, new: str) -> int:
-    """The first character in which two texts differ, by halving."""
+    """The first character in which two texts differ: the stretch of it, and then by halving."""
     low, high = 0, min(len(old), len(new))
+    while low < high and old[low : low + _STRETCH] == new[low : low + _STRETCH]:
+        low += _STRETCH
+    low, high = min(low, high), min(low + _STRETCH, high)
+    start = low
     while low < high:
         middle = (low + high + 1) // 2
-        if old[:middle] == new[:middle]:
+        if old[start:middle] == new[start:middle]:
             low = middle
         else:
             high = middle - 1
     return low
+
+
+_STRETCH = 16_384
+"""Characters of two texts that are compared at once."""

@@ -74,8 +74,9 @@ class PassNotes(Sequence[Note]):
 
     __slots__ = ("parts",)
 
-    def __init__(self, parts: Iterable[Sequence[Note]] = ()) -> None:
-        self.parts = tuple(part for part in parts if _may_hold(part))
+    def __init__(self, parts: tuple[Sequence[Note], ...] = ()) -> None:
+        self.parts = parts
+        """None of them is known to be empty."""
 
     def plus(self, more: Sequence[Note]) -> "PassNotes":
         """These notes, and more behind them."""
@@ -116,6 +117,8 @@ class PassNotes(Sequence[Note]):
 
 
 def _may_hold(part: Sequence[Note]) -> bool:
+    if isinstance(part, Strand):
+        return part.length > 0
     return (isinstance(part, LateNotes) and part.may_be_empty) or len(part) > 0
 
 

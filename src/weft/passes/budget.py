@@ -1,9 +1,7 @@
 """Keep the whole request within its token budget."""
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from math import ceil
 from operator import is_not
 from typing import NamedTuple
@@ -11,17 +9,14 @@ from typing import NamedTuple
 import msgspec
 
 from weft.codes import report
-from weft.declare.policy_parts import Budget, Fit, Overflow
+from weft.declare.policy_parts import Budget, Overflow
 from weft.diagnostics import Diagnostic, Origin
 from weft.errors import BudgetExceeded
-from weft.ir import Block, CallBlock, Item, Note, Prompt, ThoughtBlock
+from weft.ir import CallBlock, Item, Note, Prompt, ThoughtBlock
 from weft.ir.item import RECALL
-from weft.ir.prompt import LateNotes
-from weft.ir.rewrite import keep_since
-from weft.passes.env import Env, Sizes, first_from, opening_of
-from weft.passes.history import attribute_foreign
+from weft.passes.env import Env, Sizes, opening_of
+from weft.passes.handles import has_handle
 from weft.passes.references import notes_on_repointed, repointed
-from weft.passes.relevant import item_text
 from weft.passes.shorten import (
     LEAST,
     Given,
@@ -89,6 +84,41 @@ def keep_limit(
         return prompt
     if budget.overflow == "error":
         raise exceeded(prompt, env, budget, room, sizes, "the request takes")
+    fitted_prompt = _give_way(prompt, env, budget, measure, sizes)
+    offered = _with_recall(prompt, fitted_prompt, env, budget)
+    if offered is prompt:
+        return fitted_prompt
+    try:
+        recallable = _give_way(offered, env, budget, measure, measure(offered))
+    except BudgetExceeded:
+        recallable = offered
+    if recallable is not offered and any(map(has_handle, recallable.items)):
+        return recallable
+    # there is no room for `recall` and what it gets back: without it, things go for good
+    fitting = _Fitting(prompt, env, budget, room, measure, sizes)
+    if not fitting.fit("drop", room.counted):
+        raise fitting.exceeded()
+    return fitting.done(0)
+
+
+def _with_recall(prompt: Prompt, after: Prompt, env: Env, budget: Budget) -> Prompt:
+    """The request with `recall`, if handles stand in it once it fits, and none stood before.
+
+    So an agent without tools pays for the tool only where there is something to get back.
+    """
+    tool = env.tools.recall
+    if tool is None or budget is not env.policy.limit or budget.overflow != "degrade":
+        return prompt
+    if any(one.name == tool.name for one in prompt.tools) or not any(map(has_handle, after.items)):
+        return prompt
+    return msgspec.structs.replace(prompt, tools=(*prompt.tools, tool))
+
+
+def _give_way(
+    prompt: Prompt, env: Env, budget: Budget, measure: Callable[[Prompt], Sizes], sizes: Sizes
+) -> Prompt:
+    """The request without what its budget has no room for, as `overflow` says."""
+    room = room_for(prompt, env, budget)
     known = any(effect.get("kind") == "summary" for effect in env.session.effects.values())
     fitting = _Fitting(prompt, env, budget, room, measure, sizes)
     if budget.overflow != "summarize" and not known:
@@ -111,7 +141,8 @@ def _fit_behind_seal(fitting: "_Fitting", prompt: Prompt, env: Env, budget: Budg
     items = prompt.items
     whole = frozenset(name for name, tool in env.tools.own.items() if tool.compact is False)
     with items.lock:
-        seal = items.memo[Seal, budget, env.agent, env.model.dialect, env.model.name, whole]
+        tools = len(prompt.tools)  # with one tool more, more goes
+        seal = items.memo[Seal, budget, env.agent, env.model.dialect, env.model.name, whole, tools]
         seal.uses += 1
         try:
             fits = fitting.fit(budget.overflow, fitting.room.counted, seal)
@@ -231,14 +262,15 @@ class _Fitting:
     def _formed_and_sent(self) -> tuple[list[Item], Strand[Item]]:
         """The items as they were shortened, and as they are sent; worked out once a step."""
         if self._sent is None or self._sent[0] != self._giving.steps:
-            formed = self._formed()
+            formed = self._items_as_sent()
             changed = self._giving.changes or self._seal.end
             items = repointed(formed, self._items, self._env) if changed else formed
             strand = self._seal.sent.strand_of(items, min(len(self._prompt.items.tail), len(items)))
             self._sent = (self._giving.steps, formed, strand)
         return self._sent[1:]
 
-    def _formed(self) -> list[Item]:
+    def _items_as_sent(self) -> list[Item]:
+        """The items that stay, as they are now, behind an opening turn if one is needed."""
         forms = {index: change.form for index, change in self._giving.changes.items()}
         forms_or_items = (forms.get(index, item) for index, item in enumerate(self._items))
         stay = [item for item in forms_or_items if item is not None]
@@ -538,10 +570,6 @@ class SentItems:
         return self._sent.with_tail(passing)
 
 
-def _may_begin(item: Item) -> bool:
-    return item.blocks[0].role == "user"
-
-
 SHARE, MOST = 10, 4096
 """What is kept for an answer of unknown length: a tenth of the budget, and so many at most."""
 
@@ -609,14 +637,10 @@ def exceeded(
     )
 
 
-def _is_for_handles(prompt: Prompt) -> bool:
-    """Whether the only tool is the one that gets back what handles stand for."""
-    return [tool.name for tool in prompt.tools] == [RECALL]
-
-
 def _without_handles(prompt: Prompt, env: Env) -> str:
     """What to write where the budget alone brings that tool."""
-    brought = _is_for_handles(prompt) and not replace(env.policy, limit=None).makes_handles
+    offered = any(tool.name == RECALL for tool in prompt.tools) and not env.tools.own
+    brought = offered and not replace(env.policy, limit=None).makes_handles
     return ', or overflow="drop", which needs no recall' if brought else ""
 
 
@@ -626,7 +650,8 @@ def _largest(prompt: Prompt, env: Env, sizes: Sizes) -> str:
     system = env.tokens.count(prompt.system_text)
     schema = env.tokens.count(compact(prompt.output.schema)) if prompt.output is not None else 0
     tools = fixed - system - schema if prompt.tools else 0  # with what a provider adds for them
-    named = f"the tool {RECALL}" if _is_for_handles(prompt) else "the tools"
+    alone = [tool.name for tool in prompt.tools] == [RECALL]
+    named = f"the tool {RECALL}" if alone else "the tools"
     parts = [(system, "the instruction"), (tools, named), (schema, "the schema")]
     parts += [(sizes.item(item), _name(item)) for item in prompt.items]
     parts.sort(key=lambda one: -one[0])
@@ -642,271 +667,3 @@ def _name(item: Item) -> str:
     if item.kind == "user":
         return "the user's message" if item.author == "user" else "a user turn"
     return f"the {item.kind} item of {item.author}" if item.author else f"the {item.kind} item"
-
-
-_OPENING = 16
-"""What an opening turn takes at most."""
-
-
-def fit_items(prompt: Prompt, env: Env, options: Fit) -> Prompt:
-    """Keep the best items that fit so many tokens, and where nothing says which, the newest.
-
-    The message that is answered counts with them, and so does an opening turn that may be needed,
-    and of the instruction and the tools what is less than an eighth: a request with a short head
-    stays within the tokens as a whole. What follows in the current turn is not counted, so that
-    what was selected for it does not change while it grows. Scored items go in one by one, the
-    best first; what does not fit is passed over for what does. Where there are no scores the
-    oldest turns go, in strides of an eighth of the tokens or more, so that requests between two
-    cuts extend each other.
-
-    Before:  user "one" | model "1" | user "two" | model "2" | user "three"    (room for two)
-    After:   user "two" | model "2" | user "three"
-    """
-    oldest = _fit_oldest(prompt, env, options)
-    return oldest if oldest is not None else _fit_best(prompt, env, options)
-
-
-def _fit_reason(options: Fit) -> str:
-    return f"what is better fills the {options.tokens} tokens that there are"
-
-
-class _SizeSums:
-    """What the settled items of a strand take up to each, and whether one of them has a score."""
-
-    def __init__(self) -> None:
-        self.sums = [0]
-        self.scored = False
-        self._turn = self._read = -1
-        self._asked: list[Item] = []
-        self._mixed = False
-
-    def asked(self, items: Strand[Item], begins: int, env: Env) -> list[Item] | None:
-        """What the user said in the current turn; None where others spoke in it.
-
-        Items of the turn that were read for a request before are not read again.
-        """
-        if self._turn != env.turn or self._read > items.settled:
-            self._turn, self._read, self._asked, self._mixed = env.turn, begins, [], False
-        for item in items.between(self._read, items.settled):
-            self._mixed = self._mixed or not env.is_current(item)
-            self._asked += [item] if item.author == "user" else []
-        self._read = items.settled
-        if self._mixed or not all(map(env.is_current, items.tail)):
-            return None
-        return [*self._asked, *(item for item in items.tail if item.author == "user")]
-
-
-def _fit_oldest(prompt: Prompt, env: Env, options: Fit) -> Prompt | None:
-    """As `_fit_best`, where the oldest go: only what is new is looked at.
-
-    None where items have scores, or where others spoke in the current turn.
-    """
-    items = prompt.items
-    begins = first_from(items, env.turn)
-    with items.lock:
-        known = items.memo[_SizeSums, env.agent, env.model.dialect, env.model.name]
-        new = items.between(len(known.sums) - 1, begins)
-        known.scored = known.scored or any(item.score for item in new)
-        if known.scored:  # then only those that are tried are measured
-            return None
-        fresh = msgspec.structs.replace(prompt, items=Strand(new))
-        known.sums += [*accumulate(item_sizes(fresh, env), initial=known.sums[-1])][1:]
-        asked = known.asked(items, begins, env)
-        if asked is None:
-            return None
-        total = known.sums[begins]
-        fresh = msgspec.structs.replace(prompt, items=Strand(asked))
-        beside = sum(item_sizes(fresh, env))
-        if not begins or total + beside <= options.tokens // 2 - _OPENING:
-            return prompt  # there is room for all that is counted beside them
-        beside += _head(prompt, env, options.tokens // 8)
-        if total + beside <= options.tokens:
-            return prompt
-        stride, limit = stride_for(options.tokens)
-        wanted = -(-(total + beside - limit) // stride) * stride
-        cut = min(bisect_left(known.sums, wanted, 1, begins + 1), begins)
-    while cut < begins and not _may_begin(items[cut]):
-        cut += 1
-    return keep_since(prompt, cut, "fit_items", _fit_reason(options))
-
-
-def _fit_best(prompt: Prompt, env: Env, options: Fit) -> Prompt:
-    """Keep the best that fit: a look at all items where a turn begins, or others spoke in it."""
-    items = prompt.items
-    begins = first_from(items, env.turn)
-    fresh = items.since(begins)
-    mixed = not all(map(env.is_current, fresh))
-    past = [n for n, item in enumerate(fresh, begins) if mixed and not env.is_current(item)]
-    if not begins and not past:
-        return prompt
-    asked = [item for item in fresh if item.author == "user" and env.is_current(item)]
-    beside = sum(item_sizes(msgspec.structs.replace(prompt, items=Strand(asked)), env))
-    head = _head(prompt, env, options.tokens // 8)
-    with items.lock:
-        key = env.agent, env.model.dialect, env.model.name, options
-        known = items.memo[_TurnFit, key]
-        if mixed or known.basis != (begins, beside, head):
-            every = items.between(0, begins) + [fresh[number - begins] for number in past]
-            gone = _gone(prompt, every, env, options, beside, head)
-            if mixed:
-                staying = [item for n, item in enumerate(every[:begins]) if n not in gone]
-                late = {past[number - begins] for number in gone if number >= begins}
-                rest = [item for n, item in enumerate(fresh, begins) if n not in late]
-                notes = _misfits(every, gone, options)
-                return prompt.with_items([*staying, *rest], notes) if gone else prompt
-            known.fill((begins, beside, head), items, every, gone, _misfits(every, gone, options))
-        return known.over(prompt)
-
-
-def _misfits(items: list[Item], gone: set[int], options: Fit) -> LateNotes:
-    """A note on each item that does not fit."""
-    reason = _fit_reason(options)
-    return LateNotes(
-        lambda: (Note("fit_items", reason, items[number]) for number in sorted(gone)), len(gone)
-    )
-
-
-class _TurnFit:
-    """Which items before a turn fit beside what was asked in it, and what there is to say.
-
-    What follows in the turn is put behind them as it comes.
-    """
-
-    def __init__(self) -> None:
-        self.basis: tuple[int, int, int] | None = None
-        self._items: Strand[Item] = Strand()
-        self._notes: Sequence[Note] = ()
-        self._read = 0
-
-    def fill(
-        self,
-        basis: tuple[int, int, int],
-        items: Strand[Item],
-        past: list[Item],
-        gone: set[int],
-        notes: Sequence[Note],
-    ) -> None:
-        """Begin anew with those of the past items that fit."""
-        self.basis, self._notes, self._read = basis, notes, basis[0]
-        self._items = Strand([item for number, item in enumerate(past) if number not in gone])
-
-    def over(self, prompt: Prompt) -> Prompt:
-        """The prompt with what fits, and with what follows."""
-        items = prompt.items
-        if not len(self._notes):
-            return prompt
-        if self._read > items.settled:  # an older snapshot of the turn
-            staying = self._items.between(0, len(self._items) - (self._read - items.settled))
-            return prompt.with_items([*staying, *items.tail], self._notes)
-        self._items = self._items.grown(items.between(self._read, items.settled))
-        self._read = items.settled
-        return prompt.with_strand(self._items.with_tail(items.tail), self._notes)
-
-
-def _gone(
-    prompt: Prompt, past: list[Item], env: Env, options: Fit, beside: int, head: int
-) -> set[int]:
-    """The numbers of the past items that do not fit."""
-    if any(item.score for item in past):
-        return _worst(prompt, past, env, options.tokens - beside - head)
-    sizes = item_sizes(msgspec.structs.replace(prompt, items=Strand(past)), env)
-    taken = sum(sizes)
-    if taken + beside <= options.tokens // 2 - _OPENING or taken + beside + head <= options.tokens:
-        return set()
-    return _oldest(past, dict(enumerate(sizes)), options.tokens, beside + head)
-
-
-def _head(prompt: Prompt, env: Env, most: int) -> int:
-    """What an opening turn takes, and of the head what is less than `most`."""
-    if env.tokens.measure is None:
-        return 0
-    fixed, (opening,) = env.tokens.measure(
-        msgspec.structs.replace(prompt, items=Strand([opening_of(prompt.items[0])]))
-    ).split()
-    return min(fixed, most) + (opening if env.thread.opening else 0)
-
-
-_MEASURED_AT_ONCE = 32
-
-_MISSES = 32
-"""After so many items in a row that do not fit, no more are tried: they would have to be measured,
-and are hardly about the question."""
-
-
-def _worst(prompt: Prompt, items: Sequence[Item], env: Env, tokens: int) -> set[int]:
-    """All but the best that fit; of two that are equally good, the older goes.
-
-    Items are measured in the order in which they are tried, so a long list of candidates costs
-    little more than those that fit.
-    """
-    order = sorted(range(len(items)), key=lambda number: (-items[number].score, -number))
-    gone, room, misses = {*order}, tokens, 0
-    for start in range(0, len(order), _MEASURED_AT_ONCE):
-        tried = order[start : start + _MEASURED_AT_ONCE]
-        some = Strand([items[number] for number in tried])
-        sizes = item_sizes(msgspec.structs.replace(prompt, items=some), env)
-        for number, size in zip(tried, sizes, strict=True):
-            if size <= room:
-                room, misses = room - size, 0
-                gone.discard(number)
-            elif (misses := misses + 1) == _MISSES:
-                return gone
-    return gone
-
-
-def _oldest(items: Sequence[Item], sizes: Mapping[int, int], tokens: int, beside: int) -> set[int]:
-    """The strides of the oldest that are too much, up to where a turn begins.
-
-    What is asked now is a part of the past in the next turn, so what goes once never comes back.
-    """
-    stride, limit = stride_for(tokens)
-    numbers = list(sizes)
-    total = list(accumulate(sizes.values()))
-    wanted = -(-(total[-1] + beside - limit) // stride) * stride
-    cut = min(bisect_left(total, wanted) + 1, len(numbers))
-    while cut < len(numbers) and items[numbers[cut]].blocks[0].role != "user":
-        cut += 1
-    return set(numbers[:cut])
-
-
-def item_sizes(prompt: Prompt, env: Env) -> list[int]:
-    """The tokens of each item with the turn it takes, kept with the log.
-
-    What other agents said is counted in the words in which the agent is told of it.
-    """
-    if env.tokens.measure is None:
-        return [env.tokens.count(item_text(item)) for item in prompt.items]
-    key = (env.agent, env.model.dialect, env.model.name)
-    known = env.log.memo[_ItemSizes, key].by_item
-    missing = [item for item in prompt.items if not _is_known(item, known)]
-    if missing:
-        forms = [_narrated_alone(item, prompt, env) for item in missing]
-        sent = [form for form in forms if form.blocks]
-        counted: Iterator[int] = iter(())
-        if sent:
-            alone = msgspec.structs.replace(prompt, items=Strand(sent))
-            counted = iter(env.tokens.measure(alone).split()[1])
-        for item, form in zip(missing, forms, strict=True):
-            known[item.key] = (item.blocks, next(counted) if form.blocks else 0)
-    return [known[item.key][1] for item in prompt.items]
-
-
-class _ItemSizes:
-    """What items of a log take: their blocks and their tokens, by the key of the item."""
-
-    def __init__(self) -> None:
-        self.by_item: dict[object, tuple[tuple[Block, ...], int]] = {}
-
-
-def _is_known(item: Item, sizes: dict[object, tuple[tuple[Block, ...], int]]) -> bool:
-    known = sizes.get(item.key)
-    return known is not None and known[0] is item.blocks
-
-
-def _narrated_alone(item: Item, prompt: Prompt, env: Env) -> Item:
-    """An item as it will be sent; without blocks, where it will not be."""
-    if item.author in ("user", env.agent):
-        return item
-    alone = msgspec.structs.replace(prompt, items=Strand([item]))
-    narrated = attribute_foreign(alone, env).items.tip
-    return narrated if narrated is not None else msgspec.structs.replace(item, blocks=())

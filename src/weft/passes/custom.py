@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from weft.declare.config import check_generate_config
 from weft.diagnostics import Origin
-from weft.errors import CompileError, InvalidPrompt
+from weft.errors import CompileError, DeclarationError, InvalidPrompt
 from weft.ir import (
     CallBlock,
     Feature,
@@ -190,9 +191,6 @@ class CustomPass:
             )
 
     def _verify_options(self, config: JsonObject) -> None:
-        from weft.declare.config import check_generate_config
-        from weft.errors import DeclarationError
-
         try:
             check_generate_config(config, where=self.where)
         except DeclarationError as error:

@@ -21,7 +21,7 @@ from weft.passes.env import Env
 from weft.passes.prices import Traffic, declares_first, needs_recall
 from weft.session.strand import Strand
 from weft.tokens import image_size, media_tokens
-from weft.values import Json, JsonObject, compact, only_text
+from weft.values import Json, JsonObject, compact
 
 _OWN = (RECALL, "transfer_to_agent", "set_model_response")
 
@@ -108,6 +108,11 @@ def compact_media(block: MediaBlock, env: Env, over: int) -> TextBlock | None:
     words = media_words(block, env, over)
     if words is None or block.data is None or block.signature is not None:
         return None
+    return in_words(block, words, handle_of(block.data))
+
+
+def in_words(block: MediaBlock, words: str, handle: str = "") -> TextBlock:
+    """Words that stand in the place of media."""
     return TextBlock(
         role=block.role,
         origin=block.origin,
@@ -115,7 +120,7 @@ def compact_media(block: MediaBlock, env: Env, over: int) -> TextBlock | None:
         priority=block.priority,
         labels=block.labels,
         text=words,
-        handle=handle_of(block.data),
+        handle=handle,
     )
 
 
@@ -167,7 +172,10 @@ def _media_tokens(mime_type: str, data: str, size: int, env: Env) -> int:
 
 def sole_text(response: JsonObject) -> str:
     """The one text of a result that has nothing else."""
-    return only_text(response) or ""
+    if len(response) != 1:
+        return ""
+    (text,) = response.values()
+    return text if isinstance(text, str) else ""
 
 
 def _short(
@@ -237,7 +245,7 @@ def logged(block: Block, item: Item, env: Env) -> Json:
         return env.session.state.get(block.origin.name, own)
     if block.origin.kind == "artifact":
         return env.session.artifacts.get(block.origin.name, own)
-    for index in range(item.position, min(item.last + 1, len(env.log))):
+    for index in range(item.position, min(item.last + 1, env.log.length)):
         event = env.log[index]
         if event.id != block.origin.name or event.content is None:
             continue
@@ -368,7 +376,7 @@ class _Handles:
 
 def _is_needed(items: Strand[Item], env: Env, key: Hashable) -> bool:
     """Whether something can be read only by its handle, or prices want the tool from the start."""
-    hides = needs_recall if env.tools.priced else _has_handle
+    hides = needs_recall if env.tools.priced else has_handle
     with items.lock:
         handles = items.memo[_Handles, key]
         for index in range(handles.read, items.settled if handles.first < 0 else 0):
@@ -384,14 +392,15 @@ def _is_needed(items: Strand[Item], env: Env, key: Hashable) -> bool:
 def _opening(items: Strand[Item], env: Env) -> int:
     """The tokens before the agent's first word."""
     traffic = Traffic()
-    for index in range(len(items)):
+    for index in range(items.length):
         traffic.add(items[index], env)
         if traffic.steps:
             break
     return traffic.opening
 
 
-def _has_handle(item: Item) -> bool:
+def has_handle(item: Item) -> bool:
+    """Whether something of the item is to be got back by its handle."""
     return any(
         isinstance(block, ResultBlock | TextBlock) and (block.handle or block.refers)
         for block in item.blocks

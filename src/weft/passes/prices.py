@@ -127,10 +127,11 @@ class _BlockSizes:
 def block_tokens(item: Item, env: Env) -> tuple[int, ...]:
     """The tokens of each block of an item, roughly; long texts are not counted by every pass."""
     known = env.log.memo[_BlockSizes, env.model.dialect, env.model.name].by_item
-    sizes = known.get(item.key)
+    key = item.key
+    sizes = known.get(key)
     if sizes is None or sizes[0] is not item.blocks:
-        texts = map(_text_of, item.blocks)
-        sizes = known[item.key] = (item.blocks, tuple(map(env.tokens.count, texts)))
+        texts = [_text_of(block) for block in item.blocks]
+        sizes = known[key] = (item.blocks, tuple(map(env.tokens.count, texts)))
     return sizes[1]
 
 
@@ -201,14 +202,15 @@ def weigh_shorter(
     # sizes are estimates: a shorter request is kept only if it is surely long enough
     unsure = msgspec.structs.replace(model, minimum=int(model.minimum * SURELY))
     careful = bool(late) or total < unsure.minimum
+    last = _LATER[1] if careful else expected
     for each in (max(growth, _FAST), growth) if total < unsure.minimum else (growth,):
-        plain_costs = _ahead(before, before + whole, each, model)
-        short_costs = _ahead(cached, total, each, unsure)
-        for later, (plain, cost) in enumerate(zip(plain_costs, short_costs, strict=True)):
+        plain_costs = _ahead(before, before + whole, each, model, last)
+        short_costs = _ahead(cached, total, each, unsure, last)
+        for later in range(_LATER[0] if careful else expected, last + 1):
+            plain, cost = plain_costs[later], short_costs[later]
             if hides:
                 cost += MISSES * _recall(whole, total, later, model)
-            counts = later == expected or (careful and later >= _LATER[0])
-            pays = pays and (cost < plain or not counts)
+            pays = pays and cost < plain
             costs = (plain, cost) if later == expected else costs
     words = (
         f"{costs[1]:,.0f} fresh tokens in short, {costs[0]:,.0f} whole, over {expected} requests"
@@ -259,12 +261,13 @@ def _recall(whole: int, total: int, later: int, model: ModelFacts) -> float:
     return _request(total, total + brought, model) + brought * again * later
 
 
-def _ahead(cached: int, total: int, growth: int, model: ModelFacts) -> list[float]:
-    """What a request of so many tokens costs with none, one, two and more behind it."""
+def _ahead(cached: int, total: int, growth: int, model: ModelFacts, most: int) -> list[float]:
+    """What a request of so many tokens costs with none, one, two and up to `most` behind it."""
     costs: list[float] = []
-    cost = 0.0
-    for _ in range(_LATER[1] + 1):
-        cost += _request(cached, total, model)
+    cost, minimum, read, write = 0.0, model.minimum, model.read, model.write
+    for _ in range(most + 1):  # as `_request`, which is asked for every result
+        again = cached if cached >= minimum else 0
+        cost += again * read + (total - again) * (write if total >= minimum else 1.0)
         costs.append(cost)
         cached, total = total, total + growth
     return costs

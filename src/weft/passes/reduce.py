@@ -84,11 +84,6 @@ class _Bounded:
 
 def _bounded(item: Item, large: Sequence[Block], env: Env) -> Item:
     """The item with digests for these blocks; one that is still open is not read twice."""
-    from weft.passes.handles import (
-        HandleLimits,
-        compact_result,
-    )  # few requests need what digests need
-
     known = env.log.memo[_Bounded, env.agent].by_item
     known_short = known.get(item.key)
     if known_short is None or known_short.item != item:

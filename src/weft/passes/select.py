@@ -117,7 +117,7 @@ def kind_of(item: Item, env: Env) -> str:
 
 def tags_of(item: Item, env: Env) -> set[str]:
     """The tags of the event it came from: its own, and those it was given later."""
-    if not 0 <= item.position < len(env.log):
+    if not 0 <= item.position < env.log.length:
         return set()
     own = env.log[item.position].provenance.tags or ()
     later = _later_tags(env).by_event.get(item.event, ())

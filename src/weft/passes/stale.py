@@ -172,7 +172,7 @@ def _strides(turns: int, stride: int) -> int:
 
 def _happened(item: Item, env: Env) -> float:
     """When the item's last event happened; what is in no log is always fresh."""
-    return env.log[item.last].timestamp if 0 <= item.last < len(env.log) else math.inf
+    return env.log[item.last].timestamp if 0 <= item.last < env.log.length else math.inf
 
 
 def _marked(block: Block, item: Item, env: Env, options: Fresh) -> Block:
@@ -332,19 +332,24 @@ def _move_cut(edits: _Edits, items: Strand[Item], cut: int, env: Env) -> None:
 
 
 class _Sums:
-    """Running sums over settled items: as they are, and with handles in place of their results.
+    """Running sums over items: as they are, and with handles in place of their results.
 
-    Those of a tail stand behind them in a copy that is not kept.
+    They begin with what comes before the first of these items.
     """
 
-    def __init__(self) -> None:
-        self.whole = [0]
-        self.edited = [0]
+    def __init__(self, whole: int = 0, edited: int = 0) -> None:
+        self.whole = [whole]
+        self.edited = [edited]
 
-    def read(self, items: Strand[Item], env: Env) -> None:
-        """Add the settled items that were not read yet."""
-        for item in items.between(len(self.whole) - 1, items.settled):
-            _add(self, item, env)
+    def add(self, item: Item, env: Env) -> None:
+        """Take in one item more."""
+        sizes = block_tokens(item, env)
+        whole = edited = sum(sizes)
+        if _is_editable(item):
+            both = zip(item.blocks, sizes, strict=True)
+            edited -= sum(size - STUB for block, size in both if _is_long(block, size))
+        self.whole.append(self.whole[-1] + whole)
+        self.edited.append(self.edited[-1] + edited)
 
 
 class _Tail:
@@ -464,9 +469,11 @@ class _Plan:
 def _cut(prompt: Prompt, env: Env) -> int:
     """The place up to which results are handles: what the requests so far decided, in order."""
     items, settled = prompt.items, prompt.items.settled
-    sums = items.memo[_Sums, env.model.dialect, env.model.name]
-    sums.read(items, env)
-    head = _head(prompt, env)
+    past = items.memo[_Past, env.model.dialect, env.model.name]
+    sums = past.sums
+    for item in items.between(len(sums.whole) - 1, settled):
+        sums.add(item, env)
+    head = past.head_tokens(prompt, env)
     key = (
         env.agent,
         env.model.dialect,
@@ -479,72 +486,53 @@ def _cut(prompt: Prompt, env: Env) -> int:
         env.tools.priced,
         env.tools.head,
     )
-    newest = items.memo[_Kept, key]
-    plan = newest.plan
-    if plan.read > settled or not plan.fits(head):
+    plan = past.plans.get(key)
+    if plan is None or plan.read > settled or not plan.fits(head):
         plan = _Plan()
     running = _Running(sums.whole, sums.edited)
     if plan.read < settled:
         plan.take(items.between(plan.read, settled), running, head, env)
     if plan.fits(head):
-        newest.plan = plan
+        past.plans[key] = plan
     last = plan.copy()
     if items.tail:
-        more = _Sums()
-        more.whole, more.edited = [sums.whole[settled]], [sums.edited[settled]]
+        more = _Sums(sums.whole[settled], sums.edited[settled])
         for item in items.tail:
-            _add(more, item, env)
+            more.add(item, env)
         running = _Running(
             _Tail(sums.whole, settled, more.whole), _Tail(sums.edited, settled, more.edited)
         )
         last.take(items.tail, running, head, env)
-    last.decide(len(items), running, head, env)
+    last.decide(items.length, running, head, env)
     return last.cut
 
 
-class _Kept:
-    """The plan of the newest request over a strand."""
+class _Past:
+    """What the requests over a strand came to: sums over its settled items, the head, the plans."""
 
     def __init__(self) -> None:
-        self.plan = _Plan()
+        self.sums = _Sums()
+        self.plans: dict[tuple[object, ...], _Plan] = {}
+        """The plan of the newest request, by the agent and all that its prices depend on."""
+        self._system: tuple[TextBlock, ...] | None = None
+        self._tools: tuple[ToolDecl, ...] = ()
+        self._head = 0
 
-
-class _Head:
-    """What stands before the items of a strand, and its tokens."""
-
-    def __init__(self) -> None:
-        self.system: tuple[TextBlock, ...] | None = None
-        self.tools: tuple[ToolDecl, ...] = ()
-        self.tokens = 0
-
-
-def _head(prompt: Prompt, env: Env) -> int:
-    """The tokens before the items, counted once for the same system text and tools."""
-    head = prompt.items.memo[_Head, env.model.dialect, env.model.name]
-    if head.system != prompt.system or head.tools is not prompt.tools:
-        tokens = env.tokens.count(prompt.system_text) + sum(
-            env.tokens.count(str(t)) for t in prompt.tools
-        )
-        head.system, head.tools, head.tokens = prompt.system, prompt.tools, tokens
-    return head.tokens
+    def head_tokens(self, prompt: Prompt, env: Env) -> int:
+        """The tokens before the items, counted once for the same system text and tools."""
+        if self._system != prompt.system or self._tools is not prompt.tools:
+            texts = (prompt.system_text, *map(str, prompt.tools))
+            self._system, self._tools = prompt.system, prompt.tools
+            self._head = sum(map(env.tokens.count, texts))
+        return self._head
 
 
 def _happened_at(position: int, env: Env) -> float:
-    return env.log[position].timestamp if 0 <= position < len(env.log) else 0.0
+    return env.log[position].timestamp if 0 <= position < env.log.length else 0.0
 
 
 def _between(sums: "list[int] | _Tail", start: int, end: int) -> int:
     return sums[end] - sums[start] if end > start else 0
-
-
-def _add(sums: _Sums, item: Item, env: Env) -> None:
-    sizes = block_tokens(item, env)
-    whole = edited = sum(sizes)
-    if _is_editable(item):
-        both = zip(item.blocks, sizes, strict=True)
-        edited -= sum(size - STUB for block, size in both if _is_long(block, size))
-    sums.whole.append(sums.whole[-1] + whole)
-    sums.edited.append(sums.edited[-1] + edited)
 
 
 def _is_editable(item: Item) -> bool:

@@ -102,7 +102,11 @@ _dedupe_state = _late(
 _bound_results = _late(
     "reduce", "bound_results", lambda prompt, _: bool(prompt.features & Feature.CALLS)
 )
-_fit_budget = _late("budget", "fit_budget", lambda _, env: env.tokens.measure is not None)
+_fit_budget = _late(
+    "budget",
+    "fit_budget",
+    lambda _, env: env.policy.limit is not None or env.tokens.budget is not None,
+)
 
 _prune_tools = _late("tools", "prune_tools", lambda _, env: not env.model.picks_tools)
 
@@ -166,7 +170,7 @@ VERBS: Mapping[type[Selector] | type[Reduction] | type[Protection] | type[Writin
     Priority: Verb("state_items", at_birth="set_priority"),
     Dedupe: Verb("dedupe", at_birth="dedupe_items"),
     Summarize: Verb("summaries", at_birth="summarize_items"),
-    Fit: Verb("budget", at_birth="fit_items"),
+    Fit: Verb("fit", at_birth="fit_items"),
     Fresh: Verb("stale", at_birth="mark_stale"),
     # what the model may see of them
     Label: Verb("labels", request="withhold_labelled"),

@@ -10,9 +10,8 @@ import ast
 import dataclasses
 import inspect
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
+from typing import NamedTuple, NoReturn, cast
 
 import msgspec
 
@@ -25,91 +24,20 @@ from weft.declare import Agent, C, Policy, RunConfig, Tool
 from weft.declare.template import Variable, parse
 from weft.declare.tool import NAME, RESERVED
 from weft.dialects.facts import SECONDS, YARDSTICK, Cache
-from weft.digest.records import untabled
 from weft.errors import BudgetExceeded, DeclarationError
-from weft.ir import ResultBlock, TextBlock
-from weft.ir.item import RECALL, handle_of
+from weft.ir.item import RECALL
 from weft.misuse import close
 from weft.passes.prices import ASKING, PAGE
 from weft.recordings import Recording
-from weft.replay.uses import EditedLines, Uses, spelled
+from weft.replay.evidence import KeptEvidence, Rebuilt, Texts, View, rebuilt
+from weft.replay.uses import EditedLines, Uses
 from weft.replay.uses import strings_in as strings_in
 from weft.replay.uses import uses_of as uses_of
 from weft.session import Event, Session
-from weft.values import Json, JsonObject, compact
-
-if TYPE_CHECKING:
-    from weft.ir import Block, Item, Prompt
-
+from weft.values import Json, JsonObject
 
 DEARER = 1.02
 """From which share of plain history on a run counts as dearer."""
-
-
-class KeptEvidence:
-    """The values of a log, by their places and by their handles."""
-
-    def __init__(self, events: Sequence[Event]) -> None:
-        self.values: dict[str, Json] = {}
-        self.places: dict[tuple[str, int], Json] = {}
-        self.task = next(
-            (
-                index
-                for index, event in enumerate(events)
-                if event.content is not None and event.content.role != "user"
-            ),
-            len(events),
-        )
-        """Where the agent's first word is: what lies before it is the task."""
-        self._texts: dict[str, str] = {}
-        for event in events:
-            for at, part in enumerate((event.content.parts if event.content else None) or ()):
-                result = part.function_response
-                value: Json = part.text
-                if result is not None:
-                    value = result.response or {}
-                if value:
-                    self.values[handle_of(value)] = value
-                    self.places[event.id or "", at] = value
-
-    def text(self, handle: str) -> str:
-        """What stands behind a handle, as text."""
-        text_behind = self._texts.get(handle)
-        if text_behind is None:
-            text_behind = self._texts[handle] = spelled(self.values[handle])
-        return text_behind
-
-
-class Rebuilt(NamedTuple):
-    """How many texts of a request are shorter than in the log, and which cannot be rebuilt."""
-
-    reduced: int
-    lost: tuple[str, ...]
-
-
-def rebuilt(compiled: "Compilation", records: KeptEvidence) -> Rebuilt:
-    """Put every text that is sent in short together again, from the request and its handles.
-
-    What a policy was told to drop is not there to be rebuilt.
-    """
-    prompt = compiled.prompt
-    reader = _AnswerReader(prompt, records)
-    reduced, lost = 0, list[str]()
-    for item in prompt.items:
-        for block in item.blocks:
-            place = (block.origin.name, block.origin.part)
-            whole = records.places.get(place) if block.origin.kind == "event" else None
-            if whole is None or not isinstance(block, ResultBlock | TextBlock):
-                continue
-            sent: Json = block.response if isinstance(block, ResultBlock) else block.text
-            if sent == whole or _sent(block).startswith(_DROPPED):
-                continue
-            if isinstance(block, TextBlock) and spelled(whole) in block.text:
-                continue  # somebody else's, with the name of who said it
-            reduced += 1
-            if not reader.is_whole(block, whole):
-                lost.append(f"{place[0]}#{place[1]}: {_sent(block)[:200]}")
-    return Rebuilt(reduced, tuple(lost))
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,33 +217,6 @@ def total(trials: Iterable[Trial]) -> Trial:
             reached=_added(first.reached, other.reached),
         )
     return first
-
-
-class View:
-    """What can be read in a request: the texts in it, and the values behind its handles."""
-
-    def __init__(self, compiled: "Compilation", texts: "Texts", records: KeptEvidence) -> None:
-        prompt = compiled.prompt
-        items = prompt.items.since(0)
-        self._born = [text for item in items for text in texts.born(item, prompt.agent, records)]
-        self._records = records
-        self.behind: dict[str, str] = {}
-        if any(tool.name == RECALL for tool in prompt.tools):
-            named = dict.fromkeys(one for item in items for one in texts.handles(item))
-            self.behind = {one: records.text(one) for one in named if one in records.values}
-
-    def has(self, string: str) -> bool:
-        """Whether a text that is sent, and came from where the string did, holds it."""
-        return any(string in text for text in reversed(self._born))
-
-    def has_line(self, line: str) -> bool:
-        """Whether a text that is sent, and came from where the line did, has it as a line."""
-        return any(f"\n{line}\n" in f"\n{text}\n" for text in reversed(self._born))
-
-    def handle_of(self, string: str) -> str | None:
-        """The handle of the shortest value that holds the string, or None."""
-        matches = [(len(text), handle) for handle, text in self.behind.items() if string in text]
-        return min(matches)[1] if matches else None
 
 
 class _Tally:
@@ -615,166 +516,6 @@ def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 
 _DATED = 86_400.0
 """A clock that shows less was never set."""
-
-_HANDLE = re.compile(r'handle["\s:\\]+([0-9a-f]{12})')
-
-_ADDED = re.compile(
-    r"^\[handle [0-9a-f]{12}: [^\n]*\]$|^also: [^\n]*\Z"
-    r"|\[(?:as lines|the same|superseded:|left out:)[^\n]*?handle [0-9a-f]{12}\]"
-    r"|\[last \d+ lines as [^\n]*? above\]",
-    re.MULTILINE,
-)
-"""What stands in a text that is sent and was not in it: its head, bare names, references."""
-
-_LINES = re.compile(
-    r"\[as lines (\d+)-(\d+) of [^\n]*?, (?:(\d+) results|the result) above,"
-    r" handle ([0-9a-f]{12})\]"
-)
-
-_END = re.compile(r"\[last (\d+) lines as (?:(\d+) results|in the result) above\]")
-
-_LEFT = re.compile(r"\[left out: (?:lines (\d+)-(\d+) of )?handle ([0-9a-f]{12})\]")
-
-_SAME = re.compile(
-    r"\[the same (?:as [^\n]*?, (?:(?:(\d+) results|the result) )?above|result stands further down)"
-    r", handle ([0-9a-f]{12})\]"
-)
-
-_DROPPED = "[dropped: "
-
-
-class Texts:
-    """What items say, each worked out once."""
-
-    def __init__(self) -> None:
-        self._born: dict[int, tuple[Item, tuple[str, ...]]] = {}
-        self._handles: dict[int, tuple[Item, tuple[str, ...]]] = {}
-
-    def born(self, item: "Item", agent: str, records: KeptEvidence) -> tuple[str, ...]:
-        """What of an item came with it: without what was put in, and without the task."""
-        cached = self._born.get(id(item))
-        if cached is None or cached[0] is not item:
-            task = item.kind == "user" and item.position < records.task
-            own = item.author == agent
-            texts = [
-                _ADDED.sub("", _sent(block))
-                for block in item.blocks
-                if isinstance(block, ResultBlock)
-                or (isinstance(block, TextBlock) and not task and not own)
-            ]
-            cached = self._born[id(item)] = (item, tuple(texts))
-        return cached[1]
-
-    def handles(self, item: "Item") -> tuple[str, ...]:
-        """The handles that stand in an item."""
-        cached = self._handles.get(id(item))
-        if cached is None or cached[0] is not item:
-            texts = [
-                block.text if isinstance(block, TextBlock) else compact(block.response)
-                for block in item.blocks
-                if isinstance(block, ResultBlock | TextBlock)
-            ]
-            named = tuple(one for text in texts for one in _HANDLE.findall(text))
-            cached = self._handles[id(item)] = (item, named)
-        return cached[1]
-
-
-class _AnswerReader:
-    """Somebody who has a request and `recall`, and nothing else."""
-
-    def __init__(self, prompt: "Prompt", records: KeptEvidence) -> None:
-        self._records = records
-        self._recalls = any(tool.name == RECALL for tool in prompt.tools)
-        self._results: list[ResultBlock] = []
-        self._blocks: list[ResultBlock | TextBlock] = []
-        for item in prompt.items:
-            own = item.author == prompt.agent and item.kind == "exchange"
-            for block in item.blocks:
-                if own and isinstance(block, ResultBlock):
-                    self._results.append(block)
-                if isinstance(block, ResultBlock | TextBlock):
-                    self._blocks.append(block)
-
-    def is_whole(self, block: ResultBlock | TextBlock, whole: Json) -> bool:
-        """Whether the block gives the whole value to whoever reads it."""
-        text = _sent(block)
-        lines = [self._lines(line, block) for line in text.split("\n")]
-        if any(one is None for one in lines):
-            return False  # it refers to what is not there
-        own = handle_of(whole)
-        if self._recalls and own in _HANDLE.findall(_spelled_all(block)):
-            return True
-        joined = "\n".join(one for one in lines if one is not None)
-        return _same(joined, spelled(whole))
-
-    def _lines(self, line: str, block: ResultBlock | TextBlock) -> str | None:
-        """What a line stands for: itself, or lines it refers to; None if those are not there."""
-        if (match := _LINES.fullmatch(line)) is not None:
-            lines = self._behind(match[4], int(match[1]), int(match[2]))
-            source = self._above(block, int(match[3] or 1))
-            if lines is None or source is None:
-                return None
-            return lines if f"\n{lines}\n" in f"\n{_sent(source)}\n" else None
-        if (match := _END.fullmatch(line)) is not None:
-            return self._end_of(self._above(block, int(match[2] or 1)), int(match[1]))
-        if (match := _LEFT.fullmatch(line)) is not None:
-            if not self._recalls:
-                return None
-            return self._behind(match[3], int(match[1] or 1), int(match[2] or 0))
-        if (match := _SAME.fullmatch(line)) is not None:
-            return self._same_as(match, block)
-        return line
-
-    def _end_of(self, source: ResultBlock | None, size: int) -> str | None:
-        """The last lines of a result, which stand in it as they are."""
-        if source is None:
-            return None
-        whole = self._records.places.get((source.origin.name, source.origin.part))
-        lines = "\n".join(spelled(whole).split("\n")[-size:])
-        return lines if f"\n{lines}\n" in f"\n{_sent(source)}\n" else None
-
-    def _same_as(self, match: re.Match[str], block: ResultBlock | TextBlock) -> str | None:
-        """The text of another value that is there, at the place that the words say."""
-        if match[1] and isinstance(block, ResultBlock):
-            source = self._above(block, int(match[1]))
-            others: list[ResultBlock | TextBlock] = [source] if source is not None else []
-        else:
-            others = [one for one in self._blocks if one is not block]
-        places = ((one.origin.name, one.origin.part) for one in others)
-        there = any(handle_of(self._records.places.get(one)) == match[2] for one in places)
-        return self._behind(match[2], 1, 0) if there else None
-
-    def _behind(self, handle: str, first: int, last: int) -> str | None:
-        if handle not in self._records.values:
-            return None
-        lines = self._records.text(handle).split("\n")
-        return "\n".join(lines[first - 1 : last or len(lines)])
-
-    def _above(self, block: ResultBlock | TextBlock, back: int) -> ResultBlock | None:
-        at = next((at for at, one in enumerate(self._results) if one is block), -1)
-        return self._results[at - back] if at >= back else None
-
-
-def _same(one: str, other: str) -> bool:
-    """Whether two texts say the same: JSON does without its blanks, and as tables."""
-    if one == other:
-        return True
-    try:
-        read, wanted = msgspec.json.decode(one), msgspec.json.decode(other)
-        return bool(read == wanted or untabled(read) == wanted)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _sent(block: "Block") -> str:
-    """What is sent of a block, as text."""
-    if isinstance(block, ResultBlock):
-        return spelled(block.response)
-    return block.text if isinstance(block, TextBlock) else ""
-
-
-def _spelled_all(block: ResultBlock | TextBlock) -> str:
-    return block.text if isinstance(block, TextBlock) else compact(block.response)
 
 
 _HINT = 'write a policy as in code, such as "C.auto()" or "C.window(5).compact()"'

@@ -4,7 +4,7 @@ A step is one answer of a model, counted from 1. Its request is compiled again f
 it, with what instruction providers said then, so nobody is asked and nothing is called.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +20,8 @@ from weft.dialects import wire_name
 from weft.errors import BudgetExceeded, UsageError
 from weft.session import ArtifactStore, Event, Session, Usage
 from weft.session.attachments import attach
+from weft.session.lookback import artifacts_around
+from weft.session.strand import Strand
 from weft.session.waiting import CONFIRMATION, INPUT
 
 
@@ -76,25 +78,38 @@ class StepWalk:
             self._place += 1
         return steps
 
-    def alone(self, events: Sequence[Event], place: int) -> Answered:
+    def alone(self, session: Session, place: int) -> Answered:
         """The step that the event at `place` ends, and of those before it only the one it follows.
 
         They are compiled in the order in which they were sent: the second costs what it added.
-        The steps before are not counted.
+        The steps before are not counted. `session` is the one that the walk was made for.
         """
+        events = session.events
         last = events[place]
         speaker = _speaker(last)
         for index in range(place - 1, -1, -1):
             if _spoke(events[index]) and _speaker(events[index]) == speaker:
-                self._go_to(events, index)
+                self._go_to(session, index)
                 self._step(events[index])
                 break
-        self._go_to(events, place)
+        self._go_to(session, place)
         return self._step(last)
 
-    def _go_to(self, events: Sequence[Event], place: int) -> None:
+    def _go_to(self, session: Session, place: int) -> None:
         """Read the events before a place, without rebuilding what they answer."""
-        self._log = self._log.append(*events[self._place : place])
+        if self._place:
+            self._log = self._log.append(*session.events.between(self._place, place))
+        else:  # all of them were admitted to a session already
+            before = session.before(place)
+            self._log = Session.restored(
+                before.id,
+                app_name=before.app_name,
+                user_id=before.user_id,
+                initial=before.initial,
+                state=before.state,
+                events=Strand(before.events),
+                last_update_time=before.last_update_time,
+            )
         self._place = place
 
     def _step(self, event: Event) -> Answered:
@@ -258,13 +273,7 @@ async def texts_at(artifacts: ArtifactStore, session: Session, index: int) -> di
     """
     await attach(session, artifacts)
     owner = (session.app_name, session.user_id, session.id)
-    then: dict[str, int] = {}
-    later: set[str] = set()
-    for at, event in enumerate(session.events):
-        if at < index:
-            then.update(event.actions.artifact_delta)
-        else:
-            later.update(event.actions.artifact_delta)
+    then, later = artifacts_around(session.events, index)
     texts: dict[str, str] = {}
     for name in await artifacts.names(*owner):
         if name in then or name not in later:

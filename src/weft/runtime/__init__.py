@@ -4,6 +4,7 @@ from weft.runtime.callbacks import Plugin
 from weft.runtime.plugins import RunOutcome
 from weft.runtime.result import Result
 from weft.runtime.run import Running
-from weft.runtime.runner import Runner, run, run_sync, stream
+from weft.runtime.runner import Runner
+from weft.runtime.shortcuts import run, run_sync, stream
 
 __all__ = ["Plugin", "Result", "RunOutcome", "Runner", "Running", "run", "run_sync", "stream"]

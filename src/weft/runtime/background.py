@@ -227,8 +227,18 @@ class RunEnd:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether calls of the session wait for an answer from outside."""
-        return bool(self._invocation.session.waiting)
+        """Whether the run leaves calls that wait for an answer from outside."""
+        # a run that neither called nor answered anything, as most, leaves none
+        return not _is_talk(self.events) and bool(self._invocation.session.waiting)
+
+
+def _is_talk(events: tuple[Event, ...]) -> bool:
+    """Whether there are events, and all of them only say something."""
+    for event in events:
+        for part in (event.content.parts or ()) if event.content is not None else ():
+            if part.function_call is not None or part.function_response is not None:
+                return False
+    return bool(events)
 
 
 async def _carried(running: Running) -> RunEnd:
@@ -322,6 +332,7 @@ class Following:
         self._is_over = True
         if self._reader is not None:
             self._services.feeds.leave(self._reader)
+            self._reader = None
 
     def _of_run(self, batch: list[Event], run: StartedRun) -> list[Event]:
         """The events of the run; it is over where a later one has begun."""

@@ -11,7 +11,6 @@ from weft import schema
 from weft.declare import Agent, Tool
 from weft.declare.context import ToolContext
 from weft.declare.functions import Foreign
-from weft.errors import SchemaError
 from weft.runtime.callbacks import Callbacks, callbacks_of
 from weft.values import JsonObject
 
@@ -69,9 +68,7 @@ class BoundTool:
                 return dict(args)
         if self.signature is not None and self._fits_declaration:
             return schema.validate_arguments(self.signature, args)
-        checked = schema.validate_value(self.tool.parameters, args, where=self.tool.name)
-        if not isinstance(checked, dict):
-            raise SchemaError("the arguments are no object", where=self.tool.name)
+        checked = schema.validate_declared(self.tool.parameters, args, where=self.tool.name)
         return cast("dict[str, object]", checked)
 
     @property

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from weft.codes import report
 from weft.compiler import Compilation
+from weft.compiler.costs import Load, price_of, rates_for
 from weft.compiler.plan import ModelLike
 from weft.declare import Node, RunBudget, RunConfig
 from weft.declare.nodes import every_agent
@@ -180,8 +181,6 @@ def _name(model: object) -> str:
 
 def is_priced(model: str) -> bool:
     """Whether the price of a model is known."""
-    from weft.compiler.costs import price_of
-
     return is_free(model) or price_of(model) is not None
 
 
@@ -238,8 +237,6 @@ def money_for(model: str, response: ModelResponse, compiled: Compilation, tokens
 
 
 def _priced(model: str, usage: Usage, written: int, cache: str) -> float:
-    from weft.compiler.costs import Load, rates_for
-
     asked = usage.prompt_token_count or 0
     cached = min(usage.cached_content_token_count or 0, asked)
     answer = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)

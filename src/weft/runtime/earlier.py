@@ -17,8 +17,8 @@ from weft.runtime.invocation import Request
 from weft.runtime.place import path_of
 from weft.runtime.program import root_place
 from weft.runtime.progress import Progress, is_failure
-from weft.runtime.resume import last_invocation
-from weft.runtime.rewind import hidden_events, visible_events
+from weft.runtime.resume import events_of_runs
+from weft.runtime.rewind import hidden_events
 from weft.session import Event, Session, SessionKey, Store
 from weft.session.strand import Strand
 from weft.session.unread import skim_of
@@ -92,7 +92,7 @@ def is_settled(session: Session, invocation_id: str) -> bool:
 
     Somebody stopped it; or it failed, and the conversation went on without it.
     """
-    events = visible_events(session)
+    events = events_of_runs(session)
     last = next(event for event in reversed(events) if event.invocation_id == invocation_id)
     later = events[-1].invocation_id != invocation_id
     return bool(last.interrupted) or (later and is_failure(last))
@@ -104,10 +104,10 @@ def is_unfinished(root: Node, session: Session) -> bool:
     A run of which this cannot be told for sure counts as unfinished: to resume what is complete
     does nothing.
     """
-    events = visible_events(session)
+    events = events_of_runs(session)
     if not events:
         return False
-    last, id = events[-1], last_invocation(session)
+    last, id = events[-1], events[-1].invocation_id
     if is_failure(last) or last.interrupted or last.actions.rewind_before_invocation_id:
         return False
     if session.waiting and not _is_at_work(events, id):

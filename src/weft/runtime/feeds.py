@@ -242,15 +242,15 @@ class Feed:
 
     def pass_on(self, event: Event, after: int) -> None:
         """Pass on a partial event, which is not stored: behind so many events that are."""
-        place = 0
-        if event.content is None and event.void:
+        place, is_void = 0, event.void
+        answer = self.unfinished.get(event.id)
+        if event.content is None and is_void:
             self.unfinished.pop(event.id, None)
-        elif event.void or event.id not in self.unfinished:  # the answer begins, perhaps anew
+        elif is_void or answer is None:  # the answer begins, perhaps anew
             self.unfinished[event.id] = _OpenAnswer([event], after)
         else:
-            pieces = self.unfinished[event.id].pieces
-            place = len(pieces)
-            pieces.append(event)
+            place = len(answer.pieces)
+            answer.pieces.append(event)
         for reader in self.readers:
             reader.take(event)
         if self.sending is not None:

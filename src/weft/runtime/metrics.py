@@ -1,7 +1,7 @@
 """Numbers of a server or a worker in Prometheus' text format."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from weft.session import Event, Usage
 
@@ -12,10 +12,6 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _Labels = tuple[tuple[str, str], ...]
 
-_PROMPT, _CACHED, _OUTPUT, _THOUGHTS = (
-    ("kind", kind) for kind in ("prompt", "cached", "output", "thoughts")
-)
-
 
 class Metrics:
     """Counters and histograms of one application; they only grow, and end with it."""
@@ -25,8 +21,8 @@ class Metrics:
         self._requests: dict[tuple[str, str, int], int] = {}
         """Answers by method, path and status."""
         self._gauges: dict[str, dict[_Labels, float]] = {}
-        self._durations: dict[str, list[int]] = {}
-        self._sums: dict[str, float] = {}
+        self._runs: dict[str, _AppRuns] = {}
+        """The runs of each app; their labels are made when the numbers are read."""
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""
@@ -56,29 +52,20 @@ class Metrics:
         events: Sequence[Event] = (),
     ) -> None:
         """Count a run that is over, and what it cost; without `usage` nobody knows that."""
-        self._add("weft_runs_total", (("app", app), ("outcome", outcome)), 1)
-        buckets = self._durations.get(app)
-        if buckets is None:
-            buckets = self._durations[app] = [0] * (len(_SECONDS) + 1)
-        buckets[bisect_left(_SECONDS, seconds)] += 1
-        self._sums[app] = self._sums.get(app, 0.0) + seconds
+        runs = self._runs.get(app)
+        if runs is None:
+            runs = self._runs[app] = _AppRuns()
+        runs.outcomes[outcome] = runs.outcomes.get(outcome, 0) + 1
+        runs.durations[bisect_left(_SECONDS, seconds)] += 1
+        runs.seconds += seconds
         if usage is None:
             return
-        own = ("app", app)
-        for kind, tokens in (
-            (_PROMPT, usage.prompt_token_count),
-            (_CACHED, usage.cached_content_token_count),
-            (_OUTPUT, usage.candidates_token_count),
-            (_THOUGHTS, usage.thoughts_token_count),
-        ):
-            if tokens:
-                self._add("weft_tokens_total", (own, kind), tokens)
-        calls = results = 0
+        runs.is_counted = True
+        runs.add_tokens(usage)
         for event in events:
-            calls += event.usage is not None
-            results += len(event.results)
-        self._add("weft_model_answers_total", (own,), calls)
-        self._add("weft_tool_results_total", (own,), results)
+            runs.answers += event.usage is not None
+            for part in (event.content.parts or ()) if event.content is not None else ():
+                runs.results += part.function_response is not None
 
     def text(self, gauges: Mapping[str, float]) -> str:
         """All of it, with the numbers that are read now."""
@@ -89,26 +76,67 @@ class Metrics:
             (("method", method), ("path", path), ("status", str(status))): count
             for (method, path, status), count in self._requests.items()
         }
-        counts = (
-            {**self._counts, "weft_http_requests_total": requests} if requests else self._counts
-        )
+        counts = {**self._counts}
+        for app, runs in self._runs.items():
+            for name, labels, number in runs.counts(("app", app)):
+                counts[name] = {**counts.get(name, {}), labels: number}
+        if requests:
+            counts["weft_http_requests_total"] = requests
         for kind, numbers in (("gauge", self._gauges), ("counter", counts)):
             for name, series in sorted(numbers.items()):
                 lines.append(f"# TYPE {name} {kind}")
                 lines += [f"{name}{_braces(labels)} {_number(n)}" for labels, n in series.items()]
-        if self._durations:
+        if self._runs:
             lines.append("# TYPE weft_run_seconds histogram")
-        for app, buckets in self._durations.items():
+        for app, runs in self._runs.items():
             total = 0
-            for bound, n in zip((*_SECONDS, None), buckets, strict=True):
+            for bound, n in zip((*_SECONDS, None), runs.durations, strict=True):
                 total += n
                 edge = "+Inf" if bound is None else f"{bound:g}"
-                labels = _braces((("app", app), ("le", edge)))
-                lines.append(f"weft_run_seconds_bucket{labels} {total}")
+                both = _braces((("app", app), ("le", edge)))
+                lines.append(f"weft_run_seconds_bucket{both} {total}")
             only = _braces((("app", app),))
-            lines.append(f"weft_run_seconds_sum{only} {_number(self._sums[app])}")
+            lines.append(f"weft_run_seconds_sum{only} {_number(runs.seconds)}")
             lines.append(f"weft_run_seconds_count{only} {total}")
         return "\n".join([*lines, ""])
+
+
+class _AppRuns:
+    """The runs of one app that are over."""
+
+    __slots__ = (
+        "answers", "durations", "is_counted", "outcomes", "results", "seconds", "tokens",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, int] = {}
+        self.durations = [0] * (len(_SECONDS) + 1)
+        self.seconds = 0.0
+        self.tokens: dict[str, int] = {}
+        self.answers = self.results = 0
+        self.is_counted = False
+        """Whether it is known of a run what it cost."""
+
+    def add_tokens(self, usage: Usage) -> None:
+        """Add what the answers of a run cost."""
+        for kind, tokens in (
+            ("prompt", usage.prompt_token_count),
+            ("cached", usage.cached_content_token_count),
+            ("output", usage.candidates_token_count),
+            ("thoughts", usage.thoughts_token_count),
+        ):
+            if tokens:
+                self.tokens[kind] = self.tokens.get(kind, 0) + tokens
+
+    def counts(self, own: tuple[str, str]) -> Iterator[tuple[str, _Labels, float]]:
+        """Their counters, with labels."""
+        for outcome, number in self.outcomes.items():
+            yield "weft_runs_total", (own, ("outcome", outcome)), number
+        for kind, tokens in self.tokens.items():
+            yield "weft_tokens_total", (own, ("kind", kind)), tokens
+        if self.is_counted:
+            yield "weft_model_answers_total", (own,), self.answers
+            yield "weft_tool_results_total", (own,), self.results
 
 
 def _braces(labels: Iterable[tuple[str, str]]) -> str:

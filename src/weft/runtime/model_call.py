@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import suppress
+from functools import partial
 from traceback import format_exception
 from typing import Literal, cast
 
@@ -338,23 +339,21 @@ class ModelCall:
             recorded = await provided_texts(plan, session, invocation, place, artifacts or {})
         if invocation.labels:
             artifacts = artifacts or await labelled_texts(invocation, agent.cleared)
-
-        def request() -> Compilation:
-            return compile_request(
-                self._root,
-                session=session,
-                agent=agent.name,
-                state=state,
-                config=config,
-                branch=place.branch or None,
-                artifacts=artifacts,
-                recorded=recorded,
-                within=within,
-                part_of=part_of(invocation) if invocation.labels else None,
-                deps=invocation.request.deps,
-                brief=True,
-            )
-
+        request = partial(
+            compile_request,
+            self._root,
+            session=session,
+            agent=agent.name,
+            state=state,
+            config=config,
+            branch=place.branch or None,
+            artifacts=artifacts,
+            recorded=recorded,
+            within=within,
+            part_of=part_of(invocation) if invocation.labels else None,
+            deps=invocation.request.deps,
+            brief=True,
+        )
         if is_cold(session.events, plan.slot):
             # a long log that was just read would stop the event loop for a second
             return await asyncio.to_thread(_warmed, request, session)

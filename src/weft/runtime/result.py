@@ -8,7 +8,9 @@ from weft.declare.agent import AnswerT
 from weft.diagnostics import Diagnostic
 from weft.errors import CallError, RunError
 from weft.misuse import ByFields, declared, unknown_name
+from weft.notebook import framed, line
 from weft.session import Event, Session, Usage
+from weft.session.log import events_table
 from weft.session.state import without_temp
 from weft.values import JsonObject
 
@@ -54,9 +56,6 @@ class Result(ByFields, Generic[AnswerT]):
     """Whether the log had the `request_id` already: this is what came of it then."""
 
     def _repr_html_(self) -> str:
-        from weft.notebook import framed, line
-        from weft.session.log import events_table
-
         tokens = self.usage.total_token_count or 0
         parts = [line(self.text)] if self.text else []
         if self.error is not None:

@@ -10,7 +10,7 @@ from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.errors import SessionError
 from weft.runtime.progress import expiry_in, unwrapped
 from weft.runtime.rewind import visible_events
-from weft.runtime.tool_call import to_json, to_returned
+from weft.runtime.tool_values import to_json, to_returned
 from weft.session import Event, Session
 from weft.session.waiting import CONFIRMATION, QUESTION
 from weft.values import Json, JsonObject
@@ -239,9 +239,20 @@ def check_retries(session: Session, retry: Iterable[str]) -> None:
             )
 
 
+def events_of_runs(session: Session) -> list[Event]:
+    """The events in view that a run wrote.
+
+    State may be written between two runs, by an event with an invocation of its own. Nobody said
+    anything in it, so there is nothing to go on with: a run begins with a message.
+    """
+    events = visible_events(session)
+    begun = {event.invocation_id for event in events if event.content is not None}
+    return [event for event in events if event.invocation_id in begun]
+
+
 def last_invocation(session: Session) -> str:
     """The invocation to go on with: the last one that was not rewound."""
-    events = visible_events(session)
+    events = events_of_runs(session)
     if events:
         return events[-1].invocation_id
     raise SessionError(

@@ -3,7 +3,7 @@
 from weft.errors import SessionError
 from weft.session import Actions, ArtifactStore, Event, Session, scope_of
 from weft.session.event import new_id
-from weft.session.lookback import hidden_by_rewind, hidden_by_undoing
+from weft.session.lookback import artifacts_around, hidden_by_rewind, hidden_by_undoing
 from weft.session.strand import Strand
 from weft.values import JsonObject
 
@@ -60,13 +60,7 @@ def _difference(now: JsonObject, then: JsonObject) -> JsonObject:
 
 async def _restored(session: Session, first: int, artifacts: ArtifactStore) -> dict[str, int]:
     """The artifacts that changed since, saved again as they were."""
-    then: dict[str, int] = {}
-    changed: set[str] = set()
-    for index, event in enumerate(session.events):
-        if index < first:
-            then.update(event.actions.artifact_delta)
-        else:
-            changed.update(event.actions.artifact_delta)
+    then, changed = artifacts_around(session.events, first)
     owner = (session.app_name, session.user_id, session.id)
     restored: dict[str, int] = {}
     for name in sorted(changed & then.keys()):

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Generic, cast
@@ -12,7 +12,8 @@ import msgspec
 
 from weft.content import Content, ContentLike, Part, require_posted, to_content
 from weft.declare import Agent, CustomAgent, Flow, MemorySearch, Node, RunConfig
-from weft.declare.agent import AnswerT, T
+from weft.declare.agent import AnswerT
+from weft.declare.config import run_over
 from weft.declare.hints import RUN_WORDS
 from weft.declare.tool import to_tools
 from weft.errors import SessionBusy, UsageError
@@ -23,7 +24,6 @@ from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
 from weft.runtime.earlier import find_request, require_request_id, unfinished_sessions
 from weft.runtime.feeds import Feeds, Follower
 from weft.runtime.invocation import Request, Services
-from weft.runtime.result import Result
 from weft.runtime.rewind import rewind_event
 from weft.runtime.run import Running, unknown_session
 from weft.session import ArtifactStore, Event, Session, SessionKey, Store
@@ -218,6 +218,7 @@ class Runner(Generic[AnswerT]):
                 if invocation_id is not None
                 else "leave it out: an answer that comes twice is taken once anyway",
             )
+        extended = self.extended(tools) if tools else None
         if message is not None:
             if answers or retry:
                 raise UsageError(
@@ -246,8 +247,8 @@ class Runner(Generic[AnswerT]):
                 config=config,
                 deps=deps,
             )
-        if tools:
-            running = running.of(self.extended(tools))
+        if extended is not None:
+            running = running.of(extended)
         request = running.invocation.request
         if request_id is not None:
             try:
@@ -382,7 +383,7 @@ class Runner(Generic[AnswerT]):
 
     @property
     def config(self) -> RunConfig:
-        """What every run is configured with that has no config of its own."""
+        """What all runs share; the config of a run stands over it, option by option."""
         return self._config
 
     @property
@@ -520,12 +521,13 @@ class Runner(Generic[AnswerT]):
     def _configured(self, config: RunConfig | None) -> RunConfig:
         """The configuration of a run, with what this runner and its plugins say to all agents."""
         chosen = _config(config, self._config)
-        above = self._config.global_instruction
-        if chosen is not self._config and above and not chosen.global_instruction:
-            chosen = msgspec.structs.replace(chosen, global_instruction=above)
-        return with_plugins(chosen, self._services.plugins)
+        if chosen is not self._config is not _DEFAULT:
+            chosen = run_over(self._config, chosen)
+        plugins = self._services.plugins
+        return with_plugins(chosen, plugins) if plugins else chosen
 
     def _key(self, user_id: str, session_id: str) -> SessionKey:
+        """The session's key, or an error if a part of it is no name."""
         for name, value in (("user_id", user_id), ("session_id", session_id)):
             if not isinstance(cast("object", value), str) or not value:
                 raise UsageError(
@@ -548,6 +550,7 @@ def _config(config: RunConfig | None, default: RunConfig) -> RunConfig:
 
 
 def _memory(memory: object) -> MemorySearch | None:
+    """The memory to search, or an error if it cannot be searched."""
     if memory is not None and not callable(getattr(memory, "search", None)):
         described = repr(memory) if isinstance(memory, str) else f"a {type(memory).__name__}"
         raise UsageError(
@@ -653,153 +656,3 @@ def _runnable(value: object) -> str:
     if isinstance(value, list | tuple):
         return "put the agents together: a >> b runs one after the other, a | b both at once"
     return "pass a weft.Agent, or a flow such as a >> b"
-
-
-@explained('weft.stream(agent, "message")', words=RUN_WORDS)
-def stream(
-    root: Agent[T] | Flow,
-    message: ContentLike,
-    *,
-    state: Mapping[str, Json] | None = None,
-    session: Session | None = None,
-    config: RunConfig | None = None,
-    store: str | Store = "memory://",
-    user_id: str = "user",
-    session_id: str | None = None,
-    request_id: str | None = None,
-    plugins: Sequence[object] = (),
-    deps: object = None,
-) -> Running[T]:
-    """Run one invocation and give its events: partial ones as the model speaks, then whole ones."""
-    config = msgspec.structs.replace(config if config is not None else RunConfig(), stream=True)
-    return _running(
-        root, message, state, session, config, store, user_id, session_id, request_id, plugins, deps
-    )
-
-
-@explained('await weft.run(agent, "message")', words=RUN_WORDS)
-def run(
-    root: Agent[T] | Flow,
-    message: ContentLike,
-    *,
-    state: Mapping[str, Json] | None = None,
-    session: Session | None = None,
-    config: RunConfig | None = None,
-    store: str | Store = "memory://",
-    user_id: str = "user",
-    session_id: str | None = None,
-    request_id: str | None = None,
-    plugins: Sequence[object] = (),
-    deps: object = None,
-) -> Running[T]:
-    """Run one invocation: await it for its result.
-
-    `session` goes on with an earlier result's: `await run(bot, "And then?", session=r.session)`.
-    """
-    return _running(
-        root, message, state, session, config, store, user_id, session_id, request_id, plugins, deps
-    )
-
-
-@explained('weft.run_sync(agent, "message")', words=RUN_WORDS)
-def run_sync(
-    root: Agent[T] | Flow,
-    message: ContentLike,
-    *,
-    state: Mapping[str, Json] | None = None,
-    session: Session | None = None,
-    config: RunConfig | None = None,
-    store: str | Store = "memory://",
-    user_id: str = "user",
-    session_id: str | None = None,
-    request_id: str | None = None,
-    plugins: Sequence[object] = (),
-    deps: object = None,
-) -> Result[T]:
-    """`run` for scripts and notebooks; also where an event loop runs already."""
-    return _waited(
-        run(
-            root,
-            message,
-            state=state,
-            session=session,
-            config=config,
-            store=store,
-            user_id=user_id,
-            session_id=session_id,
-            request_id=request_id,
-            plugins=plugins,
-            deps=deps,
-        )
-    )
-
-
-def _waited(work: Running) -> Result[T]:
-    results: list[Result] = []
-
-    async def wait() -> None:  # what a loop's first task returns, asyncio spells out twice
-        results.append(await work)
-
-    if not _is_looping():
-        asyncio.run(wait())
-    else:
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(asyncio.run, wait()).result()
-    return results[0]
-
-
-def _is_looping() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _running(
-    root: Agent[T] | Flow,
-    message: ContentLike,
-    state: Mapping[str, Json] | None,
-    session: Session | None,
-    config: RunConfig | None,
-    store: str | Store,
-    user_id: str,
-    session_id: str | None,
-    request_id: str | None,
-    plugins: Sequence[object],
-    deps: object,
-) -> Running[T]:
-    app_name = None
-    _check_session(session)
-    if session is not None:
-        app_name = session.app_name or None
-        user_id = session.user_id or user_id
-        session_id = session_id or session.id or None
-    runner = Runner(root, app_name=app_name, store=store, plugins=plugins)
-    running = runner.run(
-        message=message,
-        user_id=user_id,
-        session_id=session_id,
-        state=state,
-        request_id=request_id,
-        config=config,
-        deps=deps,
-    )
-    return running.alone(session, owned=isinstance(store, str))
-
-
-def _check_session(session: object) -> None:
-    """Refuse what looks like a session but is none: its id, its messages, the result it is in."""
-    if session is None or isinstance(session, Session):
-        return
-    kind = type(session).__name__
-    hint = "pass the session of an earlier result: session=result.session"
-    if isinstance(session, Result):
-        hint = "write session=result.session"
-    elif isinstance(session, str):
-        hint = f'write session_id="{session}", with the store it is in: store="sqlite:///weft.db"'
-    elif isinstance(session, Iterable):
-        hint += "; weft.Session(events=[...]) is one of events"
-    raise UsageError(f"a {kind} is not a session", where="session", hint=hint)

@@ -6,11 +6,10 @@ the log says was done before a crash is not done again.
 
 import asyncio
 import contextvars
-import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from types import CoroutineType
 from typing import TYPE_CHECKING, cast
@@ -22,7 +21,6 @@ from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow, Tool
 from weft.declare.context import ToolContext
 from weft.errors import SchemaError, SessionError, StoreError
-from weft.media import type_by_content
 from weft.misuse import close
 from weft.runtime.answer import is_cut, parse
 from weft.runtime.bindings import AgentBindings, BoundTool, settled
@@ -31,13 +29,14 @@ from weft.runtime.labels import refusal, restored_arguments
 from weft.runtime.media import keep_large
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, ended
 from weft.runtime.progress import Progress
+from weft.runtime.tool_values import Returned, is_small, shortened, to_json, to_returned
 from weft.session import Actions, Event
 from weft.session.branches import branches_of
 from weft.session.event import EMPTY_ACTIONS
 from weft.session.lookback import hidden_by_undoing
 from weft.session.provenance import Provenance
 from weft.session.state import apply_delta, without_temp
-from weft.values import Json, JsonObject, canonical, compact, digest, require_json
+from weft.values import JsonObject, canonical, compact, digest
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -77,13 +76,6 @@ class Outcome(msgspec.Struct, frozen=True):
             and not self.waits
             and not self.restored
         )
-
-
-class Returned(msgspec.Struct, frozen=True):
-    """A tool's result: JSON, and media beside it."""
-
-    response: JsonObject
-    parts: tuple[Part, ...] = ()
 
 
 Finish = Callable[[Outcome], Event | None]
@@ -149,7 +141,7 @@ class ToolCall:
         """
         if self.outcome is None:
             self._finish = finish
-            outcome = await self._outcome()
+            outcome = await self._decide()
             if self._restored:
                 outcome = msgspec.structs.replace(outcome, restored=self._restored)
             self.outcome = outcome
@@ -161,7 +153,8 @@ class ToolCall:
             return None
         return _record(outcome)
 
-    async def _outcome(self) -> Outcome:
+    async def _decide(self) -> Outcome:
+        """What becomes of the call: refused, asked about, left open by a crash, or run."""
         call = self.call
         bound = self._bindings.tools.get(call.name or "")
         if bound is None:
@@ -184,7 +177,7 @@ class ToolCall:
         try:
             kwargs = bound.arguments(args)
         except SchemaError as error:
-            return Outcome(call, {"error": _words(error)})
+            return Outcome(call, {"error": _error_words(error)})
         if self._invocation.labels:
             refused = await refusal(self._invocation, bound.tool, args)
             if refused is not None:
@@ -201,13 +194,13 @@ class ToolCall:
             if undecided is not None:
                 return undecided
         try:
-            return await self._called(bound, context, args, kwargs)
+            return await self._call_with_callbacks(bound, context, args, kwargs)
         except Suspended:
             return Outcome(call, suspended=True)
         except (Interrupted, StoreError):
             raise
         except Exception as error:  # what a callback raised stops the run, once it is in the log
-            return Outcome(call, {"error": _words(error)}, raised=error)
+            return Outcome(call, {"error": _error_words(error)}, raised=error)
 
     def _arguments(self, tool: Tool) -> JsonObject:
         """The arguments with redacted values put back, if the policy says so; not for an agent."""
@@ -237,13 +230,14 @@ class ToolCall:
             deps=invocation.request.deps,
         )
 
-    async def _called(
+    async def _call_with_callbacks(
         self,
         bound: BoundTool,
         context: ToolContext | None,
         args: JsonObject,
         kwargs: dict[str, object],
     ) -> Outcome:
+        """Run the tool between its callbacks; each of them may answer in its place."""
         callbacks = self._bindings.callbacks
         tool = bound.tool
         response: JsonObject | None = None
@@ -254,12 +248,12 @@ class ToolCall:
         watched = self._bindings.watches_tools
         if watched and callbacks.before_tool:
             answer = await callbacks.before_tool.first(_ANSWERS, context, tool, args)
-            response = _checked(answer, "before_tool") if answer is not None else None
+            response = _answer_as_json(answer, "before_tool") if answer is not None else None
         if response is None:
             try:
                 if watched and callbacks.before_tool:  # it may have changed the arguments
                     kwargs = bound.arguments(args)
-                returned = await self._executed(bound, context, args, kwargs)
+                returned = await self._execute(bound, context, args, kwargs)
                 waits = tool.long_running
                 if returned is not None:
                     response, parts = returned.response, returned.parts
@@ -271,16 +265,16 @@ class ToolCall:
                     chain = callbacks.on_tool_error
                     answer = await chain.first(_ANSWERS, context, tool, args, error)
                 if answer is not None:
-                    response = _checked(answer, "on_tool_error")
+                    response = _answer_as_json(answer, "on_tool_error")
                 else:
-                    response = {"error": _words(error)}
+                    response = {"error": _error_words(error)}
                     raised = error if self._bindings.raises else None
         if watched and callbacks.after_tool and response is not None and raised is None:
             replaced = await callbacks.after_tool.replaced(dict, response, context, tool, args)
             if replaced is not response:
-                response = _checked(replaced, "after_tool")
-        if response is not None and not _is_small(response):
-            response = await self._fitted(response)
+                response = _answer_as_json(replaced, "after_tool")
+        if response is not None and not is_small(response):
+            response = await self._fit_log(response)
         actions = context.actions.to_actions() if context is not None else EMPTY_ACTIONS
         if parts:
             smaller = await keep_large(self._invocation, parts)
@@ -290,7 +284,7 @@ class ToolCall:
                 actions = msgspec.structs.replace(actions, artifact_delta=delta)
         return Outcome(self.call, response, actions, parts, waits=waits, raised=raised)
 
-    async def _executed(
+    async def _execute(
         self,
         bound: BoundTool,
         context: ToolContext | None,
@@ -317,23 +311,23 @@ class ToolCall:
         for attempt in range(tool.retries + 1):
             try:
                 if tool.effect == "transactional" and context is not None:
-                    return await self._transacted(bound, context, kwargs)
+                    return await self._run_in_transaction(bound, context, kwargs)
                 if tool.timeout is None:
-                    return self._returned(await _call(bound, kwargs), tool)
-                return self._returned(await call_within_limits(bound, kwargs), tool)
+                    return self._result_with_note(await _call(bound, kwargs), tool)
+                return self._result_with_note(await call_within_limits(bound, kwargs), tool)
             except Exception as error:
                 if attempt == tool.retries or isinstance(error, (StoreError, Interrupted)):
                     raise
                 await asyncio.sleep(min(0.05 * 2**attempt, 2.0))
         return None
 
-    async def _transacted(
+    async def _run_in_transaction(
         self, bound: BoundTool, context: ToolContext, kwargs: dict[str, object]
     ) -> Returned | None:
         """Run the function in the store's transaction: its writes and its result, or neither."""
         async with self._invocation.transaction() as transaction:
             context.connection = transaction.connection
-            returned = self._returned(await call_within_limits(bound, kwargs), bound.tool)
+            returned = self._result_with_note(await call_within_limits(bound, kwargs), bound.tool)
             outcome = Outcome(
                 self.call,
                 returned.response if returned is not None else None,
@@ -342,7 +336,7 @@ class ToolCall:
                 waits=bound.tool.long_running,
                 restored=self._restored,
             )
-            result = self._final(outcome)
+            result = self._final_event(outcome)
             if result is None:
                 outcomes = {self.call.id or "": _record(outcome)}
                 record = self._invocation.event(
@@ -354,18 +348,18 @@ class ToolCall:
         self.result = result
         return returned
 
-    def _final(self, outcome: Outcome) -> Event | None:
+    def _final_event(self, outcome: Outcome) -> Event | None:
         """The event with the results, if nothing can change them any more."""
         if self._finish is None or self._bindings.callbacks.after_tool or outcome.waits:
             return None
-        if outcome.parts or outcome.response is None or not _is_small(outcome.response):
+        if outcome.parts or outcome.response is None or not is_small(outcome.response):
             return None
         result = self._finish(outcome)
         return self._invocation.ready(result) if result is not None else None
 
-    def _returned(self, value: object, tool: Tool) -> Returned | None:
+    def _result_with_note(self, value: object, tool: Tool) -> Returned | None:
         """What the function returned; the model is told of arguments that it did not choose."""
-        returned = _returned(value, tool)
+        returned = _result_of(value, tool)
         if returned is None or self._edited is None:
             return returned
         note = f"the user changed the arguments: the call was made with {compact(self._edited)}"
@@ -428,7 +422,7 @@ class ToolCall:
                 return Outcome(call, returned.response, parts=returned.parts)
         return None
 
-    async def _fitted(self, response: JsonObject) -> JsonObject:
+    async def _fit_log(self, response: JsonObject) -> JsonObject:
         """The result, or its two ends where it is too large; the whole is kept as an artifact."""
         artifact = f"result-{self.call.id}.json"
         short = shortened(response, self.call.name or "the tool", artifact)
@@ -457,12 +451,12 @@ async def _must_ask(tool: Tool, args: JsonObject, context: ToolContext) -> tuple
     except (Interrupted, StoreError):
         raise
     except Exception as error:
-        words = f"the condition of {tool.name} raised {_words(error)}"
+        words = f"the condition of {tool.name} raised {_error_words(error)}"
         _log.warning("%s; the user is asked", words)
         return True, f" ({words})"
 
 
-def _returned(value: object, tool: Tool) -> Returned | None:
+def _result_of(value: object, tool: Tool) -> Returned | None:
     """What the function returned as a result; nothing, for a long-running one that has none yet."""
     if value is None and tool.long_running:
         return None
@@ -477,7 +471,7 @@ def _returned(value: object, tool: Tool) -> Returned | None:
         )
 
 
-def _checked(answer: object, moment: str) -> JsonObject:
+def _answer_as_json(answer: object, moment: str) -> JsonObject:
     """A callback's answer as JSON."""
     try:
         return cast("JsonObject", to_json(answer))
@@ -485,10 +479,10 @@ def _checked(answer: object, moment: str) -> JsonObject:
         raise SessionError(error.message, where=moment, hint=error.hint) from None
 
 
-def _words(error: Exception) -> str:
+def _error_words(error: Exception) -> str:
     """What the model is told: class and message, never a traceback."""
     if isinstance(error, SchemaError):
-        return _corrective(error)
+        return _correction(error)
     try:
         text = str(error)
     except Exception:  # one that cannot even say what is wrong
@@ -496,7 +490,7 @@ def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _corrective(error: SchemaError) -> str:
+def _correction(error: SchemaError) -> str:
     return f"{error.message}; {error.hint}" if error.hint else error.message
 
 
@@ -557,6 +551,7 @@ async def call_within_limits(bound: BoundTool, kwargs: dict[str, object]) -> obj
 
 
 async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
+    """Call the function on the loop or in a thread; a tool ends neither the process nor the run."""
     assert bound.function is not None
     task = asyncio.current_task()
     asked = task.cancelling() if task is not None else 0
@@ -567,9 +562,9 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
                 return await cast("Awaitable[object]", returned)
             return await settled(returned)
         if bound.quick:
-            return await settled(_plainly(bound, kwargs))
+            return await settled(_call_plainly(bound, kwargs))
         context = contextvars.copy_context()
-        call = functools.partial(context.run, lambda: _plainly(bound, kwargs))
+        call = functools.partial(context.run, lambda: _call_plainly(bound, kwargs))
         thread = asyncio.get_running_loop().run_in_executor(_threads(), call)
         if bound.tool.effect == "transactional":  # no thread may write once its turn is over
             await ended([thread])
@@ -586,7 +581,7 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
         raise
 
 
-def _plainly(bound: BoundTool, kwargs: dict[str, object]) -> object:
+def _call_plainly(bound: BoundTool, kwargs: dict[str, object]) -> object:
     """Call a plain function. What would end a thread or a generator becomes an error."""
     try:
         return bound.timed(**kwargs)
@@ -605,147 +600,6 @@ def _threads() -> "ThreadPoolExecutor":
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(64, thread_name_prefix="weft-tool")
-
-
-LIMIT = 1_000_000
-"""How many characters of JSON one result may put into the log; more is kept as an artifact."""
-
-
-def to_returned(value: object) -> Returned:
-    """What a function returned, as a result: a mapping as it is, anything else under `result`."""
-    if type(value) is str:
-        return Returned({"result": value})
-    value = _with_files(value)
-    media = _media(value)
-    if media is not None:
-        texts = [part.text for part in media if part.text]
-        media_parts = tuple(part for part in media if not part.text)
-        response: JsonObject = {"result": "\n".join(texts)} if texts else {}
-        return Returned(response, media_parts)
-    without_media, taken = _beside(value)
-    plain = to_json(without_media)
-    return Returned(plain if isinstance(plain, dict) else {"result": plain}, taken)
-
-
-_BYTES = (bytes, bytearray, memoryview)
-
-
-def _with_files(value: object) -> object:
-    """The value with bytes as the files they are: a model cannot read base64.
-
-    Bytes of no known type stay, and are refused as what is no JSON.
-    """
-    if type(value) in (list, tuple):
-        return [_as_file(one) for one in cast("Sequence[object]", value)]
-    if type(value) is dict:
-        fields = cast("dict[object, object]", value)
-        return {key: _as_file(one) for key, one in fields.items()}
-    return _as_file(value)
-
-
-def _as_file(value: object) -> object:
-    if not isinstance(value, _BYTES):
-        return value
-    data = bytes(cast("bytes | bytearray", value))
-    return Part.from_bytes(data) if type_by_content(data) else data
-
-
-def _media(value: object) -> tuple[Part, ...] | None:
-    """The parts of a value that is made of parts."""
-    if isinstance(value, Content):
-        return value.parts or ()
-    if isinstance(value, Part):
-        return (value,)
-    if isinstance(value, (list, tuple)) and value:
-        pieces = cast("list[object]", value)
-        if all(isinstance(piece, Part) for piece in pieces):
-            return tuple(cast("list[Part]", pieces))
-    return None
-
-
-def _beside(value: object) -> tuple[object, tuple[Part, ...]]:
-    """The value without its media, and the media: a model cannot read them as text."""
-    if isinstance(value, Mapping):
-        fields = cast("Mapping[object, object]", value)
-        taken = {key: part for key, part in fields.items() if isinstance(part, Part)}
-        rest: object = {key: each for key, each in fields.items() if key not in taken}
-        return rest, tuple(taken.values())
-    if isinstance(value, (list, tuple)):
-        pieces = cast("Sequence[object]", value)
-        parts = tuple(piece for piece in pieces if isinstance(piece, Part))
-        rest = [piece for piece in pieces if not isinstance(piece, Part)]
-        return rest, parts
-    return value, ()
-
-
-def to_json(value: object) -> Json:
-    """A Python value as JSON: what is plain as it is, known kinds of objects by their fields."""
-    try:
-        return require_json(value, where="result")
-    except SessionError as refused:
-        try:
-            plain: object = msgspec.to_builtins(
-                value, str_keys=True, enc_hook=_fields, builtin_types=_BYTES
-            )
-        except (TypeError, ValueError, RecursionError):
-            raise refused from None
-        place = _place_of_bytes(plain)
-        if place is not None:
-            raise SessionError(
-                "these are bytes of no known type",
-                where=place,
-                hint='return Part.from_bytes(data, "image/png") for a file, data.decode() for text',
-            ) from None
-        return require_json(plain, where="result")
-
-
-def _place_of_bytes(value: object, where: str = "result") -> str | None:
-    """Where the first bytes stand in a plain value; None where there are none."""
-    if isinstance(value, _BYTES):
-        return where
-    if isinstance(value, dict):
-        fields = cast("dict[object, object]", value)
-        below = ((one, f"{where}.{key}") for key, one in fields.items())
-    elif isinstance(value, list | tuple):
-        listed = cast("Sequence[object]", value)
-        below = ((one, f"{where}[{at}]") for at, one in enumerate(listed))
-    else:
-        return None
-    places = (_place_of_bytes(one, place) for one, place in below)
-    return next((place for place in places if place is not None), None)
-
-
-def _fields(value: object) -> object:
-    dump = cast("object", getattr(value, "model_dump", None))
-    if callable(dump):
-        return dump(mode="json")
-    if isinstance(value, Mapping):
-        return dict(cast("Mapping[object, object]", value))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    raise TypeError(f"a {type(value).__name__} is not JSON")
-
-
-def _is_small(response: JsonObject) -> bool:
-    """Whether a result is one text that surely fits into the log, as most are."""
-    if len(response) == 1:
-        for key, value in response.items():
-            if type(value) is str:
-                return len(key) + len(value) < LIMIT // 8  # a letter takes up to six in JSON
-    return False
-
-
-def shortened(response: JsonObject, name: str, artifact: str) -> JsonObject | None:
-    """A result too large for the log, as its two ends and where the rest is; None if it fits."""
-    text = compact(response)
-    if len(text) <= LIMIT:
-        return None
-    return {
-        "error": f"the result of {name} has {len(text):,} characters, more than {LIMIT:,};"
-        f" it is kept as the artifact `{artifact}`",
-        "begins": text[:2000],
-        "ends": text[-2000:],
-    }
 
 
 async def run_agent_tool(

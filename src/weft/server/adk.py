@@ -10,7 +10,7 @@ Top to bottom: sessions, runs, artifacts, graphs, traces, the page.
 import importlib.util
 import os
 import platform
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -26,7 +26,9 @@ from weft.content import Content
 from weft.declare import Agent, Node, tree
 from weft.declare.tool import to_tools
 from weft.errors import WeftError
+from weft.recordings import from_messages
 from weft.runtime import Runner
+from weft.runtime.earlier import is_unfinished
 from weft.server.endpoints import (
     Answer,
     ApiRoute,
@@ -42,7 +44,7 @@ from weft.server.problems import Problem, require_id
 from weft.server.served import ServedRun
 from weft.server.sessions import write_state
 from weft.server.stream import stream_problem
-from weft.session import Event, Session, SessionKey
+from weft.session import Actions, Event, Session, SessionKey
 from weft.session.event import new_id
 from weft.session.state import without_temp
 from weft.values import Json, JsonObject, digest
@@ -62,20 +64,25 @@ class NewAdkSession(Body, frozen=True, rename="camel"):
 
     session_id: str | None = None
     state: JsonObject | None = None
+    events: list[JsonObject] | None = None
+    """What was said elsewhere: the page imports a session with it."""
+    options: JsonObject | None = None
 
 
 class AdkRun(Body, frozen=True, rename="camel"):
     """A run that is to be started."""
 
-    app_name: str
     user_id: str
     session_id: str
+    app_name: str | None = None
     new_message: Content | None = None
     streaming: bool = False
     state_delta: JsonObject | None = None
     invocation_id: str | None = None
     function_call_event_id: str | None = None
     """Which event an answer is to: the answer itself names its call."""
+    custom_metadata: JsonObject | None = None
+    service_tier: str | None = None
 
 
 class AdkStateDelta(Body, frozen=True, rename="camel"):
@@ -112,7 +119,8 @@ async def list_sessions(call: Call) -> Answer:
 async def create_session(call: Call) -> Answer:
     """Make a session; the page sends `null` where it has nothing to say."""
     body = await _body(call, NewAdkSession, NewAdkSession())
-    return await _created(call, body.session_id, body.state)
+    _refuse_given(options=body.options)
+    return await _created(call, body.session_id, body.state, body.events or ())
 
 
 async def create_named_session(call: Call) -> Answer:
@@ -125,13 +133,59 @@ async def create_named_session(call: Call) -> Answer:
     return await _created(call, call.path("session"), state)
 
 
-async def _created(call: Call, id: str | None, state: JsonObject | None) -> Answer:
+async def _created(
+    call: Call, id: str | None, state: JsonObject | None, listed: Sequence[JsonObject] = ()
+) -> Answer:
     runner, user = call.runner(), call.user(call.path("user"))
     key = SessionKey(runner.app_name, user, require_id(id or new_id()))
     state = call.allowed_state(state)
+    events = _imported(call, runner, listed) if listed else ()
     if await runner.store.lengths([key]):
         raise Problem(409, "exists", f"the session `{key.id[:100]}` exists already")
-    return _respond_session(await runner.store.create(key, state=state))
+    session = await runner.store.create(key, state=state)
+    if events:
+        session = await runner.store.append(session, *events)
+    return _respond_session(session)
+
+
+def _imported(call: Call, runner: Runner, listed: Sequence[JsonObject]) -> Sequence[Event]:
+    """Events of another session, as a client may post them: what was said and called, no more.
+
+    Nobody makes a server go on with a run by posting half of one: its calls would be made.
+    """
+    session = from_messages(listed, format="adk", agent=runner.root.name).for_store()
+    for at, event in enumerate(session.events):
+        call.allowed_state(event.actions.state_delta)
+        rest = msgspec.structs.replace(event.actions, state_delta={})
+        names = [call.name or "" for call in event.calls]
+        names += [result.name or "" for result in event.results]
+        if rest != Actions():
+            claim = "it has actions beside `stateDelta`"
+        elif event.long_running_tool_ids:
+            claim = "it has calls that wait for an answer"
+        elif any(name.startswith("adk_") for name in names):
+            claim = "it has calls that only a runtime makes"
+        else:
+            continue
+        raise Problem(
+            422, "invalid", f"this event cannot be imported: {claim}", where=f"/events/{at}"
+        )
+    if is_unfinished(runner.root, session):
+        raise Problem(
+            422,
+            "invalid",
+            "the last turn of these events has no answer",
+            hint="post whole turns; `weft sessions import` takes everything",
+            where="/events",
+        )
+    return session.events
+
+
+def _refuse_given(**fields: JsonObject | str | None) -> None:
+    """Refuse what google-adk's clients may send and nothing here would use; null is nothing."""
+    for name, value in fields.items():
+        if value:
+            raise Problem(422, "invalid", f"`{name}` has no meaning here", hint="leave it out")
 
 
 async def get_session(call: Call) -> Answer:
@@ -189,7 +243,10 @@ async def run_sse(call: Call) -> Answer:
 
 
 async def _started(call: Call, body: AdkRun, *, stream: bool) -> ServedRun:
-    runner = call.served.runner(body.app_name)
+    _refuse_given(customMetadata=body.custom_metadata, serviceTier=body.service_tier)
+    runners = call.served.runners
+    only = next(iter(runners)) if len(runners) == 1 else ""
+    runner = call.served.runner(body.app_name or only)
     user = call.user(body.user_id)
     return await call.served.start(
         runner,

@@ -37,7 +37,7 @@ from weft.server.access import (
     inner_path,
 )
 from weft.server.description import describe
-from weft.server.endpoints import Answer, ApiRoute, Call, Endpoint, respond
+from weft.server.endpoints import ROUTES, Answer, ApiRoute, Call, Endpoint, respond
 from weft.server.inspect import ServedSources, inspector_routes
 from weft.server.problems import Problem
 from weft.server.quotas import Quotas
@@ -220,8 +220,12 @@ def app(
     )
 
 
+_DEEPEST = 12
+"""Paths with more slashes than any route are not told apart."""
+
+
 class _Routes:
-    """The routes, found by the first part of the path and the method.
+    """The routes, found by the method, the first part of the path and how many parts it has.
 
     There are a hundred of them, and a turn should not be matched against each.
     """
@@ -236,12 +240,12 @@ class _Routes:
         """Have more routes, before those that are there."""
         self._routes = (*routes, *self._routes)
         self._all = Router(routes=self._routes, default=self._default)
-        self._by_method: dict[tuple[str, str], list[Route]] = {}
+        self._by_method: dict[tuple[str, str, int], list[Route]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the route that fits."""
         path = inner_path(scope)
-        key = (scope["method"], path[1:].partition("/")[0])
+        key = (scope["method"], path[1:].partition("/")[0], min(path.count("/"), _DEEPEST))
         few = self._by_method.get(key)
         if few is None:
             few = self._narrowed(*key)
@@ -263,9 +267,10 @@ class _Routes:
                 await route.handle(scope, receive, send)
                 return
         # a mount, a method that a path has not, a slash too many, or nothing at all
+        scope[ROUTES] = self._routes
         await self._all(scope, receive, send)
 
-    def _narrowed(self, method: str, first: str) -> list[Route]:
+    def _narrowed(self, method: str, first: str, depth: int) -> list[Route]:
         """The plain routes that such a request may be for, as far as the next mount."""
         few: list[Route] = []
         for route in self._routes:
@@ -274,7 +279,10 @@ class _Routes:
                 if begins in ("", first):
                     break
             elif method in (route.methods or ()) and (begins == first or "{" in begins):
-                few.append(route)
+                # a part of a path has no slash in it, unless it says that it is a path
+                own = route.path.count("/")
+                if own == depth or depth == _DEEPEST or ":path}" in route.path:
+                    few.append(route)
         return few
 
 

@@ -6,19 +6,19 @@ from the same list, so that neither can say what the other does not.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar, cast
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weft.misuse import meant
 from weft.runtime import Runner
-from weft.server.access import Identity, headers_of, too_large
+from weft.server.access import Identity, headers_of, inner_path, too_large
 from weft.server.problems import Problem, problem_of, require_user
 from weft.server.served import Served
 from weft.server.stream import ChunkStream
@@ -229,8 +229,11 @@ def _known_fields(message: str, kind: type[object]) -> str:
     if not isinstance(kind, msgspec.StructMeta) or "field `" not in message:
         return ""
     names = [one.encode_name for one in msgspec.structs.fields(cast("type[msgspec.Struct]", kind))]
+    all_of_them = f"the fields are: {', '.join(names)}"
+    if "unknown field" not in message:
+        return all_of_them
     unknown = message.rpartition("field `")[2].rstrip("`")
-    return meant(unknown, names) or f"the fields are: {', '.join(names)}"
+    return meant(unknown, names) or all_of_them
 
 
 def whole_number(text: str) -> int | None:
@@ -272,6 +275,10 @@ class Endpoint:
         return run
 
 
+ROUTES = "weft.routes"
+"""Where the scope of a request has the routes of this application, mounted or not."""
+
+
 class ApiRoute(Route):
     """A route that says in a problem document which methods it has not."""
 
@@ -289,7 +296,7 @@ class ApiRoute(Route):
         if not self.methods or scope["method"] in self.methods:
             await self.app(scope, receive, send)
             return
-        allowed = ", ".join(sorted(self.methods))
+        allowed = ", ".join(sorted(_methods_at(scope) | self.methods))
         problem = Problem(
             405,
             "method",
@@ -298,6 +305,16 @@ class ApiRoute(Route):
             headers={"allow": allowed},
         )
         raise problem  # the gate says it, as the clients of that path read it
+
+
+def _methods_at(scope: Scope) -> set[str]:
+    """The methods of all routes for a path: a path may have one route for each."""
+    path = inner_path(scope)
+    routes: Sequence[BaseRoute] = scope.get(ROUTES, ())
+    fitting = (
+        one for one in routes if isinstance(one, ApiRoute) and one.params_in(path) is not None
+    )
+    return {method for one in fitting for method in one.methods or ()}
 
 
 def respond(value: object, status: int = 200) -> Response:

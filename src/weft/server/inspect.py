@@ -8,7 +8,8 @@ import asyncio
 import json
 import mimetypes
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -18,9 +19,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weft.declare.nodes import every_agent
-from weft.errors import SessionError, UsageError
+from weft.errors import SessionError, UsageError, WeftError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.export import LIBRARY, PAGE, SCRIPTS, STYLE, export
+from weft.inspector.inspection import REHEARSED
 from weft.inspector.request import RequestView
 from weft.inspector.sources import SessionSource, StoredSessions, key_text
 from weft.runtime import Runner
@@ -40,6 +42,15 @@ PULSE = 0.5
 
 SILENCE = 15.0
 """Seconds after which a stream says that it is alive."""
+
+REHEARSED_AFTER = 1.0
+"""Seconds that a session must be quiet, with somebody looking, before it is rehearsed."""
+
+_SLICE = 0.004
+"""Seconds that a rehearsal works at a time; then it rests as long, and while anything runs."""
+
+_LONGEST = 30.0
+"""Seconds of work that a rehearsal of one session may take."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
@@ -214,16 +225,25 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
         "test": _test,
     }
     actions: dict[str, _Action] = {"say": _say, "answer": _answer, "fork": _fork}
+    asking = 0
+
+    def is_busy() -> bool:
+        return asking > 0 or served.active > 0
 
     async def sessions(request: Request) -> Response:
         return _json(await source(request).sessions())
 
     def answering(answer: "_Answer") -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
+            nonlocal asking
             asked = source(request)
-            inspection = await asked.inspection(_text(request, "session"))
-            # Rebuilding a long session takes a while, and other requests go on meanwhile.
-            value = await asyncio.to_thread(_answered, answer, inspection, request)
+            asking += 1
+            try:
+                inspection = await asked.inspection(_text(request, "session"))
+                # Rebuilding a long session takes a while, and other requests go on meanwhile.
+                value = await asyncio.to_thread(_answered, answer, inspection, request)
+            finally:
+                asking -= 1
             if answer is _film and isinstance(value, dict):
                 value["can_chat"] = value["can_fork"] = isinstance(asked, Talk)
             return _json(value)
@@ -259,7 +279,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
                 "there is no such session", where="inspector", hint="the list shows those there are"
             )
         identity: Identity = request.scope["weft.identity"]
-        return served.event_stream(identity, _growth(asked, key, after))
+        return served.event_stream(identity, _growth(asked, key, after, is_busy))
 
     api = "/inspect/api"
     routes: list[Route] = [
@@ -417,22 +437,78 @@ async def _fork(talk: Talk, call: Call) -> Json:
     return await talk.fork(key, event, text, call.allowed_state(state))
 
 
-async def _growth(source: SessionSource, key: str, after: int) -> AsyncGenerator[bytes, None]:
-    """Says `grown` when the session has more events, and `gone` when it is deleted."""
+async def _growth(
+    source: SessionSource, key: str, after: int, is_busy: Callable[[], bool]
+) -> AsyncGenerator[bytes, None]:
+    """Says `grown` when the session has more events, and `gone` when it is deleted.
+
+    While somebody looks and nothing happens, the session is rehearsed.
+    """
     quiet = 0.0
-    while True:
-        length = await source.length(key)
-        if length is None:
-            yield b"event: gone\ndata: {}\n\n"
-            return
-        if length != after:
-            after, quiet = length, 0.0
-            yield f"id: {length}\nevent: grown\ndata: {length}\n\n".encode()
-        elif quiet >= SILENCE:
-            quiet = 0.0
-            yield b": still here\n\n"
-        await asyncio.sleep(PULSE)
-        quiet += PULSE
+    rehearsal: asyncio.Task[None] | None = None
+    try:
+        while True:
+            length = await source.length(key)
+            if length is None:
+                yield b"event: gone\ndata: {}\n\n"
+                return
+            if length != after:
+                after, quiet = length, 0.0
+                if rehearsal is not None:
+                    rehearsal.cancel()
+                    rehearsal = None
+                yield f"id: {length}\nevent: grown\ndata: {length}\n\n".encode()
+            elif quiet >= SILENCE:
+                quiet = 0.0
+                yield b": still here\n\n"
+            if rehearsal is None and quiet >= REHEARSED_AFTER:
+                rehearsal = asyncio.create_task(_rehearse(source, key, is_busy))
+            await asyncio.sleep(PULSE)
+            quiet += PULSE
+    finally:
+        if rehearsal is not None:
+            rehearsal.cancel()
+
+
+async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]) -> None:
+    """Compile a session under the policies that people try, so that the first to ask waits less.
+
+    It works beside the loop, a little at a time, and waits while anybody asks or runs. It goes on
+    until it is cancelled, and then lets go of what it made.
+    """
+    try:
+        inspection = await source.inspection(key)
+    except SessionError:
+        return  # it was deleted meanwhile, which the stream says
+    spent = 0.0
+    try:
+        for policy in REHEARSED:
+            walk = inspection.rehearse(Variant(policy=policy))
+            done = False
+            while not done and spent < _LONGEST:
+                if is_busy():
+                    await asyncio.sleep(PULSE / 10)
+                    continue
+                begun = time.monotonic()
+                done = await asyncio.to_thread(_walk_on, walk)
+                took = time.monotonic() - begun
+                spent += took
+                await asyncio.sleep(took)
+        await asyncio.Event().wait()
+    finally:
+        inspection.forget_rehearsed()
+
+
+def _walk_on(walk: Iterator[object]) -> bool:
+    """Take some steps of a rehearsal; whether it is at its end."""
+    until = time.monotonic() + _SLICE
+    try:
+        for _ in walk:
+            if time.monotonic() >= until:
+                return False
+    except WeftError:
+        return True  # a program that cannot be compiled so; who asks for it is told
+    return True
 
 
 def _variant(request: Request) -> Variant:

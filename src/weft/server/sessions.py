@@ -15,13 +15,14 @@ from weft.errors import SessionBusy, StoreError, UsageError
 from weft.runtime import Runner
 from weft.runtime.approvals import Pending, pending_in
 from weft.runtime.earlier import LONGEST_ID, is_unfinished, require_request_id
+from weft.runtime.metrics import MEDIA_TYPE
 from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw, whole_number
 from weft.server.problems import Problem, require_id
 from weft.server.served import Busy, ServedRun
 from weft.server.stream import Frames
 from weft.session import Actions, Event, Session, SessionInfo, SessionKey
 from weft.session.event import new_id
-from weft.session.state import without_temp
+from weft.session.state import scope_of, without_temp
 from weft.values import Json, JsonObject
 
 LARGEST_PAGE = 10_000
@@ -190,6 +191,7 @@ async def start_run(call: Call) -> Answer:
     """Start a run, and answer at once; or stream its events, where the client accepts a stream."""
     body = await call.body(NewRun)
     runner, user, id = call.runner(), call.user(body.user), call.path("session")
+    streams = call.wants_stream()
     if body.message is not None and (body.answers or body.retry):
         raise Problem(422, "invalid", "a run has either a message or answers", where="/answers")
     try:
@@ -205,14 +207,14 @@ async def start_run(call: Call) -> Answer:
             request_id=_request_id(call, body),
             busy=body.busy,
             stream=body.stream,
-            follow=call.wants_stream(),
+            follow=streams,
             create=body.create,
         )
     except Problem as problem:
         if problem.kind == "unknown-session" and body.message is not None:
             problem.hint = 'make it with POST /api/apps/APP/sessions, or send "create": true'
         raise
-    return _started(call, run)
+    return _started(call, run, streams=streams)
 
 
 def _invocation_id(body: NewRun) -> str | None:
@@ -249,8 +251,8 @@ def _request_id(call: Call, body: NewRun) -> str | None:
         raise Problem(422, "invalid", error.message, hint=error.hint, where="/request_id") from None
 
 
-def _started(call: Call, run: ServedRun) -> Answer:
-    if call.wants_stream():
+def _started(call: Call, run: ServedRun, *, streams: bool) -> Answer:
+    if streams:
         return call.served.run_stream(call.identity, run, Frames(run.batches()))
     return respond(
         {
@@ -333,6 +335,15 @@ async def write_state(call: Call, user: str, delta: JsonObject) -> Session:
     runner, id = call.runner(), call.path("session")
     await call.served.require_session(runner, user, id)
     delta = call.allowed_state(delta)
+    for name in delta:
+        if not name or scope_of(name) == "temp":
+            raise Problem(
+                422,
+                "invalid",
+                f"{name[:100]!r} cannot be written between two runs",
+                hint="`temp:` lives in one run: send it as its `state`; a key is a non-empty text",
+                where="/delta",
+            )
     key = SessionKey(runner.app_name, user, id)
     lease = await runner.store.lease(key, busy="reject", interrupt=lambda: None)
     try:
@@ -430,7 +441,7 @@ async def answer_questions(call: Call) -> Answer:
     if not body.answers:
         raise Problem(422, "invalid", "there are no answers", where="/answers")
     run = await call.served.start(runner, None, user=user, session=id, answers=_plain(body.answers))
-    return _started(call, run)
+    return _started(call, run, streams=call.wants_stream())
 
 
 async def rewind_session(call: Call) -> Answer:
@@ -484,8 +495,6 @@ async def get_ready(call: Call) -> Answer:
 
 async def get_metrics(call: Call) -> Answer:
     """Numbers in Prometheus' text format; for the operator, or any user of the server."""
-    from weft.runtime.metrics import MEDIA_TYPE
-
     served = call.served
     gauges = {
         "weft_runs_active": served.active,

@@ -103,8 +103,9 @@ class Frames:
 
     async def aclose(self) -> None:
         """Read no further."""
-        self._is_over = True
-        await self._batches.aclose()
+        if not self._is_over:
+            self._is_over = True
+            await self._batches.aclose()
 
 
 def stream_problem(error: Exception) -> Problem:

@@ -234,6 +234,24 @@ def joined_branches(events: Iterable[Event]) -> dict[int, str]:
     return branches
 
 
+class ArtifactHistory(NamedTuple):
+    """The versions of artifacts before a place of a log, and the names of those that came after."""
+
+    before: dict[str, int]
+    after: set[str]
+
+
+def artifacts_around(log: Iterable[Event], index: int) -> ArtifactHistory:
+    """Which artifacts were saved before the event at an index, and which from it on."""
+    history = ArtifactHistory({}, set())
+    for at, event in enumerate(log):
+        if at < index:
+            history.before.update(event.actions.artifact_delta)
+        else:
+            history.after.update(event.actions.artifact_delta)
+    return history
+
+
 def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
     """The effects in a log by fingerprint, the newest of each; what was read is kept with it."""
     fold = log.memo[_Effects]

@@ -64,13 +64,15 @@ class StoredSession(NamedTuple):
             last_update_time=self.last_update_time,
         )
 
-    def after(self, growth: "Growth") -> "StoredSession":
-        """What is kept once the events are stored."""
+    def after(self, growth: "Growth", written: int = 0) -> "StoredSession":
+        """What is kept once the events are stored, which have so many bytes as JSON."""
         key, number, created, initial, state, _, size, chaptered = self
         if growth.own:
             state = apply_delta(state, growth.own)
         events = growth.session.events
-        return StoredSession(key, number, created, initial, state, events, size, chaptered)
+        return StoredSession(
+            key, number, created, initial, state, events, size + written, chaptered
+        )
 
 
 class Growth(msgspec.Struct, frozen=True):

@@ -30,6 +30,9 @@ _STALE_EVERY = 1.0
 _BEAT_EVERY = 0.9
 """Seconds after which a process says again that it lives; others decide how long they wait."""
 
+_UNLOCK_WITHIN = 2.0
+"""Seconds that a cancelled run waits for its lease to be given back; a hung server takes longer."""
+
 _LOOK_LASTS = 1.0
 """Seconds for which what was seen when a lease was taken counts as new."""
 
@@ -222,4 +225,10 @@ class _ServerLease:
         """Let the next run have the session, even if the caller is cancelled meanwhile."""
         if not self._released:
             self._released = True
-            await asyncio.shield(asyncio.create_task(self._unlock()))
+            unlocking = asyncio.create_task(self._unlock())
+            try:
+                await asyncio.shield(unlocking)
+            except asyncio.CancelledError:
+                # Whoever cancelled may resume at once, and must not be refused because of us.
+                await asyncio.wait({unlocking}, timeout=_UNLOCK_WITHIN)
+                raise

@@ -32,11 +32,12 @@ from weft.session.memory import (
     scoped,
     unknown,
 )
+from weft.session.store import Count
 from weft.stores import sqlite_chapters as chapters
 from weft.stores import sqlite_tables as tables
 from weft.stores.cache import ChapterWriter, SessionCache, require_recent
 from weft.stores.chapters import require_keeping
-from weft.stores.leases import inside, outwait, require_outside
+from weft.stores.leases import FIRST_PAUSE, inside, outwait, require_outside
 from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, warn_unreadable
 from weft.stores.sqlite_file import WholeFile, explained, leave_flushing, open_file, rewrite_file
@@ -56,6 +57,9 @@ from weft.values import Json, require_object
 
 T = TypeVar("T")
 Arguments = ParamSpec("Arguments")
+
+# Named once: the annotations of a function inside a function are evaluated at every call.
+_Appended = Callable[[], Session]
 
 
 class _Open(NamedTuple):
@@ -133,10 +137,13 @@ class SqliteStore:
                 stored, (number, length, app, user) = self._cache.get(key), glance
                 if number == 0:
                     return None
-                if stored is not None and (stored.number, len(stored.events)) == (number, length):
-                    reader = StateReader(key)
-                    shared = reader.shared(key[:1], app), reader.shared(key[:2], user)
-                    return part(stored.session(*shared), recent=recent, after=after)
+                if stored is not None and _is_at(stored, number, length):
+                    reader = StateReader(key) if app or user else None
+                    session = stored.session(
+                        reader.shared(key[:1], app) if reader is not None else {},
+                        reader.shared(key[:2], user) if reader is not None else {},
+                    )
+                    return part(session, recent=recent, after=after)
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session | None]:
             # a cached session is caught up, not read in part: the next run wants all of it
@@ -151,10 +158,10 @@ class SqliteStore:
             shared = tables.read_shared(connection, StateReader(key))
             return lambda: part(self._keep(stored).session(*shared), recent=recent, after=after)
 
-        session = await self._read(work)
+        read = await self._read(work)
         if (stored := self._cache.get(key)) is not None:
             self._chapters.look_at(stored, self._cache)
-        return session
+        return read
 
     async def _sound(
         self, key: SessionKey, *, recent: int | None, after: float | None
@@ -183,7 +190,7 @@ class SqliteStore:
             if not growth.added:
                 return session
 
-        def work(connection: sqlite3.Connection) -> Callable[[], Session]:
+        def work(connection: sqlite3.Connection) -> _Appended:
             opened.whole.require(connection)
             stored = self.newest(connection, key)
             if not follows(session, stored.events):
@@ -193,7 +200,7 @@ class SqliteStore:
                 return lambda: stored.session(*shared)
             grown = growth if growth is not None else grow(session, events)
             rows, size = tables.new_rows(stored, grown)
-            after = stored.after(grown)._replace(size=stored.size + size)
+            after = stored.after(grown, size)
             if not tables.add_rows(connection, rows):
                 raise conflict(session, stored.events)
             tables.share(connection, key, grown.app, grown.user)
@@ -203,23 +210,22 @@ class SqliteStore:
 
         if known is None or growth is None:
             return await self._explained(opened.writer.run(work))
-        grown, size = growth, 0
-
-        def rows() -> list[tables.NewRow]:
-            nonlocal size
-            new, size = tables.new_rows(known, grown)
-            return new
+        grown = growth
+        rows, size = tables.new_rows(known, grown)
 
         def finish() -> Session:
-            self._keep(known.after(grown)._replace(size=known.size + size))
+            self._cache.put(known.after(grown, size))
             return grown.session
 
         def share(connection: sqlite3.Connection) -> None:
             tables.share(connection, key, grown.app, grown.user)
 
         addition = Addition(work, rows, finish, share if grown.app or grown.user else None)
-        opened.writer.submit(addition)
-        after = await self._explained(addition.result())
+        opened.writer.gather(addition)
+        try:
+            after = await addition.result()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise explained(error, self._path, timeout=self._timeout) from None
         self._chapters.look_at(known, self._cache, len(grown.added))
         return after
 
@@ -339,6 +345,15 @@ class SqliteStore:
 
         return await self._read(work)
 
+    async def tally(self, names: Sequence[str], count: Count, *, beside: str = "") -> None:
+        """Change what processes count together under these names, while no other does."""
+
+        def work(connection: sqlite3.Connection) -> Callable[[], None]:
+            tables.tally(connection, names, count, beside, time.time())
+            return _nothing
+
+        await self._write(work)
+
     async def compact(self) -> None:
         """Write the file anew, so that nothing deleted can be read from the disk.
 
@@ -380,9 +395,15 @@ class SqliteStore:
         async def take() -> bool:
             return opened.leases.take(lease)
 
-        def ask(connection: sqlite3.Connection) -> Callable[[], None]:
-            tables.insert_request(connection, key, time.time())
-            return _nothing
+        async def ask() -> None:
+            await asyncio.sleep(FIRST_PAUSE)  # who has just taken the lock is about to say its turn
+            turn = opened.leases.turn(key)
+
+            def insert(connection: sqlite3.Connection) -> Callable[[], None]:
+                tables.insert_request(connection, key, turn)
+                return _nothing
+
+            await self._write(insert)
 
         def withdraw(connection: sqlite3.Connection) -> Callable[[], None]:
             tables.delete_request(connection, key)
@@ -393,7 +414,7 @@ class SqliteStore:
             busy,
             take=take,
             wanted=lambda: lease.asked,
-            ask=lambda: self._write(ask),
+            ask=ask,
             withdraw=lambda: self._write(withdraw),
         )
 
@@ -446,7 +467,9 @@ class SqliteStore:
         await self.relay.close()
 
     def _opened(self) -> _Open:
-        process = os.getpid()
+        process, opened = os.getpid(), self._open
+        if opened is not None and opened.process == process:
+            return opened
         with self._lock:
             opened = self._open
             if opened is None or opened.process != process:  # a forked child opens its own
@@ -621,7 +644,11 @@ class _SqliteTransaction:
             if connection.in_transaction:
                 connection.execute("ROLLBACK TO append")
             raise
-        return stored.after(growth)._replace(size=stored.size + size), growth.session
+        return stored.after(growth, size), growth.session
+
+
+def _is_at(stored: StoredSession, number: int, length: int) -> bool:
+    return stored.number == number and stored.events.length == length
 
 
 def _nothing() -> None:

@@ -76,8 +76,9 @@ class ConnectionThread:
         self._connect = connect
         self._serve = serve
         self._watch = watch
-        self._queue: SimpleQueue[Task | None] = SimpleQueue()
+        self._queue: SimpleQueue[Sequence[Task]] = SimpleQueue()
         self._lock = Lock()
+        self._gathered: dict[asyncio.AbstractEventLoop, list[Task]] = {}
         self._thread: Thread | None = None
         self._closed = False
         self._watching = False
@@ -88,32 +89,54 @@ class ConnectionThread:
         self.submit(job)
         return await job.result()
 
-    def submit(self, job: Task) -> None:
-        """Queue the job."""
+    def submit(self, *jobs: Task) -> None:
+        """Queue the jobs."""
         with self._lock:
-            if self._closed:
-                job.failed(StoreError("the store was closed meanwhile", where=self._name))
-            else:
-                self._put(job)
+            if not self._closed:
+                self._put(jobs)
+                return
+        for job in jobs:
+            job.failed(StoreError("the store was closed meanwhile", where=self._name))
+
+    def gather(self, job: Task) -> None:
+        """Queue the job with others of this round of the event loop.
+
+        Were each queued by itself, the thread would wake up for the first, and then it and the
+        event loop would take the interpreter from each other for every one of them.
+        """
+        loop = asyncio.get_running_loop()
+        gathered = self._gathered.get(loop)
+        if gathered is None:
+            gathered = self._gathered[loop] = []
+            loop.call_soon(self._submit_gathered, loop)
+        gathered.append(job)
+        if len(gathered) >= MOST_GATHERED:
+            self._gathered[loop] = []
+            self.submit(*gathered)
+
+    def _submit_gathered(self, loop: asyncio.AbstractEventLoop) -> None:
+        if jobs := self._gathered.pop(loop, None):
+            self.submit(*jobs)
 
     def wake(self) -> None:
         """Have the thread see whether something is to be watched."""
         if not self._watching:
             with self._lock:
-                self._put(None)
+                self._put(())
 
-    def _put(self, job: Task | None) -> None:
+    def _put(self, jobs: Sequence[Task]) -> None:
         if self._thread is None:
             self._thread = Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
-        self._queue.put(job)
+        self._queue.put(jobs)
 
     async def close(self) -> None:
         """Close the connection, once everything queued is done."""
+        self._submit_gathered(asyncio.get_running_loop())
         with self._lock:
             self._closed = True
             thread = self._thread
-            self._queue.put(None)
+            self._queue.put(())
         if thread is not None:
             await asyncio.to_thread(thread.join)
 
@@ -149,12 +172,14 @@ class ConnectionThread:
         pause = None if until is None else max(until - time.monotonic(), 0)
         batch: list[Task] = []
         with suppress(Empty):
-            first = self._queue.get(timeout=pause)
+            batch += self._queue.get(timeout=pause)
             while True:
-                if first is not None:
-                    batch.append(first)
-                first = self._queue.get_nowait()
+                batch += self._queue.get_nowait()
         return batch
+
+
+MOST_GATHERED = 32
+"""How many jobs are gathered at most: the disk is busy with these while others are made."""
 
 
 def read(connection: sqlite3.Connection, batch: Sequence[Task]) -> None:
@@ -201,7 +226,7 @@ class FileWriter:
         """One transaction for all. If one of them fails, each has a transaction of its own."""
         try:
             additions = [cast("Addition[object]", job) for job in jobs if _adds(job)]
-            rows = [row for job in additions for row in job.rows()]
+            rows = [row for job in additions for row in job.rows]
             is_plain = len(additions) == len(jobs) and len(rows) <= MOST_ROWS
             if is_plain and not any(job.shares for job in additions):
                 if not add_rows(connection, rows):  # a statement is a transaction
@@ -415,7 +440,7 @@ class Addition(Job[T]):
     def __init__(
         self,
         work: Work[T],
-        rows: Callable[[], Sequence[NewRow]],
+        rows: Sequence[NewRow],
         finish: Callable[[], T],
         share: Callable[[sqlite3.Connection], None] | None,
     ) -> None:

@@ -9,6 +9,7 @@ from weft.misuse import meant
 from weft.session import MemoryStore, SessionKey, Store
 from weft.session.event import new_id
 from weft.stores import open_store
+from weft.turns.databases import FileDatabase, ServerDatabase
 from weft.turns.inbox import InboxTurns
 from weft.turns.turn import QueuedTurn, Turns, seconds_of
 from weft.values import Json, require_object
@@ -44,8 +45,6 @@ def open_turns(store: str | Store, engine: str = "inbox") -> Turns:
                 where="open_turns",
                 hint='use engine="inbox" with SQLite, or a store at postgresql://host/database',
             )
-        from weft.turns.databases import FileDatabase
-
         return InboxTurns(FileDatabase(opened.path))
     return _server_turns(opened, engine)
 
@@ -62,8 +61,6 @@ def _server_turns(store: Store, engine: str) -> Turns:
         )
     match engine:
         case "inbox":
-            from weft.turns.databases import ServerDatabase
-
             return InboxTurns(ServerDatabase(store.address, store.worker))
         case "procrastinate":
             from weft.turns.procrastinate_queue import ProcrastinateTurns

@@ -19,7 +19,7 @@ from weft.runtime.metrics import Metrics
 from weft.session import Store
 from weft.stores.leases import new_worker
 from weft.stores.relay import RelayingStore
-from weft.turns.databases import FileDatabase, QueueDatabase
+from weft.turns.databases import FileDatabase, QueueDatabase, ServerDatabase
 from weft.turns.health import HealthAnswer, Pages, answer_health, metrics_answer
 from weft.turns.liveness import (
     HUNG_AFTER,
@@ -285,8 +285,7 @@ def _tables(store: Store, worker: str) -> tuple[QueueDatabase, LivingTable]:
     if isinstance(store, SqliteStore):
         return FileDatabase(store.path), FileLiving(store.path)
     from weft.stores.postgres import PostgresStore
-    from weft.turns.databases import ServerDatabase
-    from weft.turns.server_living import ServerLiving
+    from weft.turns.postgres_liveness import ServerLiving
 
     if not isinstance(store, PostgresStore):
         raise UsageError(

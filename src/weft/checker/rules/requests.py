@@ -1,6 +1,7 @@
 """Rules on what is sent: undescribed, never sent, too long, ordered against the cache, refused."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from weft import schema
 from weft.checker.world import WalkRecord
@@ -120,6 +121,8 @@ def refused_by_provider(record: WalkRecord) -> Iterator[Diagnostic]:
     for agent in record.visited:
         if agent.model is None:  # the model is another's, or chosen for the run
             continue
+        if isinstance(agent.model, str) and not _asks_for_more(agent) and _is_taken(agent.model):
+            continue
         try:
             refused = refused_declaration(agent)
             yield from (one for one in refused if one.code not in agent.allow)
@@ -128,6 +131,24 @@ def refused_by_provider(record: WalkRecord) -> Iterator[Diagnostic]:
             yield report("WEFT706", place, error.message, error.hint, severity=Severity.ERROR)
         except WeftError:  # what cannot be compiled is told by compiling
             continue
+
+
+def _asks_for_more(agent: Agent) -> bool:
+    """Whether an agent's requests hold more than the model, texts and turns."""
+    declared = agent.tools or agent.tool_sources or agent.sub_agents or agent.generate_config
+    steered = agent.context or agent.context_compressor or agent.passes or agent.examples
+    return bool(declared or steered or agent.cleared) or agent.output_schema is not None
+
+
+@lru_cache(maxsize=256)
+def _is_taken(model: str) -> bool:
+    """Whether a request for nothing but this model is taken; most agents of a flow share one."""
+    from weft.compiler.prefix import refused_declaration
+
+    try:
+        return not refused_declaration(Agent("model", model=model))
+    except WeftError:
+        return False  # the agent itself says what is wrong with it
 
 
 def volatile_first(record: WalkRecord) -> Iterator[Diagnostic]:

@@ -134,12 +134,13 @@ def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
     if read.key in site.siblings:
         yield _beside(site, read)
         return
-    known = few([*world.facts]) or "nothing"
+    keys = [*world.facts]
+    known, near = few(keys) or "nothing", meant(read.key, keys)
     yield report(
         "WEFT108" if routed else "WEFT105",
         read.origin,
         f"{_reads(read)}, and nobody before it writes that; what is there: {known}",
-        meant(read.key, [*world.facts]) or _hint(read),
+        near or _hint(read),
         severity=_severity(read, world),
     )
 

@@ -32,8 +32,8 @@ from weft.interop.adk.objects import (
     overrides,
     text,
 )
-from weft.interop.adk.running import CONTEXT, CallbackCode, RawResult
-from weft.interop.adk.templates import Spelled, literal, spelled
+from weft.interop.adk.running import CONTEXT, CallbackCode, RawResult, instruction_context
+from weft.interop.adk.templates import Move, Spelled, literal, spelled
 from weft.interop.adk.tools import AdkPlace, closed, opaque, tools_of
 from weft.values import Json, JsonObject, require_json
 
@@ -377,7 +377,6 @@ def _behind(spelling: Spelled, length: int) -> Spelled:
     """The spelling where so many characters stand before it that are in another field."""
     if not length:
         return spelling
-    from weft.interop.adk.templates import Move
 
     def moved(moves: tuple[Move, ...]) -> tuple[Move, ...]:
         return tuple(m._replace(start=m.start + length, end=m.end + length) for m in moves)
@@ -569,8 +568,6 @@ class Provider:
 
     def __call__(self, context: object) -> object:
         """The function's current text."""
-        from weft.interop.adk.running import instruction_context
-
         answer = self.function(instruction_context(context, self.agent))
         if hasattr(answer, "__await__"):
             return _later(answer, self.before)

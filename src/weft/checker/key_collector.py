@@ -1,0 +1,189 @@
+"""Collect which keys of the state a user's function reads and writes, on each path through it."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from weft.checker.scope import (
+    STATE,
+    Compared,
+    Contents,
+    Keys,
+    Path,
+    Way,
+)
+
+
+class KeyCollector:
+    """Collects what is read and written, path by path."""
+
+    def __init__(self) -> None:
+        self.exits: list[dict[str, bool]] = []
+        """For each way out: the keys that were surely written, or taken away."""
+        self.changed: list[tuple[str, str]] = []
+        """Every key of every holder that something was done to, in order."""
+        self.proved: frozenset[str] = frozenset()
+        self.unseen = False
+        """Whether something is returned, or done to the state, that cannot be followed."""
+        self.reads_all = True
+        self._numbers: set[Way] = set()
+        self._compared: set[Compared] = set()
+        self.touched: set[str] = set()
+        self._filled: set[str] = set()
+        """Keys that are written where they lacked, and so are there behind."""
+        self._sure: set[str] = set()
+        self._guarded: set[str] = set()
+        self._optional: set[str] = set()
+        self._paths: set[Way] = set()
+        self._kinds: dict[str, set[str]] = {}
+        self._texts: dict[str, set[frozenset[str]]] = {}
+        self._written: dict[str, set[str]] = {}
+        self._taken: dict[str, set[str]] = {}
+        self._leaked: set[str] = set()
+        self._used: set[str] = set()
+
+    def keys(self) -> Keys:
+        """All of it."""
+        first, *others = self.exits or [{}]
+        sure = {k: there for k, there in first.items() if all(e.get(k) is there for e in others)}
+        drops = {key for key, there in sure.items() if not there}
+        changed, taken = self._written.get(STATE, set()), self._taken.get(STATE, set())
+        fills = self._filled & changed - taken
+        writes = {key for key in sure.keys() - drops if key not in self._filled or key in fills}
+        return Keys(
+            reads=frozenset(self._sure - self._optional),
+            optional=frozenset(self._optional),
+            guarded=frozenset(self._guarded - self._sure - self._optional),
+            writes=frozenset(writes),
+            maybe=frozenset(self._written.get(STATE, set()) - writes),
+            fills=frozenset(fills & writes),
+            drops=frozenset(drops),
+            may_drop=frozenset(self._taken.get(STATE, set()) - drops - writes),
+            touches=frozenset(self.touched),
+            proves=self.proved,
+            reads_all=self.reads_all,
+            writes_all=not self.unseen and not self._used & self._leaked,
+            numbers=frozenset(self._numbers),
+            kinds={key: next(iter(k)) for key, k in self._kinds.items() if len(k) == 1},
+            texts={} if self.unseen else self._all_texts(),
+            paths=frozenset(self._paths),
+            compared=frozenset(self._compared),
+        )
+
+    def _all_texts(self) -> dict[str, frozenset[str]]:
+        """By key: all texts that it may get, where no other value is given to it."""
+        return {
+            key: frozenset[str]().union(*each) for key, each in self._texts.items() if all(each)
+        }
+
+    def leave(self, path: Path) -> None:
+        """A way out of the function."""
+        changes = path.keys_of(STATE)
+        present = path.has() - changes.keys()
+        self._filled |= present
+        self.exits.append({**dict.fromkeys(present, True), **changes})
+
+    def read(self, key: str, path: Path) -> None:
+        """Note a key that is read, unless the function wrote it itself."""
+        if (STATE, key) in path.changes:
+            return
+        own = (STATE, key) in self.changed or STATE in self._leaked
+        if path.tried or own:
+            self._optional.add(key)
+        elif path.sure:
+            self._sure.add(key)
+        else:
+            self._guarded.add(key)
+
+    def ask(self, key: str, path: Path) -> None:
+        """Note a key that is read and may be absent."""
+        if (STATE, key) not in path.changes:
+            self._optional.add(key)
+
+    def follow(self, way: Way | None, path: Path) -> None:
+        """A way into a value of the state."""
+        if way is not None and way[1] and (STATE, way[0]) not in path.changes:
+            self._paths.add(way)
+
+    def compare(self, way: Way | None) -> None:
+        """A value of the state that is compared with a number, as it was found."""
+        if way is not None and (STATE, way[0]) not in self.changed:
+            self._numbers.add(way)
+
+    def match(self, compared: Compared) -> None:
+        """A value of the state that is compared with others, as it was found."""
+        if (STATE, compared.key) not in self.changed and STATE not in self._leaked:
+            self._compared.add(compared)
+
+    def write(
+        self,
+        holder: str,
+        key: str,
+        path: Path,
+        kind: str | None = None,
+        texts: frozenset[str] = frozenset(),
+    ) -> None:
+        """A key that gets a value; its kind and its texts are known where they stand there."""
+        path.changes[holder, key] = True
+        self.changed.append((holder, key))
+        self._written.setdefault(holder, set()).add(key)
+        if kind is not None:
+            self._kinds.setdefault(key, set()).add(kind)
+            self._texts.setdefault(key, set()).add(texts)
+
+    def take(self, holder: str, key: str, path: Path) -> None:
+        """Note a key that is removed, or that a returned dict removes."""
+        path.changes[holder, key] = False
+        self.changed.append((holder, key))
+        self._taken.setdefault(holder, set()).add(key)
+
+    def unset(self, holder: str, key: str, path: Path) -> None:
+        """A key of a dict of the function's own that is taken out of it again."""
+        path.forget([(holder, key)])
+        self.changed.append((holder, key))
+
+    def perhaps_done(self, holder: str, contents: Contents, path: Path) -> None:
+        """Note keys that are written or removed on some paths."""
+        pairs = [(holder, key) for key in contents.maybe | contents.may_go]
+        path.forget(pairs)
+        self.changed += pairs
+        self._written.setdefault(holder, set()).update(contents.maybe)
+        self._taken.setdefault(holder, set()).update(contents.may_go)
+
+    @contextmanager
+    def perhaps(self, path: Path, *, tried: bool = False) -> Generator[Path]:
+        """A way that a run may take, or not, or in part: what it does is not sure afterwards."""
+        mark = len(self.changed)
+        yield path.branch(tried=tried)
+        path.forget(self.changed[mark:])
+
+    def include(self, keys: Keys, path: Path) -> None:
+        """What another function does with the state, which it gets here."""
+        for key in sorted(keys.reads):
+            self.read(key, path)
+        for key in sorted(keys.guarded):
+            self.read(key, path.branch())
+        for key in sorted(keys.optional):
+            self.ask(key, path)
+        for key in sorted(keys.writes):
+            self.write(STATE, key, path, keys.kinds.get(key, ""))
+        for key in sorted(keys.drops):
+            self.take(STATE, key, path)
+        self.perhaps_done(STATE, Contents({}, keys.maybe, keys.may_drop), path)
+        self.touched |= keys.touches
+        self.reads_all &= keys.reads_all
+        if not keys.writes_all:
+            self.lose(STATE)
+
+    def of(self, holder: str, path: Path) -> Contents:
+        """The keys of a dict that goes on somewhere, with those that it may have."""
+        self._used.add(holder)
+        sure = path.keys_of(holder)
+        maybe = self._written.get(holder, set()) - sure.keys()
+        gone = self._taken.get(holder, set()) - sure.keys()
+        return Contents(sure, frozenset(maybe), frozenset(gone))
+
+    def lose(self, holder: str) -> None:
+        """Note that anything may be done to the state, or to a dict."""
+        if holder == STATE:
+            self.unseen = True
+        self._leaked.add(holder)

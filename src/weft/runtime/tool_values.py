@@ -1,0 +1,160 @@
+"""What a tool returned, as JSON and media: what a result in the log is made of."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from weft.content import Content, Part
+from weft.errors import SessionError
+from weft.media import type_by_content
+from weft.values import Json, JsonObject, compact, require_json
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """A tool's result: JSON, and media beside it."""
+
+    response: JsonObject
+    parts: tuple[Part, ...] = ()
+
+
+LIMIT = 1_000_000
+"""How many characters of JSON one result may put into the log; more is kept as an artifact."""
+
+
+def to_returned(value: object) -> Returned:
+    """What a function returned, as a result: a mapping as it is, anything else under `result`."""
+    if type(value) is str:
+        return Returned({"result": value})
+    value = _with_files(value)
+    media = _media(value)
+    if media is not None:
+        texts = [part.text for part in media if part.text]
+        media_parts = tuple(part for part in media if not part.text)
+        response: JsonObject = {"result": "\n".join(texts)} if texts else {}
+        return Returned(response, media_parts)
+    without_media, taken = _beside(value)
+    plain = to_json(without_media)
+    return Returned(plain if isinstance(plain, dict) else {"result": plain}, taken)
+
+
+_BYTES = (bytes, bytearray, memoryview)
+
+
+def _with_files(value: object) -> object:
+    """The value with bytes as the files they are: a model cannot read base64.
+
+    Bytes of no known type stay, and are refused as what is no JSON.
+    """
+    if type(value) in (list, tuple):
+        return [_as_file(one) for one in cast("Sequence[object]", value)]
+    if type(value) is dict:
+        fields = cast("dict[object, object]", value)
+        return {key: _as_file(one) for key, one in fields.items()}
+    return _as_file(value)
+
+
+def _as_file(value: object) -> object:
+    if not isinstance(value, _BYTES):
+        return value
+    data = bytes(cast("bytes | bytearray", value))
+    return Part.from_bytes(data) if type_by_content(data) else data
+
+
+def _media(value: object) -> tuple[Part, ...] | None:
+    """The parts of a value that is made of parts."""
+    if isinstance(value, Content):
+        return value.parts or ()
+    if isinstance(value, Part):
+        return (value,)
+    if isinstance(value, (list, tuple)) and value:
+        pieces = cast("list[object]", value)
+        if all(isinstance(piece, Part) for piece in pieces):
+            return tuple(cast("list[Part]", pieces))
+    return None
+
+
+def _beside(value: object) -> tuple[object, tuple[Part, ...]]:
+    """The value without its media, and the media: a model cannot read them as text."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[object, object]", value)
+        taken = {key: part for key, part in fields.items() if isinstance(part, Part)}
+        rest: object = {key: each for key, each in fields.items() if key not in taken}
+        return rest, tuple(taken.values())
+    if isinstance(value, (list, tuple)):
+        pieces = cast("Sequence[object]", value)
+        parts = tuple(piece for piece in pieces if isinstance(piece, Part))
+        rest = [piece for piece in pieces if not isinstance(piece, Part)]
+        return rest, parts
+    return value, ()
+
+
+def to_json(value: object) -> Json:
+    """A Python value as JSON: what is plain as it is, known kinds of objects by their fields."""
+    try:
+        return require_json(value, where="result")
+    except SessionError as refused:
+        try:
+            plain: object = msgspec.to_builtins(
+                value, str_keys=True, enc_hook=_fields, builtin_types=_BYTES
+            )
+        except (TypeError, ValueError, RecursionError):
+            raise refused from None
+        place = _place_of_bytes(plain)
+        if place is not None:
+            raise SessionError(
+                "these are bytes of no known type",
+                where=place,
+                hint='return Part.from_bytes(data, "image/png") for a file, data.decode() for text',
+            ) from None
+        return require_json(plain, where="result")
+
+
+def _place_of_bytes(value: object, where: str = "result") -> str | None:
+    """Where the first bytes stand in a plain value; None where there are none."""
+    if isinstance(value, _BYTES):
+        return where
+    if isinstance(value, dict):
+        fields = cast("dict[object, object]", value)
+        below = ((one, f"{where}.{key}") for key, one in fields.items())
+    elif isinstance(value, list | tuple):
+        listed = cast("Sequence[object]", value)
+        below = ((one, f"{where}[{at}]") for at, one in enumerate(listed))
+    else:
+        return None
+    places = (_place_of_bytes(one, place) for one, place in below)
+    return next((place for place in places if place is not None), None)
+
+
+def _fields(value: object) -> object:
+    dump = cast("object", getattr(value, "model_dump", None))
+    if callable(dump):
+        return dump(mode="json")
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    raise TypeError(f"a {type(value).__name__} is not JSON")
+
+
+def is_small(response: JsonObject) -> bool:
+    """Whether a result is one text that surely fits into the log, as most are."""
+    if len(response) == 1:
+        for key, value in response.items():
+            if type(value) is str:
+                return len(key) + len(value) < LIMIT // 8  # a letter takes up to six in JSON
+    return False
+
+
+def shortened(response: JsonObject, name: str, artifact: str) -> JsonObject | None:
+    """A result too large for the log, as its two ends and where the rest is; None if it fits."""
+    text = compact(response)
+    if len(text) <= LIMIT:
+        return None
+    return {
+        "error": f"the result of {name} has {len(text):,} characters, more than {LIMIT:,};"
+        f" it is kept as the artifact `{artifact}`",
+        "begins": text[:2000],
+        "ends": text[-2000:],
+    }

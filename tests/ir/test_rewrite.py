@@ -1,0 +1,129 @@
+"""The loop over items: what a pass keeps is what it would work out anew."""
+
+import random
+
+import pytest
+
+from weft.diagnostics import Origin
+from weft.errors import InvalidPrompt
+from weft.ir import CallBlock, Item, Note, Prompt, ResultBlock, TextBlock, verify
+from weft.ir.prompt import LateNotes, PassNotes
+from weft.ir.rewrite import PassFold, fold_items, keep_since, rewrite_items
+from weft.session.strand import Strand
+
+
+def said(position: int) -> Item:
+    """An item of plain talk."""
+    origin = Origin("event", f"e{position}", "user", part=0)
+    text = TextBlock(role="user", origin=origin, text=f"word {position}")
+    return Item("user", (text,), "user", "i", position, position, f"e{position}")
+
+
+def shorten(item: Item, _: None) -> Item | Note:
+    """A pass that drops every third item, cuts every other one, and leaves the rest."""
+    if item.position % 3 == 0:
+        return Note("shorten", "it is a third", item)
+    if item.position % 2 == 0:
+        short = said(-item.position)
+        return Note("shorten", "it is even", item, short)
+    return item
+
+
+def over(items: Strand[Item]) -> Prompt:
+    return Prompt("m", "a", items=items)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_grown_strand_is_rewritten_as_a_cold_one(seed: int) -> None:
+    dice = random.Random(seed)
+    strand: Strand[Item] = Strand()
+    position, until = 0, 0
+    for _ in range(12):
+        fresh = [said(position + step) for step in range(dice.randrange(4))]
+        position += len(fresh)
+        strand = strand.grown(fresh)
+        tail = [said(position + step) for step in range(dice.randrange(3))]
+        until = max(until, dice.randrange(position + 1))
+        waits = until if dice.random() < 0.5 else None
+        key = "waits" if waits is not None else "at once"
+        grown = rewrite_items(
+            over(strand.with_tail(tail)), "shorten", shorten, key=key, until=waits
+        )
+        cold = rewrite_items(
+            over(Strand(strand.since(0)).with_tail(tail)), "shorten", shorten, until=waits
+        )
+        assert grown.items == cold.items
+        assert grown.notes == cold.notes
+
+
+def test_a_pass_that_changes_nothing_gives_the_prompt_itself() -> None:
+    prompt = over(Strand([said(1), said(5)]).with_tail([said(7)]))
+    assert rewrite_items(prompt, "shorten", shorten) is prompt
+
+
+def test_a_fold_knows_the_settled_items_and_forgets_a_tail() -> None:
+    counted: list[int] = []
+
+    def change(item: Item, seen: list[int]) -> Item:
+        counted.append(len(seen))
+        seen.append(item.position)
+        return item
+
+    fold = PassFold[list[int]](list, lambda seen: [*seen])
+    strand = Strand([said(0), said(1)])
+    first = fold_items(over(strand.with_tail([said(2)])), "count", change, fold=fold)
+    again = fold_items(over(strand.grown([said(3)])), "count", change, fold=fold)
+    assert first.state == [0, 1, 2]
+    assert again.state == [0, 1, 3]
+    assert counted == [0, 1, 2, 2]  # the settled ones were read once
+
+
+def test_a_suffix_notes_what_it_leaves_out() -> None:
+    prompt = keep_since(over(Strand([said(n) for n in range(4)])), 3, "window", "it is old")
+    assert [item.position for item in prompt.items] == [3]
+    assert [(note.before.position, note.reason) for note in prompt.notes] == [
+        (0, "it is old"),
+        (1, "it is old"),
+        (2, "it is old"),
+    ]
+
+
+def test_notes_are_added_without_a_copy_and_made_when_they_are_read() -> None:
+    made: list[str] = []
+
+    def make() -> list[Note]:
+        made.append("now")
+        return [Note("late", "it was", said(1))]
+
+    none = PassNotes()
+    assert none.plus(()) is none
+    assert none.plus(Strand[Note]()) is none
+    one = none.plus([Note("first", "it was", said(0))])
+    both = one.plus(LateNotes(make))
+    assert both.parts[0] is one.parts[0]
+    assert not made
+    assert [note.step for note in both.since(one)] == ["late"]
+    assert len(both) == 2
+    assert made == ["now"]
+
+
+def exchange(*blocks: CallBlock | ResultBlock) -> Prompt:
+    return over(Strand([Item("exchange", blocks, "a", "i", 0, 1, "e0")]))
+
+
+CALL = CallBlock(role="model", origin=Origin("event", "e0"), id="c1", name="look", args={})
+RESULT = ResultBlock(
+    role="user", origin=Origin("event", "e1"), call_id="c1", name="look", response={}
+)
+
+
+def test_a_law_that_is_broken_names_the_pass() -> None:
+    verify(exchange(CALL, RESULT), step="mine")
+    for broken, why in (
+        (exchange(CALL), "has no result"),
+        (exchange(RESULT), "has no call before it"),
+        (exchange(CALL, CALL, RESULT), "occurs twice"),
+    ):
+        with pytest.raises(InvalidPrompt, match=why) as raised:
+            verify(broken, step="mine")
+        assert raised.value.where == "pass mine"
