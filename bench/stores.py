@@ -8,7 +8,8 @@ its file on this disk, PostgreSQL with `fsync` on, on a server that is started f
 
 A turn is a message and its answer, or a message, a call of a transactional tool that inserts a row,
 its result and the answer. The figure is the best round: turns by the clock, and the CPU time of a
-turn, with what the server spends.
+turn, with what the server spends; and how often a turn waits for the server or for the disk, many
+turns sharing one wait.
 """
 
 import argparse
@@ -89,12 +90,41 @@ async def run(address: str, kind: str, sessions: int, turns: int) -> dict[str, f
             )
             assert result.text == "Your seat is booked.", result
 
+    trips = _count_trips(address)
     clock, spent, served = time.perf_counter(), time.process_time(), _server_seconds()
     await asyncio.gather(*[talk(number) for number in range(sessions)])
     wall = time.perf_counter() - clock
     cpu, server = time.process_time() - spent, _server_seconds() - served
     await runner.close()
-    return {"wall": wall, "cpu": cpu + server}
+    return {"wall": wall, "cpu": cpu + server, "server": server, "trips": trips[0]}
+
+
+def _count_trips(address: str) -> list[int]:
+    """Count from now on: waits for the server, or flushes of the file that Python makes."""
+    count = [0]
+    if address.startswith("sqlite"):
+        try:
+            from weft.stores import sqlite_worker
+        except ImportError:  # a tree in which SQLite itself flushes every commit
+            return count
+        plain = sqlite_worker.sync_data
+
+        def counted(descriptor: int) -> None:
+            count[0] += 1
+            plain(descriptor)
+
+        sqlite_worker.sync_data = counted
+        return count
+    import psycopg
+
+    waiting = psycopg.AsyncConnection.wait
+
+    async def wait(self, *args, **options):  # type: ignore[no-untyped-def]
+        count[0] += 1
+        return await waiting(self, *args, **options)
+
+    psycopg.AsyncConnection.wait = wait
+    return count
 
 
 def _server_seconds() -> float:
@@ -137,7 +167,7 @@ def measure(
 
 def _add(table: Table, what: str, seen: dict[str, list[dict[str, float]]], turns: int) -> None:
     least = {
-        name: {key: min(one[key] for one in rounds) for key in ("wall", "cpu")}
+        name: {key: min(one[key] for one in rounds) for key in rounds[0]}
         for name, rounds in seen.items()
     }
     new, old = least["new"], least.get("old")
@@ -154,6 +184,13 @@ def _add(table: Table, what: str, seen: dict[str, list[dict[str, float]]], turns
     against = f"old {duration(old['cpu'] / turns)}" if old else ""
     ratio = f"{old['cpu'] / new['cpu']:.2f}x" if old else ""
     table.rows.append((f"{store_of(what)}: CPU of a turn", spent, against, ratio, ""))
+    unit = "flushes" if what.startswith("sqlite") else "round trips"
+    against = f"old {old['trips'] / turns:.2f}" if old and old["trips"] else ""
+    each = f"{new['trips'] / turns:.2f} a turn"
+    table.rows.append((f"{store_of(what)}: {unit}", each, against, "", ""))
+    if new["server"]:
+        client = f"{duration((new['cpu'] - new['server']) / turns)} of it the client"
+        table.rows.append(("", client, "", "", ""))
 
 
 def store_of(what: str) -> str:

@@ -35,6 +35,7 @@ from weft.stores import open_store
 from weft.turns import QueuedTurn, open_turns
 
 ENGINES = ("inbox", "procrastinate", "dbos")
+EMPTY = "empty"
 SLOTS = 16
 TARGET = 1.5
 """How many times the processor time of a bare Runner the first engine may take."""
@@ -110,6 +111,60 @@ async def side(name: str, address: str, database: int, sessions: int, turns: int
     print(json.dumps({"worker": used, "both": both}))
 
 
+async def empty(address: str, database: int, sessions: int, turns: int) -> None:
+    """As many workflows of DBOS that do nothing, without Weft, and print the seconds.
+
+    They go through its queue as turns do: as many sessions and slots, the same configuration.
+    """
+    import threading
+
+    import psycopg
+    from dbos import DBOS
+
+    from weft.turns import dbos_tables, dbos_worker
+
+    queue, count = f"empty-{uuid4().hex}", sessions * turns
+    await asyncio.to_thread(dbos_tables.migrate, address)
+    engine = dbos_worker.dbos_engine(address, "empty")
+    DBOS(config=dbos_worker.dbos_config(engine, queue))
+    ended, began, is_over = 0, 0.0, threading.Event()
+
+    async def nothing(number: int) -> None:
+        nonlocal ended, began
+        began = began or time.process_time()
+        await asyncio.sleep(2 * LoadPlan().latency)  # as two calls of the model
+        ended += 1
+        if ended == count:
+            is_over.set()
+
+    def start() -> None:
+        DBOS.workflow(name=queue, max_recovery_attempts=None)(nothing)
+        DBOS.listen_queues([queue])
+        DBOS.launch()
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(FILL, {"queue": queue, "sessions": sessions, "turns": turns})
+
+    await asyncio.to_thread(start)
+    server = database_seconds(database)
+    await asyncio.to_thread(dbos_worker.register_queue, queue, SLOTS)
+    await asyncio.to_thread(is_over.wait)
+    await asyncio.sleep(0.5)
+    used = time.process_time() - began
+    both = used + database_seconds(database) - server
+    await asyncio.to_thread(lambda: DBOS.destroy(destroy_registry=True))
+    engine.dispose()
+    print(json.dumps({"worker": used, "both": both}))
+
+
+FILL = """
+SELECT weft_dbos.enqueue_workflow(
+    workflow_name => %(queue)s, queue_name => %(queue)s, app_version => 'weft-1',
+    positional_args => ARRAY[to_json(turn)], workflow_id => %(queue)s || session || '.' || turn,
+    priority => turn, queue_partition_key => session::text)
+FROM generate_series(1, %(sessions)s) AS session, generate_series(1, %(turns)s) AS turn
+"""
+
+
 def database_seconds(database: int) -> float:
     """The processor time that the database has had."""
     own = os.getpid()
@@ -120,7 +175,8 @@ def measure_overhead(database: OwnedDatabase, options: argparse.Namespace) -> Ta
     """Processor time a turn of each engine, against a bare Runner."""
     count = options.sessions * options.turns
     table = Table(f"processor time of a turn, {count} turns, {SLOTS} slots, one process + database")
-    sums: dict[str, list[float]] = {name: [] for name in ("bare", *options.engine)}
+    extra = [EMPTY] if "dbos" in options.engine else []
+    sums: dict[str, list[float]] = {name: [] for name in ("bare", *options.engine, *extra)}
     own: dict[str, list[float]] = {name: [] for name in sums}
     for _ in range(options.rounds):
         for name in sums:
@@ -140,6 +196,13 @@ def measure_overhead(database: OwnedDatabase, options: argparse.Namespace) -> Ta
         target = TARGET if name == "procrastinate" else None
         table.add(name, median(sums[name]), "bare", bare, target)
         table.note("", f"of it the process {duration(median(own[name]))}")
+    if extra:
+        least = bare + median(sums[EMPTY])
+        table.note(
+            "DBOS alone, empty workflows",
+            f"{duration(median(sums[EMPTY]))}; of it the process {duration(median(own[EMPTY]))}",
+        )
+        table.add("bare + DBOS alone: the least", least, "bare", bare, None)
     return table
 
 
@@ -210,7 +273,8 @@ def main() -> int:
     """Print the tables that are asked for."""
     if sys.argv[1:2] == ["side"]:
         name, address, database, sessions, turns = sys.argv[2:]
-        asyncio.run(side(name, address, int(database), int(sessions), int(turns)))
+        numbers = int(database), int(sessions), int(turns)
+        asyncio.run(empty(address, *numbers) if name == EMPTY else side(name, address, *numbers))
         return 0
     parser = argparse.ArgumentParser()
     parser.add_argument("tables", nargs="*", default=["overhead", "growth", "chaos"])

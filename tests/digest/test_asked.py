@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from weft.digest import reduced
 from weft.digest.asked import NOTHING, Asked, asked_by
-from weft.digest.windows import GAP, choose_window, shows_all, window_of
+from weft.digest.windows import GAP, SIGNATURE, choose_window, shows_all, window_of
 from weft.tokens import counter_for
 
 COUNT = counter_for("gpt-5").count
@@ -86,6 +86,60 @@ def test_a_window_keeps_what_the_words_name_and_its_signatures() -> None:
     assert "25:" not in short
 
 
+def test_a_window_keeps_the_rest_of_the_block_that_was_gone_into() -> None:
+    short = digest(editor(101), asked_by(["goto 120"], ""))
+    assert "142:        return names" in short
+    assert "144:    def drop(self, name):" in short  # a signature
+    assert "150:" not in short
+
+
+def test_a_window_keeps_the_whole_block_that_the_question_names() -> None:
+    question = "The load_all of a shop is slow. It reads names, and a path, and os, and names."
+    short = digest(editor(), asked_by(["open it"], "Let me see.", question=question))
+    assert "10:    def load_all(self):" in short
+    assert all(f"{number}:" in numbers_of(short) for number in range(11, 43))
+    assert "60:" not in numbers_of(short)
+    unnamed = digest(editor(), asked_by(["open it"], "Let me see.", question="It is slow."))
+    assert "30:" not in numbers_of(unnamed)
+
+
+def test_who_scrolls_on_reads_on_in_the_block_that_was_named() -> None:
+    whole = editor().split("\n")
+    above, below = whole[:14], "\n".join([whole[0], *whole[14:]])  # load_all goes on in `below`
+    assert above[-1].startswith("12:        step_0")
+    words = "I want to see more of `load_all`.\n```\nscroll_down\n```"
+    asked = asked_by([], words)._replace(seen=frozenset(above))
+    short = digest(below, asked)
+    assert all(f"{number}:" in numbers_of(short) for number in range(13, 43))
+    assert "60:" not in numbers_of(short)
+    other = asked_by([], words.replace("load_all", "something"))._replace(seen=frozenset(above))
+    assert "30:" not in numbers_of(digest(below, other))
+    alone = digest(below, asked_by([], words))  # nobody knows which block it is
+    assert "30:" not in numbers_of(alone)
+
+
+def numbers_of(text: str) -> set[str]:
+    return {line.partition(":")[0] + ":" for line in text.split("\n")}
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("    async def load_all(self):", "load_all"),
+        ("class Store(Base):", "Store"),
+        ("export default function render() {", "render"),
+        ("func (s *Store) Load(path string) error {", "Load"),
+        ("func Open() *Store {", "Open"),
+        ("pub fn drop(self) {", "drop"),
+        ("const handler = function () {", None),
+        ("define = 1", None),
+    ],
+)
+def test_a_signature_says_what_it_defines(line: str, name: str | None) -> None:
+    match = SIGNATURE.match(line)
+    assert (match[1] if match is not None else None) == name
+
+
 def test_a_window_keeps_the_lines_around_a_change() -> None:
     words = "```\nedit 10:11\n    def load_all(self):\n        names = []\nend_of_edit\n```"
     short = digest(editor(), asked_by([], words))
@@ -152,6 +206,39 @@ def test_a_search_keeps_the_path_and_the_line_of_each_hit() -> None:
         assert f"src/weft/part_{n}.py:{n * 10}" in short
     assert COUNT(short) <= 1_500
     assert "more paths" in digest(RIPGREP, NOTHING, 200)
+
+
+def test_a_search_keeps_hits_that_define_something_before_those_that_fit() -> None:
+    prose = [f"Line {n}:    # watch what the manager of part {n} does" for n in range(10, 70)]
+    text = "\n".join([*prose[:30], "Line 45:    def watch_file(self, path):", *prose[30:]])
+    short = digest(text, asked_by(["search_file watch"], "What does the manager watch?"), 300)
+    assert "Line 45:    def watch_file(self, path):" in short
+
+
+def test_a_list_of_paths_keeps_those_outside_of_tests() -> None:
+    words = ["amber", "birch", "cedar", "dahlia", "elder", "fennel", "ginger", "hazel"]
+    tests = [f"/repo/tests/roots/test-{one}-{two}/conf.py" for one in words for two in words]
+    text = "\n".join([*tests[:40], "/repo/doc/conf.py", *tests[40:]])
+    asked = asked_by(["find_file conf.py"], "Where are hazel, birch, cedar and ginger set?")
+    assert "/repo/doc/conf.py" in digest(text, asked, 200)
+
+
+def test_a_trace_that_repeats_itself_keeps_what_each_of_its_lines_says() -> None:
+    again = ['  File "/repo/power.py", line 336, in __new__', "    b = abs(b)"] * 300
+    text = "\n".join(
+        [
+            "Traceback (most recent call last):",
+            '  File "/repo/main.py", line 4, in <module>',
+            "    print(expression.is_zero)",
+            *again,
+            '  File "/repo/basic.py", line 2058, in __next__',
+            "    return next(self.tree)",
+            "RecursionError: maximum recursion depth exceeded",
+        ]
+    )
+    short = digest(text, asked_by(["python main.py"], ""), 150)
+    for line in {*text.split("\n")}:
+        assert line in short
 
 
 PYTEST = "\n".join(

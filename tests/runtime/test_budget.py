@@ -8,7 +8,8 @@ import weft
 from weft import Agent, C, RunConfig, Runner, count_tokens
 from weft.compiler import compile_request
 from weft.errors import BudgetExceeded
-from weft.testing import ScriptedModel, call
+from weft.testing import ScriptedModel, call, make_session
+from weft.values import JsonObject
 
 ROWS = [{"id": number, "status": "open", "owner": f"person {number}"} for number in range(150)]
 
@@ -158,12 +159,51 @@ async def test_the_reserve_is_what_the_answer_may_take() -> None:
 
 
 def test_the_tool_that_the_budget_itself_brings_is_named_with_a_way_to_do_without_it() -> None:
-    agent = Agent("desk", model="claude-sonnet-4-5")
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    agent = Agent("desk", model="gemini-2.5-flash", output_schema=schema)  # all its tools at once
     with pytest.raises(BudgetExceeded) as caught:
-        compile_request(agent.sees(C.default().budget(300)), message="Hi")
-    assert "the tool recall" in caught.value.message
+        compile_request(agent.sees(C.default().budget(100)), message="Hi")
+    assert "the tools" in caught.value.message
     assert 'overflow="drop", which needs no recall' in str(caught.value.hint)
-    compile_request(agent.sees(C.default().budget(300, overflow="drop")), message="Hi")
+    compile_request(agent.sees(C.default().budget(100, overflow="drop")), message="Hi")
     with pytest.raises(BudgetExceeded) as caught:
-        compile_request(agent.sees(C.default().compact().budget(300)), message="Hi")
+        compile_request(agent.sees(C.default().compact().budget(100)), message="Hi")
     assert "overflow" not in str(caught.value.hint)
+
+
+NUMBERS = " ".join(f"line {number} has the value {number * 7}" for number in range(900))
+LONG = f"read this: {NUMBERS}"
+TALK = [
+    one for n in range(10) for one in (("user", f"{n} " + "a " * 50), ("bot", f"{n} " + "b " * 50))
+]
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-5", "gpt-5.6", "gemini-flash-latest"])
+@pytest.mark.parametrize("schema", [None, {"type": "object", "properties": {"a": {}}}])
+def test_C4_a_budget_that_hides_nothing_brings_no_tool(
+    model: str, schema: JsonObject | None
+) -> None:
+    """A chat paid for `recall` in every request, and a small budget had no room for it."""
+    agent = Agent("bot", model=model, output_schema=schema)
+    plain = compile_request(agent, message="Hi")
+    for tokens in (1_000, 8_000):
+        within = compile_request(agent.sees(C.default().budget(tokens)), message="Hi")
+        assert within.wire == plain.wire
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-5", "gpt-5.6", "gemini-flash-latest"])
+@pytest.mark.parametrize("first", ["Hello.", LONG], ids=["short", "long"])
+def test_C4_recall_comes_with_the_first_handle_and_within_the_budget(
+    model: str, first: str
+) -> None:
+    session = make_session(("user", first), ("bot", "Yes?"), *TALK, ("user", "last"))
+    recalled = 0
+    for tokens in (60, 200, 500, 1_000, 2_000, 4_000, 20_000):
+        agent = Agent("bot", model=model).sees(C.default().budget(tokens))
+        compiled = compile_request(agent, session=session)
+        assert compiled.tokens <= tokens
+        has_handle = "[handle " in str(compiled.prompt)
+        assert (compiled.tools == ["recall"]) == has_handle
+        assert "last" in str(compiled.prompt)
+        recalled += has_handle
+    assert bool(recalled) == (first == LONG)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import httpx2
 import pytest
@@ -14,7 +15,8 @@ from tests.turns.test_serving import server
 from weft import Agent, Runner
 from weft.errors import UsageError
 from weft.server import Application, Limits, Quota, Quotas, Tokens, app
-from weft.server.quotas import QuotaBook
+from weft.server.problems import Problem
+from weft.server.quotas import LocalTallies, QuotaBook, Reservation
 from weft.stores import open_store
 from weft.testing import ScriptedModel, delayed, usage
 from weft.turns import Worker, open_turns
@@ -313,18 +315,121 @@ def test_wrong_quotas_are_refused_at_the_start() -> None:
     assert "bot" in wrong.value.hint
 
 
-def test_idle_accounts_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_accounts_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.server.quotas._FEW_ACCOUNTS", 10)
     now = [NOON]
-    book = QuotaBook(Quotas(user=Quota(turns_per_minute=1)), clock=lambda: now[0])
-    book._sweep_at = 10  # pyright: ignore[reportPrivateUsage]
+    book = QuotaBook(Quotas(user=Quota(open_runs=1, tokens_per_day=50)), clock=lambda: now[0])
+    tallies = book._store  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(tallies, LocalTallies)
+    tallies._sweep_at = 10  # pyright: ignore[reportPrivateUsage]
     for number in range(100):
-        book.admit("bot", f"user {number}").end(5)
+        (await book.admit("bot", f"user {number}")).end(5)
+        await book.close()
         now[0] += 86_400
-    assert len(book._accounts) <= 10  # pyright: ignore[reportPrivateUsage]
-    open_run = book.admit("bot", "busy")
-    now[0] += 86_400
+    assert len(tallies.tallies) <= 11
+    open_run = await book.admit("bot", "busy")
     for number in range(100):
-        book.admit("bot", f"user {number}").give_back()
-    assert ("user", "busy") in book._accounts  # pyright: ignore[reportPrivateUsage]
+        (await book.admit("bot", f"user {number}")).give_back()
+    assert await book.problem_of("bot", "busy") is not None
     open_run.end(0)
+    assert await book.problem_of("bot", "busy") is None
+    await book.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a store that several processes can use."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'weft.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+def test_two_servers_on_one_store_count_together_and_a_restart_forgets_nothing(shared: str) -> None:
+    ann, bob = f"ann {uuid4().hex}", f"bob {uuid4().hex}"
+    options = ("--store", shared, "--turns-per-minute", "3")
+    target = "tests.server.test_quotas:talker"
+
+    def said(client: httpx2.Client, user: str) -> httpx2.Response:
+        path = f"/api/apps/talker/sessions/{uuid4().hex}/runs"
+        body = {"message": "Hi", "create": True, "user": user}
+        return client.post(path, json=body, headers={"accept": "text/event-stream"})
+
+    with server(*options, target=target) as (_, one), server(*options, target=target) as (_, two):
+        answers = [said(client, ann).status_code for client in (one, two, one)]
+        assert answers == [200, 200, 200]
+        for client in (two, one):
+            refused = said(client, ann)
+            assert problem(refused) == (429, "quota")
+            assert refused.json()["detail"] == (
+                f"the user `{ann}` may begin 3 turns a minute, and has begun 3"
+            )
+            assert 1 <= int(refused.headers["retry-after"]) <= 61
+        assert said(two, bob).status_code == 200
+    with server(*options, target=target) as (_, again):
+        assert said(again, ann).json()["used"] == 3
+        assert said(again, bob).status_code == 200
+
+
+async def test_many_servers_at_once_let_no_more_in_than_the_quota(shared: str) -> None:
+    user = f"ann {uuid4().hex}"
+    stores = [open_store(shared) for _ in range(4)]
+    quotas = Quotas(user=Quota(turns_per_minute=7, open_runs=9))
+    books = [QuotaBook(quotas, [store]) for store in stores]
+    asked = [book.admit("bot", user) for _ in range(6) for book in books]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    admitted = [one for one in answers if isinstance(one, Reservation)]
+    refused = [one for one in answers if isinstance(one, Problem)]
+    assert (len(admitted), len(refused)) == (7, 17)
+    assert all(one.members["limit"] == "turns_per_minute" for one in refused)
+    admitted[0].give_back()
+    for one in admitted[1:]:
+        one.end(0)
+    for book in books:
+        await book.close()
+    await books[0].admit("bot", user)  # the one that was given back
+    assert await books[1].problem_of("bot", user) is not None
+    for book, store in zip(books, stores, strict=True):
+        await book.close()
+        await store.close()
+
+
+async def test_the_open_runs_of_a_server_that_is_gone_are_free_again(
+    shared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = f"ann {uuid4().hex}"
+    stores = open_store(shared), open_store(shared)
+    quotas = Quotas(user=Quota(open_runs=2, tokens_per_day=100))
+    dead, living = (QuotaBook(quotas, [store]) for store in stores)
+    await dead.admit("bot", user)
+    mine = await living.admit("bot", user)
+    with pytest.raises(Problem, match="may have 2 runs open at once, and has 2"):
+        await living.admit("bot", user)
+    monkeypatch.setattr("weft.server.quotas._SILENT", 0.0)
+    again = await living.admit("bot", user)  # what `dead` has is not counted any more
+    monkeypatch.undo()
+    again.end(60)
+    mine.end(60)
+    refused = await living.problem_of("bot", user)
+    assert refused is not None
+    assert (refused.members["limit"], refused.members["used"]) == ("tokens_per_day", 120)
+    for book, store in zip((dead, living), stores, strict=True):
+        await book.close()
+        await store.close()
+
+
+async def test_who_gives_up_while_the_store_counts_has_used_nothing(shared: str) -> None:
+    user = f"ann {uuid4().hex}"
+    store = open_store(shared)
+    book = QuotaBook(Quotas(user=Quota(open_runs=1)), [store])
+    assert await book.problem_of("bot", user) is None
+    task = asyncio.create_task(book.admit("bot", user))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await book.close()
+    (await book.admit("bot", user)).end(0)
+    await book.close()
+    await store.close()
+
+
+talker = bot(*["Hello."] * 50, name="talker")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from pathlib import Path
 
 from tests.support.build import user
@@ -58,6 +59,13 @@ async def want(store: Store, key: SessionKey) -> None:
     say("had it")
 
 
+async def want_ahead(store: Store, key: SessionKey) -> None:
+    """As `want`, with a clock that is an hour ahead."""
+    now = time.time
+    time.time = lambda: now() + 3600
+    await want(store, key)
+
+
 async def attempt(store: Store, key: SessionKey) -> None:
     """Say whether the session is free."""
     try:
@@ -99,7 +107,10 @@ async def race(store: Store, key: SessionKey) -> None:
             pass
 
 
-ACTIONS = {action.__name__: action for action in (hold, work, want, attempt, turns, write, race)}
+ACTIONS = {
+    action.__name__: action
+    for action in (hold, work, want, want_ahead, attempt, turns, write, race)
+}
 
 
 async def main(action: str, address: str, *key: str) -> None:

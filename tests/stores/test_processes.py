@@ -4,6 +4,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -119,13 +120,27 @@ async def test_whoever_waits_here_can_have_the_holder_elsewhere_interrupted(
     await (await asyncio.wait_for(second, 60)).release()
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+async def test_a_clock_that_was_set_stops_the_holder_all_the_same(
+    store: Store, key: SessionKey, start: Start, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    child = start("hold")
+    await heard(child, "held")
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + hours * 3600)
+    lease = await asyncio.wait_for(store.lease(key, busy="interrupt", interrupt=lambda: None), 60)
+    await heard(child, "interrupted")
+    await lease.release()
+
+
+@pytest.mark.parametrize("action", ["want", "want_ahead"])
 async def test_the_wish_of_a_killed_process_harms_no_later_holder(
-    store: Store, key: SessionKey, start: Start
+    store: Store, key: SessionKey, start: Start, action: str
 ) -> None:
     stopped = asyncio.Event()
     session = await store.create(key)
     lease = await store.lease(key, busy="queue", interrupt=stopped.set)
-    child = start("want")
+    child = start(action)
     await heard(child, "waiting")
     await asyncio.wait_for(stopped.wait(), 60)
     await kill(child)

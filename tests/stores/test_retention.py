@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -29,12 +30,14 @@ async def note(text: str, ctx: ToolContext) -> str:
     return text
 
 
-async def _planted(store: str, folder: Path, user: str, text: str) -> tuple[Runner, Memory]:
+async def _planted(
+    store: str, folder: Path, user: str, text: str, app: str = "app"
+) -> tuple[Runner, Memory]:
     agent = Agent("bot", model=ScriptedModel([call("note", text=text), text]), tools=[note])
     memory = Memory(store)
-    runner = Runner(agent, store=store, artifacts=folder, memory=memory, app_name="app")
+    runner = Runner(agent, store=store, artifacts=folder, memory=memory, app_name=app)
     await runner.run(f"My word is {text}", user_id=user, session_id="s")
-    await memory.remember("app", user, f"The word is {text}")
+    await memory.remember(app, user, f"The word is {text}")
     return runner, memory
 
 
@@ -68,13 +71,14 @@ async def test_nothing_of_a_user_is_left_in_the_files(tmp_path: Path) -> None:
 
 
 async def test_a_user_is_forgotten_by_a_server(postgres_url: str, tmp_path: Path) -> None:
-    runner, memory = await _planted(postgres_url, tmp_path, "ada", PLANTED)
+    app = f"app-{uuid4().hex}"  # tests that share the server leave state in their apps
+    runner, memory = await _planted(postgres_url, tmp_path, "ada", PLANTED, app)
     erased = await runner.delete_user(user_id="ada")
     assert erased[:2] == (1, 1)
     store = runner.store
     assert isinstance(store, PostgresStore)
-    assert await store.get(SessionKey("app", "ada", "s")) is None
-    again = await store.create(SessionKey("app", "ada", "s"))
+    assert await store.get(SessionKey(app, "ada", "s")) is None
+    again = await store.create(SessionKey(app, "ada", "s"))
     assert dict(again.state) == {}
     assert _files_with(tmp_path, PLANTED) == []
     await runner.close()

@@ -40,12 +40,13 @@ from weft.declare.functions import Foreign
 def keys_of(function: Callable[..., object]) -> Keys:
     """What a function of the state reads and returns, as far as its source shows."""
     if isinstance(cast("object", function), Hashable):
-        return _keys(function)
-    return _keys.__wrapped__(function)
+        return _keys_in_source(function)
+    return _keys_in_source.__wrapped__(function)
 
 
 @functools.lru_cache(maxsize=1024)
-def _keys(function: Callable[..., object]) -> Keys:
+def _keys_in_source(function: Callable[..., object]) -> Keys:
+    """As `keys_of`, for a function that can be remembered."""
     if isinstance(function, Foreign):
         return _foreign_keys(function)
     called, placed, named = unwrap_function(function)
@@ -125,7 +126,7 @@ def uses_of(function: Callable[..., object], context: str = "") -> StateUses:
     if isinstance(function, Foreign):
         return _together(function)
     try:
-        return _uses(function, context)
+        return _uses_in_source(function, context)
     except TypeError:  # unhashable
         return StateUses()
 
@@ -150,7 +151,8 @@ def _together(code: Foreign) -> StateUses:
 
 
 @functools.lru_cache(maxsize=1024)
-def _uses(function: Callable[..., object], context: str) -> StateUses:
+def _uses_in_source(function: Callable[..., object], context: str) -> StateUses:
+    """As `uses_of`, for a function that can be remembered."""
     result = _read(function, context, frozenset())
     if result is None:
         return StateUses()
@@ -403,6 +405,7 @@ class _StatementReader:
         return now
 
     def _statement(self, node: ast.stmt, path: Path) -> Path | None:
+        """The path behind one statement; None where nothing comes behind it."""
         expressions = self._expressions
         match node:
             case ast.Return():
@@ -545,6 +548,7 @@ class _StatementReader:
             path.sure, path.returned = False, True
 
     def _with(self, node: ast.With | ast.AsyncWith, path: Path) -> Path | None:
+        """A block that may swallow what is raised in it was perhaps not run to its end."""
         for item in node.items:
             self._expressions.at(item.context_expr, path)
         if not any(_suppresses(item.context_expr) for item in node.items):
@@ -555,6 +559,7 @@ class _StatementReader:
         return path
 
     def _try(self, node: ast.Try, path: Path) -> Path | None:
+        """Either the body or a handler was run to its end; what comes last is run in any case."""
         exits, mark = len(self._collector.exits), len(self._collector.changed)
         jumps = [way for loop in self._loops for way in (*loop.breaks, *loop.ends)]
         done = self.run(node.body, path.branch(tried=bool(node.handlers)))
@@ -577,6 +582,7 @@ class _StatementReader:
         return None if met is None else last
 
     def _match(self, node: ast.Match, path: Path) -> Path | None:
+        """Any case may have been run, or none, unless one takes everything."""
         self._expressions.at(node.subject, path)
         ways: list[Path | None] = []
         open_end = True

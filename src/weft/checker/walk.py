@@ -414,6 +414,7 @@ class NodeWalk(Visitor[World]):
         return entry, None
 
     def _round(self, node: Loop, entry: World, *, last: bool) -> _Round:
+        """Walk a loop's body once: the world behind it, and those in which somebody left it."""
         outer, self.walk.escapes = self.walk.escapes, []
         if node.while_ is not None:
             entry = entry.having(keys_of(node.while_).proves)

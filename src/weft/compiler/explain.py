@@ -207,12 +207,12 @@ class SentTurns:
             known = before._items[self.same - 1] + 1
             if before._all[:known] != self._all[:known]:
                 self.same = 0
-        kept = self.same
-        self.rows: list[SentRow] = before.rows[:kept] if before is not None else []
-        self._items: list[int] = before._items[:kept] if before is not None else []
-        self._turns: list[int] = before._turns[:kept] if before is not None else []
-        first_item = self._items[-1] + 1 if kept else 0
-        first_turn = self._turns[-1] if kept else 0
+        same = self.same
+        self.rows: list[SentRow] = before.rows[:same] if before is not None else []
+        self._items: list[int] = before._items[:same] if before is not None else []
+        self._turns: list[int] = before._turns[:same] if before is not None else []
+        first_item = self._items[-1] + 1 if same else 0
+        first_turn = self._turns[-1] if same else 0
         places = _places(lowered, first_turn)
         sizes = compiled.scale.blocks(self._all[first_item:], lowered, first_turn)
         for index, item in enumerate(self._all[first_item:], first_item):

@@ -229,6 +229,7 @@ class Thread:
         diagnostics: tuple[Diagnostic, ...],
         events: Strand[Event],
     ) -> Woven:
+        """What a request gets from this thread."""
         beside: Callable[[], list[Note]] = list
         if self._passed_by >= 0:
             slot = self.slot

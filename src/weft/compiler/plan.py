@@ -157,7 +157,7 @@ def plan_for(
             hint="pass a weft.Agent",
         )
     if agent is not None and type(agent) is not str and not isinstance(cast("object", agent), str):
-        raise _unknown(root, agent)
+        raise _unknown_agent(root, agent)
     model = config.model
     key: object = agent
     if (
@@ -202,23 +202,23 @@ def _unbound(agent: Agent) -> str:
 def output_for(path: tuple[Agent, ...]) -> Output | None:
     """How the agent's output schema is asked for, by what its model can do."""
     chosen = _written(path, DEFAULT)
-    target = _target(chosen if chosen is not None else _default(), path[-1])
-    return _output(path, target, recalls=_recalls(path, policy_of(path[-1]), target))
+    target = _target_of(chosen if chosen is not None else _default(), path[-1])
+    return _output_of(path, target, recalls=_recalls(path, policy_of(path[-1]), target))
 
 
 def _recalls(path: tuple[Agent, ...], policy: Policy, target: Target) -> bool:
     """Whether every request offers `recall`, so that its head never changes.
 
-    Where nothing returns anything there may never be a handle; then it waits for the first one.
-    Under `C.auto()` prices decide, unless a schema that is asked for without tools rules it out.
+    Where nothing returns anything there may never be a handle; then it waits for the first one,
+    unless a schema that is asked for without tools rules that out. Under `C.auto()` prices decide.
     """
     if not policy.makes_handles or not target.facts.tools:
         return False
     agent = path[-1]
+    alone = agent.output_schema is not None and not target.facts.schema_with_tools
     if _is_priced(agent, policy):
-        return agent.output_schema is not None and not target.facts.schema_with_tools
-    degrades = policy.limit is not None and policy.limit.overflow == "degrade"
-    return degrades or bool(agent.tools or agent.output_schema or transfer_targets(path))
+        return alone
+    return alone or bool(agent.tools or transfer_targets(path))
 
 
 def _is_priced(agent: Agent, policy: Policy) -> bool:
@@ -300,23 +300,24 @@ def _fits(plan: Plan) -> bool:
 
 
 def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label, ...]) -> Plan:
+    """Work out a plan: whom it is for first, then what is sent, then which passes run."""
     nodes = tree.find(root, name) if name is not None else (root,)
     path = tuple(node for node in nodes if isinstance(node, Agent))
     if not path or path[-1] is not nodes[-1]:
-        raise _unknown(root, name)
+        raise _unknown_agent(root, name)
     agent = path[-1]
     declared = united((*labels_of(root, config), *labels))
     policy = guarded(policy_of(agent, config), declared, agent.cleared)
     written = _written(path, config)
     chosen = written if written is not None else _default()
-    target = _target(chosen, agent)
+    target = _target_of(chosen, agent)
     recalls = _recalls(path, policy, target)
-    output = _output(path, target, recalls=recalls)
+    output = _output_of(path, target, recalls=recalls)
     generate, origins = _config(agent, config)
     cache, problems = _cache(generate.pop("cache", True), target, origins)
     changes = generate.pop("instruction_changes", None)
     wording = wording_of(path, output, config.global_instruction or "")
-    tools = _tools(path, output, target.dialect, recalls=recalls)
+    tools = _tools_of(path, output, target.dialect, recalls=recalls)
     custom = (*_custom(agent, config), *_examples(agent, output, target))
     passes = PLAIN if policy.is_conditional else passes_of(policy, agent.name, custom)
     measure = _measure(agent, target)
@@ -419,7 +420,8 @@ def _widest(model: str) -> int:
     return window_of(model)
 
 
-def _unknown(root: Agent, name: object) -> CompileError:
+def _unknown_agent(root: Agent, name: object) -> CompileError:
+    """The error for a name that no agent below the root has."""
     known = ", ".join(node.name for node, _ in tree.walk(root) if isinstance(node, Agent))
     return CompileError(
         f"there is no agent `{name}` below `{root.name}`",
@@ -460,7 +462,8 @@ def _require_public(name: str) -> None:
         )
 
 
-def _target(model: str | ModelLike, agent: Agent) -> Target:
+def _target_of(model: str | ModelLike, agent: Agent) -> Target:
+    """Whom the request is for. A model object may speak another dialect than its name says."""
     if isinstance(model, str):
         _require_public(model)
         require_model_name(model, where=f"{agent.name}.model")
@@ -472,7 +475,8 @@ def _target(model: str | ModelLike, agent: Agent) -> Target:
     return Target(model.name, model.dialect, facts._replace(dialect=model.dialect, known=True))
 
 
-def _output(path: tuple[Agent, ...], target: Target, *, recalls: bool) -> Output | None:
+def _output_of(path: tuple[Agent, ...], target: Target, *, recalls: bool) -> Output | None:
+    """The schema of the answer, and how this model is asked for it; None where there is none."""
     agent = path[-1]
     if agent.output_schema is None:
         return None
@@ -496,9 +500,10 @@ def _output(path: tuple[Agent, ...], target: Target, *, recalls: bool) -> Output
     )
 
 
-def _tools(
+def _tools_of(
     path: tuple[Agent, ...], output: Output | None, dialect: str, *, recalls: bool
 ) -> tuple[ToolDecl, ...]:
+    """All tools of a request: the agent's, then what hands over, recalls, and gives the answer."""
     agent = path[-1]
     for t in agent.tools:
         if isinstance(t.hosted, ProviderTool):

@@ -69,9 +69,9 @@ def build_items(
     A summary takes the place of the first event it stands for, wherever it was written.
     """
     if hidden is None:
-        return _built(enumerate(events, start), agent, None, {})
+        return _build_events(enumerate(events, start), agent, None, {})
     listed = list(events)
-    return _built(enumerate(listed, start), agent, hidden, _summaries(listed, start, hidden))
+    return _build_events(enumerate(listed, start), agent, hidden, _summaries(listed, start, hidden))
 
 
 def build_some(
@@ -91,19 +91,23 @@ def build_some(
         behind = next((position for position in positions if position > anchor), None)
         if behind is not None:
             summaries[behind] = [*summaries.pop(anchor), *summaries.get(behind, ())]
-    built = _built(((p, log[p]) for p in positions), agent, hidden, summaries)
+    built = _build_events(((p, log[p]) for p in positions), agent, hidden, summaries)
     built.items += [item for at in sorted(summaries.keys() - chosen) for item in summaries[at]]
     if any(item.branch for listed in summaries.values() for item in listed):
         built.features |= Feature.BRANCHED
     return built
 
 
-def _built(
+def _build_events(
     events: Iterable[tuple[int, Event]],
     agent: str,
     hidden: dict[int, str] | None,
     summaries: dict[int, list[Item]],
 ) -> Built:
+    """Build the items of events, one by one, with summaries before the positions they stand at.
+
+    This is the one place that decides what an event is: hidden, talk, calls or results.
+    """
     items: list[Item] = []
     diagnostics: list[Diagnostic] = []
     features = Feature.NONE
@@ -139,7 +143,7 @@ def _built(
             if content.role == "user":
                 role = "user"
             parts = content.parts
-            if len(parts) == 1 and (text := parts[0].text) and not _odd(parts[0]):
+            if len(parts) == 1 and (text := parts[0].text) and not _is_odd(parts[0]):
                 if not text.isascii() and has_lone_surrogate(text):
                     text = mended(text, event, diagnostics)
                 origin = Origin("event", event.id, author, -1, -1, 0)
@@ -363,7 +367,7 @@ def _claims(exchange: Item, used: AbstractSet[str], taken: set[str]) -> bool:
     return True
 
 
-def _odd(part: Part) -> bool:
+def _is_odd(part: Part) -> bool:
     """Whether a part with text is more than text."""
     return bool(
         part.thought
@@ -393,7 +397,9 @@ def _summaries(events: list[Event], start: int, hidden: dict[int, str]) -> dict[
                 anchor = index
                 break
         if anchor < position or not start:  # else it is about what lies before the view
-            summaries.setdefault(anchor, []).append(_summary(event, compaction, anchor, position))
+            summaries.setdefault(anchor, []).append(
+                _summary_item(event, compaction, anchor, position)
+            )
     return summaries
 
 
@@ -415,7 +421,8 @@ def _unnamed(event: Event, agent: str) -> str:
     return "user" if event.content is not None and event.content.role == "user" else agent
 
 
-def _summary(event: Event, compaction: Compaction, position: int, last: int) -> Item:
+def _summary_item(event: Event, compaction: Compaction, position: int, last: int) -> Item:
+    """The item that stands for the events of a compaction."""
     text = compaction.compacted_content.text
     origin = Origin("event", event.id, event.author, part=0)
     block = TextBlock(role="user", origin=origin, text=f"[summary of earlier turns]: {text}")
@@ -455,7 +462,7 @@ def blocks_of(
         if posted and _speaks_for_others(part):
             part = _as_posted(part, origin, diagnostics)
             notes = part.provenance
-        block = _block(part, notes, maker, origin, role, event, position)
+        block = _block_of(part, notes, maker, origin, role, event, position)
         if block is not None:
             blocks.append(block)
     return tuple(blocks)
@@ -515,7 +522,7 @@ def heard(event: Event, diagnostics: list[Diagnostic]) -> tuple[Block, ...]:
     return tuple(blocks[:1])
 
 
-def _block(
+def _block_of(
     part: Part,
     notes: PartProvenance,
     maker: Provenance,
@@ -524,6 +531,7 @@ def _block(
     event: Event,
     position: int,
 ) -> Block | None:
+    """The block of one part, as its kind has it; None for calls that only Weft makes."""
     signature = part.thought_signature
     provider, model, extra = (
         notes.provider or maker.provider or "",
@@ -589,7 +597,7 @@ def _block(
             model=model,
             kept=extra,
         )
-    if (media := _media(part, origin, role)) is not None:
+    if (media := _media_block(part, origin, role)) is not None:
         return msgspec.structs.replace(media, provider=provider, model=model, kept=extra)
     if (code := part.executable_code) is not None:
         return CodeBlock(
@@ -618,7 +626,8 @@ def _block(
     return None
 
 
-def _media(part: Part, origin: Origin, role: Role) -> MediaBlock | None:
+def _media_block(part: Part, origin: Origin, role: Role) -> MediaBlock | None:
+    """The block of a file, with its bytes at hand or by its address; None for any other part."""
     blob, file = part.inline_data, part.file_data
     value = blob if blob is not None else file
     if value is None:
@@ -639,7 +648,7 @@ def _media(part: Part, origin: Origin, role: Role) -> MediaBlock | None:
 
 
 def _result_media(result: FunctionResponse, origin: Origin) -> tuple[MediaBlock, ...]:
-    media = (_media(msgspec.convert(raw, Part), origin, "user") for raw in result.parts or ())
+    media = (_media_block(msgspec.convert(raw, Part), origin, "user") for raw in result.parts or ())
     return tuple(block for block in media if block is not None)
 
 

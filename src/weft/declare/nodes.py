@@ -264,6 +264,7 @@ class Gate(ByFields, Composable):
 
 
 def _choices(gate: str, values: object) -> tuple[Choice, ...]:
+    """The choices of a gate as values, or an error that says which is none."""
     hint = 'write choices=["yes", "no"]'
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise wrong(gate, "choices", f"{values!r} is no list of choices", hint)

@@ -160,6 +160,7 @@ class Dialect:
         return self.lower(prompt, strict=strict, track=track)
 
     def _lower(self, prompt: Prompt, report: LoweringReport, track: Track) -> Lowered:
+        """The request: head and settled turns as they were, and the new items on top of them."""
         traits, items = self.traits, prompt.items
         head = track.head
         if head is None or not head.fits(prompt):
@@ -336,7 +337,7 @@ class Dialect:
 
     def part(self, block: Block, report: LoweringReport) -> Wire | None:
         """One block as a part of a turn, or None where there is nothing to say."""
-        wire = self._part(block, report)
+        wire = self._spell_part(block, report)
         if block.kept is None or wire is None or block.provider != self.traits.name:
             return wire
         return self.with_kept(wire, block)
@@ -351,7 +352,8 @@ class Dialect:
         deep_update(merged, block.kept or {})
         return merged
 
-    def _part(self, block: Block, report: LoweringReport) -> Wire | None:
+    def _spell_part(self, block: Block, report: LoweringReport) -> Wire | None:
+        """What a block is in this dialect; None where nothing of it can be sent."""
         match block:
             case TextBlock():
                 return self.text(block, report)
@@ -463,14 +465,14 @@ class Dialect:
                 continue
             option = self.option(name, prompt)
             if option is None:
-                self._refuse(name, origin, report)
+                self._refuse_option(name, origin, report)
             elif option.pointer:
                 put(wire, option.path, deepcopy(value))  # what the author wrote stays his
                 placed.append(Placed(option.pointer, origin))
             else:
                 own: Wire = {}
                 for missed in option.place(own, value):
-                    self._refuse(missed, origin, report)
+                    self._refuse_option(missed, origin, report)
                 deep_update(wire, own)
                 placed += [Placed(pointer, origin) for pointer in leaves(own)]
 
@@ -478,7 +480,8 @@ class Dialect:
         """Where an option goes, for this model."""
         return self.options.get(name)
 
-    def _refuse(self, name: str, origin: Origin, report: LoweringReport) -> None:
+    def _refuse_option(self, name: str, origin: Origin, report: LoweringReport) -> None:
+        """Report an option that the provider does not have."""
         report.lose(
             "WEFT702",
             origin,
@@ -653,6 +656,7 @@ def _is_passing(prompt: Prompt) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _meter(dialect: Dialect, model: str) -> Meter:
+    """What counts for a model in a dialect; made once."""
     traits = dialect.traits
     weigher = Weigher(
         traits.name,

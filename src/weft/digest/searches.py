@@ -2,7 +2,8 @@
 
 A search gives a path and a line number for each hit. Where not all hits have room, those that fit
 what was asked stay as they are, and of the others the path and the line number. A run of tests
-says much about what went well; the sections about what failed are what it is read for.
+says much about what went well; the sections about what failed are what it is read for. Of a list of
+files, those of the tests come last.
 """
 
 import re
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from weft.digest.asked import Asked, fits
 from weft.digest.cut import Count
 from weft.digest.lines import Line
+from weft.digest.windows import SIGNATURE
 from weft.late import late_pattern
 
 _LEAST = 6
@@ -22,25 +24,36 @@ _SHARES = (0.85, 0.6, 0.35, 0.15, 0.0)
 FAILED = 30.0
 """The weight of a line of a section about something that failed."""
 
+OUTSIDE = 2.0
+"""The weight of a path that is none of a test, in a list of paths."""
+
 _HIT = late_pattern(r"(?:([^\s:][^:\n]{0,300}):)?(?:Line )?(\d{1,7})[:-]")
 _SECTION = late_pattern(
     r"_{3,} .+ _{3,}$|(?:FAIL|ERROR): \S|--- FAIL: |---- .+ stdout ----$|\s{0,4}\u25cf \S"
 )
 _RULE = late_pattern(r"={5,}|-{20,}$|(?:ok|PASS|FAIL)\s+\S+\s+[\d.(]|failures:$|test result: ")
+_PATH = late_pattern(r"(?:\.{0,2}/)?(?:[\w.@+-]+/)+[\w.@+-]+/?$")
+_TESTS = late_pattern(r"(?:^|[/_.-])tests?(?:[/_.-]|$)")
 _TRACE = late_pattern(r"Traceback \(most recent call last\)")
 
 
 def choose_hits(text: str, asked: Asked, *, limit: int, count: Count) -> str | None:
     """The hits of a search within so many tokens; None if the text is no such list.
 
-    Hits that fit are whole, and the others are named by path and line, in the order of the text.
+    Hits that define something are whole, then those that fit. The others are named by path and
+    line, in the order of the text.
     """
     lines = text.split("\n")
     hits = {place: match for place, line in enumerate(lines) if (match := _HIT.match(line[:400]))}
     if len(hits) < _LEAST or len(hits) * 10 < len([line for line in lines if line.strip()]) * 6:
         return None
     scores = fits(lines, asked)
-    order = sorted(hits, key=lambda at: (-scores[at], at))
+    defining = {
+        place
+        for place, match in hits.items()
+        if SIGNATURE.match(lines[place][match.end() :][:400]) is not None
+    }
+    order = sorted(hits, key=lambda at: (at not in defining, -scores[at], at))
     for share in _SHARES:
         digest = _hits_shown(lines, hits, order, int(limit * share), limit, count)
         if digest is not None:
@@ -86,8 +99,12 @@ def _hits_shown(
 
 
 def with_failures(lines: Sequence[Line]) -> list[Line]:
-    """The lines of a text, those of sections about something that failed with more weight."""
+    """The lines of a text, those of sections about something that failed with more weight.
+
+    A line that a trace has again weighs no more than others: a recursion repeats a few of them.
+    """
     weighed: list[Line] = []
+    once: set[str] = set()
     failing, tracing = False, False
     for line in lines:
         text = line.text[:400]
@@ -97,8 +114,22 @@ def with_failures(lines: Sequence[Line]) -> list[Line]:
             tracing = True
         elif failing and _RULE.match(text) is not None:
             failing = tracing = False
-        inside = failing or tracing
+        inside = failing or (tracing and line.text not in once)
+        once.add(line.text)
         weighed.append(line._replace(weight=max(line.weight, FAILED)) if inside else line)
         if tracing and text.strip() and not text[:1].isspace() and _TRACE.search(text) is None:
             tracing = False  # the line that names the error ends a trace
     return weighed
+
+
+def with_paths(lines: Sequence[Line]) -> list[Line]:
+    """The lines of a text; in a list of paths, those that lead to no test with more weight."""
+    paths = {place for place, line in enumerate(lines) if _PATH.match(line.text[:400])}
+    if len(paths) < _LEAST or len(paths) * 10 < len(lines) * 6:
+        return list(lines)
+    return [
+        line._replace(weight=line.weight + OUTSIDE)
+        if place in paths and _TESTS.search(line.text[:400]) is None
+        else line
+        for place, line in enumerate(lines)
+    ]

@@ -1,11 +1,12 @@
 """Windows of numbered lines: an editor's view of a file, the part of it that is likely to be used.
 
 What a window is opened for stands in the call: a line to go to, lines to change, names to look
-for. The lines around these stay, with their numbers, and so do the signatures in it. A number that
-is missing says what was left out, so a gap takes a single mark.
+for. The lines around these stay, with their numbers, and so do the signatures in it. What has one
+of these names stays with its whole block, since agents read and change functions, not lines. A
+number that is missing says what was left out, so a gap takes a single mark.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -25,17 +26,23 @@ AROUND = 8
 BLOCK = 60
 """How many lines of a block stay whose first line fits."""
 
-ROOM = 300
-"""So many tokens of lines stay because they fit what was asked; thrice in a short file."""
+ROOM = 0.28
+"""The share of the room that lines take because they fit what was asked; thrice in a short file."""
 
 FITS = 0.5
 """From when on a line fits."""
+
+DEFINES = 0.2
+"""How much a name must count for the block that it names to stay: one of the question does."""
 
 SIGNATURES = 20
 """How many signatures stay."""
 
 LEAST_BEHIND = 12
 """How many lines behind one that is gone to stay at least, however short its block is."""
+
+_REACH = 120
+"""So many lines above a window the block may begin that goes on in it."""
 
 _HEADS = 3
 """So many lines may stand before a block's first line, and belong to its head."""
@@ -56,10 +63,13 @@ _LONG = 0.4
 """A window with this share of its file shows most of it."""
 
 _NUMBER = late_pattern(r"\s*(\d{1,7})(?:[:|\t\u2192]| \||  )")
-_SIGNATURE = late_pattern(
+SIGNATURE = late_pattern(
     r"\s*(?:export |default |public |private |protected |static |final |abstract |pub )*"
     r"(?:async )?(?:def|class|function|func|fn|interface|struct|enum|trait|impl|module)\b"
+    r"(?:\s+(?:\([^()\n]{0,80}\)\s*)?(\w+))?"
 )
+"""The first line of something that is defined, and its name."""
+
 _TOTAL = late_pattern(r"\((\d{1,7}) lines total\)|of (\d{1,7}) lines")
 
 
@@ -98,8 +108,8 @@ def choose_window(window: NumberedWindow, asked: Asked, *, limit: int, count: Co
     None where nothing in it is what was asked for, and nothing has a signature.
 
     Lines without a number stay: they say which file it is, or what went wrong. Where the call
-    changed lines, those around the change stay. Else it is what was gone to, what fits the words
-    and the signatures, in this order, as far as there is room.
+    changed lines, those around the change stay. Else it is what was gone to, what goes on from the
+    result before, what fits the words and the signatures, in this order, as far as there is room.
     """
     chosen = _Chosen(window, limit, count)
     first = min(window.numbers)
@@ -120,10 +130,15 @@ def choose_window(window: NumberedWindow, asked: Asked, *, limit: int, count: Co
         )
         return chosen.text()
     size = sum(chosen.add(_gone_to(window, number)) for number in asked.numbers)
-    scores = fits((window.bodies.get(place, "") for place in range(len(window.lines))), asked)
-    size += _add_fitting(window, scores, chosen)
-    signatures = [place for place, body in window.bodies.items() if _SIGNATURE.match(body)]
-    size += chosen.add(signatures[:SIGNATURES])
+    size += chosen.add(_continued(window, asked))
+    signatures = {
+        place: match[1]
+        for place, body in window.bodies.items()
+        if (match := SIGNATURE.match(body)) is not None
+    }
+    room = int(limit * ROOM) * (3 if _shows_most(window) else 1)
+    size += _add_fitting(window, signatures, asked, chosen, room)
+    size += chosen.add([*signatures][:SIGNATURES])
     return chosen.text() if size else None
 
 
@@ -184,23 +199,68 @@ def _changed(window: NumberedWindow, asked: Asked) -> tuple[int, int] | None:
 
 
 def _gone_to(window: NumberedWindow, number: int) -> list[int]:
-    """The places around a line that was gone to: to the end of its block, where it begins one."""
+    """The places around a line that was gone to: to the end of the block that it is in."""
     start = next((place for place, one in window.numbers.items() if one == number), None)
     if start is None:
         return []
-    near = range(start, start + _HEADS)
-    begins = next((at for at in near if _SIGNATURE.match(window.bodies.get(at, ""))), None)
     end = start + AFTER
-    if begins is not None:
-        end = min(end, max(start + LEAST_BEHIND, _block_end(window, begins, end)))
+    head = _head_of(window, start)
+    if head is not None:
+        end = min(end, max(start + LEAST_BEHIND, _block_end(window, head, end)))
     around = (*range(start, end + 1), *range(start - 1, start - BEFORE - 1, -1))
     return [place for place in around if place in window.bodies]
 
 
+def _head_of(window: NumberedWindow, start: int) -> int | None:
+    """Where the block begins that a line is in, or is about to begin; None if that is unknown."""
+    for place in range(start, start + _HEADS):
+        if SIGNATURE.match(window.bodies.get(place, "")):
+            return place
+    depth = _depth_at(window, start)
+    for place in range(start - 1, -1, -1):
+        body = window.bodies.get(place, "")
+        if SIGNATURE.match(body) and _depth(body) < depth:
+            return place if _block_end(window, place, start + 1) > start else None
+    return None
+
+
+def _continued(window: NumberedWindow, asked: Asked) -> list[int]:
+    """The places of the rest of a block that began in the result before, if it was asked for.
+
+    Who scrolls on to see more of a function reads on: its name stands above the window.
+    """
+    first = min(window.numbers)
+    number = window.numbers[first]
+    above: dict[int, str] = {}
+    for line in asked.seen if not asked.numbers else ():
+        match = _NUMBER.match(line[:400])
+        if match is not None and number - _REACH <= int(match[1]) < number:
+            above[int(match[1])] = line[match.end() :]
+    depth = _depth_at(window, first)
+    for one in sorted(above, reverse=True):
+        body = above[one]
+        match = SIGNATURE.match(body)
+        if match is not None and _depth(body) < depth:
+            if not _is_asked_for(match[1], asked):
+                return []
+            end = _end_of(window, first, first + BLOCK, _depth(body))
+            return [place for place in range(first, end) if place in window.bodies]
+    return []
+
+
+def _is_asked_for(name: str | None, asked: Asked) -> bool:
+    """Whether somebody asked for what has this name."""
+    return name is not None and asked.names.get(name.lower(), 0.0) >= DEFINES
+
+
 def _block_end(window: NumberedWindow, start: int, most: int) -> int:
     """Where the block ends that begins at a place: at the next line that is no deeper."""
-    depth = _depth(window.bodies[start])
-    for place in range(start + _HEADS, most):
+    return _end_of(window, start + _HEADS, most, _depth(window.bodies[start]))
+
+
+def _end_of(window: NumberedWindow, start: int, most: int, depth: int) -> int:
+    """The place of the first line from `start` on that is no deeper; `most` if there is none."""
+    for place in range(start, most):
         body = window.bodies.get(place, "")
         if body.strip() and _depth(body) <= depth:
             return place
@@ -211,14 +271,32 @@ def _depth(body: str) -> int:
     return len(body) - len(body.lstrip())
 
 
-def _add_fitting(window: NumberedWindow, scores: Sequence[float], chosen: _Chosen) -> int:
-    """Choose lines that fit, the best first, with those around; a signature with its block."""
-    room = whole = ROOM * (3 if _shows_most(window) else 1)
-    for place in sorted(window.bodies, key=lambda at: (-scores[at], at)):
-        if scores[place] < FITS or room <= 0:
+def _depth_at(window: NumberedWindow, start: int) -> int:
+    """How deep a line is; a blank one as the next that is not."""
+    bodies = (window.bodies.get(place, "") for place in range(start, start + BLOCK))
+    return next((_depth(body) for body in bodies if body.strip()), 0)
+
+
+def _add_fitting(
+    window: NumberedWindow,
+    signatures: Mapping[int, str | None],
+    asked: Asked,
+    chosen: _Chosen,
+    room: int,
+) -> int:
+    """Choose lines that fit, the best first, with those around; a signature with its block.
+
+    What is defined under a name that was asked for fits, however common its other words are.
+    """
+    scores = fits((window.bodies.get(place, "") for place in range(len(window.lines))), asked)
+    fitting = {place for place in window.bodies if scores[place] >= FITS}
+    fitting.update(place for place, name in signatures.items() if _is_asked_for(name, asked))
+    whole = room
+    for place in sorted(fitting, key=lambda at: (-scores[at], at)):
+        if room <= 0:
             break
         around = {*range(place - AROUND, place + AROUND + 1)}
-        if _SIGNATURE.match(window.bodies[place]):
+        if place in signatures:
             around.update(range(place, _block_end(window, place, place + BLOCK)))
         room -= chosen.add(at for at in sorted(around) if at in window.bodies)
     return whole - room

@@ -54,12 +54,12 @@ def export(
     data[f"picture?{quoted}"] = _encoded(questions.picture(inspection))
     pieces = Pieces()
     packed: list[_PackedStep] = []
-    before: dict[str, _Drawing] = {}
+    before: dict[str, _DrawnRequest] = {}
     for step in inspection.steps:  # in their order: each costs what is new in it
         if step.request is None:
             before.pop(step.event.author, None)
             continue
-        drawing = _Drawing(inspection, step.number, pieces, before.get(step.event.author))
+        drawing = _DrawnRequest(inspection, step.number, pieces, before.get(step.event.author))
         before[step.event.author] = drawing
         packed.append(drawing.packed())
     size = 0
@@ -173,15 +173,26 @@ class _Mark(NamedTuple):
     pointers: int
 
 
-class _Drawing:
+class _DrawnRequest:
     """A request as the page draws it, in pieces.
 
     Requests of an agent begin alike. What one shares with the request `before` it is taken from
     that: to draw it costs what is new in it.
     """
 
+    _sent: SentTurns
+    _origins: Origins
+    _places: dict[str, int]
+    _ages: list[list[int]]
+    _segments: _PackedList
+    _pointers: _PackedList
+    _texts: _PackedList
+    _packed_ages: _PackedList
+    _packed_origins: _PackedList
+    _rows_of_turns: _PackedList
+
     def __init__(
-        self, inspection: Inspection, number: int, pieces: Pieces, before: "_Drawing | None"
+        self, inspection: Inspection, number: int, pieces: Pieces, before: "_DrawnRequest | None"
     ) -> None:
         request = inspection.request(number)
         self._inspection, self._request, self._pieces = inspection, request, pieces
@@ -203,7 +214,7 @@ class _Drawing:
         self._draw_texts(before)
         self._draw_rows(before)
 
-    def _same_turns(self, before: "_Drawing") -> int:
+    def _same_turns(self, before: "_DrawnRequest") -> int:
         """How many turns both requests begin with, behind the same head."""
         if self._head != before._head or self._key != before._key:
             return 0
@@ -211,7 +222,7 @@ class _Drawing:
         least = min(len(self._turns), len(before._turns))
         return next((at for at, (new, old) in enumerate(both) if new is not old), least)
 
-    def _draw_segments(self, before: "_Drawing | None") -> None:
+    def _draw_segments(self, before: "_DrawnRequest | None") -> None:
         """The text in stretches, each with the number of its origin and of its pointer."""
         mark = before._marks[self._common] if before is not None else _Mark(0, 0, 0)
         numbers: dict[Origin, int] = {}
@@ -241,7 +252,7 @@ class _Drawing:
         new = list[Json](islice(places, mark.pointers, None))
         self._pointers = _PackedList(self._pieces, new, known, mark.pointers)
 
-    def _draw_texts(self, before: "_Drawing | None") -> None:
+    def _draw_texts(self, before: "_DrawnRequest | None") -> None:
         """The text field by field and turn by turn, each with its age."""
         shared, pieces = self._inspection.shared, self._pieces
         texts: list[Json] = []
@@ -283,7 +294,7 @@ class _Drawing:
         known = before._packed_ages if before is not None else None
         self._packed_ages = _PackedList(pieces, [[*one] for one in ages[alike:]], known, alike)
 
-    def _draw_rows(self, before: "_Drawing | None") -> None:
+    def _draw_rows(self, before: "_DrawnRequest | None") -> None:
         """The rows: those of the turns grow, those around them are told anew."""
         rows, turns = self._view.report.sent, len(self._sent.rows)
         first = next(

@@ -15,6 +15,7 @@ from weft.errors import BudgetExceeded
 from weft.ir import CallBlock, Item, Note, Prompt, ThoughtBlock
 from weft.ir.item import RECALL
 from weft.passes.env import Env, Sizes, opening_of
+from weft.passes.handles import has_handle
 from weft.passes.references import notes_on_repointed, repointed
 from weft.passes.shorten import (
     LEAST,
@@ -83,6 +84,41 @@ def keep_limit(
         return prompt
     if budget.overflow == "error":
         raise exceeded(prompt, env, budget, room, sizes, "the request takes")
+    fitted_prompt = _give_way(prompt, env, budget, measure, sizes)
+    offered = _with_recall(prompt, fitted_prompt, env, budget)
+    if offered is prompt:
+        return fitted_prompt
+    try:
+        recallable = _give_way(offered, env, budget, measure, measure(offered))
+    except BudgetExceeded:
+        recallable = offered
+    if recallable is not offered and any(map(has_handle, recallable.items)):
+        return recallable
+    # there is no room for `recall` and what it gets back: without it, things go for good
+    fitting = _Fitting(prompt, env, budget, room, measure, sizes)
+    if not fitting.fit("drop", room.counted):
+        raise fitting.exceeded()
+    return fitting.done(0)
+
+
+def _with_recall(prompt: Prompt, after: Prompt, env: Env, budget: Budget) -> Prompt:
+    """The request with `recall`, if handles stand in it once it fits, and none stood before.
+
+    So an agent without tools pays for the tool only where there is something to get back.
+    """
+    tool = env.tools.recall
+    if tool is None or budget is not env.policy.limit or budget.overflow != "degrade":
+        return prompt
+    if any(one.name == tool.name for one in prompt.tools) or not any(map(has_handle, after.items)):
+        return prompt
+    return msgspec.structs.replace(prompt, tools=(*prompt.tools, tool))
+
+
+def _give_way(
+    prompt: Prompt, env: Env, budget: Budget, measure: Callable[[Prompt], Sizes], sizes: Sizes
+) -> Prompt:
+    """The request without what its budget has no room for, as `overflow` says."""
+    room = room_for(prompt, env, budget)
     known = any(effect.get("kind") == "summary" for effect in env.session.effects.values())
     fitting = _Fitting(prompt, env, budget, room, measure, sizes)
     if budget.overflow != "summarize" and not known:
@@ -105,7 +141,8 @@ def _fit_behind_seal(fitting: "_Fitting", prompt: Prompt, env: Env, budget: Budg
     items = prompt.items
     whole = frozenset(name for name, tool in env.tools.own.items() if tool.compact is False)
     with items.lock:
-        seal = items.memo[Seal, budget, env.agent, env.model.dialect, env.model.name, whole]
+        tools = len(prompt.tools)  # with one tool more, more goes
+        seal = items.memo[Seal, budget, env.agent, env.model.dialect, env.model.name, whole, tools]
         seal.uses += 1
         try:
             fits = fitting.fit(budget.overflow, fitting.room.counted, seal)
@@ -225,14 +262,15 @@ class _Fitting:
     def _formed_and_sent(self) -> tuple[list[Item], Strand[Item]]:
         """The items as they were shortened, and as they are sent; worked out once a step."""
         if self._sent is None or self._sent[0] != self._giving.steps:
-            formed = self._formed()
+            formed = self._items_as_sent()
             changed = self._giving.changes or self._seal.end
             items = repointed(formed, self._items, self._env) if changed else formed
             strand = self._seal.sent.strand_of(items, min(len(self._prompt.items.tail), len(items)))
             self._sent = (self._giving.steps, formed, strand)
         return self._sent[1:]
 
-    def _formed(self) -> list[Item]:
+    def _items_as_sent(self) -> list[Item]:
+        """The items that stay, as they are now, behind an opening turn if one is needed."""
         forms = {index: change.form for index, change in self._giving.changes.items()}
         forms_or_items = (forms.get(index, item) for index, item in enumerate(self._items))
         stay = [item for item in forms_or_items if item is not None]
@@ -599,14 +637,10 @@ def exceeded(
     )
 
 
-def _is_for_handles(prompt: Prompt) -> bool:
-    """Whether the only tool is the one that gets back what handles stand for."""
-    return [tool.name for tool in prompt.tools] == [RECALL]
-
-
 def _without_handles(prompt: Prompt, env: Env) -> str:
     """What to write where the budget alone brings that tool."""
-    brought = _is_for_handles(prompt) and not replace(env.policy, limit=None).makes_handles
+    offered = any(tool.name == RECALL for tool in prompt.tools) and not env.tools.own
+    brought = offered and not replace(env.policy, limit=None).makes_handles
     return ', or overflow="drop", which needs no recall' if brought else ""
 
 
@@ -616,7 +650,8 @@ def _largest(prompt: Prompt, env: Env, sizes: Sizes) -> str:
     system = env.tokens.count(prompt.system_text)
     schema = env.tokens.count(compact(prompt.output.schema)) if prompt.output is not None else 0
     tools = fixed - system - schema if prompt.tools else 0  # with what a provider adds for them
-    named = f"the tool {RECALL}" if _is_for_handles(prompt) else "the tools"
+    alone = [tool.name for tool in prompt.tools] == [RECALL]
+    named = f"the tool {RECALL}" if alone else "the tools"
     parts = [(system, "the instruction"), (tools, named), (schema, "the schema")]
     parts += [(sizes.item(item), _name(item)) for item in prompt.items]
     parts.sort(key=lambda one: -one[0])

@@ -376,7 +376,7 @@ class _Handles:
 
 def _is_needed(items: Strand[Item], env: Env, key: Hashable) -> bool:
     """Whether something can be read only by its handle, or prices want the tool from the start."""
-    hides = needs_recall if env.tools.priced else _has_handle
+    hides = needs_recall if env.tools.priced else has_handle
     with items.lock:
         handles = items.memo[_Handles, key]
         for index in range(handles.read, items.settled if handles.first < 0 else 0):
@@ -399,7 +399,8 @@ def _opening(items: Strand[Item], env: Env) -> int:
     return traffic.opening
 
 
-def _has_handle(item: Item) -> bool:
+def has_handle(item: Item) -> bool:
+    """Whether something of the item is to be got back by its handle."""
     return any(
         isinstance(block, ResultBlock | TextBlock) and (block.handle or block.refers)
         for block in item.blocks

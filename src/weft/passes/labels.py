@@ -296,6 +296,7 @@ def _around(
 
 
 def _withheld_diagnostics(env: Env, origin: Origin, names: Iterable[str]) -> list[Diagnostic]:
+    """One diagnostic for each label that keeps something from the model."""
     return [
         report(
             "WEFT601",
@@ -346,9 +347,9 @@ def labelled_in(
     artifacts: Mapping[str, str],
 ) -> Labelled:
     """What the labels are on in this session; what was read of the log is kept with it."""
-    tools = _named(labels, lambda label: label.tools)
-    declared = _named(labels, lambda label: label.keys)
-    files = _named(labels, lambda label: label.artifacts)
+    tools = _labels_by_name(labels, lambda label: label.tools)
+    declared = _labels_by_name(labels, lambda label: label.keys)
+    files = _labels_by_name(labels, lambda label: label.artifacts)
     read = _read(labels, tools, declared, log)
     keys = {**read.keys, **declared}
     named = {**read.artifacts, **files}
@@ -356,10 +357,10 @@ def labelled_in(
     for known_values in (initial, state):
         for key, value in known_values.items():
             if key in keys:
-                _take(values, value, keys[key], common=True)
+                _add_labels(values, value, keys[key], common=True)
     for name, text in artifacts.items():
         if name in named:
-            _take(values, text, named[name], common=True)
+            _add_labels(values, text, named[name], common=True)
     known = log.memo.of((Labelled, labels))
     if (
         known is not None
@@ -386,23 +387,24 @@ def _read(
         return known
     reading = _Read(len(log), dict(known.keys), dict(known.artifacts), dict(known.values))
     for event in log.since(known.upto):
-        _note(event, tools, keys, reading)
+        _read_event(event, tools, keys, reading)
     if log.settled == len(log):
         log.memo.keep(reading, labels)
     return reading
 
 
-def _note(
+def _read_event(
     event: Event,
     tools: Mapping[str, tuple[str, ...]],
     keys: Mapping[str, tuple[str, ...]],
     reading: _Read,
 ) -> None:
+    """Take in what an event passes on: labelled results, and the keys and artifacts beside them."""
     passed: set[str] = set()
     for result in event.results:
         if labels := tools.get(result.name or ""):
             passed.update(labels)
-            _take(reading.values, result.response, labels, common=False)
+            _add_labels(reading.values, result.response, labels, common=False)
             reading.artifacts[f"result-{result.id}.json"] = labels  # where a large one is kept
     labels = tuple(sorted(passed))
     for key, value in written_by(event).items():
@@ -411,23 +413,25 @@ def _note(
         elif not event.partial:
             reading.keys.pop(key, None)  # somebody else wrote it since
         if carried := keys.get(key, labels):
-            _take(reading.values, value, carried, common=True)
+            _add_labels(reading.values, value, carried, common=True)
     if labels:
         reading.artifacts.update(dict.fromkeys(event.actions.artifact_delta, labels))
 
 
-def _take(
+def _add_labels(
     values: dict[str, tuple[str, ...]], value: Json, labels: tuple[str, ...], *, common: bool
 ) -> None:
+    """Add labels to every text in a value by which it can be found again."""
     for text in values_in(value, common=common):
         known = values.get(text, _NO_LABELS)
         if known != labels:
             values[text] = tuple(sorted({*known, *labels}))
 
 
-def _named(
+def _labels_by_name(
     labels: Iterable[Label], names: Callable[[Label], tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
+    """The names of the labels on each key, tool or artifact, as `names` picks them."""
     label_names: dict[str, tuple[str, ...]] = {}
     for label in labels:
         for name in names(label):
@@ -443,7 +447,7 @@ Value = TypeVar("Value", bound=Json)
 def covered_text(text: str, copies: Copies) -> str:
     """The text with marks in place of values; the same text if there are none."""
     hits = copies.hits(text)
-    return _rebuilt(text, hits) if hits else text
+    return _put_marks(text, hits) if hits else text
 
 
 def covered_spans(block: TextBlock, hits: tuple[Hit, ...]) -> TextBlock:
@@ -455,7 +459,7 @@ def covered_spans(block: TextBlock, hits: tuple[Hit, ...]) -> TextBlock:
             spans.append(Span(end, span.origin))
     return msgspec.structs.replace(
         block,
-        text=_rebuilt(block.text, hits),
+        text=_put_marks(block.text, hits),
         spans=tuple(spans),
         labels=_labels(block.labels, hits),
         signature=None,
@@ -516,7 +520,7 @@ def covered_texts(blocks: tuple[TextBlock, ...], copies: Copies) -> tuple[TextBl
     if not hits:
         return blocks
     covered: list[TextBlock] = []
-    text, begun, start = _rebuilt(whole, hits), 0, 0
+    text, begun, start = _put_marks(whole, hits), 0, 0
     for block in blocks:
         end = start + len(block.text)
         moved = _moved(end, hits)
@@ -599,7 +603,8 @@ def _changed(block: Kind, copies: Copies, *, changed: bool, **fields: object) ->
     return msgspec.structs.replace(block, **fields, kept=None)
 
 
-def _rebuilt(text: str, hits: tuple[Hit, ...]) -> str:
+def _put_marks(text: str, hits: tuple[Hit, ...]) -> str:
+    """The text with a mark in place of each hit."""
     pieces: list[str] = []
     at = 0
     for hit in hits:

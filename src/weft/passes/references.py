@@ -464,14 +464,15 @@ class Copies:
         if hits is None:
             if len(self._seen) >= _KEPT:
                 self._seen.clear()
-            hits = self._seen[text] = self._search(text)
+            hits = self._seen[text] = self._find_hits(text)
         return hits
 
     def in_number(self, number: float) -> tuple[str, ...]:
         """The labels of a value that is this number."""
         return self.values.get(compact(number), ())
 
-    def _search(self, text: str) -> tuple[Hit, ...]:
+    def _find_hits(self, text: str) -> tuple[Hit, ...]:
+        """Look for every spelling of every value; a pattern is made only where its letters are."""
         if len(text) < LEAST:
             return ()
         folded = text.casefold()
@@ -484,13 +485,13 @@ class Copies:
         marks = [match.span() for match in self._marks.finditer(text)]
         hits: list[Hit] = []
         for one in there:
-            places = [match.span() for match in _pattern(one).finditer(text)]
+            places = [match.span() for match in _pattern_of(one).finditer(text)]
             if not places and not _by_chance(one, text):
                 places = [(0, len(text))]  # it is there, in letters that cannot be told apart
             for start, end in places:
                 if not any(rest <= start and end <= right for rest, right in marks):
                     hits.append(Hit(start, end, one.labels))
-        return _merged(hits)
+        return _merge_hits(hits)
 
 
 def _by_chance(one: _Value, text: str) -> bool:
@@ -520,7 +521,7 @@ def values_in(value: Json, *, common: bool) -> Iterator[str]:
         for inner in value:
             yield from values_in(inner, common=common)
     elif isinstance(value, str):
-        yield from _texts_in(value, common=common)
+        yield from _texts_to_find(value, common=common)
     elif value is not None and not isinstance(value, bool):
         text = compact(value)
         if sum(char.isdigit() for char in text) >= LEAST:
@@ -529,11 +530,12 @@ def values_in(value: Json, *, common: bool) -> Iterator[str]:
                 yield f"{value:,}"
 
 
-def _texts_in(text: str, *, common: bool) -> Iterator[str]:
+def _texts_to_find(text: str, *, common: bool) -> Iterator[str]:
+    """What of a text is looked for: all of it, lines, what is quoted, words that stand out."""
     whole = text.strip()
     if len(whole) < LEAST:
         return
-    if whole[0] in "{[" and (inner := _parsed(whole)) is not None:
+    if whole[0] in "{[" and (inner := _parse_json(whole)) is not None:
         yield from values_in(inner, common=common)
     if common or whole.casefold() not in _SAID_BY_ALL:
         yield whole
@@ -556,7 +558,8 @@ def _stands_out(word: str) -> bool:
     return len(word) >= 6 and any(map(str.isdigit, word)) and _DATE.fullmatch(word) is None
 
 
-def _parsed(text: str) -> "dict[str, Json] | list[Json] | None":
+def _parse_json(text: str) -> "dict[str, Json] | list[Json] | None":
+    """The object or list that a text is; None where it is none."""
     try:
         parsed = cast("Json", msgspec.json.decode(text))
     except (ValueError, RecursionError):
@@ -568,13 +571,14 @@ def _spellings(values: Mapping[str, tuple[str, ...]]) -> Iterator[_Value]:
     """Every way in which the values are looked for, each once."""
     seen: dict[tuple[str, bool, bool], list[str]] = {}
     for value, labels in values.items():
-        for one in _ways(value):
+        for one in _spell_value(value):
             seen.setdefault(one, []).extend(labels)
     for (needle, exact, squeezed), names in seen.items():
         yield _Value(needle, tuple(sorted(set(names))), exact, squeezed)
 
 
-def _ways(value: str) -> "Iterator[tuple[str, bool, bool]]":
+def _spell_value(value: str) -> "Iterator[tuple[str, bool, bool]]":
+    """Every way to write a value: the letters, whether case counts, whether gaps may be in it."""
     from html import escape  # only secrets are looked for in all spellings
 
     plain = {value, unicodedata.normalize("NFC", value), unicodedata.normalize("NFD", value)}
@@ -613,7 +617,8 @@ def _base64_cores(data: bytes) -> Iterator[str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _pattern(one: _Value) -> re.Pattern[str]:
+def _pattern_of(one: _Value) -> re.Pattern[str]:
+    """The pattern for one spelling; a short one must stand alone, not inside a word."""
     source = re.escape(one.needle)
     if one.squeezed:
         source = r"[\W_]{0,3}".join(map(re.escape, one.needle))
@@ -628,7 +633,8 @@ def _marks_of(names: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"\[withheld: (?:{some})(?:, (?:{some}))*\]")
 
 
-def _merged(hits: list[Hit]) -> tuple[Hit, ...]:
+def _merge_hits(hits: list[Hit]) -> tuple[Hit, ...]:
+    """The hits in order; those that overlap are one, with the labels of both."""
     merged: list[Hit] = []
     for hit in sorted(hits):
         if merged and hit.start < merged[-1].end:

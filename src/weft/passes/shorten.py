@@ -46,13 +46,19 @@ MARK = " […] "
 def compacted(item: Item, env: Env) -> Item:
     """The item with handles and digests for its large values, which `recall` gets back."""
     return _changed(
-        item, [_refenced(block, env, lambda one: _compact(one, item, env)) for block in item.blocks]
+        item,
+        [
+            _refenced(block, env, lambda one: _compact_block(one, item, env))
+            for block in item.blocks
+        ],
     )
 
 
 def truncated(item: Item, env: Env) -> Item:
     """The item with its texts and results cut to both ends; itself where they are short."""
-    blocks = [_refenced(block, env, lambda one: _cut(one, item, env)) for block in item.blocks]
+    blocks = [
+        _refenced(block, env, lambda one: _cut_block(one, item, env)) for block in item.blocks
+    ]
     return _changed(item, blocks)
 
 
@@ -65,17 +71,24 @@ def _refenced(block: Block, env: Env, shorten: Callable[[Block], Block]) -> Bloc
     """The block shortened; one that stands in a fence inside it, and in a fence again."""
     if isinstance(block, TextBlock):
         inside = opened(block.text)
-        return shorten(block) if inside is None else _text(block, inside, env, shorten)
+        return (
+            shorten(block) if inside is None else _shorten_fenced_text(block, inside, env, shorten)
+        )
     if isinstance(block, ResultBlock) and len(block.response) == 1:
         value = next(iter(block.response.values()))
         inside = opened(value) if isinstance(value, str) else None
-        return shorten(block) if inside is None else _result(block, inside, env, shorten)
+        return (
+            shorten(block)
+            if inside is None
+            else _shorten_fenced_result(block, inside, env, shorten)
+        )
     return shorten(block)
 
 
-def _text(
+def _shorten_fenced_text(
     block: TextBlock, inside: ClosingFence, env: Env, shorten: Callable[[Block], Block]
 ) -> TextBlock:
+    """A text whose inside is shortened, in a fence of its own again."""
     bare = msgspec.structs.replace(block, text=inside.inner, spans=())
     short = shorten(bare)
     if short is bare or not isinstance(short, TextBlock):
@@ -84,9 +97,10 @@ def _text(
     return msgspec.structs.replace(short, text=text)
 
 
-def _result(
+def _shorten_fenced_result(
     block: ResultBlock, inside: ClosingFence, env: Env, shorten: Callable[[Block], Block]
 ) -> ResultBlock:
+    """A result whose inside is shortened, in a fence of its own again."""
     key = next(iter(block.response))
     bare = msgspec.structs.replace(block, response={key: inside.inner})
     short = shorten(bare)
@@ -103,12 +117,13 @@ def referred(item: Item, places: Mapping[int, Origin], env: Env) -> Item:
     """The item whose results at these places stand further down, each where its origin says."""
     blocks: list[Block] = list(item.blocks)
     for place, later in places.items():
-        again = partial(_again, later=later, item=item, env=env)
+        again = partial(_refer_to_later, later=later, item=item, env=env)
         blocks[place] = _refenced(item.blocks[place], env, again)
     return _changed(item, blocks)
 
 
-def _again(block: Block, later: Origin, item: Item, env: Env) -> Block:
+def _refer_to_later(block: Block, later: Origin, item: Item, env: Env) -> Block:
+    """A result that says where the same one stands further down."""
     if not isinstance(block, ResultBlock):
         return block
     handle = handle_of(logged(block, item, env))
@@ -172,7 +187,8 @@ class _LongResults:
         self.by_item: dict[object, _Results] = {}
 
 
-def _compact(block: Block, item: Item, env: Env) -> Block:
+def _compact_block(block: Block, item: Item, env: Env) -> Block:
+    """The block as a handle with a digest, where it is long and may be one."""
     if isinstance(block, TextBlock):
         return compact_text(block, item, env, COMPACTED)
     if isinstance(block, MediaBlock):
@@ -212,7 +228,8 @@ def _headless(block: ResultBlock) -> ResultBlock:
     )
 
 
-def _cut(block: Block, item: Item, env: Env) -> Block:
+def _cut_block(block: Block, item: Item, env: Env) -> Block:
+    """The block cut to a few words: with a handle where the policy makes handles, else without."""
     if isinstance(block, TextBlock) and block.signature is None:
         if env.policy.makes_handles and block.origin.kind == "event":
             return _shown_in_short(block, item, env)
@@ -353,13 +370,13 @@ class Shortening:
         """Handles and digests for its large values."""
         if self.giving.sizes[index] <= COMPACTED.over:
             return None
-        return self._formed(index, compacted, "a digest stands for it, to fit the budget")
+        return self._step_to_form(index, compacted, "a digest stands for it, to fit the budget")
 
     def cut(self, index: int) -> ShorteningStep | None:
         """Both ends of its texts and results."""
         if self.giving.sizes[index] <= TRUNCATED:
             return None
-        return self._formed(index, truncated, "it is cut to fit the budget")
+        return self._step_to_form(index, truncated, "it is cut to fit the budget")
 
     def refer(self, index: int) -> ShorteningStep | None:
         """A word instead of results that a later item gives again."""
@@ -407,20 +424,22 @@ class Shortening:
         folded = self.giving.folded[index] < self.giving.whole[index]
         return shorter.form if folded and shorter is not None else self.items[index]
 
-    def _formed(
+    def _step_to_form(
         self, index: int, make: Callable[[Item, Env], Item], why: str
     ) -> ShorteningStep | None:
+        """The step that puts a shorter form in an item's place; None where the item is gone."""
         item = self._now(index)
         if item is None:
             return None
-        shorter = self._shorter(make, item)
+        shorter = self._form_of(make, item)
         return _step(index, shorter.form, shorter.saved, why)
 
     def _now(self, index: int) -> Item | None:
         change = self.giving.changes.get(index)
         return self.items[index] if change is None else change.form
 
-    def _shorter(self, make: Callable[[Item, Env], Item], item: Item) -> _Shorter:
+    def _form_of(self, make: Callable[[Item, Env], Item], item: Item) -> _Shorter:
+        """The shorter form of an item and what it saves, worked out once for each item."""
         forms = self._forms(make)
         shorter = forms.by_item.get(item.key)
         if shorter is None or (shorter.item is not item and shorter.item != item):

@@ -107,12 +107,12 @@ class Services(msgspec.Struct, frozen=True):
         return program
 
 
-def _unscoped(event: Event) -> Event:
+def _without_scope(event: Event) -> Event:
     """The event as it stands in its scope's own log."""
     return msgspec.structs.replace(event, isolation_scope=None)
 
 
-class _Keeping:
+class _TrackedTransaction:
     """A transaction that remembers the session it leads to, and the events that are new there."""
 
     def __init__(self, inner: Transaction, session: Session) -> None:
@@ -310,27 +310,29 @@ class Invocation:
         """
         if self.interrupted:
             raise Interrupted
-        return (await self._stored(events))[-1]
+        return (await self._store_all(events))[-1]
 
     async def commit_all(self, *events: Event) -> list[Event]:
         """Store the events as `commit` does; gives back all of them."""
         if self.interrupted:
             raise Interrupted
-        return await self._stored(events)
+        return await self._store_all(events)
 
     async def store(self, event: Event) -> Event:
         """Store the event even if the run was asked to stop."""
-        return (await self._stored((event,)))[0]
+        return (await self._store_all((event,)))[0]
 
-    async def _stored(self, events: Sequence[Event]) -> list[Event]:
+    async def _store_all(self, events: Sequence[Event]) -> list[Event]:
         """Store the events, and note what they change; gives them back as they were stored."""
-        stored = [self._merged(event) if event.actions.state_delta else event for event in events]
+        stored = [
+            self._merge_delta(event) if event.actions.state_delta else event for event in events
+        ]
         if self.labels:
             from weft.runtime.labels import noted
 
             stored = [await noted(self, event) for event in stored]
         if self.services.on_event:
-            stored = [await self._seen(event) for event in stored]
+            stored = [await self._show_plugins(event) for event in stored]
         if self.feed.sending is not None:
             await self.feed.sending.flush()
         store = self.services.store
@@ -353,7 +355,7 @@ class Invocation:
         self.session = session
         self.feed.grow(session.events, length)
 
-    def _merged(self, event: Event) -> Event:
+    def _merge_delta(self, event: Event) -> Event:
         """The event with its delta as the state outside of a branch takes it."""
         return self._forking.as_stored(event) if event.actions.state_delta else event
 
@@ -362,14 +364,14 @@ class Invocation:
 
         Labels and plugins may read the store, and would wait for the transaction.
         """
-        return None if self.labels or self.services.on_event else self._merged(event)
+        return None if self.labels or self.services.on_event else self._merge_delta(event)
 
     def _note(self, stored: Sequence[Event]) -> None:
         """Take up what events that are stored now change."""
         for event in stored:
             scope = event.isolation_scope
             if scope and scope in self._views:
-                self._views[scope] = self._views[scope].append(_unscoped(event))
+                self._views[scope] = self._views[scope].append(_without_scope(event))
             actions = event.actions
             if actions.escalate or (self.escalated and event.custom_metadata is not None):
                 self._note_escalation(event)
@@ -387,22 +389,23 @@ class Invocation:
         """The store's transaction: what is written and appended in it is stored together."""
         async with self._lock:
             scope = self.services.store.transaction(self.session)
-            keeping = _Keeping(await scope.__aenter__(), self.session)
+            keeping = _TrackedTransaction(await scope.__aenter__(), self.session)
             try:
                 yield keeping
             except BaseException as error:
                 await unbroken(scope.__aexit__(type(error), error, error.__traceback__))
                 raise
-            await unbroken(self._committed(scope, keeping))
+            await unbroken(self._commit_transaction(scope, keeping))
 
-    async def _committed(
-        self, scope: AbstractAsyncContextManager[Transaction], keeping: _Keeping
+    async def _commit_transaction(
+        self, scope: AbstractAsyncContextManager[Transaction], keeping: _TrackedTransaction
     ) -> None:
+        """Commit the store's transaction, and take up what it stored."""
         await scope.__aexit__(None, None, None)
         self._grow(keeping.session)
         self._note(keeping.stored)
 
-    async def _seen(self, event: Event) -> Event:
+    async def _show_plugins(self, event: Event) -> Event:
         """The event as the plugins leave it."""
         for callback in self.services.on_event:
             context = self.context(event.author, Place(path_of(event), event.branch or ""))
@@ -495,7 +498,7 @@ class Invocation:
             return self.session
         view = self._views.get(scope)
         if view is None:
-            mine = [_unscoped(e) for e in self.events() if e.isolation_scope == scope]
+            mine = [_without_scope(e) for e in self.events() if e.isolation_scope == scope]
             whole = self.session
             view = Session(whole.id, app_name=whole.app_name, user_id=whole.user_id, events=mine)
             self._views[scope] = view

@@ -243,9 +243,10 @@ async def _events(
             invocation.feed = services.feeds.begin(
                 request.key, streams=request.config.stream, follower=invocation.follower
             )
+        session: Session | None = None
         if request.config.unfinished != "leave" and _is_message(request.content):
-            await _finish_earlier(invocation, lease)
-        await _open(invocation, program)
+            session = await _finish_earlier(invocation, lease)
+        await _open(invocation, program, session)
         invocation.is_open = True
         if invocation.opened is not None:
             invocation.opened()
@@ -338,15 +339,18 @@ async def _events(
             await services.store.close()
 
 
-async def _finish_earlier(invocation: Invocation, lease: Lease) -> None:
-    """Finish the run that was cut off before this one, or refuse the message."""
+async def _finish_earlier(invocation: Invocation, lease: Lease) -> Session | None:
+    """Finish the run that was cut off before this one, or refuse the message.
+
+    Gives the session, if it is as it was: under the lease nobody else changes it.
+    """
     request, services = invocation.request, invocation.services
     session = await services.store.get(request.key)
     if session is None or not is_unfinished(invocation.root, session):
-        return
+        return session
     id = last_invocation(session)
     if id == request.request_id:
-        return  # the message is that of the run: it goes on with it
+        return session  # the message is that of the run: it goes on with it
     if request.config.unfinished == "reject":
         raise RunUnfinished(
             f"the run `{id}` before was cut off and is not finished",
@@ -371,6 +375,7 @@ async def _finish_earlier(invocation: Invocation, lease: Lease) -> None:
             raise
     finally:
         invocation.earlier = None
+    return None
 
 
 def _streams() -> "Streams":
@@ -428,10 +433,11 @@ def _is_message(content: Content | None) -> bool:
     )
 
 
-async def _open(invocation: Invocation, program: Program) -> None:
+async def _open(invocation: Invocation, program: Program, session: Session | None) -> None:
     """Enter the session with the user's message, or go on there with answers or with nothing."""
     request, store = invocation.request, invocation.services.store
-    session = await store.get(request.key)
+    if session is None:
+        session = await store.get(request.key)
     content, inputs = request.content, program.inputs
     is_new = _is_message(content)
     if session is None:

@@ -527,6 +527,7 @@ class Runner(Generic[AnswerT]):
         return with_plugins(chosen, plugins) if plugins else chosen
 
     def _key(self, user_id: str, session_id: str) -> SessionKey:
+        """The session's key, or an error if a part of it is no name."""
         for name, value in (("user_id", user_id), ("session_id", session_id)):
             if not isinstance(cast("object", value), str) or not value:
                 raise UsageError(
@@ -549,6 +550,7 @@ def _config(config: RunConfig | None, default: RunConfig) -> RunConfig:
 
 
 def _memory(memory: object) -> MemorySearch | None:
+    """The memory to search, or an error if it cannot be searched."""
     if memory is not None and not callable(getattr(memory, "search", None)):
         described = repr(memory) if isinstance(memory, str) else f"a {type(memory).__name__}"
         raise UsageError(

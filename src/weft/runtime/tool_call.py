@@ -141,7 +141,7 @@ class ToolCall:
         """
         if self.outcome is None:
             self._finish = finish
-            outcome = await self._outcome()
+            outcome = await self._decide()
             if self._restored:
                 outcome = msgspec.structs.replace(outcome, restored=self._restored)
             self.outcome = outcome
@@ -153,7 +153,8 @@ class ToolCall:
             return None
         return _record(outcome)
 
-    async def _outcome(self) -> Outcome:
+    async def _decide(self) -> Outcome:
+        """What becomes of the call: refused, asked about, left open by a crash, or run."""
         call = self.call
         bound = self._bindings.tools.get(call.name or "")
         if bound is None:
@@ -176,7 +177,7 @@ class ToolCall:
         try:
             kwargs = bound.arguments(args)
         except SchemaError as error:
-            return Outcome(call, {"error": _words(error)})
+            return Outcome(call, {"error": _error_words(error)})
         if self._invocation.labels:
             refused = await refusal(self._invocation, bound.tool, args)
             if refused is not None:
@@ -193,13 +194,13 @@ class ToolCall:
             if undecided is not None:
                 return undecided
         try:
-            return await self._called(bound, context, args, kwargs)
+            return await self._call_with_callbacks(bound, context, args, kwargs)
         except Suspended:
             return Outcome(call, suspended=True)
         except (Interrupted, StoreError):
             raise
         except Exception as error:  # what a callback raised stops the run, once it is in the log
-            return Outcome(call, {"error": _words(error)}, raised=error)
+            return Outcome(call, {"error": _error_words(error)}, raised=error)
 
     def _arguments(self, tool: Tool) -> JsonObject:
         """The arguments with redacted values put back, if the policy says so; not for an agent."""
@@ -229,13 +230,14 @@ class ToolCall:
             deps=invocation.request.deps,
         )
 
-    async def _called(
+    async def _call_with_callbacks(
         self,
         bound: BoundTool,
         context: ToolContext | None,
         args: JsonObject,
         kwargs: dict[str, object],
     ) -> Outcome:
+        """Run the tool between its callbacks; each of them may answer in its place."""
         callbacks = self._bindings.callbacks
         tool = bound.tool
         response: JsonObject | None = None
@@ -246,12 +248,12 @@ class ToolCall:
         watched = self._bindings.watches_tools
         if watched and callbacks.before_tool:
             answer = await callbacks.before_tool.first(_ANSWERS, context, tool, args)
-            response = _checked(answer, "before_tool") if answer is not None else None
+            response = _answer_as_json(answer, "before_tool") if answer is not None else None
         if response is None:
             try:
                 if watched and callbacks.before_tool:  # it may have changed the arguments
                     kwargs = bound.arguments(args)
-                returned = await self._executed(bound, context, args, kwargs)
+                returned = await self._execute(bound, context, args, kwargs)
                 waits = tool.long_running
                 if returned is not None:
                     response, parts = returned.response, returned.parts
@@ -263,16 +265,16 @@ class ToolCall:
                     chain = callbacks.on_tool_error
                     answer = await chain.first(_ANSWERS, context, tool, args, error)
                 if answer is not None:
-                    response = _checked(answer, "on_tool_error")
+                    response = _answer_as_json(answer, "on_tool_error")
                 else:
-                    response = {"error": _words(error)}
+                    response = {"error": _error_words(error)}
                     raised = error if self._bindings.raises else None
         if watched and callbacks.after_tool and response is not None and raised is None:
             replaced = await callbacks.after_tool.replaced(dict, response, context, tool, args)
             if replaced is not response:
-                response = _checked(replaced, "after_tool")
+                response = _answer_as_json(replaced, "after_tool")
         if response is not None and not is_small(response):
-            response = await self._fitted(response)
+            response = await self._fit_log(response)
         actions = context.actions.to_actions() if context is not None else EMPTY_ACTIONS
         if parts:
             smaller = await keep_large(self._invocation, parts)
@@ -282,7 +284,7 @@ class ToolCall:
                 actions = msgspec.structs.replace(actions, artifact_delta=delta)
         return Outcome(self.call, response, actions, parts, waits=waits, raised=raised)
 
-    async def _executed(
+    async def _execute(
         self,
         bound: BoundTool,
         context: ToolContext | None,
@@ -309,23 +311,23 @@ class ToolCall:
         for attempt in range(tool.retries + 1):
             try:
                 if tool.effect == "transactional" and context is not None:
-                    return await self._transacted(bound, context, kwargs)
+                    return await self._run_in_transaction(bound, context, kwargs)
                 if tool.timeout is None:
-                    return self._returned(await _call(bound, kwargs), tool)
-                return self._returned(await call_within_limits(bound, kwargs), tool)
+                    return self._result_with_note(await _call(bound, kwargs), tool)
+                return self._result_with_note(await call_within_limits(bound, kwargs), tool)
             except Exception as error:
                 if attempt == tool.retries or isinstance(error, (StoreError, Interrupted)):
                     raise
                 await asyncio.sleep(min(0.05 * 2**attempt, 2.0))
         return None
 
-    async def _transacted(
+    async def _run_in_transaction(
         self, bound: BoundTool, context: ToolContext, kwargs: dict[str, object]
     ) -> Returned | None:
         """Run the function in the store's transaction: its writes and its result, or neither."""
         async with self._invocation.transaction() as transaction:
             context.connection = transaction.connection
-            returned = self._returned(await call_within_limits(bound, kwargs), bound.tool)
+            returned = self._result_with_note(await call_within_limits(bound, kwargs), bound.tool)
             outcome = Outcome(
                 self.call,
                 returned.response if returned is not None else None,
@@ -334,7 +336,7 @@ class ToolCall:
                 waits=bound.tool.long_running,
                 restored=self._restored,
             )
-            result = self._final(outcome)
+            result = self._final_event(outcome)
             if result is None:
                 outcomes = {self.call.id or "": _record(outcome)}
                 record = self._invocation.event(
@@ -346,7 +348,7 @@ class ToolCall:
         self.result = result
         return returned
 
-    def _final(self, outcome: Outcome) -> Event | None:
+    def _final_event(self, outcome: Outcome) -> Event | None:
         """The event with the results, if nothing can change them any more."""
         if self._finish is None or self._bindings.callbacks.after_tool or outcome.waits:
             return None
@@ -355,9 +357,9 @@ class ToolCall:
         result = self._finish(outcome)
         return self._invocation.ready(result) if result is not None else None
 
-    def _returned(self, value: object, tool: Tool) -> Returned | None:
+    def _result_with_note(self, value: object, tool: Tool) -> Returned | None:
         """What the function returned; the model is told of arguments that it did not choose."""
-        returned = _returned(value, tool)
+        returned = _result_of(value, tool)
         if returned is None or self._edited is None:
             return returned
         note = f"the user changed the arguments: the call was made with {compact(self._edited)}"
@@ -420,7 +422,7 @@ class ToolCall:
                 return Outcome(call, returned.response, parts=returned.parts)
         return None
 
-    async def _fitted(self, response: JsonObject) -> JsonObject:
+    async def _fit_log(self, response: JsonObject) -> JsonObject:
         """The result, or its two ends where it is too large; the whole is kept as an artifact."""
         artifact = f"result-{self.call.id}.json"
         short = shortened(response, self.call.name or "the tool", artifact)
@@ -449,12 +451,12 @@ async def _must_ask(tool: Tool, args: JsonObject, context: ToolContext) -> tuple
     except (Interrupted, StoreError):
         raise
     except Exception as error:
-        words = f"the condition of {tool.name} raised {_words(error)}"
+        words = f"the condition of {tool.name} raised {_error_words(error)}"
         _log.warning("%s; the user is asked", words)
         return True, f" ({words})"
 
 
-def _returned(value: object, tool: Tool) -> Returned | None:
+def _result_of(value: object, tool: Tool) -> Returned | None:
     """What the function returned as a result; nothing, for a long-running one that has none yet."""
     if value is None and tool.long_running:
         return None
@@ -469,7 +471,7 @@ def _returned(value: object, tool: Tool) -> Returned | None:
         )
 
 
-def _checked(answer: object, moment: str) -> JsonObject:
+def _answer_as_json(answer: object, moment: str) -> JsonObject:
     """A callback's answer as JSON."""
     try:
         return cast("JsonObject", to_json(answer))
@@ -477,10 +479,10 @@ def _checked(answer: object, moment: str) -> JsonObject:
         raise SessionError(error.message, where=moment, hint=error.hint) from None
 
 
-def _words(error: Exception) -> str:
+def _error_words(error: Exception) -> str:
     """What the model is told: class and message, never a traceback."""
     if isinstance(error, SchemaError):
-        return _corrective(error)
+        return _correction(error)
     try:
         text = str(error)
     except Exception:  # one that cannot even say what is wrong
@@ -488,7 +490,7 @@ def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _corrective(error: SchemaError) -> str:
+def _correction(error: SchemaError) -> str:
     return f"{error.message}; {error.hint}" if error.hint else error.message
 
 
@@ -549,6 +551,7 @@ async def call_within_limits(bound: BoundTool, kwargs: dict[str, object]) -> obj
 
 
 async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
+    """Call the function on the loop or in a thread; a tool ends neither the process nor the run."""
     assert bound.function is not None
     task = asyncio.current_task()
     asked = task.cancelling() if task is not None else 0
@@ -559,9 +562,9 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
                 return await cast("Awaitable[object]", returned)
             return await settled(returned)
         if bound.quick:
-            return await settled(_plainly(bound, kwargs))
+            return await settled(_call_plainly(bound, kwargs))
         context = contextvars.copy_context()
-        call = functools.partial(context.run, lambda: _plainly(bound, kwargs))
+        call = functools.partial(context.run, lambda: _call_plainly(bound, kwargs))
         thread = asyncio.get_running_loop().run_in_executor(_threads(), call)
         if bound.tool.effect == "transactional":  # no thread may write once its turn is over
             await ended([thread])
@@ -578,7 +581,7 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
         raise
 
 
-def _plainly(bound: BoundTool, kwargs: dict[str, object]) -> object:
+def _call_plainly(bound: BoundTool, kwargs: dict[str, object]) -> object:
     """Call a plain function. What would end a thread or a generator becomes an error."""
     try:
         return bound.timed(**kwargs)

@@ -146,7 +146,7 @@ async def run_agent(
         raise  # they are in the log, or the log cannot be written
     except Exception as error:
         words = f"{type(error).__name__}: {error}"
-        failed = invocation.event(progress.agent or start, place, error=(_code(error), words))
+        failed = invocation.event(progress.agent or start, place, error=(_error_code(error), words))
         if turn is not None and turn.streaming:  # what was streamed has come to this
             failed = msgspec.structs.replace(failed, id=turn.streaming)
         event = await invocation.commit(failed)
@@ -290,10 +290,10 @@ class Turn:
         if pieces:
             spoken_before = [e.content for e in pieces if e.content is not None and is_reply(e)]
             content = put_together(spoken_before, content)
-            reply = _noting(reply, Provenance(pieces=[event.id for event in pieces]))
+            reply = _with_notes(reply, Provenance(pieces=[event.id for event in pieces]))
         if not calls and not paused:
             draft = content
-            answered = self._with_values(content)
+            answered = self._restore_values(content)
             content = answered.content
             answer = check_answer(self.agent, content, self.plan.output)
             if answered.used:
@@ -303,19 +303,19 @@ class Turn:
                 why = f"{_CUT_OFF}: {answer.problem}" if cut else answer.problem
                 return await self._reject(reply, draft, actions, why)
             if cut:
-                reply = self._marked(reply)
+                reply = self._mark_cut(reply)
             noted = noted_by(self, answer)
             if answer.delta or noted:
                 delta = {**actions.state_delta, **answer.delta, **noted}
                 actions = msgspec.structs.replace(actions, state_delta=delta)
-        waiting = self._waiting(reply, content) if calls else None
+        waiting = self._ids_that_wait(reply, content) if calls else None
         if content is not reply.content or actions is not reply.actions or waiting is not None:
             reply = msgspec.structs.replace(
                 reply, content=content, actions=actions, long_running_tool_ids=waiting
             )
         return StepEnd((await self._commit(reply),))
 
-    def _with_values(self, content: Content) -> Spoken:
+    def _restore_values(self, content: Content) -> Spoken:
         """The answer with the values that a policy lets the user have."""
         if not self.plan.policy.protections:  # most agents redact nothing
             return Spoken(content, {})
@@ -329,7 +329,7 @@ class Turn:
             failure = await self.fail("invalid_output", why, reply)
             return StepEnd((failure.event,), failure)
         draft = msgspec.structs.replace(
-            _noting(reply, Provenance(rejected=why)),
+            _with_notes(reply, Provenance(rejected=why)),
             content=content,
             actions=actions,
             audience="internal",
@@ -344,7 +344,7 @@ class Turn:
     async def _refuse_cut(self, reply: Event, content: Content) -> StepEnd:
         """Refuse an answer that was cut off. The error event keeps the part that came."""
         failure = await self.fail(
-            "truncated", _CUT_OFF, _noting(reply, Provenance(cut=content.text))
+            "truncated", _CUT_OFF, _with_notes(reply, Provenance(cut=content.text))
         )
         return StepEnd((failure.event,), failure)
 
@@ -359,7 +359,7 @@ class Turn:
         """Store a piece of the answer, and a note that asks the model to go on."""
         self.streaming = reply.id  # the whole answer has the id that its pieces are streamed under
         piece = msgspec.structs.replace(
-            _noting(reply, Provenance(piece=True)),
+            _with_notes(reply, Provenance(piece=True)),
             id=new_id(),
             content=content,
             actions=actions,
@@ -371,7 +371,7 @@ class Turn:
         note = msgspec.structs.replace(note, audience="internal")
         return StepEnd(tuple(await self._commit_all([piece, note])))
 
-    def _marked(self, reply: Event) -> Event:
+    def _mark_cut(self, reply: Event) -> Event:
         """The answer that was cut off, with a diagnostic; the result of the run has it too."""
         key = self.agent.output_key
         where = f" and is under `{key}` as it is" if key is not None else ""
@@ -385,7 +385,7 @@ class Turn:
         if diagnostic.code not in self.agent.allow:
             self.invocation.findings[str(diagnostic)] = diagnostic
             _log.warning("%s %s: %s", diagnostic.code, diagnostic.origin, diagnostic.message)
-        return _noting(reply, Provenance(diagnostics=[str(diagnostic)]))
+        return _with_notes(reply, Provenance(diagnostics=[str(diagnostic)]))
 
     async def answer_calls(self, reply: Event | None) -> StepEnd:
         """Run the open calls, store their results as one event, and do what they ask for."""
@@ -396,7 +396,7 @@ class Turn:
             self.bindings,
             self.progress,
             reply,
-            self._finished,
+            self._single_event,
         )
         if batch.stored is not None:
             self.progress.note(batch.stored)
@@ -414,9 +414,9 @@ class Turn:
         event = batch.event(self.invocation, self.agent.name, self.place)
         stalled: tuple[str, str] | None = None
         if event is not None:
-            event, stalled = self._repeated(event)
+            event, stalled = self._judge_repeats(event)
             if event.actions.transfer_to_agent is not None:
-                error = self._refused_hop(event)
+                error = self._refuse_hop(event)
             if error is not None:
                 actions = msgspec.structs.replace(event.actions, transfer_to_agent=None)
                 event = msgspec.structs.replace(event, actions=actions)
@@ -426,7 +426,7 @@ class Turn:
         if asks:
             events.append(self._questions(batch))
         if unknown:
-            error = error or _unknown(batch)
+            error = error or _unknown_outcome(batch)
         error = error or (None if raised is not None else stalled)
         if error is not None:
             events.append(self.invocation.event(self.agent.name, self.place, error=error))
@@ -439,12 +439,12 @@ class Turn:
             return StepEnd(visible, Suspended())
         return StepEnd(visible, raised)
 
-    def _finished(self, batch: Batch) -> Event | None:
+    def _single_event(self, batch: Batch) -> Event | None:
         """The results as one event, if that is all there is to store and to do."""
         event = batch.event(self.invocation, self.agent.name, self.place)
         if event is None or event.content is None or event.actions.transfer_to_agent is not None:
             return None
-        event, stalled = self._repeated(event)
+        event, stalled = self._judge_repeats(event)
         return event if stalled is None else None
 
     async def _settle_stopped(self, batch: Batch) -> None:
@@ -469,7 +469,7 @@ class Turn:
         ids = tuple(call.id or "" for call in asked)
         return msgspec.structs.replace(event, long_running_tool_ids=ids)
 
-    def _repeated(self, event: Event) -> tuple[Event, tuple[str, str] | None]:
+    def _judge_repeats(self, event: Event) -> tuple[Event, tuple[str, str] | None]:
         """The results, with a note for the model if they repeat, or an error if they go on."""
         most = self.invocation.config.stall
         times = self.progress.times(event) if most is not None else 0
@@ -482,11 +482,11 @@ class Turn:
                 f"`{name}` was called with the same arguments, to the same result, {times} times"
                 " in a row",
             )
-        parts = tuple(_noted(part, times) for part in event.content.parts or ())
+        parts = tuple(_with_repeat_note(part, times) for part in event.content.parts or ())
         content = msgspec.structs.replace(event.content, parts=parts)
         return msgspec.structs.replace(event, content=content), None
 
-    def _refused_hop(self, event: Event) -> tuple[str, str] | None:
+    def _refuse_hop(self, event: Event) -> tuple[str, str] | None:
         """Why the conversation cannot be handed over once more, if it cannot."""
         target = event.actions.transfer_to_agent
         if target is None:
@@ -501,7 +501,7 @@ class Turn:
             return "transfer_loop", f"`{target}` and `{here}` hand over to each other"
         return None
 
-    def _waiting(self, reply: Event, content: Content) -> tuple[str, ...] | None:
+    def _ids_that_wait(self, reply: Event, content: Content) -> tuple[str, ...] | None:
         """The calls that are not answered at once: long-running ones, and those to confirm."""
         ids: list[str] = []
         withheld = withheld_in(reply)
@@ -559,7 +559,7 @@ def _model_above(path: tuple[Node, ...]) -> object:
     return next((agent.model for agent in agents if agent.model is not None), None)
 
 
-def _code(error: Exception) -> str:
+def _error_code(error: Exception) -> str:
     """The code of the error event for what user code, or a declaration, raised."""
     if isinstance(error, ProtectionError):
         return "protect"
@@ -570,12 +570,12 @@ def _code(error: Exception) -> str:
     return "callback_error" if isinstance(error, CallbackError) else "error"
 
 
-def _noting(event: Event, notes: Provenance) -> Event:
+def _with_notes(event: Event, notes: Provenance) -> Event:
     """The event with more of what only Weft reads."""
     return msgspec.structs.replace(event, custom_metadata=notes.onto(event.custom_metadata))
 
 
-def _noted(part: Part, times: int) -> Part:
+def _with_repeat_note(part: Part, times: int) -> Part:
     """The result with a note for the model that it repeats."""
     result = part.function_response
     if result is None:
@@ -586,7 +586,7 @@ def _noted(part: Part, times: int) -> Part:
     )
 
 
-def _unknown(batch: Batch) -> tuple[str, str]:
+def _unknown_outcome(batch: Batch) -> tuple[str, str]:
     """The error for calls that a crash interrupted: nobody knows whether they ran."""
     unknown = [one.call for one in batch.outcomes if one.unknown]
     names = ", ".join(f"{call.name} ({call.id})" for call in unknown)

@@ -2,25 +2,33 @@
 
     app(agent, quotas=Quotas(user=Quota(turns_per_minute=20), app=Quota(tokens_per_day=5_000_000)))
 
-A quota is fair sharing: who exceeds it gets 429 and the time to come back. Each process counts
-what it began itself, from its start on: two servers behind one address allow twice as much, and
-a restart begins at zero. Top to bottom: what is declared, the book that counts, the queue.
+A quota is fair sharing: who exceeds it gets 429 and the time to come back. All servers that share
+a store count together, in its database; a store in memory is counted in its process. Top to
+bottom: what is declared, what is counted, the book, the queue.
 """
 
+import asyncio
+import logging
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, cast
 
-from weft.errors import UsageError
+import msgspec
+
+from weft.errors import StoreError, UsageError, WeftError
 from weft.misuse import few, meant
 from weft.runtime.costs import tokens_of
 from weft.server.problems import Problem
 from weft.session import SessionKey, Store
+from weft.session.store import Count, CountingStore, Tally
+from weft.stores.leases import new_worker
 from weft.turns import Turns
+from weft.values import JsonObject, digest
+
+_log = logging.getLogger("weft.server")
 
 _MINUTE = 60.0
 _DAY = 86_400
@@ -33,6 +41,18 @@ _LOOK_EVERY = 1.0
 
 _FEW_ACCOUNTS = 10_000
 """From so many accounts on, idle ones are forgotten."""
+
+_AT_ONCE = 100
+"""How many requests are counted at once."""
+
+_SERVER = "server/"
+"""What the names of servers begin with, beside those of accounts."""
+
+_BEAT_EVERY = 10.0
+"""Seconds after which a server with open runs says that it lives."""
+
+_SILENT = 30.0
+"""Seconds of silence after which the open runs of a server do not count any more."""
 
 _Holder = Literal["user", "app"]
 
@@ -92,10 +112,9 @@ class Quotas:
                 _require_quota(quota, f"{name}[{key!r}]")
 
     @property
-    def limit_something(self) -> bool:
-        """Whether any of them limits anything."""
-        own = (self.user, self.app, *self.users.values(), *self.apps.values())
-        return any(quota.limits_something for quota in own)
+    def all(self) -> tuple[Quota, ...]:
+        """Each of them."""
+        return (self.user, self.app, *self.users.values(), *self.apps.values())
 
     def require_apps(self, served: Iterable[str]) -> None:
         """Refuse the quota of an app that is not served."""
@@ -121,152 +140,355 @@ def _require_quota(value: object, name: str) -> None:
 class _Refusal(NamedTuple):
     """Why no run begins: the limit, whose it is, and the seconds until it is free."""
 
-    holder: _Holder
-    name: str
+    limited: "_Limited"
     limit: str
     allowed: int
     used: int
     pause: float
 
 
-class _Account:
-    """What a user or an app has used."""
+class _Account(msgspec.Struct):
+    """What a user or an app has used, as all servers on one store have counted it."""
 
-    def __init__(self, holder: _Holder, name: str, quota: Quota) -> None:
-        self.holder: _Holder = holder
-        self.name = name
-        self.quota = quota
-        self.turns: deque[float] = deque()
-        """When the turns of the last minute began; empty where they are not limited."""
-        self.open = 0
-        self.tokens = 0
-        self.day = 0
+    turns: list[tuple[float, int]] = []
+    """How many turns began in each second of the last minute, and when the last of them did."""
+    open: dict[str, int] = {}
+    """How many runs are open, by the server that counts them."""
+    tokens: int = 0
+    day: int = 0
 
-    def refusals(self, now: float) -> Iterable[_Refusal]:
+    def refusals(self, limited: "_Limited", now: float) -> Iterable[_Refusal]:
         """The limits that leave no room for one more run."""
-        self.forget_old(now)
-        quota = self.quota
-        if quota.turns_per_minute is not None and len(self.turns) >= quota.turns_per_minute:
+        quota = limited.quota
+        begun, under_way = sum(count for _, count in self.turns), sum(self.open.values())
+        if quota.turns_per_minute is not None and begun >= quota.turns_per_minute:
             # a clock that was set back must not keep anybody out for longer than the minute
-            pause = min(self.turns[0] + _MINUTE - now, _MINUTE)
-            yield self._refusal("turns_per_minute", quota.turns_per_minute, len(self.turns), pause)
-        if quota.open_runs is not None and self.open >= quota.open_runs:
-            yield self._refusal("open_runs", quota.open_runs, self.open, _SOON)
+            pause = min(self.turns[0][0] + _MINUTE - now, _MINUTE)
+            yield _Refusal(limited, "turns_per_minute", quota.turns_per_minute, begun, pause)
+        if quota.open_runs is not None and under_way >= quota.open_runs:
+            yield _Refusal(limited, "open_runs", quota.open_runs, under_way, _SOON)
         if quota.tokens_per_day is not None and self.tokens >= quota.tokens_per_day:
             pause = (self.day + 1) * _DAY - now
-            yield self._refusal("tokens_per_day", quota.tokens_per_day, self.tokens, pause)
+            yield _Refusal(limited, "tokens_per_day", quota.tokens_per_day, self.tokens, pause)
 
-    def _refusal(self, limit: str, allowed: int, used: int, pause: float) -> _Refusal:
-        return _Refusal(self.holder, self.name, limit, allowed, used, pause)
-
-    def forget_old(self, now: float) -> None:
-        """Forget turns older than a minute, and the tokens of another day."""
-        while self.turns and self.turns[0] <= now - _MINUTE:
-            self.turns.popleft()
+    def forget_old(self, now: float, silent: Container[str]) -> None:
+        """Forget turns older than a minute, tokens of another day, and servers that are gone."""
+        self.turns = [one for one in self.turns if one[0] > now - _MINUTE]
+        self.open = {name: count for name, count in self.open.items() if name not in silent}
         if self.day != now // _DAY:
             self.day, self.tokens = int(now // _DAY), 0
 
+    def begin_turn(self, now: float) -> None:
+        """Count a turn that begins."""
+        if self.turns and int(self.turns[-1][0]) == int(now):
+            self.turns[-1] = now, self.turns[-1][1] + 1
+        else:
+            self.turns.append((now, 1))
+
+    def take_back(self, began: float) -> None:
+        """Take back a turn that did not begin after all."""
+        self.turns = [
+            (last, count - (int(last) == int(began)))
+            for last, count in self.turns
+            if count > (int(last) == int(began))
+        ]
+
+    def change_open(self, server: str, change: int) -> None:
+        """Count runs that a server began, or ended."""
+        count = max(self.open.pop(server, 0) + change, 0)
+        if count:
+            self.open[server] = count
+
+    def until(self, now: float) -> float:
+        """From when on a new account would be the same."""
+        ends = [now, *(last + _MINUTE for last, _ in self.turns[-1:])]
+        if self.tokens or self.open:
+            ends.append((self.day + 1) * _DAY + _DAY * bool(self.open))
+        return max(ends)
+
+
+class _Limited(NamedTuple):
+    """A user or an app of whom something is limited."""
+
+    holder: _Holder
+    name: str
+    quota: Quota
+
     @property
-    def is_idle(self) -> bool:
-        """Whether a new account would be the same."""
-        return not (self.turns or self.open or self.tokens)
+    def key(self) -> str:
+        """What it is counted under. The store is not told the name, which may be personal."""
+        return f"{self.holder}/{digest(self.name.encode(errors='surrogatepass'))}"
 
 
 class Reservation:
     """The room that one run takes in the accounts of its user and app, until it is over."""
 
     def __init__(
-        self, accounts: tuple[_Account, ...], clock: Callable[[], float], *, is_turn: bool
+        self, book: "QuotaBook", limited: tuple[_Limited, ...], began: float | None = None
     ) -> None:
-        self._accounts = accounts
-        self._clock = clock
-        self._began = clock()
+        self._book = book
+        self._limited = limited
+        self._began = began
         self._is_over = False
-        quotas = [account.quota for account in accounts]
+        quotas = [one.quota for one in limited]
         self.needs_end = any(
             one.open_runs is not None or one.tokens_per_day is not None for one in quotas
         )
         """Whether it matters when the run ends and what it cost."""
-        for account in accounts:
-            account.open += 1
-            if is_turn and account.quota.turns_per_minute is not None:
-                account.turns.append(self._began)
 
     def end(self, tokens: int) -> None:
         """The run is over and used so many tokens; only the first call counts."""
-        if self._is_over:
-            return
-        self._is_over = True
-        now = self._clock()
-        for account in self._accounts:
-            account.forget_old(now)
-            account.open -= 1
-            account.tokens += tokens
+        if not self._is_over:
+            self._is_over = True
+            self._book.end(self._limited, tokens)
 
     def give_back(self) -> None:
         """No run began, or one that was counted before: nothing was used."""
-        if self._is_over:
-            return
-        self.end(0)
-        for account in self._accounts:
-            with suppress(ValueError):  # it is older than a minute
-                account.turns.remove(self._began)
+        if not self._is_over:
+            self._is_over = True
+            self._book.end(self._limited, 0, began=self._began)
+
+
+_Change = Callable[[Mapping[str, _Account], float], object]
 
 
 class QuotaBook:
-    """What every user and app has used in this process."""
+    """What every user and app has used, counted in a store by all servers that use it.
 
-    def __init__(self, quotas: Quotas, clock: Callable[[], float] = time.time) -> None:
+    A store that cannot count, as one in memory, has its own count in each process. What is asked
+    for at the same time is asked of the store at once.
+    """
+
+    def __init__(
+        self,
+        quotas: Quotas,
+        stores: Iterable[Store] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.quotas = quotas
         self.clock = clock
-        self._accounts: dict[tuple[_Holder, str], _Account] = {}
-        self._sweep_at = _FEW_ACCOUNTS
-        # without quotas, as most servers are, there is nothing to count
-        self._free = None if quotas.limit_something else Reservation((), clock, is_turn=True)
+        """The time, where the store has none of its own."""
+        self._server = new_worker()
+        self._free = Reservation(self, ())
+        """Of who is not limited: there is nothing to count."""
+        self._is_free = not any(quota.limits_something for quota in quotas.all)
+        counting = [store for store in stores if isinstance(store, CountingStore)]
+        self._store: CountingStore = counting[0] if counting else LocalTallies(self)
+        self._counts_open = any(one.open_runs is not None for one in quotas.all)
+        self._waiting: list[tuple[tuple[_Limited, ...], _Change, asyncio.Future[object]]] = []
+        self._asking: asyncio.Task[None] | None = None
+        self._open = 0
+        self._beating: asyncio.Task[None] | None = None
 
-    def problem_of(self, app: str, user: str) -> Problem | None:
+    async def problem_of(self, app: str, user: str) -> Problem | None:
         """The problem that says which limit leaves no room for a run; None where there is room."""
-        if self._free is not None:
+        limited = self._limited(app, user)
+        if not limited:
             return None
-        now = self.clock()
-        accounts = self._limited(app, user, now)
-        refusals = [one for account in accounts for one in account.refusals(now)]
-        if not refusals:
-            return None
-        # of several the longest: who waits for it is not refused again
-        return _problem_of(max(refusals, key=lambda one: one.pause), now)
 
-    def admit(self, app: str, user: str) -> Reservation:
-        """Take the room of a run; ask `problem_of` first, without a pause in between."""
-        if self._free is not None:
+        def look(accounts: Mapping[str, _Account], now: float) -> Problem | None:
+            return _refused(limited, accounts, now)
+
+        return cast("Problem | None", await self._put(limited, look))
+
+    async def admit(self, app: str, user: str) -> Reservation:
+        """Take the room of a run; raises the problem that says which limit leaves none."""
+        limited = self._limited(app, user)
+        if not limited:
             return self._free
-        return Reservation(self._limited(app, user, self.clock()), self.clock, is_turn=True)
+
+        def take(accounts: Mapping[str, _Account], now: float) -> Problem | float:
+            problem = _refused(limited, accounts, now)
+            if problem is None:
+                self._begin(limited, accounts)
+                for one in limited:
+                    if one.quota.turns_per_minute is not None:
+                        accounts[one.key].begin_turn(now)
+            return problem or now
+
+        def took(future: "asyncio.Future[object]") -> Reservation:
+            taken = future.result()
+            if isinstance(taken, Problem):
+                raise taken
+            self._note_open(limited, 1)
+            return Reservation(self, limited, cast("float", taken))
+
+        asked = self._put(limited, take)
+        try:
+            await asyncio.shield(asked)
+        except asyncio.CancelledError:  # who asked is gone: what is taken nevertheless goes back
+
+            def give_back(future: "asyncio.Future[object]") -> None:
+                with suppress(Problem, WeftError):
+                    took(future).give_back()
+
+            asked.add_done_callback(give_back)
+            raise
+        return took(asked)
 
     def resume(self, app: str, user: str) -> Reservation:
         """The room of a run that an earlier process began: it goes on in any case."""
-        return Reservation(self._limited(app, user, self.clock()), self.clock, is_turn=False)
+        limited = self._limited(app, user)
+        if limited:
+            self._note_open(limited, 1)
+            begun = self._put(limited, lambda accounts, now: self._begin(limited, accounts))
+            begun.add_done_callback(_note_failure)
+        return Reservation(self, limited)
 
-    def _limited(self, app: str, user: str, now: float) -> tuple[_Account, ...]:
-        """The accounts that something is limited in."""
+    def end(
+        self, limited: tuple[_Limited, ...], tokens: int, *, began: float | None = None
+    ) -> None:
+        """Count what a run used, and that it is over; or that it never `began`."""
+        if not limited:
+            return
+        self._note_open(limited, -1)
+
+        def close(accounts: Mapping[str, _Account], now: float) -> None:
+            for one in limited:
+                account = accounts[one.key]
+                if one.quota.open_runs is not None:
+                    account.change_open(self._server, -1)
+                if one.quota.tokens_per_day is not None:
+                    account.tokens += tokens
+                if began is not None:
+                    account.take_back(began)
+
+        self._put(limited, close).add_done_callback(_note_failure)
+
+    async def close(self) -> None:
+        """Have everything counted that is to be counted."""
+        if self._beating is not None:
+            self._beating.cancel()
+        while self._asking is not None and not self._asking.done():
+            await asyncio.wait([self._asking])
+
+    def _limited(self, app: str, user: str) -> tuple[_Limited, ...]:
+        """Those of the two of whom something is limited; on most servers nobody is."""
+        if self._is_free:
+            return ()
         quotas = self.quotas
-        both: tuple[tuple[_Holder, str, Quota], ...] = (
-            ("user", user, quotas.users.get(user, quotas.user)),
-            ("app", app, quotas.apps.get(app, quotas.app)),
+        both = (
+            _Limited("user", user, quotas.users.get(user, quotas.user)),
+            _Limited("app", app, quotas.apps.get(app, quotas.app)),
         )
-        return tuple(self._account(*one, now) for one in both if one[2].limits_something)
+        return tuple([one for one in both if one.quota.limits_something])
 
-    def _account(self, holder: _Holder, name: str, quota: Quota, now: float) -> _Account:
-        account = self._accounts.get((holder, name))
-        if account is not None:
-            return account
-        if len(self._accounts) >= self._sweep_at:
-            for key, old in [*self._accounts.items()]:
-                old.forget_old(now)
-                if old.is_idle:
-                    del self._accounts[key]
-            self._sweep_at = max(_FEW_ACCOUNTS, 2 * len(self._accounts))
-        account = self._accounts[holder, name] = _Account(holder, name, quota)
-        return account
+    def _begin(self, limited: tuple[_Limited, ...], accounts: Mapping[str, _Account]) -> None:
+        for one in limited:
+            if one.quota.open_runs is not None:
+                accounts[one.key].change_open(self._server, 1)
+
+    def _note_open(self, limited: tuple[_Limited, ...], change: int) -> None:
+        """Have the other servers know that this one lives, as long as it has open runs."""
+        if any(one.quota.open_runs is not None for one in limited):
+            self._open += change
+            if self._open > 0 and (self._beating is None or self._beating.done()):
+                self._beating = asyncio.get_running_loop().create_task(self._beat())
+
+    async def _beat(self) -> None:
+        while self._open > 0:
+            await asyncio.sleep(_BEAT_EVERY)
+            with suppress(StoreError):  # the next may be heard
+                await self._put((), lambda accounts, now: None)
+
+    def _put(self, limited: tuple[_Limited, ...], change: _Change) -> "asyncio.Future[object]":
+        """Have something counted, with whatever else is waiting to be."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[object] = loop.create_future()
+        self._waiting.append((limited, change, future))
+        if self._asking is None or self._asking.done():
+            self._asking = loop.create_task(self._ask())
+        return future
+
+    async def _ask(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting[:_AT_ONCE], self._waiting[_AT_ONCE:]
+            answers: list[object] = []
+            keys = {one.key for limited, _, _ in batch for one in limited}
+
+            def count(
+                tallies: Mapping[str, JsonObject],
+                now: float,
+                batch: Sequence[tuple[object, _Change, object]] = batch,
+                answers: list[object] = answers,
+                keys: Iterable[str] = keys,
+            ) -> dict[str, Tally]:
+                accounts = {
+                    key: msgspec.convert(tallies.get(key, {}), _Account, strict=False)
+                    for key in keys
+                }
+                silent = self._silent(accounts.values(), tallies, now)
+                for account in accounts.values():
+                    account.forget_old(now, silent)
+                answers[:] = [change(accounts, now) for _, change, _ in batch]
+                after = {
+                    key: Tally(msgspec.to_builtins(account), account.until(now))
+                    for key, account in accounts.items()
+                }
+                if self._counts_open:
+                    after[_SERVER + self._server] = Tally({"beat": now}, now + 2 * _SILENT)
+                return {key: one for key, one in after.items() if one.value != tallies.get(key)}
+
+            names = [*keys, *([_SERVER + self._server] if self._counts_open else [])]
+            try:
+                await self._store.tally(names, count, beside=_SERVER if self._counts_open else "")
+            except Exception as error:
+                for _, _, future in batch:
+                    if not future.done():
+                        future.set_exception(error)
+                continue
+            for (_, _, future), answer in zip(batch, answers, strict=True):
+                if not future.done():
+                    future.set_result(answer)
+
+    def _silent(
+        self, accounts: Iterable[_Account], tallies: Mapping[str, JsonObject], now: float
+    ) -> set[str]:
+        """The servers that have open runs in an account, and have not been heard of for long."""
+        silent: set[str] = set()
+        for name in {name for account in accounts for name in account.open}:
+            beat = tallies.get(_SERVER + name, {}).get("beat")
+            is_heard = isinstance(beat, int | float) and now - beat < _SILENT
+            if name != self._server and not is_heard:
+                silent.add(name)
+        return silent
+
+
+def _note_failure(future: "asyncio.Future[object]") -> None:
+    """Log what could not be counted, where nobody waits for it."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        _log.warning("quotas could not be counted: %s", error)
+
+
+class LocalTallies:
+    """What one process counts by itself, where its store counts nothing."""
+
+    def __init__(self, book: QuotaBook) -> None:
+        self._book = book
+        self.tallies: dict[str, Tally] = {}
+        self._sweep_at = _FEW_ACCOUNTS
+
+    async def tally(self, names: Sequence[str], count: Count, *, beside: str = "") -> None:
+        """Change what is counted; nothing comes between."""
+        now, tallies = self._book.clock(), self.tallies
+        # servers count together nowhere else: there is nothing beside the names
+        asked = {name: tallies[name].value for name in names if name in tallies}
+        tallies.update(count(asked, now))
+        if len(tallies) >= self._sweep_at:
+            for name in [name for name, one in tallies.items() if one.until <= now]:
+                del tallies[name]
+            self._sweep_at = max(_FEW_ACCOUNTS, 2 * len(tallies))
+
+
+def _refused(
+    limited: Sequence[_Limited], accounts: Mapping[str, _Account], now: float
+) -> Problem | None:
+    """The problem of who has no room; None where there is room."""
+    refusals = [one for who in limited for one in accounts[who.key].refusals(who, now)]
+    if not refusals:
+        return None
+    # of several the longest: who waits for it is not refused again
+    return _problem_of(max(refusals, key=lambda one: one.pause), now)
 
 
 _SENTENCES = {
@@ -288,15 +510,16 @@ def _problem_of(refusal: _Refusal, now: float) -> Problem:
     sentence = _SENTENCES[refusal.limit].format(
         allowed=refusal.allowed, used=refusal.used, s="" if refusal.allowed == 1 else "s"
     )
+    holder, name, _ = refusal.limited
     return Problem(
         429,
         "quota",
-        f"the {refusal.holder} `{refusal.name[:100]}` {sentence}",
+        f"the {holder} `{name[:100]}` {sentence}",
         hint=hint,
         headers={"retry-after": str(seconds)},
         members={
             "limit": refusal.limit,
-            "of": refusal.holder,
+            "of": holder,
             "allowed": refusal.allowed,
             "used": refusal.used,
             "free_at": free_at,

@@ -69,7 +69,8 @@ class Served:
         self.limits = limits
         self.turns = turns
         """The queue of turns, where workers run them and not this process."""
-        self.quotas = QuotaBook(quotas if quotas is not None else Quotas())
+        stores = [runner.store for runner in self.runners.values()]
+        self.quotas = QuotaBook(quotas if quotas is not None else Quotas(), stores)
         self.quotas.quotas.require_apps(self.runners)
         self.queue_depth = QueueDepth(turns, self.runners) if turns is not None else None
         self.metrics = Metrics()
@@ -110,6 +111,7 @@ class Served:
             queued.stop_watching()
         if self._counting:
             await asyncio.wait(self._counting)
+        await self.quotas.close()
         if self.turns is not None:
             await self.turns.close()
         closed: set[int] = set()
@@ -174,11 +176,11 @@ class Served:
         """Start a run; what is wrong with it is raised here, before any of it is streamed."""
         if self.is_stopping:
             raise Problem(503, "stopping", "the server is stopping", headers={"retry-after": "5"})
-        if self.queue_depth is None:
-            self._require_room(runner.app_name, user, None)
-        else:
-            await self.require_room(runner.app_name, user)
-        with _Admission(self, runner.app_name, user) as reservation:
+        depth = self.queue_depth
+        self._require_capacity(
+            runner.app_name, await depth.waiting() if depth is not None else None
+        )
+        async with _Admission(self, runner.app_name, user) as reservation:
             if message is not None and session and create:
                 require_id(session)
             if isinstance(message, Content):
@@ -235,10 +237,17 @@ class Served:
         `start` asks too. Who writes to the store before it asks here first.
         """
         depth = self.queue_depth
-        self._require_room(app, user, await depth.waiting() if depth is not None else None)
+        self._require_capacity(app, await depth.waiting() if depth is not None else None)
+        problem = await self.quotas.problem_of(app, user)
+        if problem is not None:
+            self.count_refusal(app, problem)
+            raise problem
 
-    def _require_room(self, app: str, user: str, waiting: int | None) -> None:
-        """Refuse a run, where so many turns wait in the queue, if there is one."""
+    def _require_capacity(self, app: str, waiting: int | None) -> None:
+        """Refuse a run while the server has too much to do, whoever asks.
+
+        So many turns wait in the queue, if there is one.
+        """
         limits, problem = self.limits, None
         if waiting is not None:
             if waiting >= limits.waiting:
@@ -247,12 +256,12 @@ class Served:
                 )
         elif (busy := len(self._runs) + self.starting) >= limits.runs:
             problem = overloaded("runs", limits.runs, busy, f"{busy} runs are under way")
-        problem = problem or self.quotas.problem_of(app, user)
         if problem is not None:
-            self._count_refusal(app, problem)
+            self.count_refusal(app, problem)
             raise problem
 
-    def _count_refusal(self, app: str, problem: Problem) -> None:
+    def count_refusal(self, app: str, problem: Problem) -> None:
+        """Count that somebody was sent away."""
         limit, holder = str(problem.members["limit"]), str(problem.members["of"])
         self.metrics.count("weft_refusals_total", app=app, limit=limit, of=holder)
 
@@ -443,21 +452,33 @@ def _require_media(message: Content) -> None:
 
 
 class _Admission:
-    """The room of a run that begins in a `with` block; it is given back if none begins."""
+    """The room of a run that begins in the block; it is given back if none begins."""
 
     def __init__(self, served: Served, app: str, user: str) -> None:
         self._served = served
-        self._reservation = served.quotas.admit(app, user)
+        self._app = app
+        self._user = user
+        self._reservation: Reservation | None = None
 
-    def __enter__(self) -> Reservation:
-        self._served.starting += 1
-        if self._served.queue_depth is not None:
-            self._served.queue_depth.add(1)
+    async def __aenter__(self) -> Reservation:
+        self._add(1)  # first: others ask while this one waits for the store
+        try:
+            self._reservation = await self._served.quotas.admit(self._app, self._user)
+        except BaseException as error:
+            self._add(-1)
+            if isinstance(error, Problem):
+                self._served.count_refusal(self._app, error)
+            raise
         return self._reservation
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._served.starting -= 1
-        if kind is not None:
+        if kind is not None and self._reservation is not None:
             self._reservation.give_back()
             if self._served.queue_depth is not None:
                 self._served.queue_depth.add(-1)
+
+    def _add(self, change: int) -> None:
+        self._served.starting += change
+        if self._served.queue_depth is not None:
+            self._served.queue_depth.add(change)

@@ -581,6 +581,7 @@ def _fold(
 
 
 def _next_invocation(initial: JsonObject, state: JsonObject) -> JsonObject:
+    """The state that the next invocation begins with: `temp:` keys hold what they did at first."""
     for key in state:
         if key.startswith("temp:") and initial.get(key) != state[key]:
             break

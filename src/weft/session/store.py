@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 from weft.content import Part
 from weft.session.event import Event
 from weft.session.log import Session
-from weft.values import Json
+from weft.values import Json, JsonObject
 
 Busy = Literal["queue", "reject", "interrupt"]
 """What a second run of one session does: wait, be refused, or stop the first."""
@@ -187,6 +187,31 @@ class ErasingStore(Protocol):
 
     async def compact(self) -> None:
         """Write what is left anew, so that nothing deleted can be read from the disk."""
+        ...
+
+
+class Tally(NamedTuple):
+    """What processes count together under one name, and until when it means something."""
+
+    value: JsonObject
+    until: float
+
+
+Count = Callable[[Mapping[str, JsonObject], float], Mapping[str, Tally]]
+"""Given what is counted under some names and the time, what is to be kept from now on."""
+
+
+@runtime_checkable
+class CountingStore(Protocol):
+    """A store in which several processes count together: each sees what the others have counted."""
+
+    async def tally(self, names: Sequence[str], count: Count, *, beside: str = "") -> None:
+        """Change what is counted under these names, while no other process does.
+
+        `count` gets what there is under them, and all whose names begin with `beside`, which
+        may only be read. It may be called more than once; only what it gives last is kept. The
+        time is the store's own, the same for all processes.
+        """
         ...
 
 

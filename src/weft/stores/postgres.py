@@ -21,6 +21,7 @@ from weft.session.memory import (
     scoped,
     unknown,
 )
+from weft.session.store import Count
 from weft.stores import postgres_chapters as chapters
 from weft.stores import postgres_erasing as erasing
 from weft.stores import postgres_rows as rows
@@ -78,6 +79,8 @@ class PostgresStore:
         self._cache = SessionCache(in_use=self._leases.holds)
         self._appends = Batches(self._appended, at_once=_AT_ONCE, stops=True)
         self._chapters = ChapterWriter(self._add_chapter)
+        self._tidied: float | None = None
+        """When tallies that are over were forgotten; None: their table may not be there."""
 
     @property
     def address(self) -> DatabaseAddress:
@@ -302,6 +305,16 @@ class PostgresStore:
         async with self._connection() as connection:
             return await erasing.list_turn_apps(connection, user_id)
 
+    async def tally(self, names: Sequence[str], count: Count, *, beside: str = "") -> None:
+        """Change what processes count together under these names, while no other does."""
+        async with self._connection(writing=True) as connection:
+            if self._tidied is None:
+                await rows.make_tallies(connection)
+            now = await rows.tally(connection, names, count, beside)
+            if self._tidied is None or not 0 <= now - self._tidied < _TIDY_EVERY:
+                self._tidied = now
+                await rows.forget_tallies(connection, now)
+
     async def compact(self) -> None:
         """Write the tables anew, so that nothing deleted is in their files; others wait meanwhile.
 
@@ -479,6 +492,9 @@ class _PostgresTransaction:
             await self._store.require_lease(stored.key)
             raise conflict(self._session, stored.events) from None
 
+
+_TIDY_EVERY = 60.0
+"""Seconds between two times that tallies which are over are forgotten."""
 
 _AT_ONCE = 2
 """How many statements with appends are on their way at once, each for many sessions."""

@@ -10,10 +10,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import cast
 
+from msgspec.json import decode
+
 from weft.errors import StoreError
 from weft.session import Event, Session, SessionInfo, SessionKey
 from weft.session.event import numbered
 from weft.session.memory import Growth, StoredSession, exists_already
+from weft.session.store import Count
 from weft.session.strand import Strand
 from weft.stores.cache import (
     SLICE,
@@ -25,7 +28,13 @@ from weft.stores.cache import (
 )
 from weft.stores.chapters import open_log, state_of
 from weft.stores.postgres_chapters import chapters_of, deltas_of, fetch_from, newer_than, read_rows
-from weft.stores.postgres_tables import Connection, Cursor, ForeignKeyViolation, UniqueViolation
+from weft.stores.postgres_tables import (
+    MIGRATING,
+    Connection,
+    Cursor,
+    ForeignKeyViolation,
+    UniqueViolation,
+)
 from weft.stores.rows import (
     ANSWERS,
     ASKS,
@@ -304,6 +313,57 @@ async def share(connection: Connection, key: SessionKey, app: JsonObject, user: 
             )
 
 
+async def make_tallies(connection: Connection) -> None:
+    """Make the table of what processes count together, if it is not there."""
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
+        await connection.execute(
+            """CREATE TABLE IF NOT EXISTS weft.tallies (
+                name text PRIMARY KEY,
+                value text NOT NULL,
+                until double precision NOT NULL
+            )"""
+        )
+
+
+async def tally(connection: Connection, names: Sequence[str], count: Count, beside: str) -> float:
+    """Change what processes count together under these names; gives the server's time.
+
+    All who count lock the names in one order. Nobody waits for the disk: after a crash of the
+    server what was counted within its last moment is missing, and nothing else.
+    """
+    async with connection.transaction():
+        cursor = await connection.execute(_LOCK_TALLIES, (sorted({*names}),))
+        locked = cast("list[tuple[str, str, float]]", await cursor.fetchall())
+        now = locked[0][2]
+        rows = [(name, text) for name, text, _ in locked if text]
+        if beside:
+            cursor = await connection.execute(
+                "SELECT name, value FROM weft.tallies WHERE starts_with(name, %s) AND value <> ''",
+                (beside,),
+            )
+            mine = {*names}
+            others = cast("list[tuple[str, str]]", await cursor.fetchall())
+            rows += [row for row in others if row[0] not in mine]
+        after = count({name: cast("JsonObject", decode(text)) for name, text in rows}, now)
+        columns = zip(
+            *[(n, encode_value(t.value), float(t.until)) for n, t in after.items()], strict=True
+        )
+        if after:
+            await connection.execute(_WRITE_TALLIES, [[*column] for column in columns])
+    return now
+
+
+async def forget_tallies(connection: Connection, now: float) -> None:
+    """Forget what is over; what somebody counts just now is left for another time."""
+    await connection.execute(
+        """DELETE FROM weft.tallies WHERE name IN (
+            SELECT name FROM weft.tallies WHERE until < %s FOR UPDATE SKIP LOCKED
+        )""",
+        (now,),
+    )
+
+
 async def read_events(
     connection: Connection, key: SessionKey, after: int, limit: int | None
 ) -> list[Event] | None:
@@ -458,6 +518,21 @@ RETURNING (
     SELECT asked FROM weft.interrupts
     WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
 )
+"""
+
+# A name that is new begins empty, and is over at once if nothing comes of it.
+_LOCK_TALLIES = """
+WITH hasty AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true) AS value)
+INSERT INTO weft.tallies (name, value, until)
+SELECT name, '', 0 FROM unnest(%s::text[]) AS name, hasty ORDER BY name
+ON CONFLICT (name) DO UPDATE SET name = excluded.name
+RETURNING name, value, extract(epoch FROM clock_timestamp())::float8
+"""
+
+_WRITE_TALLIES = """
+UPDATE weft.tallies SET value = new.value, until = new.until
+FROM unnest(%s::text[], %s::text[], %s::float8[]) AS new (name, value, until)
+WHERE tallies.name = new.name
 """
 
 _LIST = """

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 from weft.errors import UsageError
 from weft.session import Busy, Event, Holder, Lease, Session, SessionInfo, SessionKey, Transaction
@@ -32,11 +32,12 @@ from weft.session.memory import (
     scoped,
     unknown,
 )
+from weft.session.store import Count
 from weft.stores import sqlite_chapters as chapters
 from weft.stores import sqlite_tables as tables
 from weft.stores.cache import ChapterWriter, SessionCache, require_recent
 from weft.stores.chapters import require_keeping
-from weft.stores.leases import inside, outwait, require_outside
+from weft.stores.leases import FIRST_PAUSE, inside, outwait, require_outside
 from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, warn_unreadable
 from weft.stores.sqlite_file import WholeFile, explained, leave_flushing, open_file, rewrite_file
@@ -50,6 +51,7 @@ from weft.stores.sqlite_worker import (
     Flusher,
     Hold,
     Work,
+    WriterConnection,
     read,
 )
 from weft.values import Json, require_object
@@ -344,6 +346,15 @@ class SqliteStore:
 
         return await self._read(work)
 
+    async def tally(self, names: Sequence[str], count: Count, *, beside: str = "") -> None:
+        """Change what processes count together under these names, while no other does."""
+
+        def work(connection: sqlite3.Connection) -> Callable[[], None]:
+            tables.tally(connection, names, count, beside, time.time())
+            return _nothing
+
+        await self._write(work)
+
     async def compact(self) -> None:
         """Write the file anew, so that nothing deleted can be read from the disk.
 
@@ -385,9 +396,15 @@ class SqliteStore:
         async def take() -> bool:
             return opened.leases.take(lease)
 
-        def ask(connection: sqlite3.Connection) -> Callable[[], None]:
-            tables.insert_request(connection, key, time.time())
-            return _nothing
+        async def ask() -> None:
+            await asyncio.sleep(FIRST_PAUSE)  # who has just taken the lock is about to say its turn
+            turn = opened.leases.turn(key)
+
+            def insert(connection: sqlite3.Connection) -> Callable[[], None]:
+                tables.insert_request(connection, key, turn)
+                return _nothing
+
+            await self._write(insert)
 
         def withdraw(connection: sqlite3.Connection) -> Callable[[], None]:
             tables.delete_request(connection, key)
@@ -398,7 +415,7 @@ class SqliteStore:
             busy,
             take=take,
             wanted=lambda: lease.asked,
-            ask=lambda: self._write(ask),
+            ask=ask,
             withdraw=lambda: self._write(withdraw),
         )
 
@@ -466,8 +483,14 @@ class SqliteStore:
                     leases.stop(tables.list_requests(connection))
 
                 def connect_writer() -> sqlite3.Connection:
-                    connection = connect()
+                    connection = open_file(
+                        self._path,
+                        timeout=self._timeout,
+                        alone=leases.alone(),
+                        factory=WriterConnection,
+                    )
                     leave_flushing(connection)
+                    cast("WriterConnection", connection).guard()
                     return connection
 
                 flusher = Flusher(self._path)
@@ -521,6 +544,10 @@ class SqliteStore:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise explained(error, self._path, timeout=self._timeout) from None
+
+    def known(self, key: SessionKey) -> StoredSession | None:
+        """The session as this process knows it; whoever adds to it finds out if it is another."""
+        return self._cache.get(key)
 
     def newest(self, connection: sqlite3.Connection, key: SessionKey) -> StoredSession:
         """The session as a connection sees it."""
@@ -614,7 +641,9 @@ class _SqliteTransaction:
 
     def _appended(self, events: Sequence[Event]) -> tuple[StoredSession, Session]:
         connection, key = self._connection, key_of(self._session)
-        stored = self.stored or self._store.newest(connection, key)
+        stored = self.stored or self._store.known(key)
+        if stored is None or not follows(self._session, stored.events):
+            stored = self._store.newest(connection, key)
         if not follows(self._session, stored.events):
             raise conflict(self._session, stored.events)
         growth = grow(self._session, events)
@@ -622,7 +651,7 @@ class _SqliteTransaction:
         try:
             rows, size = tables.new_rows(stored, growth)
             if not tables.add_rows(connection, rows):
-                raise conflict(self._session, stored.events)
+                raise conflict(self._session, self._store.newest(connection, key).events)
             tables.share(connection, key, growth.app, growth.user)
         except Exception:
             if connection.in_transaction:

@@ -7,6 +7,7 @@ holder.
 
 import errno
 import hashlib
+import math
 import os
 import struct
 import sys
@@ -64,6 +65,26 @@ class FileLocks:
         """Whether another process has locked the byte."""
         return _is_locked(self._descriptor, place)
 
+    def turn(self, place: int) -> float:
+        """Which turn the holder of the byte has: greater than that of all who had it before."""
+        data = _read_at(self._descriptor, _slot(place))
+        return float(_TURN.unpack(data)[0]) if len(data) == _TURN.size else 0.0
+
+    def next_turn(self, place: int) -> float:
+        """The turn of one who has just locked the byte, for others to see.
+
+        It is about the time, and greater than the turn before even if the clock was set back.
+        """
+        now = time.time()
+        turn = max(math.nextafter(self.turn(place), math.inf), now)
+        try:
+            _write_at(self._descriptor, _slot(place), _TURN.pack(turn))
+        except (
+            OSError
+        ):  # a full disk: who asks the holder to stop goes by the turn before, or waits
+            return self.turn(place)
+        return turn
+
     def free(self, place: int) -> None:
         """Unlock the byte, if it is locked."""
         with suppress(OSError):
@@ -90,10 +111,15 @@ class FileLeases:
 
     def take(self, lease: LocalLease) -> bool:
         """Take the lock for the one who is first in line; False if another process has it."""
-        if not self._opened().take(place_of(lease.key)):
+        locks, place = self._opened(), place_of(lease.key)
+        if not locks.take(place):
             return False
-        self._holders.add(lease, time.time())
+        self._holders.add(lease, locks.next_turn(place))
         return True
+
+    def turn(self, key: SessionKey) -> float:
+        """Which turn the holder of a session has, in whichever process: a request is for that."""
+        return self._opened().turn(place_of(key))
 
     def _freed(self, key: SessionKey) -> None:
         self._holders.remove(key)
@@ -114,7 +140,7 @@ class FileLeases:
         return key not in self._holders and self._opened().is_taken(place_of(key))
 
     def stop(self, asked: Sequence[tuple[SessionKey, float]]) -> None:
-        """Interrupt the holders whom somebody has asked to stop since they hold."""
+        """Interrupt the holders whom somebody has asked to stop: by their turns, not by a clock."""
         self._holders.stop(asked)
 
     @contextmanager
@@ -180,6 +206,17 @@ def place_of(key: SessionKey) -> int:
     return (int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) >> 2) | 1
 
 
+_TURN = struct.Struct("=d")
+
+_SLOTS = 1 << 16
+"""How many turns the file has room for. Sessions that share one have greater turns, that is all."""
+
+
+def _slot(place: int) -> int:
+    """Where in the file the turn of a byte is written."""
+    return (place >> 1) % _SLOTS * _TURN.size
+
+
 _open: "weakref.WeakSet[FileLocks]" = weakref.WeakSet()
 
 
@@ -194,6 +231,14 @@ if hasattr(os, "register_at_fork"):
 
 if sys.platform == "win32":
     import msvcrt
+
+    # A byte that is locked cannot be written there, so turns are what the clock says.
+
+    def _read_at(descriptor: int, offset: int) -> bytes:
+        return _TURN.pack(time.time())
+
+    def _write_at(descriptor: int, offset: int, data: bytes) -> None:
+        pass
 
     def _lock(descriptor: int, place: int, *, wait: bool) -> None:
         os.lseek(descriptor, place % 2**31, os.SEEK_SET)
@@ -213,6 +258,12 @@ if sys.platform == "win32":
 
 else:
     import fcntl
+
+    def _read_at(descriptor: int, offset: int) -> bytes:
+        return os.pread(descriptor, _TURN.size, offset)
+
+    def _write_at(descriptor: int, offset: int, data: bytes) -> None:
+        os.pwrite(descriptor, data, offset)
 
     _OFD = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
     """Whether locks belong to the open file, and not to the process."""

@@ -11,9 +11,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, cast
 
+import msgspec
+
 from weft.session import Event, SessionInfo, SessionKey
 from weft.session.event import numbered
 from weft.session.memory import Growth, StoredSession, exists_already
+from weft.session.store import Count
 from weft.session.strand import Strand
 from weft.stores.cache import (
     SLICE,
@@ -554,6 +557,31 @@ def list_turn_apps(connection: sqlite3.Connection, user_id: str) -> list[str]:
 def _has_queue(connection: sqlite3.Connection) -> bool:
     listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'turns'"
     return connection.execute(listed).fetchone() is not None
+
+
+def tally(
+    connection: sqlite3.Connection, names: Sequence[str], count: Count, beside: str, now: float
+) -> None:
+    """Change what processes count together under these names; what is over is forgotten."""
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS tallies"
+        " (name TEXT PRIMARY KEY, value TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID"
+    )
+    marks = ", ".join("?" * len(names))
+    rows = cast(
+        "list[tuple[str, str]]",
+        connection.execute(
+            f"SELECT name, value FROM tallies WHERE name IN ({marks})"
+            " OR substr(name, 1, ?) = ? AND ? <> ''",
+            (*names, len(beside), beside, beside),
+        ).fetchall(),
+    )
+    after = count({name: cast("JsonObject", msgspec.json.decode(text)) for name, text in rows}, now)
+    connection.executemany(
+        "INSERT OR REPLACE INTO tallies (name, value, until) VALUES (?, ?, ?)",
+        [(name, encode_value(one.value), one.until) for name, one in after.items()],
+    )
+    connection.execute("DELETE FROM tallies WHERE until < ?", (now,))
 
 
 def insert_request(connection: sqlite3.Connection, key: SessionKey, asked: float) -> None:

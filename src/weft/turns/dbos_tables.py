@@ -210,9 +210,9 @@ WHERE workflow_uuid = orphans.id RETURNING workflow_uuid
 """
 
 READ = """
-SELECT dbos_turns.turn, coalesce(notes.attempts, 0) FROM weft.dbos_turns
-LEFT JOIN weft.turn_notes AS notes ON notes.turn = %(turn)s
-WHERE number = %(number)s
+SELECT number, dbos_turns.turn, coalesce(notes.attempts, 0) FROM weft.dbos_turns
+LEFT JOIN weft.turn_notes AS notes ON notes.turn = 'dbos:' || number
+WHERE number = ANY(%(numbers)s)
 """
 
 # Nothing is noted of a turn that was deleted while it ran.

@@ -13,11 +13,14 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from weft.errors import StoreError, UsageError
+from weft.stores.postgres_batch import Batches
+from weft.stores.postgres_tables import KEEPALIVES
 from weft.turns import dbos_tables as tables
 from weft.turns.databases import ServerDatabase
 from weft.turns.turn import RunTurn, StopSignal, TurnEnd, UnreadableTurn, decode_turn
 
 if TYPE_CHECKING:
+    import dbos
     import sqlalchemy
 
 _log = logging.getLogger("weft.turns")
@@ -64,6 +67,7 @@ class DbosWorker:
         self._room = asyncio.Semaphore(slots)
         """All workers of a queue count as many slots, so there may be more turns than room."""
         self._running: dict[str, int] = {}
+        self._reading: Batches[int, tables.Row | None] = Batches(self._read, at_once=1)
         self._engine: sqlalchemy.Engine | None = None
 
     def launch(self, url: str, queues: Sequence[str]) -> None:
@@ -77,21 +81,9 @@ class DbosWorker:
                 hint="start another process: DBOS has one executor in each",
             )
         try:
-            self._engine = _engine(url, self._worker)
+            self._engine = dbos_engine(url, self._worker)
             logging.getLogger("dbos").addFilter(_is_news)
-            DBOS(
-                config={
-                    "name": "weft",
-                    "system_database_engine": self._engine,
-                    "dbos_system_schema": tables.SCHEMA,
-                    "executor_id": self._worker,
-                    "application_version": tables.VERSION,
-                    "use_listen_notify": False,
-                    "log_level": "ERROR",
-                    "enable_otlp": False,
-                    "scheduler_polling_interval_sec": 3600.0,
-                }
-            )
+            DBOS(config=dbos_config(self._engine, self._worker))
 
             async def turn(number: int) -> None:
                 id = DBOS.workflow_id
@@ -102,13 +94,7 @@ class DbosWorker:
             DBOS.listen_queues(list(queues))
             DBOS.launch()
             for queue in queues:
-                DBOS.register_queue(
-                    queue,
-                    partition_concurrency=1,
-                    worker_concurrency=self._slots,
-                    polling_interval_sec=_POLL_EVERY,
-                    on_conflict="always_update",
-                )
+                register_queue(queue, self._slots)
         except BaseException:
             self.destroy()
             raise
@@ -187,12 +173,12 @@ class DbosWorker:
     async def _outcome(self, number: int) -> TurnEnd:
         if self._stop.is_set():  # it was taken in the moment in which we stopped
             return TurnEnd("released")
-        rows = await self._until_read(number)
-        if not rows:
+        row = await self._reading.put(number)
+        if row is None:
             return TurnEnd("cancelled", "it was deleted")
-        row = rows[0]
+        _, text, attempts = row
         try:
-            turn = decode_turn(str(row[0]), id=str(number), attempts=cast("int", row[1]))
+            turn = decode_turn(str(text), id=str(number), attempts=cast("int", attempts))
         except UnreadableTurn as error:
             return TurnEnd("failed", str(error))
         return await self._run(turn)
@@ -222,10 +208,11 @@ class DbosWorker:
         values = {"number": number, "turn": tables.note_of(number), "reason": reason}
         await self._persistent(statement, values)
 
-    async def _until_read(self, number: int) -> "list[tables.Row]":
-        return await self._persistent(
-            tables.READ, {"number": number, "turn": tables.note_of(number)}
-        )
+    async def _read(self, numbers: Sequence[int]) -> "list[tables.Row | None]":
+        """The rows of turns; DBOS starts several at once, and one look is for all of them."""
+        rows = await self._persistent(tables.READ, {"numbers": [*numbers]})
+        by_number = {row[0]: row for row in rows}
+        return [by_number.get(number) for number in numbers]
 
     async def _persistent(self, statement: str, values: Mapping[str, object]) -> "list[tables.Row]":
         """Ask the database until it answers."""
@@ -263,13 +250,42 @@ async def _signalled(signal: StopSignal) -> None:
     await signal.wait()
 
 
-def _engine(url: str, worker: str) -> "sqlalchemy.Engine":
-    """Connections for DBOS that are called as ours are, so that a dead worker's are cut off."""
+def dbos_config(engine: "sqlalchemy.Engine", worker: str) -> "dbos.DBOSConfig":
+    """What DBOS is told: of all that it can do, only what a queue of turns needs."""
+    return {
+        "name": "weft",
+        "system_database_engine": engine,
+        "dbos_system_schema": tables.SCHEMA,
+        "executor_id": worker,
+        "application_version": tables.VERSION,
+        "use_listen_notify": False,
+        "log_level": "ERROR",
+        "enable_otlp": False,
+        "scheduler_polling_interval_sec": 3600.0,
+    }
+
+
+def register_queue(name: str, slots: int) -> None:
+    """Have DBOS look for turns: one at a time of a session, and so many in this process."""
+    from dbos import DBOS
+
+    DBOS.register_queue(
+        name,
+        partition_concurrency=1,
+        worker_concurrency=slots,
+        polling_interval_sec=_POLL_EVERY,
+        on_conflict="always_update",
+    )
+
+
+def dbos_engine(url: str, worker: str) -> "sqlalchemy.Engine":
+    """Connections for DBOS that are called as ours are, so that a dead worker's are cut off.
+
+    They are not tried before each use: what meets a connection that broke, DBOS does again.
+    """
     import psycopg
     import sqlalchemy
     from psycopg.conninfo import make_conninfo
-
-    from weft.stores.postgres_tables import KEEPALIVES
 
     address = make_conninfo(url, **KEEPALIVES, application_name=f"weft {worker}")
     return sqlalchemy.create_engine(
@@ -277,6 +293,5 @@ def _engine(url: str, worker: str) -> "sqlalchemy.Engine":
         creator=lambda: psycopg.connect(address),
         pool_size=_CONNECTIONS,
         max_overflow=0,
-        pool_pre_ping=True,
         pool_timeout=30,
     )

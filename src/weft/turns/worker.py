@@ -285,7 +285,7 @@ def _tables(store: Store, worker: str) -> tuple[QueueDatabase, LivingTable]:
     if isinstance(store, SqliteStore):
         return FileDatabase(store.path), FileLiving(store.path)
     from weft.stores.postgres import PostgresStore
-    from weft.turns.server_living import ServerLiving
+    from weft.turns.postgres_liveness import ServerLiving
 
     if not isinstance(store, PostgresStore):
         raise UsageError(
