@@ -215,3 +215,9 @@ def test_every_finding_has_the_line_that_its_author_wrote(
     lines = {one["line"] for one in found if any(word in one["message"] for word in about)}
     wanted = [number for number, line in enumerate(PLACES.splitlines(), 1) if at in line]
     assert lines == {*wanted}
+
+
+def test_a_wrong_choice_is_told_in_plain_words(folder: Path) -> None:
+    done = weft(folder, "check", "agents:weather_bot", "--format", "xml")
+    assert done.returncode == 2
+    assert "invalid value for '--format': 'xml' is not one of 'text', 'json'" in done.stderr

@@ -100,7 +100,7 @@ def _reader_gone() -> int:
 
 def _usage(error: typer.TyperException, arguments: Sequence[str]) -> int:
     """A mistake in the command itself: what is wrong, and where to read how it is written."""
-    message = error.format_message().rstrip(".")
+    message = error.format_message().rstrip(".").replace("Value error, ", "")
     groups = {
         one.name: {below.name for below in one.commands}
         if isinstance(one, CommandGroup)
