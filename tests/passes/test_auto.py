@@ -178,3 +178,31 @@ def test_an_edit_is_free_once_the_provider_has_let_go_of_what_it_kept() -> None:
         return sum(len(step.notes) for step in last.steps if step.name == "plan_edit")
 
     assert edited_after(3_600.0) > 0 == edited_after(1.0)
+
+
+def test_a_model_that_takes_more_tokens_for_a_window_sees_as_many_of_its_lines() -> None:
+    body = [f"        part_{n} = self.load_part({n}, '{n * 7919:x}')" for n in range(400)]
+    window = "\n".join(
+        f"{n}:{line}"
+        for n, line in enumerate(["class Store:", "    def load_all(self):", *body], 1)
+    )
+    session = make_session(
+        ("user", "Mend it. " + "The wind rose over the river. " * 1_500),
+        ("bot", ["I go there.", call_part("goto", {"line": 30}, id="c1")]),
+        ("bot", [result_part("goto", {"result": window}, id="c1")]),
+    )
+
+    def goto(line: int) -> str:
+        """Show the lines around one."""
+        return window
+
+    def lines_sent(model: str) -> int:
+        agent = Agent("bot", model=model, tools=[goto]).sees(C.auto())
+        request = json.dumps(weft.compile(agent, session=session).wire)
+        assert "recall" in request
+        return request.count("self.load_part(")
+
+    few = lines_sent("gpt-5")
+    assert few < len(body)
+    assert lines_sent("claude-opus-5") >= 0.9 * few
+    assert lines_sent("gemini-2.5-flash") >= 0.9 * few

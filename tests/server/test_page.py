@@ -708,6 +708,12 @@ def test_the_exported_file_opens_without_a_server(browser: Any, live: Live, tmp_
             assert page.locator("[role=alert]").count() == 0, name
         page.click("nav >> text=What if")
         page.wait_for_selector("text=An exported file cannot compile")
+        for title, name in (("What if", "whatif"), ("Bisect", "bisect")):
+            page.click(f"nav >> text={title}")
+            view = page.wait_for_selector(f"[data-testid={name}]")
+            assert "weft inspect pkg.module:object --store" in view.inner_text()
+            assert "open the session s on" in view.inner_text()
+            assert page.locator(f"[data-testid={name}] input").count() == 0, "a dead control"
         page.click("nav >> text=Chat")
         page.wait_for_selector("text=can only be looked at")
 

@@ -68,12 +68,20 @@ async def test_a_tool_writes_its_own_tables_in_the_transaction(
 
 
 async def test_a_tool_cannot_commit_half_of_the_transaction(store: SqliteStore, path: Path) -> None:
-    session = await store.create(KEY)
+    session = await store.create(KEY)  # the store itself has committed with this connection
     async with store.transaction(session) as transaction:
         connection = raw(transaction)
         connection.row_factory = sqlite3.Row
         connection.execute("CREATE TABLE mine (x)")
-        for end in (connection.commit, connection.rollback):
+        for end in (
+            connection.commit,
+            connection.rollback,
+            lambda: connection.execute("COMMIT"),
+            lambda: connection.cursor().execute("-- mine\nROLLBACK"),
+            lambda: connection.execute("END"),
+            lambda: connection.executescript("SELECT 1"),
+            lambda: connection.__exit__(None, None, None),
+        ):
             with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
                 end()
         await transaction.append(user("Hi"))

@@ -1,6 +1,7 @@
 """`weft inspect`: the inspector alone, on stored or recorded sessions."""
 
 import glob
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,7 +101,13 @@ def _write(options: CommandOptions) -> int:
             hint="name one recording; `weft sessions export` writes a stored session as one",
         )
     inspection = Inspection.of_recording(read[0], model=options.model)
-    options.html.write_text(export(inspection, key="1"), "utf-8", errors="backslashreplace")
+    again = ["weft", "inspect", *map(str, recordings)]
+    if options.recorded_format:
+        again += ["--format", options.recorded_format]
+    if options.model:
+        again += ["--model", options.model]
+    page = export(inspection, key="1", command=shlex.join(again))
+    options.html.write_text(page, "utf-8", errors="backslashreplace")
     print(f"wrote {options.html}")
     return 0
 

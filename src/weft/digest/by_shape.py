@@ -29,8 +29,8 @@ from weft.values import Json, compact
 _WINDOWS = ("code", "text", "log")
 """Shapes that a window of numbered lines may be taken for."""
 
-UNASKED = 400
-"""How many tokens of a window stay that has nothing of what was asked."""
+UNASKED = 0.37
+"""The share of the room that a window takes which has nothing of what was asked."""
 
 FITTING = 20.0
 """The weight of a line that fits what was asked as well as one name does."""
@@ -116,7 +116,7 @@ class Digester(msgspec.Struct, frozen=True):
 
     def _unasked(self, text: str, limit: int) -> Digest:
         """A window that has nothing of what was asked, as any other text."""
-        return Digester(self.count, self.known).text(text, min(limit, UNASKED))
+        return Digester(self.count, self.known).text(text, int(limit * UNASKED))
 
     def _window(self, window: NumberedWindow, asked: Asked, limit: int) -> Digest | None:
         short = choose_window(window, asked, limit=limit, count=self.count)

@@ -26,8 +26,8 @@ AROUND = 8
 BLOCK = 60
 """How many lines of a block stay whose first line fits."""
 
-ROOM = 300
-"""So many tokens of lines stay because they fit what was asked; thrice in a short file."""
+ROOM = 0.28
+"""The share of the room that lines take because they fit what was asked; thrice in a short file."""
 
 FITS = 0.5
 """From when on a line fits."""
@@ -136,7 +136,8 @@ def choose_window(window: NumberedWindow, asked: Asked, *, limit: int, count: Co
         for place, body in window.bodies.items()
         if (match := SIGNATURE.match(body)) is not None
     }
-    size += _add_fitting(window, signatures, asked, chosen)
+    room = int(limit * ROOM) * (3 if _shows_most(window) else 1)
+    size += _add_fitting(window, signatures, asked, chosen, room)
     size += chosen.add([*signatures][:SIGNATURES])
     return chosen.text() if size else None
 
@@ -281,6 +282,7 @@ def _add_fitting(
     signatures: Mapping[int, str | None],
     asked: Asked,
     chosen: _Chosen,
+    room: int,
 ) -> int:
     """Choose lines that fit, the best first, with those around; a signature with its block.
 
@@ -289,7 +291,7 @@ def _add_fitting(
     scores = fits((window.bodies.get(place, "") for place in range(len(window.lines))), asked)
     fitting = {place for place in window.bodies if scores[place] >= FITS}
     fitting.update(place for place, name in signatures.items() if _is_asked_for(name, asked))
-    room = whole = ROOM * (3 if _shows_most(window) else 1)
+    whole = room
     for place in sorted(fitting, key=lambda at: (-scores[at], at)):
         if room <= 0:
             break

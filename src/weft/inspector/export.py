@@ -34,11 +34,20 @@ LARGEST = 24_000_000
 """Characters of requests that one file carries; the newest are kept where there are more."""
 
 
-def export(inspection: Inspection, *, key: str, largest: int = LARGEST) -> str:
-    """The whole session as a page: film, requests, caches, checks. It asks no server."""
+REOPEN = "weft inspect pkg.module:object --store sqlite:///weft.db"
+"""What to type to ask more of a session than its file holds, where nobody knows better."""
+
+
+def export(
+    inspection: Inspection, *, key: str, largest: int = LARGEST, command: str = REOPEN
+) -> str:
+    """The whole session as a page: film, requests, caches, checks. It asks no server.
+
+    `command` opens the session again, for what only its program can answer: the page names it.
+    """
     data: dict[str, str] = {}
     quoted = _query(session=key)
-    film = inspection.film()
+    film = {**inspection.film(), "command": command}
     data[f"ghosts?{quoted}"] = _encoded(inspection.ghosts())
     data[f"dead-weight?{quoted}"] = _encoded(questions.dead_weight(inspection))
     data[f"trust?{quoted}"] = _encoded(questions.trust(inspection))
@@ -148,7 +157,7 @@ class _PackedList:
         self.numbers: list[int] = before.numbers[:whole] if before is not None else []
         start = self._ends[-1] if whole else 0
         for index in range(start + 1, len(self.items) + 1):
-            if _ends_piece(self.items[index - 1]) or index - start >= 8 * _PART:
+            if _ends_piece(self.items[index - 1]) or index - start >= 3 * _PART:
                 self.numbers.append(pieces.part(self.items[start:index]))
                 self._ends.append(index)
                 start = index

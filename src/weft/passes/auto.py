@@ -5,8 +5,8 @@ becomes a digest with a handle, which keeps what the call asked for. Prices deci
 the provider. It happens when the result is new, or, where one is careful, a step later.
 """
 
-from collections.abc import Container, Sequence
-from functools import partial
+from collections.abc import Callable, Container, Sequence
+from functools import lru_cache, partial
 
 import msgspec
 
@@ -49,10 +49,31 @@ from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact
 
 AUTO = Compact(results=250, texts=4_000, media=2_000, to=400)
-"""What `C.auto()` reduces at birth; media when an edit pays."""
+"""What `C.auto()` reduces at birth; media when an edit pays. Limits of results are `_SAMPLE`'s."""
 
 WINDOW_TO = 1_100
 """How many tokens of a window of numbered lines stay at most, since most of it may be asked for."""
+
+_SAMPLE = '''[File: /shop/orders/basket.py (214 lines total)]
+(11 more lines above)
+12:class Basket(Container):
+13:    """The things that somebody is about to buy."""
+14:
+15:    def add_item(self, item, count=1):
+16:        if item.price is None:
+17:            raise ValueError("a price is missing: %s" % item.key)
+18:        self.items[item.key] = self.items.get(item.key, 0) + count
+19:        return self.total_price(include_tax=True)
+(195 more lines below)
+'''
+"""Lines as an agent reads them. Models that take more tokens for them get larger limits: what a
+limit leaves out is lines, and a recall of them costs more tokens there too."""
+
+_SAMPLE_TOKENS = 121
+"""Its tokens as the limits were set by."""
+
+_MOST_SPREAD = 2.0
+"""Limits grow by so much at most."""
 
 REMEMBERED = 2
 """How many of the agent's turns before a call say what it looks for."""
@@ -324,7 +345,7 @@ def _reduce_result(
     """
     if block.synthetic or block.name == RECALL:
         return block
-    limits = result_limits(block.name, env, options)
+    limits = _limits(block.name, env, options)
     if limits is not None:
         limits = limits._replace(known=view.names, asks=env.tools.priced)
         tight = _tight(block)
@@ -335,12 +356,29 @@ def _reduce_result(
         if window is not None:
             own = env.tools.own.get(block.name)
             lenient = shows_all(window) and (own is None or own.compact is None)
-            over = max(limits.over, WINDOW_TO) if lenient else limits.over
-            limits = limits._replace(over=over, to=max(limits.to, WINDOW_TO))
+            most = int(WINDOW_TO * _spread(env.tokens.count))
+            over = max(limits.over, most) if lenient else limits.over
+            limits = limits._replace(over=over, to=max(limits.to, most))
         asking = partial(_asked_by, view, block, item, folded)
         short = compact_result(folded, item, env, limits, asking)
         block = short if short is folded or _pays(folded, short, view, env) else folded
     return _placed(block, item, env) if number >= 0 else block
+
+
+def _limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
+    """From when on a tool's results are handles: as it says itself, else by the model's tokens."""
+    limits = result_limits(tool, env, options)
+    own = env.tools.own[tool].compact if tool in env.tools.own else None
+    if limits is None or (own is not None and own is not True):
+        return limits
+    spread = _spread(env.tokens.count)
+    return limits._replace(over=int(limits.over * spread), to=int(limits.to * spread))
+
+
+@lru_cache(maxsize=64)
+def _spread(count: Callable[[str], int]) -> float:
+    """How many times the tokens of the sample a model takes for it, in tenths; never less."""
+    return min(max(1.0, round(count(_SAMPLE) / _SAMPLE_TOKENS, 1)), _MOST_SPREAD)
 
 
 def _asked_by(view: _ResultView, block: ResultBlock, item: Item, folded: ResultBlock) -> Asked:

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 from weft.errors import UsageError
 from weft.session import Busy, Event, Holder, Lease, Session, SessionInfo, SessionKey, Transaction
@@ -51,6 +51,7 @@ from weft.stores.sqlite_worker import (
     Flusher,
     Hold,
     Work,
+    WriterConnection,
     read,
 )
 from weft.values import Json, require_object
@@ -482,8 +483,14 @@ class SqliteStore:
                     leases.stop(tables.list_requests(connection))
 
                 def connect_writer() -> sqlite3.Connection:
-                    connection = connect()
+                    connection = open_file(
+                        self._path,
+                        timeout=self._timeout,
+                        alone=leases.alone(),
+                        factory=WriterConnection,
+                    )
                     leave_flushing(connection)
+                    cast("WriterConnection", connection).guard()
                     return connection
 
                 flusher = Flusher(self._path)
@@ -537,6 +544,10 @@ class SqliteStore:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise explained(error, self._path, timeout=self._timeout) from None
+
+    def known(self, key: SessionKey) -> StoredSession | None:
+        """The session as this process knows it; whoever adds to it finds out if it is another."""
+        return self._cache.get(key)
 
     def newest(self, connection: sqlite3.Connection, key: SessionKey) -> StoredSession:
         """The session as a connection sees it."""
@@ -630,7 +641,9 @@ class _SqliteTransaction:
 
     def _appended(self, events: Sequence[Event]) -> tuple[StoredSession, Session]:
         connection, key = self._connection, key_of(self._session)
-        stored = self.stored or self._store.newest(connection, key)
+        stored = self.stored or self._store.known(key)
+        if stored is None or not follows(self._session, stored.events):
+            stored = self._store.newest(connection, key)
         if not follows(self._session, stored.events):
             raise conflict(self._session, stored.events)
         growth = grow(self._session, events)
@@ -638,7 +651,7 @@ class _SqliteTransaction:
         try:
             rows, size = tables.new_rows(stored, growth)
             if not tables.add_rows(connection, rows):
-                raise conflict(self._session, stored.events)
+                raise conflict(self._session, self._store.newest(connection, key).events)
             tables.share(connection, key, growth.app, growth.user)
         except Exception:
             if connection.in_transaction:

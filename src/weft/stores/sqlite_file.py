@@ -120,6 +120,7 @@ def open_file(
     timeout: float,
     alone: AbstractContextManager[object],
     migrations: Sequence[Migration] = MIGRATIONS,
+    factory: type[sqlite3.Connection] = sqlite3.Connection,
 ) -> sqlite3.Connection:
     """A connection to the file, whose tables are made or brought up to date first.
 
@@ -128,7 +129,7 @@ def open_file(
     """
     try:
         connection = sqlite3.connect(
-            path, timeout=timeout, isolation_level=None, check_same_thread=False
+            path, timeout=timeout, isolation_level=None, check_same_thread=False, factory=factory
         )
     except (sqlite3.Error, ValueError) as error:
         raise explained(error, path, timeout=timeout) from None

@@ -240,7 +240,7 @@ class FileWriter:
                     raise _Unfit
                 for job in additions:
                     job.share(connection)
-                connection.execute("COMMIT")
+                connection.execute(_COMMIT)
         except Exception as error:
             # nothing was committed: each job gets a chance, and an error, of its own
             _roll_back(connection)
@@ -258,7 +258,7 @@ class FileWriter:
         try:
             connection.execute("BEGIN IMMEDIATE")
             job.work(connection)
-            connection.execute("COMMIT")
+            connection.execute(_COMMIT)
         except Exception as error:
             _roll_back(connection)
             job.failed(error)
@@ -298,7 +298,12 @@ class _Unfit(Exception):
 
 def _roll_back(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:
-        connection.execute("ROLLBACK")
+        connection.execute(_ROLLBACK)
+
+
+# Not in the words of others: a statement that was prepared before is not asked for again.
+_COMMIT = "COMMIT /* by the store */"
+_ROLLBACK = "ROLLBACK /* by the store */"
 
 
 class Flusher:
@@ -468,7 +473,7 @@ class Hold:
         self.flush: Callable[[Sequence[Task]], None] = _settle
 
     def _begin(self, connection: sqlite3.Connection) -> Callable[[], sqlite3.Connection]:
-        connection.set_authorizer(_no_commit)
+        cast("WriterConnection", connection).is_held = True
         return lambda: connection
 
     def work(self, connection: sqlite3.Connection) -> None:
@@ -487,7 +492,7 @@ class Hold:
                 else:
                     _settle([end])
         finally:
-            connection.set_authorizer(None)
+            cast("WriterConnection", connection).is_held = False
             # a tool may have changed how its rows look
             connection.row_factory, connection.text_factory = None, str
             _roll_back(connection)
@@ -522,14 +527,27 @@ class Hold:
         await job.result()
 
 
-def _no_commit(action: int, first: str | None, *_: str | None) -> int:
-    """Leave the end of the transaction to the store: a tool may not commit half of it."""
-    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
+class WriterConnection(sqlite3.Connection):
+    """A connection that leaves the end of a transaction to the store while a tool has it.
+
+    A tool may not commit half of it. SQLite asks when a statement is prepared. Who asks is set
+    once: with each change all statements are prepared anew, which took longer than to run them.
+    """
+
+    is_held = False
+
+    def guard(self) -> None:
+        """Ask from now on whether a statement may end a transaction."""
+        self.set_authorizer(self._allowed)
+
+    def _allowed(self, action: int, first: str | None, *_: str | None) -> int:
+        ends = action == sqlite3.SQLITE_TRANSACTION and self.is_held
+        return sqlite3.SQLITE_DENY if ends else sqlite3.SQLITE_OK
 
 
 def _commit(connection: sqlite3.Connection) -> Callable[[], None]:
-    connection.set_authorizer(None)
-    connection.execute("COMMIT")
+    cast("WriterConnection", connection).is_held = False
+    connection.execute(_COMMIT)
     return _ended
 
 

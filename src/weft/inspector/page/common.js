@@ -161,7 +161,8 @@ export function listen(address, handlers) {
 }
 
 // Numbers as words
-export const number = (n) => (n === null || n === undefined ? "–" : Math.round(n).toLocaleString("en"));
+const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 }); // to make one takes longer than to use it
+export const number = (n) => (n === null || n === undefined ? "–" : grouped.format(Math.round(n)));
 export const share = (a, b) => (b ? `${Math.round((100 * a) / b)}%` : "–");
 export const cachedShare = (s) => share(Math.min(s.cached, s.tokens), s.tokens);
 export const brief = (n) =>
@@ -272,6 +273,13 @@ export function Copy({ text, name }) {
   useEffect(() => { const t = done && setTimeout(() => set(""), 2000); return () => clearTimeout(t); }, [done]);
   return html`<button onClick=${copy}>${name}</button>${done && html`<span class="green" role="status">${done}</span>`}`;
 }
+
+// In an exported file: what only the program can answer, and what to type to ask it.
+export const NeedsServer = ({ film, name, title, children }) => html`<div data-testid=${name}><${Empty} title=${title}>
+  <p>${children}</p>
+  <p>In a terminal, type</p>
+  <p class="bar command"><code class="text">${film.command}</code><${Copy} text=${film.command} name="copy" /></p>
+  <p>and open the session <b>${film.session.id}</b> on the page that it names.${/pkg\.module/.test(film.command) && html` In place of <code>pkg.module:object</code> write the program that ran it, and the address of its store.`}</p><//></div>`;
 
 // The values of the state as they were before a step, folded from the events up to it.
 export function useStateAt(film, step) {

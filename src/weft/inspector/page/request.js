@@ -247,11 +247,25 @@ export function layOut(view) {
 // Beside the text: what is under the pointer, what was picked, and all origins.
 function Side({ view, picked, pick, film, show, find }) {
   const sizes = useMemo(() => sizesOf(view), [view]);
+  const parts = useMemo(() => {
+    const shown = view.origins.map((o, i) => i).filter((i) => sizes[i] > 0);
+    return Array.from({ length: Math.ceil(shown.length / LISTED) }, (_, n) => html`<${OriginList} key=${n} view=${view} list=${shown.slice(n * LISTED, (n + 1) * LISTED)} sizes=${sizes} picked=${picked} pick=${pick} film=${film} find=${find} />`);
+  }, [view, picked, film]);
+  const [drawn, setDrawn] = useState(1);
+  useEffect(() => setDrawn(1), [view]);
+  useEffect(() => { const timer = drawn < parts.length && setTimeout(() => setDrawn(drawn + 1), 0); return () => clearTimeout(timer); }, [drawn, parts.length]);
   return html`<aside class="side" aria-label="origins">
     <${Here} view=${view} film=${film} />
     ${picked !== null && view.origins[picked] && html`<${Picked} origin=${view.origins[picked]} view=${view} film=${film} show=${show} close=${() => pick(null)} />`}
-    <div class="origins"><b>Origins</b>${view.origins.map((o, i) => sizes[i] > 0 && html`<button data-origin=${i} class=${i === picked ? "on" : ""} onMouseOver=${() => light(i)} onMouseLeave=${() => light(picked)} onFocus=${() => light(i)} onBlur=${() => light(picked)} onClick=${() => { pick(i); find(i); }}><span class="grow">${named(o, film)}${o.place ? html` <span class="dim">${o.place.split("/").pop()}</span>` : ""}</span><span class="dim">${number(sizes[i])}</span></button>`)}</div></aside>`;
+    <div class="origins"><b>Origins</b>${parts.slice(0, drawn)}</div></aside>`;
 }
+
+// Some origins of a request; a long list is drawn bit by bit, so that the page answers meanwhile.
+const LISTED = 80;
+const OriginList = ({ view, list, sizes, picked, pick, film, find }) => list.map((i) => {
+  const o = view.origins[i];
+  return html`<button data-origin=${i} class=${i === picked ? "on" : ""} onMouseOver=${() => light(i)} onMouseLeave=${() => light(picked)} onFocus=${() => light(i)} onBlur=${() => light(picked)} onClick=${() => { pick(i); find(i); }}><span class="grow">${named(o, film)}${o.place ? html` <span class="dim">${o.place.split("/").pop()}</span>` : ""}</span><span class="dim">${number(sizes[i])}</span></button>`;
+});
 
 function sizesOf(view) {
   const sizes = view.origins.map(() => 0);

@@ -130,7 +130,7 @@ export function Chat({ session, film }) {
   useEffect(() => { const look = () => { near.current = innerHeight + scrollY > document.documentElement.scrollHeight - 200; }; addEventListener("scroll", look); return () => removeEventListener("scroll", look); }, []);
   useEffect(() => { if (end.current && near.current) end.current.scrollIntoView({ block: "end" }); }, [events.length, film.waiting.length, live.partial]);
   useEffect(() => { if (field.current) field.current.focus({ preventScroll: true }); }, []);
-  if (embedded || !film.can_chat) return html`<${Empty} title="These sessions can only be looked at.">To talk to the agent here, serve it: <code>weft serve pkg.module:agent</code><//>`;
+  if (embedded || !film.can_chat) return html`<div data-testid="chat"><${Empty} title="These sessions can only be looked at."><p>To talk to the agent, serve it:</p><p class="bar command"><code class="text">weft serve pkg.module:agent</code></p><//></div>`;
   const { base, query } = addressOf(session);
   const last = events[events.length - 1];
   const running = Boolean(live.partial) || (last && !film.waiting.length && !last.errorCode && (last.author === "user" || isCall(last)));

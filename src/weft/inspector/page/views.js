@@ -1,7 +1,7 @@
 // What was left out, what was cached, what if, since when, dead weight, the graph, trust.
 import { html, useState, useEffect, useMemo, useRef } from "./vendor/htm-preact.js";
 import {
-  Copy, Empty, Fact, Problem, Waiting, ask, cachedShare, change, cost, download, embedded, many, named, number, placeOf, share, short,
+  Copy, Empty, Fact, Problem, Waiting, ask, cachedShare, change, cost, download, embedded, NeedsServer, many, named, number, placeOf, share, short,
   toUnits, useAnswer, useStateAt, withNumbers,
 } from "./common.js";
 import { Film, highest } from "./film.js";
@@ -36,8 +36,8 @@ export function LeftOut({ session, step, film, show }) {
       <table class="stack"><thead><tr><th class="n">tokens</th><th class="n">price</th><th>from</th><th>text</th><th></th></tr></thead><tbody>${rows.slice(0, 200).map((row) => html`<tr><td class="n">${number(row.tokens)}<span class="unit"> tok</span></td><td class="n">${cost(row.price, row.money)}</td><td class="from">${named(data.origins[row.origin], film)}</td><td class="whole"><pre class="text"><del>${short(row.text, 320)}</del></pre></td>
         <td class="n">${data.origins[row.origin].kind === "event" && !embedded && html`<button onClick=${() => force(row)}>force in</button>`}</td></tr>`)}</tbody></table>
       ${rows.length > 200 && html`<p class="dim">${many(rows.length - 200, "smaller row")} more are not listed.</p>`}</details>`; })}
-    <h2>Passes, in their order</h2><table><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
-      <tbody>${data.passes.map((p) => html`<tr class=${p.dropped || p.changed || p.added || p.moved ? "" : "dim"}><td>${p.name}</td><td class="n">${p.dropped || ""}</td><td class="n">${p.changed || ""}</td><td class="n">${p.added || ""}</td><td class="n">${p.moved || ""}</td><td class="n">${p.before ? `${number(p.before)} → ${number(p.after)}` : p.remark}</td></tr>`)}</tbody></table></div>`;
+    <h2>Passes, in their order</h2><table class="stack passes"><thead><tr><th>pass</th><th class="n">dropped</th><th class="n">changed</th><th class="n">added</th><th class="n">moved</th><th class="n">tokens</th></tr></thead>
+      <tbody>${data.passes.map((p) => html`<tr class=${p.dropped || p.changed || p.added || p.moved ? "" : "dim"}><td>${p.name}</td>${["dropped", "changed", "added", "moved"].map((what) => html`<td class="n" data-what=${what}>${p[what] || ""}</td>`)}<td class="n">${p.before ? `${number(p.before)} → ${number(p.after)}` : p.remark}</td></tr>`)}</tbody></table></div>`;
 }
 
 const Compared = ({ a }) => html`<div class="facts-row" data-testid="compared">
@@ -86,7 +86,7 @@ export function WhatIf({ session, step, film, show }) {
   const [whole, setWhole] = useState(null);
   const [said, setSaid] = useState(null);
   useEffect(() => { const t = setTimeout(() => setLate(form), 150); return () => clearTimeout(t); }, [form]);
-  const { data, error, busy } = useAnswer("what-if", { session, step, ...late });
+  const { data, error, busy } = useAnswer("what-if", { session, step, ...late }, !embedded);
   const request = useAnswer("request", { session, step });
   const set = (name, value) => { setForm((old) => ({ ...old, [name]: value })); setWhole(null); setSaid(null); };
   const all = () => { setWhole({}); ask("compare", { session, ...late }).then((answer) => setWhole({ answer }), (e) => setWhole({ error: e.message })); };
@@ -94,7 +94,7 @@ export function WhatIf({ session, step, film, show }) {
     ({ text }) => { download(`test_step_${step}.py`, text); setSaid({ text }); }, (e) => setSaid({ error: e.message }));
   const turns = new Set(film.frames.slice(0, step).map((f) => f.invocation)).size, largest = Math.max(2000, 1.5 * highest(film, null));
   const round = 10 ** Math.floor(Math.log10(largest / 50));
-  if (embedded) return html`<${Empty} title="An exported file cannot compile.">Open the session with <code>weft inspect</code> to ask what if.<//>`;
+  if (embedded) return html`<${NeedsServer} film=${film} name="whatif" title="An exported file cannot compile.">It holds the requests that were sent. What another policy, budget or model would have made of them, the compiler says.<//>`;
   const models = [...new Set(film.frames.map((f) => f.model).filter(Boolean)), "claude-opus-5", "claude-sonnet-5", "gpt-5.6", "gpt-5", "gemini-flash-latest"];
   return html`<div data-testid="whatif"><div class="card"><div class="controls">
       <label>policy<input type="text" list="policies" placeholder="C.auto().compact()" value=${form.policy} onInput=${(e) => set("policy", e.target.value)} /></label>
@@ -127,6 +127,7 @@ export function Bisect({ session, step, go, film }) {
   const [busy, setBusy] = useState(false);
   const run = (e) => { e.preventDefault(); setBusy(true); ask("bisect", { session, text }).then((data) => setAnswer({ data }), (error) => setAnswer({ error: error.message })).finally(() => setBusy(false)); };
   const data = answer && answer.data;
+  if (embedded) return html`<${NeedsServer} film=${film} name="bisect" title="An exported file cannot search all requests.">At which step words left the requests, and which pass took them out, the compiler says. In one request, / finds them.<//>`;
   return html`<div data-testid="bisect"><form class="controls" onSubmit=${run}><label>when did this vanish?<input type="text" required value=${text} onInput=${(e) => setText(e.target.value)} placeholder="a sentence, a name, a number" /></label><button disabled=${busy}>find</button></form>
     ${!answer && html`<p class="dim">Write some words that a model should have seen, or select them in a request before you come here. The answer is the step at which they left the request, and the pass that took them out.</p>`}
     <${Problem} text=${answer && answer.error} />
@@ -166,7 +167,7 @@ export function Graph({ session, step, film, version }) {
 // The drawing with the agent that speaks, the values that went along the edges, and those of the keys.
 function picture(text, frame, state) {
   const svg = new DOMParser().parseFromString(text, "image/svg+xml").documentElement, SVG = "http://www.w3.org/2000/svg";
-  for (const one of svg.querySelectorAll("script, foreignObject")) one.remove();
+  for (const one of svg.querySelectorAll("script, foreignObject, rect.paper")) one.remove();
   for (const title of svg.querySelectorAll("text.title")) if (frame && title.textContent === frame.agent && title.previousElementSibling) title.previousElementSibling.classList.add("now");
   const tracks = [...svg.querySelectorAll("g.track")], taken = [];
   const across = tracks.map((track) => Number((/^M(-?[\d.]+)/.exec(track.querySelector("path").getAttribute("d")) || [0, 0])[1]));
@@ -189,9 +190,9 @@ function picture(text, frame, state) {
   return svg;
 }
 
-// Values may stand outside the drawing: its frame grows to hold them.
+// Values may stand outside the drawing: its frame grows to hold them, and holds nothing else.
 function fitted(svg) {
-  const box = svg.getBBox(), left = Math.min(0, box.x - 8), wide = Math.max(box.x + box.width + 8, Number(svg.getAttribute("width"))) - left;
+  const box = svg.getBBox(), left = box.x - 8, wide = box.width + 16;
   svg.setAttribute("viewBox", `${left} 0 ${wide} ${svg.getAttribute("height")}`);
   svg.setAttribute("width", wide);
 }
