@@ -365,13 +365,14 @@ def _is_path(value: object) -> "TypeGuard[Path]":
 
 def _no_message(value: object, where: str, *, part: bool = False) -> SessionError:
     """The error for what is no message, or no part of one; it says what to type instead."""
+    what = describe_kind(value)
     hint = "pass text, weft.Part values or a Path" if part else _MESSAGE_HINT
     if isinstance(value, bytes | bytearray | memoryview):
         hint = _MEDIA_HINT
     elif isinstance(value, dict):
         hint = "read JSON first: msgspec.convert(value, weft.Content), or weft.Part for a part"
     kind = "part of a message" if part else "a message"
-    return SessionError(f"{describe_kind(value)} is not {kind}", where=where, hint=hint)
+    return SessionError(f"{what} is not {kind}", where=where, hint=hint)
 
 
 def _require_types(part: Part, where: str) -> None:

@@ -300,7 +300,7 @@ def refuse_open_or_bounded(schema: Json, pointer: str) -> Findings:
         kind = node.get("type")
         for key in _UNTOLD.get(kind, ()) if isinstance(kind, str) else ():
             if key in node:
-                message = f"strict mode does not take `{key}` of {with_article(kind)}"
+                message = f"strict mode does not take `{key}` of {with_article(str(kind))}"
                 yield Finding(SCHEMA, f"{at}/{key}", message, "say it in the description")
         least = node.get("minItems")
         if isinstance(least, int) and least > 1:

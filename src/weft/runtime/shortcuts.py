@@ -157,6 +157,7 @@ def _check_session(session: object) -> None:
     """Refuse what looks like a session but is none: its id, its messages, the result it is in."""
     if session is None or isinstance(session, Session):
         return
+    what = describe_kind(session)
     hint = "pass the session of an earlier result: session=result.session"
     if isinstance(session, Result):
         hint = "write session=result.session"
@@ -164,4 +165,4 @@ def _check_session(session: object) -> None:
         hint = f'write session_id="{session}", with the store it is in: store="sqlite:///weft.db"'
     elif isinstance(session, Iterable):
         hint += "; weft.Session(events=[...]) is one of events"
-    raise UsageError(f"{describe_kind(session)} is not a session", where="session", hint=hint)
+    raise UsageError(f"{what} is not a session", where="session", hint=hint)
