@@ -399,3 +399,9 @@ def test_a_long_turn_is_summarised_as_a_long_history_is() -> None:
     text = str(compile(BOT, session=session(*log, city="Oslo")).explain())
     assert "more of the history" in text
     assert len(text.splitlines()) < 120
+
+
+def test_a_pass_that_left_the_head_alone_is_not_said_to_have_changed_it() -> None:
+    agent = Agent("bot", model="gpt-5", instruction="Be brief.").sees(C.default().priority(3))
+    compiled = compile(agent, session=session(user("Hi"), says("bot", "Yes?")), message="Go")
+    assert {row.remark for row in compiled.explain().passes} == {""}

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.support.strategies import logs
-from weft import Agent, C, Event, RunConfig, Session, TokenBudget
+from weft import Agent, C, Content, Event, Part, RunConfig, Session, TokenBudget
 from weft.compiler import Compilation
 from weft.compiler import compile_request as compile
 from weft.compiler.incremental import LONG, is_cold
 from weft.compiler.plan import plan_for
 from weft.compiler.recall import DEFAULT
-from weft.content import to_content
+from weft.content import call_part, result_part, to_content
 from weft.dialects import DIALECTS
 from weft.errors import BudgetExceeded
 from weft.session.lookback import facts_of
@@ -239,3 +239,24 @@ def test_authors_are_known_however_many_there_are_and_an_older_log_knows_only_it
         known = [facts.has_author(f"bot_{number}") for number in range(150)]
         assert known == [number < length for number in range(150)], length
         assert len(facts.authors) + len(facts.newest) == min(length, 150)
+
+
+def test_an_open_call_of_another_branch_is_no_finding_once_it_is_answered() -> None:
+    """The view leaves the call out, and it comes into view once more when its branch joins."""
+
+    def on_branch(part: Part, role: str, id: str) -> Event:
+        content = Content(role=role, parts=(part,))
+        return Event("helper", content, invocation_id="i1", id=id, branch="fan.right")
+
+    events = [
+        Event("user", to_content("go on"), invocation_id="i1", id="e1"),
+        on_branch(call_part("look", {"city": "Oslo"}, id="c1"), "model", "e2"),
+        on_branch(result_part("look", {"result": "rain"}, id="c1"), "user", "e3"),
+        Event("user", to_content("and now?"), invocation_id="i2", id="e4"),
+    ]
+    agent = Agent("bot", model="gpt-5").sees(C.without_agents("helper"))
+    grown = Session("s")
+    for number, event in enumerate(events, 1):
+        grown = grown.append(event)
+        cold = compile(agent, session=Session("s", events=events[:number]))
+        assert compile(agent, session=grown).diagnostics == cold.diagnostics

@@ -49,6 +49,19 @@ def test_every_character_resolves_to_an_origin(dialect: str, events: list[Event]
     assert at == len(text)
 
 
+@pytest.mark.parametrize("model", ["claude-opus-5", "gpt-5", "gemini-3-pro", "openai-chat/gpt-5"])
+def test_segments_follow_each_other_where_the_system_text_is_split_for_the_cache(
+    model: str,
+) -> None:
+    agent = Agent("bot", model=model, instruction="You help in {city?}.", description="Helps")
+    compiled = compile(agent, session=Session("s", state=STATE), message="Hi")
+    at = 0
+    for segment in compiled.source_map().segments():
+        assert segment.start == at
+        at = segment.end
+    assert at == len(json.dumps(compiled.wire, ensure_ascii=False, separators=(",", ":")))
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=20)
 @given(events=logs())

@@ -12,6 +12,7 @@ FRAGMENTS = (
     "<br/>", "<br  />", "<img alt='a pic' src=x>", "<h2>", "</h2>", "<h3>Error: timeout</h3>",
     "<script>var a='<b>';</script>", "<script src=a></script>", "<script/>", "</script>",
     "<script>a</scripty></script>", "<style>a</ style>b</style>", "<SCRIPT>q</SCRIPT>",
+    "<script>a</\u017fcript>", "</\u017ftyle>",
     "<!-- c -->", "<!-- a -- > b -->", "<!-- a --!> b -->", "<!--a--->", "<!-->", "<!--->",
     "<!doctype html>", '<!DOCTYPE html PUBLIC "a" "b">', "<![CDATA[x]]>", "<?php x ?>", "<nav>",
     "</nav>", "&amp;", "&lt", "&#60;", "&am", "&#x3c", "<", "a<b", "<title>T</title>", "<title>",

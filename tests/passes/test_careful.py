@@ -1,13 +1,17 @@
 """C.auto(careful=True): each result whole once, in short from the next one on."""
 
+import json
+import re
 from typing import cast
 
 import pytest
 
 import weft
 from tests.passes.test_auto import turns_of, working_session
-from weft import Agent, C, RunConfig, Session
+from weft import Agent, C, Content, Event, Part, RunConfig, Session
 from weft.compiler import compile_request
+from weft.compiler.recall import values_of
+from weft.content import ExecutableCode, call_part, result_part, to_content
 from weft.errors import WeftError
 from weft.recordings import recording_of
 from weft.replay.replay import policy_from, replay, requests_of, uses_of
@@ -84,3 +88,26 @@ def test_it_is_written_as_in_code() -> None:
     assert str(C.auto()) == "C.auto()"
     with pytest.raises(WeftError, match="careful=1"):
         C.auto(careful=cast("bool", 1))
+
+
+def test_what_another_agent_did_can_be_got_back_by_its_handle() -> None:
+    """Its calls and results are told in other words; the log has them as they were."""
+    rows = "\n".join(f"row {number}: value {number * 7}" for number in range(1_200))
+    events = [
+        Event("user", to_content("go on"), invocation_id="i1", id="e1"),
+        _by_helper(call_part("look", {"text": rows}, id="c1"), "model", "e2"),
+        _by_helper(result_part("look", {"result": rows}, id="c1"), "user", "e3"),
+        _by_helper(Part(executable_code=ExecutableCode(code=rows)), "model", "e4"),
+        _by_helper(Part(text=rows), "model", "e5"),
+        Event("user", to_content("and now?"), invocation_id="i2", id="e6"),
+    ]
+    session = Session("s", events=events)
+    agent = Agent("bot", model="gpt-5").sees(CAREFUL)
+    wire = json.dumps(compile_request(agent, session=session).wire)
+    handles = re.findall(r"\[handle ([0-9a-f]{12})", wire)
+    assert len(handles) == 4
+    assert {*handles} <= {one.handle for one in values_of(session.events)}
+
+
+def _by_helper(part: Part, role: str, id: str) -> Event:
+    return Event("helper", Content(role=role, parts=(part,)), invocation_id="i1", id=id)

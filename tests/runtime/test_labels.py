@@ -318,3 +318,16 @@ async def test_a_handle_of_something_labelled_gives_nothing_to_who_is_not_cleare
         handles += [handle_of(result.response or {}) for result in event.results]
     assert "[handle " in _sent(first)
     assert KEY not in _sent(second)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_half_a_character_in_a_value_hides_it_from_nobody(dialect: str) -> None:
+    """A lone surrogate is sent as U+FFFD: the value is found as it is, and as it is sent."""
+    secret = f"{KEY} \ud83d of the house"
+    agent = Agent("bot", model="gpt-5", instruction="Plan: {plan}")
+    agent = agent.sees(C.default().label("secret", "plan"))
+    compiled = weft.compile(agent, state={"plan": secret}, message=f"Is it {secret}?")
+    sent = json.dumps(compiled.lower(dialect), ensure_ascii=False)
+    assert KEY not in sent
+    assert "of the house" not in sent
+    assert sent.count(MARK) == 2

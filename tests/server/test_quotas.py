@@ -304,9 +304,9 @@ def test_a_quota_is_a_whole_number(name: str, value: object) -> None:
 
 
 def test_wrong_quotas_are_refused_at_the_start() -> None:
-    with pytest.raises(UsageError, match="user is a int"):
+    with pytest.raises(UsageError, match="user is an int"):
         Quotas(user=5)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"users\['ann'\] is a int"):
+    with pytest.raises(UsageError, match=r"users\['ann'\] is an int"):
         Quotas(users={"ann": 5})  # type: ignore[dict-item]
     with pytest.raises(UsageError, match="apps is a list"):
         Quotas(apps=["bot"])  # type: ignore[arg-type]

@@ -350,10 +350,14 @@ def _item_text(item: Item) -> str:
     return "\n".join(block_text(block) for block in item.blocks)
 
 
+_EXAMPLES = "insert_examples"
+"""The pass that adds turns, and has no note on them."""
+
+
 def _passes(compiled: "Compilation", rows: Sequence[LeftOutRow]) -> Iterator[PassRow]:
     for name in names_of(compiled.passes.fresh):
         yield _pass_row(name, "fresh", rows, changed=False)
-    changed = {step.name for step in compiled.steps}
+    changed = {step.name for step in compiled.steps if step.head or step.name == _EXAMPLES}
     for name in names_of(compiled.passes.request):
         yield _pass_row(name, "request", rows, changed=name in changed)
 
@@ -376,7 +380,7 @@ def _pass_row(name: str, when: str, rows: Sequence[LeftOutRow], *, changed: bool
 
 def _remark(name: str) -> str:
     """What a pass did that changed no item."""
-    if name == "insert_examples":
+    if name == _EXAMPLES:
         return "put the examples before the conversation"
     if name == "order_system":
         return "put the system parts in another order"

@@ -260,6 +260,10 @@ class Thread:
         if prompt.diagnostics:
             new = prompt.diagnostics
             open_events = {item.event for item in tail}
+            # an item that is built again may be one that the view leaves out
+            open_events.update(
+                item.event for item in built.items if _came(item.position, joined) >= boundary
+            )
             self.diagnostics += tuple(d for d in new if d.origin.name not in open_events)
             passing = tuple(d for d in new if d.origin.name in open_events)
             diagnostics = self.diagnostics + passing

@@ -256,6 +256,8 @@ class SourceMap:
             start = 0
             at += 1
             for piece in self._pieces(pointer, value):
+                if piece.end == start and value:
+                    continue  # an empty stretch has no letter, and not the opening quote either
                 size = len(compact(value[start : piece.end])) - 2
                 opening, closing = start == 0, piece.end == len(value)
                 yield Segment(at - opening, at + size + closing, pointer, piece.origin)

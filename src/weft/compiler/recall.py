@@ -166,6 +166,15 @@ def _values(event: Event) -> Iterator[Held]:
                 yield from _media(msgspec.convert(raw, Part), branch, name, labels)
         elif part.text and not part.thought:
             yield Held(handle_of(part.text), part.text, branch, labels=labels)
+        elif part.function_call is not None:  # others are told of it, in short where it is long
+            if part.function_call.args and part.function_call.name != RECALL:
+                args = part.function_call.args
+                yield Held(handle_of(args), args, branch, labels=labels)
+        elif part.executable_code is not None or part.code_execution_result is not None:
+            code, ran = part.executable_code, part.code_execution_result
+            text = code.code if code is not None else ran.output if ran is not None else None
+            if text:
+                yield Held(handle_of(text), text, branch, labels=labels)
         else:
             yield from _media(part, branch, "", labels)
     for key, value in event.actions.state_delta.items():

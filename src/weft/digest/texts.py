@@ -306,8 +306,8 @@ class _Page(HTMLParser):
         """
         if tag in _RAW:
             closed = _RAW[tag].search(text, start)
-            if closed is None or closed[1] or not closed[2]:
-                return 0
+            if closed is None or closed[1] or not closed[2] or not closed[0].isascii():
+                return 0  # the long s matches an s, and ends nothing
             words, begins, end = text[start : closed.start()], closed.start(), closed.end()
         else:
             begins = text.find("<", start)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from weft.content import Part
 from weft.declare.policy_parts import Compact, Truncate
 from weft.digest import cut_text, reduced
 from weft.digest.asked import Asked
@@ -254,10 +255,21 @@ def logged(block: Block, item: Item, env: Env) -> Json:
         if not 0 <= place < len(parts):
             return own
         part = parts[place]
-        if isinstance(block, ResultBlock) and part.function_response is not None:
+        if isinstance(block, ResultBlock | TextBlock) and part.function_response is not None:
             return part.function_response.response or {}
-        return part.text if isinstance(block, TextBlock) and part.text else own
+        return _narrated(part, own) if isinstance(block, TextBlock) else own
     return own
+
+
+def _narrated(part: Part, own: Json) -> Json:
+    """What of a part the log has under a handle, where a text tells of it, as of another's call."""
+    if part.function_call is not None:
+        return part.function_call.args or {}
+    if part.executable_code is not None:
+        return part.executable_code.code or own
+    if part.code_execution_result is not None:
+        return part.code_execution_result.output or own
+    return part.text or own
 
 
 MARK = " […] "

@@ -30,10 +30,14 @@ class Views(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A pass that changed the prompt: a note for each item it dropped, moved or rewrote."""
+    """A pass that changed the prompt: a note for each item it dropped, moved or rewrote.
+
+    `head` says that it changed what stands before the items: system text, tools or options.
+    """
 
     name: str
     notes: Sequence[Note]
+    head: bool = False
 
 
 def name_of(one: Pass) -> str:
@@ -100,9 +104,18 @@ def run(prompt: Prompt, env: Env, passes: tuple[Pass | Views, ...]) -> tuple[Pro
         if after is not prompt:
             name = name_of(one)
             verify(after, step=name, before=prompt)
-            steps.add(Step(name, after.notes.since(prompt.notes)))
+            steps.add(Step(name, after.notes.since(prompt.notes), _changes_head(prompt, after)))
             prompt = after
     return prompt, steps
+
+
+def _changes_head(before: Prompt, after: Prompt) -> bool:
+    return (
+        before.system != after.system
+        or before.tools != after.tools
+        or before.config != after.config
+        or before.output != after.output
+    )
 
 
 _DROPS = frozenset(

@@ -24,7 +24,7 @@ from weft.ir.rewrite import PassFold, fold_items
 from weft.late import late_pattern
 from weft.passes.env import Env
 from weft.passes.handles import logged, sole_text
-from weft.values import Json, compact
+from weft.values import Json, compact, has_lone_surrogate, scrub
 
 ARGS = 40
 """So many letters of arguments are said with a call; longer ones are left out."""
@@ -581,6 +581,9 @@ def _spell_value(value: str) -> "Iterator[tuple[str, bool, bool]]":
     """Every way to write a value: the letters, whether case counts, whether gaps may be in it."""
     from html import escape  # only secrets are looked for in all spellings
 
+    if has_lone_surrogate(value):
+        yield value.casefold(), False, False
+        value = scrub(value)  # as it is sent
     plain = {value, unicodedata.normalize("NFC", value), unicodedata.normalize("NFD", value)}
     plain.add(" ".join(value.split()))
     plain |= {

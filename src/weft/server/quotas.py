@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, cast
 
 import msgspec
 
-from weft.errors import UsageError, WeftError
+from weft.errors import UsageError, WeftError, describe_kind
 from weft.misuse import few, meant
 from weft.runtime.costs import tokens_of
 from weft.server.problems import Problem
@@ -104,7 +104,7 @@ class Quotas:
             own: object = getattr(self, name)
             if not isinstance(own, Mapping):
                 raise UsageError(
-                    f"{name} is a {type(own).__name__}",
+                    f"{name} is {describe_kind(own)}",
                     where="Quotas",
                     hint=f'pass quotas by name: {name}={{"name": Quota(open_runs=10)}}',
                 )
@@ -131,7 +131,7 @@ class Quotas:
 def _require_quota(value: object, name: str) -> None:
     if not isinstance(value, Quota):
         raise UsageError(
-            f"{name} is a {type(value).__name__}",
+            f"{name} is {describe_kind(value)}",
             where="Quotas",
             hint=f"pass a quota: {name}=Quota(turns_per_minute=20)",
         )
