@@ -167,10 +167,21 @@ def test_a_function_of_the_application_says_who_asks() -> None:
     client = client_of(outer, None, **{"x-user": "cy"})
     assert client.get("/agents/api/apps").json()[0]["name"] == "bot"
     assert client.get("/agents/health").status_code == 200
+    assert client.get("/agents/openapi.json").json()["servers"] == [{"url": "/agents"}]
     with pytest.raises(UsageError, match="auth is a str"):
         app(bot(), auth="secret")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="nothing to serve"):
         app()
+
+
+def test_a_function_that_fails_lets_nobody_in_and_says_nothing_of_why() -> None:
+    def who(connection: HTTPConnection) -> str | None:
+        raise ConnectionError("the directory at 10.0.0.7 is down")
+
+    client = client_of(app(bot("Hi."), auth=who, hosts=["*"]), None)
+    refused = client.get("/api/apps")
+    assert problem(refused) == (500, "internal")
+    assert "10.0.0.7" not in refused.text
 
 
 def test_too_many_requests_and_streams_are_refused() -> None:

@@ -331,9 +331,14 @@ class Gatekeeper:
     async def _identity(self, scope: Scope) -> Identity | None:
         """Whom the application's own function takes it to be."""
         assert not isinstance(self._authenticate, StartToken)
-        answer = self._authenticate(HTTPConnection(scope))
-        if inspect.isawaitable(answer):
-            answer = await answer
+        try:
+            answer = self._authenticate(HTTPConnection(scope))
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except (HTTPException, Problem):  # it says itself what the client is told
+            raise
+        except Exception as error:
+            raise problem_of(error) from error
         if answer is None or isinstance(answer, Identity):
             return answer
         if not isinstance(cast("object", answer), str) or not answer:

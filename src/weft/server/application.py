@@ -313,7 +313,8 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def _get_openapi(call: Call) -> Answer:
     """The OpenAPI description."""
-    return respond(describe(ENDPOINTS, __version__))
+    mounted: str = call.request.scope.get("root_path", "")
+    return respond(describe(ENDPOINTS, __version__, mounted))
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (

@@ -24,8 +24,8 @@ _PROBLEM: JsonObject = {
 }
 
 
-def describe(endpoints: Sequence[Endpoint], version: str) -> JsonObject:
-    """The whole description."""
+def describe(endpoints: Sequence[Endpoint], version: str, mounted: str = "") -> JsonObject:
+    """The whole description; `mounted` is the path below which another application has it."""
     kinds = list({row.body: None for row in endpoints if row.body is not None})
     schemas, components = msgspec.json.schema_components(
         kinds, ref_template="#/components/schemas/{name}"
@@ -40,6 +40,7 @@ def describe(endpoints: Sequence[Endpoint], version: str) -> JsonObject:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Weft", "version": version},
+        **({"servers": [{"url": mounted}]} if mounted else {}),
         "security": [{"bearer": []}],
         "paths": dict(sorted(paths.items())),
         "components": {
