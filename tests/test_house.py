@@ -470,6 +470,17 @@ TWO_CLASSES = {
 """Names of two classes, each with the reason."""
 
 
+def test_a_kind_is_named_with_the_right_article() -> None:
+    """`describe_kind` and `with_article` know whether it is "a" or "an"."""
+    wrong = [
+        f"{name_of(path)}:{number}"
+        for path in SOURCES
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if re.search(r"\b[Aa]n? \{[^}]*__name__", line)
+    ]
+    assert not wrong
+
+
 def test_one_class_name_is_one_class() -> None:
     homes: dict[str, list[str]] = {}
     for path in SOURCES:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard, TypeVar, Union,
 
 import msgspec
 
-from weft.errors import SessionError
+from weft.errors import SessionError, describe_kind, with_article
 from weft.media import HINT, read_data_url, require_type, type_of_address
 from weft.misuse import declared
 from weft.values import Json, JsonObject, require_json
@@ -206,7 +206,7 @@ class Part(Value, frozen=True):
         where = "Part.from_bytes"
         if not isinstance(cast("object", data), bytes | bytearray | memoryview):
             raise SessionError(
-                f"a {type(data).__name__} is not the bytes of a file",
+                f"{describe_kind(data)} is not the bytes of a file",
                 where=where,
                 hint='pass bytes: Part.from_bytes(Path("a.png").read_bytes(), "image/png")',
             )
@@ -223,7 +223,7 @@ class Part(Value, frozen=True):
 
         if not isinstance(cast("object", path), str | Path):
             raise SessionError(
-                f"a {type(path).__name__} is not a path", where=where, hint='pass "a.pdf"'
+                f"{describe_kind(path)} is not a path", where=where, hint='pass "a.pdf"'
             )
         file = Path(path)
         try:
@@ -365,14 +365,14 @@ def _is_path(value: object) -> "TypeGuard[Path]":
 
 def _no_message(value: object, where: str, *, part: bool = False) -> SessionError:
     """The error for what is no message, or no part of one; it says what to type instead."""
-    name = type(value).__name__
+    what = describe_kind(value)
     hint = "pass text, weft.Part values or a Path" if part else _MESSAGE_HINT
     if isinstance(value, bytes | bytearray | memoryview):
         hint = _MEDIA_HINT
     elif isinstance(value, dict):
         hint = "read JSON first: msgspec.convert(value, weft.Content), or weft.Part for a part"
     kind = "part of a message" if part else "a message"
-    return SessionError(f"a {name} is not {kind}", where=where, hint=hint)
+    return SessionError(f"{what} is not {kind}", where=where, hint=hint)
 
 
 def _require_types(part: Part, where: str) -> None:
@@ -416,7 +416,7 @@ def _require_types(part: Part, where: str) -> None:
 def _require_kind(value: object, kind: type[Value], where: str, hint: str) -> None:
     if not isinstance(value, kind):
         raise SessionError(
-            f"a {type(value).__name__} is not a {kind.__name__}", where=where, hint=hint
+            f"{describe_kind(value)} is not {with_article(kind.__name__)}", where=where, hint=hint
         )
 
 
@@ -424,7 +424,7 @@ def _require_texts(where: str, hint: str, /, **fields: object) -> None:
     for name, value in fields.items():
         if not isinstance(value, str | None):
             raise SessionError(
-                f"a {type(value).__name__} is not text", where=f"{where}.{name}", hint=hint
+                f"{describe_kind(value)} is not text", where=f"{where}.{name}", hint=hint
             )
 
 
@@ -432,11 +432,11 @@ def require_content(content: Content, *, where: str) -> Content:
     """The content, once what it carries is known to be JSON through and through."""
     if not isinstance(cast("object", content.role), str | None):
         raise SessionError(
-            f"a {type(content.role).__name__} is not a role", where=f"{where}.role", hint='"user"'
+            f"{describe_kind(content.role)} is not a role", where=f"{where}.role", hint='"user"'
         )
     if not isinstance(cast("object", content.parts), tuple | list | None):
         raise SessionError(
-            f"a {type(content.parts).__name__} is no list of parts",
+            f"{describe_kind(content.parts)} is no list of parts",
             where=f"{where}.parts",
             hint="pass a tuple of weft.Part values: Content(parts=(Part(text=...),))",
         )
@@ -446,7 +446,7 @@ def require_content(content: Content, *, where: str) -> Content:
         if not isinstance(cast("object", part), Part):
             error = _no_message(part, f"{where}.parts[{index}]", part=True)
             raise SessionError(
-                f"a {type(part).__name__} is not a part", where=error.where, hint=error.hint
+                f"{describe_kind(part)} is not a part", where=error.where, hint=error.hint
             )
         _require_types(part, f"{where}.parts[{index}]")
         call, result = part.function_call, part.function_response

@@ -34,6 +34,18 @@ sentence without the fix, `where` the place, `hint` the fix.
 from dataclasses import FrozenInstanceError
 
 
+def describe_kind(value: object) -> str:
+    """What a value is, as a message says it: "an int", "a list", "None"."""
+    return "None" if value is None else with_article(type(value).__name__)
+
+
+def with_article(noun: str) -> str:
+    """The noun with its article, by its first letter: "an agent", "a list", "a user"."""
+    start = noun.lstrip("_").lower()
+    is_vowel = start[:1] in tuple("aeio") or (start[:2] == "un" and start[:3] != "uni")
+    return f"{'an' if is_vowel else 'a'} {noun}"
+
+
 class WeftError(Exception):
     """Base of everything raised on purpose."""
 

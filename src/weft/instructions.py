@@ -13,7 +13,7 @@ from weft.compiler.plan import output_for
 from weft.declare import Agent, tree
 from weft.declare.template import parse, render
 from weft.diagnostics import Origin
-from weft.errors import CompileError
+from weft.errors import CompileError, describe_kind
 from weft.ir import Stability
 from weft.session import Session
 from weft.values import Json, require_object
@@ -37,11 +37,11 @@ def substitute_vars(text: str, mapping: Mapping[str, Json]) -> str:
     """
     if not isinstance(cast("object", text), str):
         raise CompileError(
-            f"a {type(text).__name__} is not text", where="substitute_vars", hint="pass a string"
+            f"{describe_kind(text)} is not text", where="substitute_vars", hint="pass a string"
         )
     if not isinstance(cast("object", mapping), Mapping):
         raise CompileError(
-            f"a {type(mapping).__name__} is not a mapping",
+            f"{describe_kind(mapping)} is not a mapping",
             where="substitute_vars",
             hint='pass {"key": value}',
         )
@@ -78,7 +78,7 @@ def _resolve(agent: Agent, env: Environment, root: Agent | None) -> Instructions
     for declared in (agent, root):
         if declared is not None and not isinstance(cast("object", declared), Agent):
             raise CompileError(
-                f"a {type(declared).__name__} is not an agent",
+                f"{describe_kind(declared)} is not an agent",
                 where="instructions.compile",
                 hint="pass a weft.Agent",
             )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from weft.errors import DeclarationError
+from weft.errors import DeclarationError, describe_kind
 from weft.values import Json, JsonObject, compact
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _plain(value: object, where: str, above: tuple[int, ...]) -> Json:
     elif isinstance(value, (list, tuple)):
         return [_plain(item, where, above) for item in cast("list[object]", value)]
     raise DeclarationError(
-        f"a {type(culprit).__name__} cannot stand in a JSON Schema",
+        f"{describe_kind(culprit)} cannot stand in a JSON Schema",
         where=where,
         hint="keys are strings; values are str, number, bool, None, list or dict",
     )

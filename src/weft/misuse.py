@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 import msgspec
 
-from weft.errors import CallError, FrozenError, UnknownName
+from weft.errors import CallError, FrozenError, UnknownName, with_article
 
 if TYPE_CHECKING:
     from dataclasses import Field
@@ -296,7 +296,7 @@ def _frozen(value: object, name: str, words: Words, verbs: Words, change: str) -
         ours = near[0] if near else name
     hint = verbs.get(ours) or (change.replace("{field}", ours) if ours in fields else "")
     return FrozenError(
-        f"`{name}` cannot be changed: {'an' if kind[0] in 'AEIO' else 'a'} {kind} is frozen",
+        f"`{name}` cannot be changed: {with_article(kind)} is frozen",
         where=kind,
         hint=hint or f"the fields are: {', '.join(fields)}; a copy is made to change one",
     )

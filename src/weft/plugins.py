@@ -16,7 +16,7 @@ import msgspec
 from weft.content import Content, Part
 from weft.declare import CallbackContext, Tool, ToolContext
 from weft.detect import find, kinds_named
-from weft.errors import DeclarationError, RunError
+from weft.errors import DeclarationError, RunError, describe_kind
 from weft.ir import ModelResponse, Prompt
 from weft.jsonschema import shorten
 from weft.runtime.callbacks import Plugin
@@ -65,7 +65,7 @@ class Logging(Plugin):
         logger = logging.getLogger(to) if isinstance(to, str) else to
         if not isinstance(logger, logging.Logger) and not callable(getattr(logger, "write", None)):
             raise DeclarationError(
-                f"nothing can be written to a {type(to).__name__}",
+                f"nothing can be written to {describe_kind(to)}",
                 where="Logging",
                 hint='pass a logger, the name of one, or a stream: Logging("weft"), '
                 "Logging(sys.stdout)",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
-from weft.errors import SessionError
+from weft.errors import SessionError, describe_kind
 
 if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -66,7 +66,7 @@ def require_object(value: object, *, where: str) -> JsonObject:
     """The mapping as plain JSON, copied, or an error that says what is wrong with it."""
     if not isinstance(value, Mapping):
         raise SessionError(
-            f"a {type(value).__name__} is not a mapping", where=where, hint='pass {"key": value}'
+            f"{describe_kind(value)} is not a mapping", where=where, hint='pass {"key": value}'
         )
     return cast("JsonObject", require_json(cast("Mapping[object, object]", value), where=where))
 
@@ -112,7 +112,7 @@ def _plain(value: object, depth: int) -> Json:
                 raise
         return listed
     raise _NotJson(
-        f"a {type(value).__name__} is not a JSON value",
+        f"{describe_kind(value)} is not a JSON value",
         "convert it first: str, number, bool, None, list or dict",
     )
 

@@ -57,7 +57,7 @@ def test_a_file_of_a_package_may_import_what_is_beside_it(folder: Path, target: 
         ("missing.py:x", "missing.py: there is no such file", "agents.py"),
         ("agents:wether_bot", "the module has no `wether_bot`", "did you mean `weather_bot`?"),
         ("agents:Holder.bat", "the type has no `bat`", "did you mean `bot`?"),
-        ("agents:number", "this is a int, not an agent", "agents:weather_bot"),
+        ("agents:number", "this is an int, not an agent", "agents:weather_bot"),
         ("agents:make_with", "this callable needs arguments (city)", "without arguments"),
         ("agents:make_later", "this is a coroutine, not an agent", "agents:weather_bot"),
         ("agents:make_badly", "agents.py:41: ValueError: no weather", ""),

@@ -551,7 +551,7 @@ def test_T7_what_raw_holds_is_coerced_too() -> None:
 
 @pytest.mark.parametrize(
     ("text", "mapping", "message"),
-    [(5, {}, "a int is not text"), ("{a}", None, "a NoneType is not a mapping")],
+    [(5, {}, "an int is not text"), ("{a}", None, "None is not a mapping")],
 )
 def test_T8_substitute_vars_says_what_it_cannot_take(
     text: object, mapping: object, message: str

@@ -425,7 +425,7 @@ def test_F7_an_option_like_none_at_all_lists_the_valid_ones() -> None:
         ({"stop": "END"}, "`stop` is 'END', not a list of strings"),
         ({"stop": ["END", 1]}, "1 is not a string"),
         ({"stop": ["\ud800"]}, "the text holds a lone surrogate"),
-        ({"extra": {"gemini": {"x": object()}}}, "a object is not a JSON value"),
+        ({"extra": {"gemini": {"x": object()}}}, "an object is not a JSON value"),
         (
             {"max_tokens": 1, "max_output_tokens": 2},
             "`max_output_tokens` is given twice, as `max_tokens` and as `max_output_tokens`",
@@ -818,7 +818,7 @@ def test_a_tools_parameters_are_an_object() -> None:
 
 
 def test_a_toolset_is_a_list() -> None:
-    with pytest.raises(DeclarationError, match="tools is a int, not a list"):
+    with pytest.raises(DeclarationError, match="tools is an int, not a list"):
         Toolset("set", 5)  # type: ignore[arg-type]
 
 
@@ -879,9 +879,9 @@ def test_F7_a_value_that_no_provider_takes_is_refused(
     [
         ({"session": "s.json"}, "session is a str"),
         ({"config": {}}, "config is a dict"),
-        ({"branch": 5}, "branch is a int"),
-        ({"artifacts": {"report": 5}}, "the artifact `report` is a int"),
-        ({"recorded": 5}, "recorded is a int"),
+        ({"branch": 5}, "branch is an int"),
+        ({"artifacts": {"report": 5}}, "the artifact `report` is an int"),
+        ({"recorded": 5}, "recorded is an int"),
     ],
 )
 def test_compile_says_what_it_cannot_take(given: dict[str, object], message: str) -> None:

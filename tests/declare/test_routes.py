@@ -312,7 +312,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
     "object": (
         lambda: Route("k").ne(object(), a),  # type: ignore[arg-type]
         'Route("k").ne',
-        "a object is not a JSON value",
+        "an object is not a JSON value",
     ),
     "order": (lambda: Route("k").gt([1], a), 'Route("k").gt', "[1] has no order"),  # type: ignore[arg-type]
     "flag": (lambda: Route("k").lte(True, a), 'Route("k").lte', "True has no order"),

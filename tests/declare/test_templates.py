@@ -242,7 +242,7 @@ def test_T5_none_counts_as_missing() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (object(), "a object is not a JSON value"),
+        (object(), "an object is not a JSON value"),
         (float("nan"), "nan is not a JSON number"),
         ({"a": [{1: 2}]}, "the key 1 is not a string"),
     ],

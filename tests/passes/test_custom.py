@@ -237,7 +237,7 @@ MISTAKES = {
     counts: "not pure",
     edits_in_place: "in place",
     edits_a_call: "in place",
-    gives_nothing: "returns a NoneType",
+    gives_nothing: "returns None",
     raises: "raised KeyError",
     changes_the_model: "changes `model`",
     adds_a_tool: "adds the tool `other`",

@@ -86,7 +86,7 @@ def test_a_packed_file_is_unpacked() -> None:
         (b'{"messages": []}', "f:1", "there is no message in it"),
         (b'{"messages": [{"role": "robot", "text": "x"}]}', "messages[0]", "no role"),
         (b'{"messages": ["x"]}', "f:1: messages[0]", "a message is an object"),
-        (b'{"messages": [{"role": "user", "content": 7}]}', "messages[0]", "a int is no content"),
+        (b'{"messages": [{"role": "user", "content": 7}]}', "messages[0]", "an int is no content"),
         (
             b'{"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}',
             "tool_calls[0]",

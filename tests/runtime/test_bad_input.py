@@ -273,7 +273,7 @@ def test_an_error_callback_that_answers_nonsense_stops_the_run(moment: str) -> N
         answers = Once(returns_a_number)
         bot = Agent("bot", model=ScriptedModel(script), tools=[broken], **{moment: answers})  # type: ignore[arg-type]
         runner = Runner(bot)
-        with pytest.raises(WeftError, match="returned a int"):
+        with pytest.raises(WeftError, match="returned an int"):
             await runner.run(session_id="s", message="x")
         if moment == "on_tool_error":
             with_error = await runner.run(session_id="s", message="y")
@@ -313,7 +313,7 @@ def test_a_plugin_that_answers_nonsense_stops_the_run(moment: str) -> None:
     async def go() -> None:
         plugin = type("Nonsense", (), {moment: Once(returns_a_number)})()
         runner = Runner(Agent("bot", model=ScriptedModel(["fine"])), plugins=[plugin])
-        with pytest.raises(WeftError, match="returned a int"):
+        with pytest.raises(WeftError, match="returned an int"):
             await runner.run(session_id="s", message="x")
         await goes_on(runner)
 

@@ -234,7 +234,7 @@ def for_more(x: int) -> int:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (None, "tools is a NoneType, not a list"),
+        (None, "tools is None, not a list"),
         (["text"], "is not a tool"),
         ([status, status], "two tools are named `status`"),
         ([tool(name="own")(status)], "two tools are named `own`"),

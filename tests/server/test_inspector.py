@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from starlette.requests import HTTPConnection
 
 from tests.inspector.sessions import find_flights
 from tests.server.live import Live, serving
@@ -19,6 +20,7 @@ from weft.inspector import Inspection, Variant
 from weft.inspector.inspection import REHEARSED
 from weft.replay.steps import Answered
 from weft.server import app, inspect
+from weft.server.access import OPERATOR, Identity
 from weft.testing import ScriptedModel, call
 from weft.values import compact
 
@@ -158,6 +160,39 @@ def test_users_see_only_their_own_sessions() -> None:
             assert bob.get("/inspect/api/sessions").json() == []
             key = '["traveller","ann","s"]'
             assert bob.get("/inspect/api/film", params={"session": key}).status_code == 404
+
+
+def test_a_session_that_was_deleted_is_not_shown_in_place_of_a_new_one(tmp_path: Path) -> None:
+    agent = Agent("traveller", model=ScriptedModel(["The old word.", "The new word."]))
+    path = "/api/apps/traveller/sessions/s"
+    with (
+        serving(app(agent, store=f"sqlite:///{tmp_path}/weft.db")) as live,
+        live.client() as client,
+    ):
+        films: list[str] = []
+        for _ in range(2):
+            run = {"message": "Hi", "create": True}
+            client.post(f"{path}/runs", json=run, headers={"accept": "text/event-stream"})
+            films.append(client.get("/inspect/api/event", params={"session": KEY, "index": 1}).text)
+            client.delete(path).raise_for_status()
+    assert ["old" in film for film in films] == [True, False]
+
+
+def test_a_user_with_the_name_of_the_operator_is_not_the_operator() -> None:
+    def who(connection: HTTPConnection) -> Identity:
+        user = connection.headers["x-user"]
+        return OPERATOR if user == "root" else Identity(user, user)
+
+    agent = Agent("traveller", model=ScriptedModel(["Hello."]))
+    with serving(app(agent, auth=who)) as live, live.client("unused") as client:  # type: ignore[arg-type]
+        run = {"message": "Hi", "create": True}
+        own = {"x-user": "ann", "accept": "text/event-stream"}
+        client.post("/api/apps/traveller/sessions/s/runs", json=run, headers=own)
+        listed = [
+            len(client.get("/inspect/api/sessions", headers={"x-user": user}).json())
+            for user in ("root", OPERATOR.name, "ann")
+        ]
+    assert listed == [1, 0, 1]
 
 
 def test_weft_inspect_shows_recordings_without_their_program(tmp_path: Path) -> None:

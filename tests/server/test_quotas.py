@@ -1,9 +1,10 @@
 """Quotas of users and apps, and a server that sheds load: which limit, how much, until when."""
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 from uuid import uuid4
 
 import httpx2
@@ -13,10 +14,11 @@ from tests.server.live import Live, serving
 from tests.server.test_refusals import ANN, BOB, problem
 from tests.turns.test_serving import server
 from weft import Agent, Runner
-from weft.errors import UsageError
+from weft.errors import StoreError, UsageError
 from weft.server import Application, Limits, Quota, Quotas, Tokens, app
 from weft.server.problems import Problem
 from weft.server.quotas import LocalTallies, QuotaBook, Reservation
+from weft.session.store import Count, CountingStore
 from weft.stores import open_store
 from weft.testing import ScriptedModel, delayed, usage
 from weft.turns import Worker, open_turns
@@ -302,9 +304,9 @@ def test_a_quota_is_a_whole_number(name: str, value: object) -> None:
 
 
 def test_wrong_quotas_are_refused_at_the_start() -> None:
-    with pytest.raises(UsageError, match="user is a int"):
+    with pytest.raises(UsageError, match="user is an int"):
         Quotas(user=5)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"users\['ann'\] is a int"):
+    with pytest.raises(UsageError, match=r"users\['ann'\] is an int"):
         Quotas(users={"ann": 5})  # type: ignore[dict-item]
     with pytest.raises(UsageError, match="apps is a list"):
         Quotas(apps=["bot"])  # type: ignore[arg-type]
@@ -430,6 +432,75 @@ async def test_who_gives_up_while_the_store_counts_has_used_nothing(shared: str)
     (await book.admit("bot", user)).end(0)
     await book.close()
     await store.close()
+
+
+class BrokenBook:
+    """A store that counts, and fails before or after it has: its answer may get lost."""
+
+    def __init__(self, store: CountingStore) -> None:
+        self.store = store
+        self.fails: Literal["before", "after"] | None = None
+
+    async def tally(self, names: Sequence[str], count: Count, *, beside: str = "") -> None:
+        if self.fails == "before":
+            raise StoreError("the database is down")
+        await self.store.tally(names, count, beside=beside)
+        if self.fails == "after":
+            raise StoreError("the connection was lost")
+
+
+@pytest.mark.parametrize("fails", ["before", "after"])
+async def test_a_run_that_ends_while_the_store_fails_leaves_its_room_to_others(
+    shared: str, fails: Literal["before", "after"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = f"ann {uuid4().hex}"
+    stores = open_store(shared), open_store(shared)
+    assert isinstance(stores[0], CountingStore)
+    broken = BrokenBook(stores[0])
+    # where an answer gets lost, tokens may be counted twice
+    quotas = Quotas(user=Quota(open_runs=2, tokens_per_day=100 if fails == "before" else None))
+    book = QuotaBook(quotas, [broken])  # type: ignore[list-item]
+    other = QuotaBook(quotas, [stores[1]])
+    monkeypatch.setattr("weft.server.quotas._BEAT_EVERY", 0.02)
+    first, second = [await book.admit("bot", user) for _ in range(2)]
+    broken.fails = fails
+    first.end(10)
+    with pytest.raises(StoreError):  # nobody is let in uncounted
+        await book.admit("bot", user)
+    second.end(20)
+    await asyncio.sleep(0.1)
+    broken.fails = None
+    for _ in range(200):  # without a request: a beat says what is late
+        if await other.problem_of("bot", user) is None:
+            break
+        await asyncio.sleep(0.02)
+    mine = [await other.admit("bot", user) for _ in range(2)]
+    with pytest.raises(Problem, match="has 2"):
+        await other.admit("bot", user)
+    mine[0].end(70)
+    mine[1].end(0)
+    await book.close()
+    refused = await other.problem_of("bot", user)
+    used = refused.members["used"] if refused is not None else None
+    assert used == (100 if fails == "before" else None)
+    for one, store in zip((book, other), stores, strict=True):
+        await one.close()
+        await store.close()
+
+
+async def test_a_clock_that_is_set_back_keeps_nobody_out_for_longer_than_the_minute() -> None:
+    now = [NOON]
+    book = QuotaBook(Quotas(user=Quota(turns_per_minute=1)), clock=lambda: now[0])
+    await book.admit("bot", "ann")
+    now[0] -= 3600
+    refused = await book.problem_of("bot", "ann")
+    assert refused is not None
+    assert refused.headers["retry-after"] == "61"
+    with pytest.raises(Problem):
+        await book.admit("bot", "ann")
+    now[0] += 61
+    await book.admit("bot", "ann")
+    await book.close()
 
 
 talker = bot(*["Hello."] * 50, name="talker")

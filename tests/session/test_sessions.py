@@ -266,12 +266,12 @@ def test_a_value_that_is_not_json_is_refused_where_it_enters(
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Session(state=5), "a int is not a mapping"),  # type: ignore[arg-type]
+        (lambda: Session(state=5), "an int is not a mapping"),  # type: ignore[arg-type]
         (lambda: Session(events=["Hi"]), "a str is not an event"),  # type: ignore[list-item]
         (lambda: Session().append({}), "a dict is not an event"),  # type: ignore[arg-type]
         (lambda: Session().before(1), "there is no event 1"),
         (lambda: Session().before(-1), "there is no event -1"),
-        (lambda: compile_request(BOT, message=5), "a int is not a message"),  # type: ignore[arg-type]
+        (lambda: compile_request(BOT, message=5), "an int is not a message"),  # type: ignore[arg-type]
         (lambda: compile_request(BOT, message=[5]), "is not part of a message"),  # type: ignore[list-item]
         (
             lambda: Session(events=[Event(content=Content(parts=("Hi",)))]),  # type: ignore[arg-type]

@@ -190,7 +190,7 @@ def test_bad_arguments_say_what_to_type(tmp_path: Path) -> None:
     with pytest.raises(DeclarationError, match="is no mode") as caught:
         RecordedModel("gpt-5", path, mode="replays")  # type: ignore[arg-type]
     assert "'replay'" in caught.value.hint
-    with pytest.raises(DeclarationError, match="a int is no model"):
+    with pytest.raises(DeclarationError, match="an int is no model"):
         RecordedModel(7, path)  # type: ignore[arg-type]
 
 

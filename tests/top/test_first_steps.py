@@ -15,7 +15,7 @@ import pytest
 import weft
 from weft import Agent, C, Content, Event, Part, Route, RunConfig, Runner, Sequence, tool
 from weft.declare import RunBudget, TokenBudget
-from weft.errors import CallError, DeclarationError, FrozenError, UnknownName
+from weft.errors import CallError, DeclarationError, FrozenError, UnknownName, describe_kind
 from weft.testing import ScriptedModel, make_session
 
 ROOT = Path(__file__).parents[2]
@@ -508,3 +508,17 @@ def test_names_that_live_elsewhere_say_where() -> None:
         weft.SessionBusy  # noqa: B018
     with pytest.raises(AttributeError, match=r"write import weft\.inspector"):
         weft.__getattr__("inspector")
+
+
+def test_a_message_names_a_kind_with_its_article() -> None:
+    class _User: ...
+
+    class Unknown: ...
+
+    class Unit: ...
+
+    values = [5, 1.5, "x", [], object(), Agent("a"), None, _User(), Unknown(), Unit()]
+    assert [*map(describe_kind, values)] == [
+        "an int", "a float", "a str", "a list", "an object", "an Agent", "None", "a _User",
+        "an Unknown", "a Unit",
+    ]  # fmt: skip

@@ -69,7 +69,7 @@ def test_addresses_and_data_urls() -> None:
         (lambda: Part.from_bytes(PNG, "png"), "'png' is no type of media"),
         (lambda: Part.from_path("nowhere.png"), "no such file"),
         (lambda: Part.from_path("/"), "is a directory"),
-        (lambda: Part.from_path(5), "a int is not a path"),  # type: ignore[arg-type]
+        (lambda: Part.from_path(5), "an int is not a path"),  # type: ignore[arg-type]
         (lambda: Part.from_url("https://host/page"), "does not tell its type"),
         (lambda: Part.from_url("a.png"), "is no address"),
         (lambda: Part.from_url("file:///a.png"), "no provider fetches file: addresses"),

@@ -547,7 +547,7 @@ def deep_type(levels: int) -> object:
         ({"$ref": "http://127.0.0.1:9/schema"}, "not a JSON Schema"),
         ({"$schema": "http://127.0.0.1:9/meta"}, "not a JSON Schema"),
         ({"enum": {1, 2}}, "a set cannot stand"),
-        ({1: "x"}, "a int cannot stand"),
+        ({1: "x"}, "an int cannot stand"),
         ({"minimum": float("nan")}, "nan is not a JSON number"),
         (typing.Callable[[], int], "has no JSON Schema"),
     ],

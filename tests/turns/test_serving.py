@@ -156,6 +156,10 @@ def test_options_and_tools_of_a_request_go_with_its_turn(tmp_path: Path) -> None
             message: dict[str, object] = answer.json()["choices"][0]["message"]
             return message
 
+        noted = {"metadata": {"case": "7"}, "tools": [{"type": "function", **tool["function"]}]}  # type: ignore[dict-item]
+        made = client.post("/v1/responses", json={"model": "echo", "input": "hi", **noted}).json()
+        assert made["metadata"] == {"case": "7"}
+        assert client.get(f"/v1/responses/{made['id']}").json() == made
         plain = ask([{"role": "user", "content": "hi"}])
         assert plain["content"] == "temperature None, tools []"
         warm = ask([{"role": "user", "content": "hi"}], temperature=0.3)

@@ -15,7 +15,7 @@ from weft.declare.inputs import ANYTHING, shape_of
 from weft.declare.nodes import below, walk_nodes
 from weft.declare.visit import rebuild
 from weft.diagnostics import Diagnostic, Findings, Origin, Severity
-from weft.errors import UsageError
+from weft.errors import UsageError, describe_kind
 from weft.misuse import close, explained
 from weft.session.state import scope_of
 
@@ -87,7 +87,7 @@ def _inferred(agent: Agent, key: str) -> Diagnostic:
 def _require_node(node: Node) -> None:
     if not isinstance(cast("object", node), Agent | Composable):
         raise UsageError(
-            f"a {type(node).__name__} cannot be checked",
+            f"{describe_kind(node)} cannot be checked",
             where="check",
             hint="pass an Agent, or a flow such as a >> b",
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from weft.errors import with_article
 from weft.values import Json, JsonObject
 
 MOST_CHOICES = 8
@@ -52,11 +53,11 @@ def _step_into(schema: JsonObject | None, step: str | int) -> tuple[JsonObject |
     kind = schema.get("type")
     if isinstance(step, int):
         if isinstance(kind, str) and kind != "array":
-            return None, f"[{step}] of {_article(kind)}"
+            return None, f"[{step}] of {with_article(kind)}"
         items = schema.get("items")
         return (items if isinstance(items, dict) else None), ""
     if isinstance(kind, str) and kind != "object":
-        return None, f"`.{step}` of {_article(kind)}"
+        return None, f"`.{step}` of {with_article(kind)}"
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return None, ""
@@ -212,7 +213,3 @@ def _resolve_reference(reference: str, whole: JsonObject | None) -> JsonObject |
     for step in reference.removeprefix("#/").split("/"):
         value = value.get(step) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else None
-
-
-def _article(kind: str) -> str:
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

@@ -20,7 +20,7 @@ from typing import cast
 import weft
 from weft.declare import Agent, Flow, Node
 from weft.declare.flow import is_node
-from weft.errors import UsageError, WeftError
+from weft.errors import UsageError, WeftError, describe_kind
 from weft.misuse import close
 
 _OURS = str(Path(weft.__file__).parent)
@@ -86,7 +86,7 @@ def load_source(target: str) -> object:
         if inspect.iscoroutine(source):
             source.close()
         raise UsageError(
-            f"this is a {type(source).__name__}, not an agent or a flow",
+            f"this is {describe_kind(source)}, not an agent or a flow",
             where=target,
             hint=_agents_hint(module, place),
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from weft.cli.inputs import without_password
 from weft.cli.options import CommandOptions
 from weft.cli.worker import load_runners
-from weft.errors import UsageError
+from weft.errors import UsageError, describe_kind
 
 if TYPE_CHECKING:
     from weft.server.access import Authenticate, Limits, Tokens
@@ -171,8 +171,11 @@ def _auth(options: CommandOptions) -> "Authenticate | Tokens | None":
             f"`{options.auth}` cannot be loaded: {error}", where="--auth", hint=hint
         ) from None
     if not callable(function):
-        kind = type(function).__name__
-        raise UsageError(f"{options.auth} is a {kind}, not a function", where="--auth", hint=hint)
+        raise UsageError(
+            f"{options.auth} is {describe_kind(function)}, not a function",
+            where="--auth",
+            hint=hint,
+        )
     return cast("Authenticate", function)
 
 

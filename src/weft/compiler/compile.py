@@ -41,7 +41,7 @@ from weft.declare.inputs import lacking
 from weft.declare.policy_parts import Budget
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
-from weft.errors import CompileError, MissingVariable
+from weft.errors import CompileError, MissingVariable, describe_kind
 from weft.ir import Feature, Prompt, TextBlock
 from weft.ir.prompt import NO_NOTES
 from weft.misuse import wrong_call
@@ -554,11 +554,11 @@ def _require_kinds(
         ("recorded", recorded, Mapping, "pass what Compiled.provided holds"),
     ):
         if value is not None and not isinstance(value, kind):
-            raise CompileError(f"{name} is a {type(value).__name__}", where="compile", hint=hint)
+            raise CompileError(f"{name} is {describe_kind(value)}", where="compile", hint=hint)
     for artifact, text in cast("Mapping[object, object]", artifacts or {}).items():
         if not isinstance(text, str):
             raise CompileError(
-                f"the artifact `{artifact}` is a {type(text).__name__}",
+                f"the artifact `{artifact}` is {describe_kind(text)}",
                 where="compile",
                 hint="pass its newest text",
             )

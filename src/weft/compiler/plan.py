@@ -39,7 +39,7 @@ from weft.dialects.facts import SECONDS, Cache
 from weft.dialects.names import require_model_name
 from weft.dialects.schema_subset import wrap_root
 from weft.dialects.track import Head
-from weft.errors import CompileError, DeclarationError, UsageError
+from weft.errors import CompileError, DeclarationError, UsageError, describe_kind
 from weft.ir import Output, ToolDecl
 from weft.ir.item import RECALL
 from weft.passes import PLAIN, Pass, Passes, passes_of
@@ -152,7 +152,7 @@ def plan_for(
     """
     if type(root) is not Agent and not isinstance(cast("object", root), Agent):
         raise CompileError(
-            f"a {type(root).__name__} is not an agent",
+            f"{describe_kind(root)} is not an agent",
             where="compile",
             hint="pass a weft.Agent",
         )

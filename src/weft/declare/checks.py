@@ -31,7 +31,7 @@ from weft.declare.functions import (
 from weft.declare.policy import Policy, TokenBudget, Transforms
 from weft.declare.tool import RESERVED, Tool, to_tools
 from weft.declare.words import C
-from weft.errors import DeclarationError
+from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import shorten
 from weft.misuse import close
 from weft.values import compact, has_lone_surrogate
@@ -341,7 +341,7 @@ def check_deps_type(agent: str, field: str, value: object) -> object:
     raise wrong(
         agent,
         field,
-        f"a {kind} is not a type",
+        f"{describe_kind(value)} is not a type",
         f"pass the class: {field}={kind}; the object goes to the run: run(..., deps=...)",
     )
 

@@ -10,7 +10,7 @@ import msgspec
 from weft.declare.functions import PassFunction, check_choice, check_passes, is_model
 from weft.declare.hints import CONFIG_WORDS
 from weft.declare.policy import Policy
-from weft.errors import DeclarationError, SessionError
+from weft.errors import DeclarationError, SessionError, describe_kind
 from weft.misuse import DeclaredStruct, close, declared
 from weft.session.store import Busy
 from weft.values import Json, JsonObject, compact, has_lone_surrogate, require_json
@@ -77,7 +77,7 @@ def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> J
         return checked
     if not isinstance(cast("object", config), Mapping):
         raise DeclarationError(
-            f"generate_config is a {type(config).__name__}, not a dict",
+            f"generate_config is {describe_kind(config)}, not a dict",
             where=where,
             hint='write generate_config={"temperature": 0.3}',
         )
@@ -316,7 +316,7 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
         text = cast("object", self.global_instruction)
         if text is not None and not isinstance(text, str):
             raise DeclarationError(
-                f"global_instruction is a {type(text).__name__}, not text",
+                f"global_instruction is {describe_kind(text)}, not text",
                 where="RunConfig.global_instruction",
                 hint="pass a string; a function goes on the root: Agent(global_instruction=...)",
             )

@@ -7,7 +7,7 @@ import msgspec
 
 from weft.content import Content, ContentLike, Part
 from weft.declare.policy_parts import MemoryScorer
-from weft.errors import UsageError
+from weft.errors import UsageError, describe_kind
 from weft.session.event import EMPTY_ACTIONS, Actions
 from weft.session.log import Session
 from weft.session.state import State
@@ -205,7 +205,7 @@ class CallbackContext(Generic[DepsT]):
         part = Part(text=content) if isinstance(content, str) else content
         if not isinstance(part, Part):
             raise UsageError(
-                f"a {type(content).__name__} is not an artifact",
+                f"{describe_kind(content)} is not an artifact",
                 where=f"artifact {name}",
                 hint="pass text or a weft.Part",
             )

@@ -36,7 +36,7 @@ from weft.declare.functions import (
 )
 from weft.declare.hints import TOOL_WORDS
 from weft.declare.provider_tools import HOSTED, HostedTool, name_of_hosted
-from weft.errors import DeclarationError
+from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import shorten
 from weft.misuse import DeclaredStruct, declared, explained
 from weft.values import JsonObject, compact, has_lone_surrogate
@@ -277,7 +277,7 @@ class Toolset(DeclaredStruct, frozen=True):
             return
         if isinstance(tools, str) or not isinstance(tools, Iterable):
             raise DeclarationError(
-                f"tools is a {type(tools).__name__}, not a list",
+                f"tools is {describe_kind(tools)}, not a list",
                 where=f"toolset {self.name}",
                 hint="write Toolset(name, [f])",
             )
@@ -461,7 +461,7 @@ def to_tools(values: Iterable[object], *, where: str) -> tuple[Tool, ...]:
     """Every value as a tool, toolsets opened, in the order given."""
     if isinstance(values, (str, bytes)) or not isinstance(cast("object", values), Iterable):
         raise DeclarationError(
-            f"tools is a {type(values).__name__}, not a list", where=where, hint="write tools=[f]"
+            f"tools is {describe_kind(values)}, not a list", where=where, hint="write tools=[f]"
         )
     if isinstance(values, Mapping):
         raise DeclarationError(

@@ -20,7 +20,7 @@ from weft.declare.functions import StateFunction, ask, is_async, is_generator, m
 from weft.declare.hints import hinted_change, no_such_word
 from weft.declare.nodes import Expect, Step, Tap, spell
 from weft.declare.policy_parts import Strategy
-from weft.errors import DeclarationError, RunError, SessionError
+from weft.errors import DeclarationError, RunError, SessionError, describe_kind
 from weft.late import late_pattern
 from weft.session.state import scope_of
 from weft.values import Json, JsonObject, require_json
@@ -110,7 +110,7 @@ def counted(key: str, by: float) -> Change:
         number = state.get(key)
         if number is not None and (isinstance(number, bool) or not isinstance(number, int | float)):
             raise RunError(
-                f"`{key}` is a {type(number).__name__}, not a number",
+                f"`{key}` is {describe_kind(number)}, not a number",
                 where="S.counter",
                 hint="count under a key of its own",
             )
@@ -485,7 +485,7 @@ def listed(state: Look, key: str, verb: str) -> list[Json]:
     value = needed(state, key, verb)
     if not isinstance(value, list):
         raise RunError(
-            f"`{key}` is a {type(value).__name__}, not a list",
+            f"`{key}` is {describe_kind(value)}, not a list",
             where=f"S.{verb}",
             hint="write a list under it",
         )

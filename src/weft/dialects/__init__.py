@@ -14,7 +14,7 @@ from weft.dialects.legality import Finding
 from weft.dialects.stream import Stream
 from weft.dialects.track import Entry, Lowered, Placed, Track
 from weft.dialects.verdicts import refusals_of
-from weft.errors import UsageError
+from weft.errors import UsageError, describe_kind
 from weft.ir import ModelResponse
 from weft.misuse import close
 from weft.values import JsonObject
@@ -93,7 +93,7 @@ def lift(dialect: str, body: JsonObject) -> ModelResponse:
     """What a whole answer says; a ModelError with code `bad_response` where it is none."""
     reader = dialect_named(dialect)
     if not isinstance(cast("object", body), dict):
-        raise reader.errors.unreadable(f"the answer is no object but a {type(body).__name__}")
+        raise reader.errors.unreadable(f"the answer is no object but {describe_kind(body)}")
     return reader.lift(body)
 
 

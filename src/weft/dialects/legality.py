@@ -16,6 +16,7 @@ import msgspec
 
 from weft.dialects.facts import facts_for
 from weft.dialects.wire import at_path, escape, number
+from weft.errors import with_article
 from weft.values import Json, JsonObject
 
 OPTION, MEDIA, SCHEMA, REQUEST = "WEFT702", "WEFT703", "WEFT701", "WEFT707"
@@ -299,7 +300,7 @@ def refuse_open_or_bounded(schema: Json, pointer: str) -> Findings:
         kind = node.get("type")
         for key in _UNTOLD.get(kind, ()) if isinstance(kind, str) else ():
             if key in node:
-                message = f"strict mode does not take `{key}` of a {kind}"
+                message = f"strict mode does not take `{key}` of {with_article(str(kind))}"
                 yield Finding(SCHEMA, f"{at}/{key}", message, "say it in the description")
         least = node.get("minItems")
         if isinstance(least, int) and least > 1:

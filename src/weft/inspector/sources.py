@@ -119,7 +119,7 @@ class StoredSessions:
         known = self._open.get(place)
         if known is None:
             known = await self._inspect(session)
-        elif len(known.session.events) != len(session.events):
+        elif not _is_same(known.session, session):
             known = await asyncio.to_thread(known.grown, session)
         self._open[place] = known
         while len(self._open) > _KEPT:
@@ -165,6 +165,13 @@ class StoredSessions:
 
 _KEPT = 8
 """How many sessions stay rebuilt."""
+
+
+def _is_same(known: Session, session: Session) -> bool:
+    """Whether nothing was added; another session may have the id of one that was deleted."""
+    last, now = known.events.tip, session.events.tip
+    same_end = (last.id if last is not None else None) == (now.id if now is not None else None)
+    return same_end and len(known.events) == len(session.events)
 
 
 def key_text(key: SessionKey) -> str:

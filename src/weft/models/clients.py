@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
-from weft.errors import DeclarationError, ModelError
+from weft.errors import DeclarationError, ModelError, with_article
 from weft.models.http import Carrier, Http, HttpReply, Reply, Sending, broken, in_time
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ def carrier_for(client: object, vendor: str, headers: Mapping[str, str], *, wher
         kind = type(client).__name__
         return VendorCarrier(cast("_Client", client), headers, plain=kind in _PLAIN)
     examples = {"google": "google.genai.Client()", "anthropic": "anthropic.AsyncAnthropic()"}
+    name = f"{type(client).__module__}.{type(client).__name__}"
     raise DeclarationError(
-        f"a {type(client).__module__}.{type(client).__name__} cannot carry these requests",
+        f"{with_article(name)} cannot carry these requests",
         where=where,
         hint=f"pass {examples.get(vendor, 'openai.AsyncOpenAI()')}, or an httpx2.AsyncClient",
     )

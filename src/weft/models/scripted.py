@@ -15,7 +15,7 @@ import msgspec
 from weft.content import Content, FunctionCall, Part, PartProvenance, require_content, thought_part
 from weft.dialects import DIALECTS, dialect_named
 from weft.dialects.strict import RequestChecker
-from weft.errors import DeclarationError, ScriptExhausted, SessionError
+from weft.errors import DeclarationError, ScriptExhausted, SessionError, describe_kind
 from weft.ir import ModelResponse, Prompt
 from weft.ir.show import show_block
 from weft.misuse import explained
@@ -234,7 +234,7 @@ class _Script:
     def __init__(self, entries: object, where: str) -> None:
         if isinstance(entries, str) or not isinstance(entries, Sequence):
             raise DeclarationError(
-                f"a {type(entries).__name__} is no script",
+                f"{describe_kind(entries)} is no script",
                 where=where,
                 hint='write ScriptedModel(["an answer", "another"])',
             )
@@ -393,13 +393,13 @@ def _parts(entry: object, where: str) -> tuple[Part, ...]:
         entry = (entry,)
     elif not isinstance(entry, (list, tuple)):
         raise DeclarationError(
-            f"a {type(entry).__name__} is no entry of a script", where=where, hint=_ENTRIES
+            f"{describe_kind(entry)} is no entry of a script", where=where, hint=_ENTRIES
         )
     parts: list[Part] = []
     for index, piece in enumerate(cast("Sequence[object]", entry)):
         if not isinstance(piece, (str, Part)):
             raise DeclarationError(
-                f"a {type(piece).__name__} is no part of an answer",
+                f"{describe_kind(piece)} is no part of an answer",
                 where=f"{where}[{index}]",
                 hint="write texts, call(...), thought(...) or Part values",
             )

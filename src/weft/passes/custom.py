@@ -12,7 +12,7 @@ import msgspec
 
 from weft.declare.config import check_generate_config
 from weft.diagnostics import Origin
-from weft.errors import CompileError, DeclarationError, InvalidPrompt
+from weft.errors import CompileError, DeclarationError, InvalidPrompt, describe_kind
 from weft.ir import (
     CallBlock,
     Feature,
@@ -136,7 +136,7 @@ class CustomPass:
         if inspect.iscoroutine(after):
             after.close()  # nobody will wait for it
         raise self._broken(
-            f"it returns a {type(after).__name__}, not a Prompt",
+            f"it returns {describe_kind(after)}, not a Prompt",
             "return the prompt it was given, or a changed copy of it",
         )
 

@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from weft.errors import SessionError
+from weft.errors import SessionError, describe_kind
 from weft.recordings.recording import (
     Aside,
     Asides,
@@ -199,10 +199,10 @@ class _Database:
         if text is None or text == "":
             return {}
         if not isinstance(text, str | bytes):
-            raise SessionError(f"a {type(text).__name__} stands there", where=where, hint=_HINT)
+            raise SessionError(f"{describe_kind(text)} stands there", where=where, hint=_HINT)
         value = read_json(text, where, self.mended.add)
         if not isinstance(value, dict):
-            raise SessionError(f"a {type(value).__name__} stands there", where=where, hint=_HINT)
+            raise SessionError(f"{describe_kind(value)} stands there", where=where, hint=_HINT)
         return value
 
     def _states(self, table: str, keys: tuple[str, ...]) -> dict[tuple[str, ...], JsonObject]:

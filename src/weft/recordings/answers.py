@@ -13,7 +13,7 @@ import msgspec
 
 from weft.dialects import lift, stream_of
 from weft.dialects.stream import Events
-from weft.errors import ModelError
+from weft.errors import ModelError, describe_kind
 from weft.recordings.recording import HALF_CHARACTER, Transcript
 from weft.values import Json, JsonObject, is_encodable, scrubbed
 
@@ -97,7 +97,7 @@ def _events(text: str) -> Iterator[tuple[str, Json]]:
 def _chunks(answer: object) -> Iterator[tuple[str, Json]]:
     """The chunks of a list: objects, `{"event": ..., "data": ...}`, or the lines of a stream."""
     if not isinstance(answer, list):
-        raise ModelError(f"a {type(answer).__name__} is no answer")
+        raise ModelError(f"{describe_kind(answer)} is no answer")
     chunks = cast("list[Json]", answer)
     if chunks and all(isinstance(chunk, str) for chunk in chunks):
         lines = cast("list[str]", chunks)

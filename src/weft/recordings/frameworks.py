@@ -16,7 +16,7 @@ from weft.content import (
     thought_part,
 )
 from weft.dialects.wire import linked_part, object_in, objects_in, text_at
-from weft.errors import SessionError
+from weft.errors import SessionError, describe_kind
 from weft.recordings.providers import arguments_of
 from weft.recordings.recording import Recording, Transcript, seconds, used
 from weft.values import Json, JsonObject, compact
@@ -204,7 +204,7 @@ def _blocks(transcript: Transcript, content: Json, where: str) -> list[Part]:
         return [text_part(content)] if content else []
     if not isinstance(content, list):
         raise SessionError(
-            f"a {type(content).__name__} is no content",
+            f"{describe_kind(content)} is no content",
             where=where,
             hint="content is text, or a list",
         )

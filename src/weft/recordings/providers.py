@@ -14,7 +14,7 @@ import msgspec
 from weft.content import Part, call_part, result_part, text_part
 from weft.dialects import CHAT, dialect_named
 from weft.dialects.wire import ReadRequest, ReadTurn, object_in
-from weft.errors import SessionError, UsageError
+from weft.errors import SessionError, UsageError, describe_kind
 from weft.recordings.answers import take_answer
 from weft.recordings.recording import (
     COMMAND,
@@ -195,7 +195,7 @@ def _sound_chat(request: JsonObject, where: str) -> JsonObject:
             )
         if not isinstance(content, str | list | None):
             raise SessionError(
-                f"a {type(content).__name__} is no content",
+                f"{describe_kind(content)} is no content",
                 where=place,
                 hint="content is text, or a list",
             )

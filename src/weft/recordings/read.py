@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol, cast
 import msgspec
 
 from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
-from weft.errors import SessionError, UsageError
+from weft.errors import SessionError, UsageError, describe_kind
 from weft.misuse import close
 from weft.recordings.adk import SQLITE, read_database, read_events
 from weft.recordings.coding import (
@@ -621,7 +621,7 @@ def _plain_json(value: object, where: str) -> Json:
     hint = "pass messages as dicts, or their JSON"
     if type(value).__module__.startswith("pydantic_ai"):
         hint = 'pass ModelMessagesTypeAdapter.dump_python(messages, mode="json")'
-    raise SessionError(f"a {type(value).__name__} is no message", where=where, hint=hint)
+    raise SessionError(f"{describe_kind(value)} is no message", where=where, hint=hint)
 
 
 # --- JSON

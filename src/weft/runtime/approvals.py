@@ -15,7 +15,7 @@ import msgspec
 from weft.content import Content, FunctionCall
 from weft.declare import Node
 from weft.declare.nodes import agents_of
-from weft.errors import SchemaError, SessionError
+from weft.errors import SchemaError, SessionError, describe_kind
 from weft.misuse import ByFields, declared
 from weft.runtime.bindings import BoundTool
 from weft.runtime.progress import expiry_in, unwrapped
@@ -61,7 +61,7 @@ class Deny(ByFields):
         """The answer as the log has it."""
         if not isinstance(cast("object", self.reason), str):
             raise SessionError(
-                f"the reason is a {type(self.reason).__name__}, not text",
+                f"the reason is {describe_kind(self.reason)}, not text",
                 where=where,
                 hint='write Deny("over the limit")',
             )

@@ -15,7 +15,7 @@ from weft.declare.checks import check_callback
 from weft.declare.compose import Composable
 from weft.declare.functions import Foreign, PassFunction, check_passes, misfit, refused
 from weft.declare.nodes import walk_nodes
-from weft.errors import DeclarationError, WeftError
+from weft.errors import DeclarationError, WeftError, describe_kind
 from weft.misuse import close
 
 Moment = Literal[
@@ -186,7 +186,7 @@ def check_plugins(plugins: object) -> tuple[object, ...]:
     """The plugins, each known to have something to say; a misspelled method is refused."""
     if isinstance(plugins, (str, bytes)) or not isinstance(plugins, Iterable):
         raise DeclarationError(
-            f"plugins is a {type(plugins).__name__}", where="plugins", hint="pass a list"
+            f"plugins is {describe_kind(plugins)}", where="plugins", hint="pass a list"
         )
     checked = tuple(cast("Iterable[object]", plugins))
     for plugin in checked:
@@ -227,7 +227,7 @@ def with_plugins(config: RunConfig, plugins: Iterable[object]) -> RunConfig:
         )
         if not isinstance(text, str):
             raise DeclarationError(
-                f"global_instruction is a {type(text).__name__}, not text",
+                f"global_instruction is {describe_kind(text)}, not text",
                 where=f"{name}.global_instruction",
                 hint="set it to a string",
             )
@@ -272,7 +272,7 @@ def _check_run_moment(plugin: str, moment: str, method: Callback) -> None:
 def wrong_answer(moment: str, callback: Callback, answer: object, wanted: str) -> CallbackError:
     """The error for a callback that answered with what cannot be an answer."""
     return CallbackError(
-        f"the callback `{named(callback)}` returned a {type(answer).__name__}",
+        f"the callback `{named(callback)}` returned {describe_kind(answer)}",
         where=moment,
         hint=f"return {wanted}, or None to go on",
     )

@@ -18,7 +18,7 @@ from weft.content import Content, ContentLike, to_content
 from weft.declare import Agent, CustomAgent, Flow, Node, RunContext, agents_of
 from weft.declare.visit import rebuild
 from weft.diagnostics import Origin
-from weft.errors import RunError, StoreError, UsageError
+from weft.errors import RunError, StoreError, UsageError, describe_kind
 from weft.jsonschema import shorten
 from weft.misuse import meant
 from weft.runtime.batch import settle_below
@@ -75,7 +75,7 @@ async def _drive(run: "CustomRun", node: CustomAgent) -> AsyncGenerator[Event, N
     events = node.run(run.context)
     if not isinstance(cast("object", events), AsyncIterator):
         raise BadEvent(
-            f"`run` returned {_spelled(events)}, not events",
+            f"`run` returned {describe_kind(events)}, not events",
             where=node.name,
             hint="write async def run(self, ctx), with `yield ctx.say(...)` in it",
         )
@@ -215,7 +215,7 @@ class CustomRun:
             raise self.ending
         if not isinstance(cast("object", node), Agent | Flow):
             raise BadEvent(
-                f"a {type(node).__name__} cannot be run",
+                f"{describe_kind(node)} cannot be run",
                 where=f"{self._node.name}: ctx.run",
                 hint="pass an agent or a flow: ctx.run(self.classifier)",
             )
@@ -243,7 +243,7 @@ class CustomRun:
             raise self.ending
         if not isinstance(event, Event):
             raise BadEvent(
-                f"`{self._node.name}` yielded {_spelled(event)}, not an event",
+                f"`{self._node.name}` yielded {describe_kind(event)}, not an event",
                 where=self._node.name,
                 hint='yield ctx.say("text", key=value), or the events of ctx.run(node)',
             )
@@ -566,10 +566,6 @@ def _in_words(event: Event) -> str:
         return f'"{shorten(event.text, 60)}"'
     keys = ", ".join(f"`{key}`" for key in event.actions.state_delta)
     return f"a change of {keys}" if keys else "an event"
-
-
-def _spelled(value: object) -> str:
-    return f"a {type(value).__name__}" if value is not None else "None"
 
 
 _TAKEN = (

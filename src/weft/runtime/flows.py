@@ -36,7 +36,7 @@ from weft.declare.compare import quoted, same
 from weft.declare.functions import StateFunction
 from weft.declare.template import parse, render
 from weft.declare.visit import Visitor
-from weft.errors import RunError, SessionError, StoreError
+from weft.errors import RunError, SessionError, StoreError, describe_kind
 from weft.runtime.batch import settle_below
 from weft.runtime.bindings import settled
 from weft.runtime.branches import Streams, run_map, run_parallel, run_race
@@ -360,7 +360,7 @@ class NodeRun(Visitor[Events]):
             returned = await settled(node.function(state))
             if returned is not None and not isinstance(returned, Mapping):
                 raise SessionError(
-                    f"the step returned a {type(returned).__name__}",
+                    f"the step returned {describe_kind(returned)}",
                     where=node.name,
                     hint="return a dict of changes, or None",
                 )

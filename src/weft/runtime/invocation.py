@@ -21,7 +21,7 @@ from weft.declare import (
 from weft.declare.policy_parts import MemoryScorer
 from weft.declare.visit import inherit
 from weft.diagnostics import Diagnostic
-from weft.errors import UsageError
+from weft.errors import UsageError, describe_kind
 from weft.ir.item import handle_of
 from weft.media import LoadedMedia
 from weft.models import Model
@@ -609,7 +609,7 @@ class Invocation:
         memory = self._memory
         if not isinstance(memory, Memory):
             raise UsageError(
-                f"a {type(memory).__name__} cannot be written",
+                f"{describe_kind(memory)} cannot be written",
                 where="Runner.memory",
                 hint='pass weft.Memory("sqlite:///weft.db")',
             )
@@ -703,7 +703,7 @@ def _checked_model(agent: Agent, model: object) -> Model:
         return last.model
     if not isinstance(model, Model):
         raise UsageError(
-            f"a {type(model).__name__} cannot be asked: it has no `generate`",
+            f"{describe_kind(model)} cannot be asked: it has no `generate`",
             where=f"{agent.name}.model",
             hint="pass a weft.models.Model, or weft.testing.ScriptedModel([...])",
         )

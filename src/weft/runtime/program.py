@@ -11,7 +11,7 @@ from weft.declare.nodes import nodes_of
 from weft.declare.policy_parts import Label
 from weft.declare.visit import inner_agents
 from weft.diagnostics import Origin
-from weft.errors import UsageError
+from weft.errors import UsageError, describe_kind
 from weft.runtime.callbacks import require_code
 from weft.runtime.place import Place
 from weft.session import Session
@@ -59,7 +59,7 @@ class Program:
             raise UsageError(
                 f"`{name}` needs deps of type {spelled}, and the run has none"
                 if deps is None
-                else f"`{name}` needs deps of type {spelled}, and got a {type(deps).__name__}",
+                else f"`{name}` needs deps of type {spelled}, and got {describe_kind(deps)}",
                 where="deps",
                 hint=f'pass them: weft.run(agent, "message", deps={spelled}(...)); a run that is'
                 " resumed needs them again, as they are never stored",

@@ -7,7 +7,7 @@ from typing import cast
 import msgspec
 
 from weft.content import Content, FunctionCall, FunctionResponse, Part
-from weft.errors import SessionError
+from weft.errors import SessionError, describe_kind
 from weft.runtime.progress import expiry_in, unwrapped
 from weft.runtime.rewind import visible_events
 from weft.runtime.tool_values import to_json, to_returned
@@ -28,7 +28,7 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
     """
     if not isinstance(cast("object", answers), Mapping):
         raise SessionError(
-            f"answers is a {type(answers).__name__}, not answers by the ids of calls",
+            f"answers is {describe_kind(answers)}, not answers by the ids of calls",
             where="answers",
             hint="write answers={call_id: True}; session.waiting has the ids",
         )

@@ -16,7 +16,7 @@ from weft.declare.agent import AnswerT
 from weft.declare.config import run_over
 from weft.declare.hints import RUN_WORDS
 from weft.declare.tool import to_tools
-from weft.errors import SessionBusy, UsageError
+from weft.errors import SessionBusy, UsageError, describe_kind
 from weft.misuse import explained, unknown_name
 from weft.runtime.background import Following, StartedRun, stop_run
 from weft.runtime.background import follow as follow_session
@@ -92,7 +92,7 @@ class Runner(Generic[AnswerT]):
     ) -> None:
         if not isinstance(cast("object", root), Agent | Flow):
             raise UsageError(
-                f"a {type(root).__name__} cannot be run",
+                f"{describe_kind(root)} cannot be run",
                 where="Runner",
                 hint=_runnable(root),
             )
@@ -542,7 +542,7 @@ def _config(config: RunConfig | None, default: RunConfig) -> RunConfig:
         return default
     if not isinstance(cast("object", config), RunConfig):
         raise UsageError(
-            f"config is a {type(config).__name__}",
+            f"config is {describe_kind(config)}",
             where="Runner",
             hint="pass weft.RunConfig(max_llm_calls=50)",
         )
@@ -552,7 +552,7 @@ def _config(config: RunConfig | None, default: RunConfig) -> RunConfig:
 def _memory(memory: object) -> MemorySearch | None:
     """The memory to search, or an error if it cannot be searched."""
     if memory is not None and not callable(getattr(memory, "search", None)):
-        described = repr(memory) if isinstance(memory, str) else f"a {type(memory).__name__}"
+        described = repr(memory) if isinstance(memory, str) else f"{describe_kind(memory)}"
         raise UsageError(
             f"memory is {described}, which cannot be searched",
             where="Runner",

@@ -9,7 +9,7 @@ from weft.content import ContentLike
 from weft.declare import Agent, Flow, RunConfig
 from weft.declare.agent import T
 from weft.declare.hints import RUN_WORDS
-from weft.errors import UsageError
+from weft.errors import UsageError, describe_kind
 from weft.misuse import explained
 from weft.runtime.result import Result
 from weft.runtime.run import Running
@@ -157,7 +157,7 @@ def _check_session(session: object) -> None:
     """Refuse what looks like a session but is none: its id, its messages, the result it is in."""
     if session is None or isinstance(session, Session):
         return
-    kind = type(session).__name__
+    what = describe_kind(session)
     hint = "pass the session of an earlier result: session=result.session"
     if isinstance(session, Result):
         hint = "write session=result.session"
@@ -165,4 +165,4 @@ def _check_session(session: object) -> None:
         hint = f'write session_id="{session}", with the store it is in: store="sqlite:///weft.db"'
     elif isinstance(session, Iterable):
         hint += "; weft.Session(events=[...]) is one of events"
-    raise UsageError(f"a {kind} is not a session", where="session", hint=hint)
+    raise UsageError(f"{what} is not a session", where="session", hint=hint)

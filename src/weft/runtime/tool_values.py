@@ -7,7 +7,7 @@ from typing import cast
 import msgspec
 
 from weft.content import Content, Part
-from weft.errors import SessionError
+from weft.errors import SessionError, describe_kind
 from weft.media import type_by_content
 from weft.values import Json, JsonObject, compact, require_json
 
@@ -135,7 +135,7 @@ def _fields(value: object) -> object:
         return dict(cast("Mapping[object, object]", value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
-    raise TypeError(f"a {type(value).__name__} is not JSON")
+    raise TypeError(f"{describe_kind(value)} is not JSON")
 
 
 def is_small(response: JsonObject) -> bool:

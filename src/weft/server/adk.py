@@ -10,6 +10,7 @@ Top to bottom: sessions, runs, artifacts, graphs, traces, the page.
 import importlib.util
 import os
 import platform
+import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -46,6 +47,7 @@ from weft.server.sessions import write_state
 from weft.server.stream import stream_problem
 from weft.session import Actions, Event, Session, SessionKey
 from weft.session.event import new_id
+from weft.session.provenance import without_acts
 from weft.session.state import without_temp
 from weft.values import Json, JsonObject, digest
 
@@ -54,6 +56,9 @@ BROWSER_VARIABLE = "WEFT_ADK_BROWSER"
 
 _NAMED = 200
 """Of how many sessions, the newest first, a list says the state."""
+
+_AHEAD = 86_400.0
+"""Seconds by which the clock of a client may be ahead."""
 
 _TRACED = 100
 """Of how many model calls a trace shows the requests."""
@@ -151,9 +156,19 @@ async def _created(
 def _imported(call: Call, runner: Runner, listed: Sequence[JsonObject]) -> Sequence[Event]:
     """Events of another session, as a client may post them: what was said and called, no more.
 
-    Nobody makes a server go on with a run by posting half of one: its calls would be made.
+    Nobody makes a server go on with a run by posting half of one: its calls would be made. For
+    the same reason no note of a runtime counts. Times lie in the past: what is kept for so many
+    days is counted from them.
     """
-    session = from_messages(listed, format="adk", agent=runner.root.name).for_store()
+    recorded = from_messages(listed, format="adk", agent=runner.root.name).for_store()
+    session = Session(
+        recorded.id,
+        app_name=recorded.app_name,
+        user_id=recorded.user_id,
+        state=recorded.initial,
+        events=[_without_acts(event) for event in recorded.events],
+    )
+    latest = time.time() + _AHEAD
     for at, event in enumerate(session.events):
         call.allowed_state(event.actions.state_delta)
         rest = msgspec.structs.replace(event.actions, state_delta={})
@@ -165,6 +180,8 @@ def _imported(call: Call, runner: Runner, listed: Sequence[JsonObject]) -> Seque
             claim = "it has calls that wait for an answer"
         elif any(name.startswith("adk_") for name in names):
             claim = "it has calls that only a runtime makes"
+        elif not 0 <= event.timestamp <= latest:
+            claim = "its time is before 1970 or to come"
         else:
             continue
         raise Problem(
@@ -179,6 +196,13 @@ def _imported(call: Call, runner: Runner, listed: Sequence[JsonObject]) -> Seque
             where="/events",
         )
     return session.events
+
+
+def _without_acts(event: Event) -> Event:
+    metadata = event.custom_metadata
+    if metadata is None:
+        return event
+    return msgspec.structs.replace(event, custom_metadata=without_acts(metadata))
 
 
 def _refuse_given(**fields: JsonObject | str | None) -> None:

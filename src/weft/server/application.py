@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weft import __version__
 from weft.declare import MemorySearch, Node, RunConfig
-from weft.errors import UsageError
+from weft.errors import UsageError, describe_kind
 from weft.inspector.sources import SessionSource
 from weft.misuse import explained
 from weft.runtime import Runner
@@ -184,13 +184,13 @@ def app(
         raise UsageError("there is nothing to serve", where="app", hint="pass an agent: app(agent)")
     if auth is not None and not callable(auth):
         raise UsageError(
-            f"auth is a {type(auth).__name__}",
+            f"auth is {describe_kind(auth)}",
             where="app",
             hint='pass Tokens({"ann": "secret"}), or a function from a request to the user\'s id',
         )
     if quotas is not None and not isinstance(cast("object", quotas), Quotas):
         raise UsageError(
-            f"quotas is a {type(quotas).__name__}",
+            f"quotas is {describe_kind(quotas)}",
             where="app",
             hint="pass Quotas(user=Quota(turns_per_minute=20))",
         )

@@ -140,19 +140,19 @@ class ServedSources:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._sources: dict[str, SessionSource] = {}
+        self._sources: dict[Identity, SessionSource] = {}
 
     def __call__(self, request: Request) -> SessionSource:
         """The sessions that the caller may see."""
         identity: Identity = request.scope["weft.identity"]
-        source = self._sources.get(identity.name)
+        source = self._sources.get(identity)
         if source is None:
             stores = self._served.stores
             parts = [ServedSessions(self._served, store, identity) for store in stores]
             source = parts[0] if len(parts) == 1 else SeveralStores(parts)
             while len(self._sources) >= _USERS:
                 self._sources.pop(next(iter(self._sources)))
-            self._sources[identity.name] = source
+            self._sources[identity] = source
         return source
 
 
@@ -478,8 +478,8 @@ async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]
     """
     try:
         inspection = await source.inspection(key)
-    except SessionError:
-        return  # it was deleted meanwhile, which the stream says
+    except WeftError:
+        return  # it was deleted meanwhile, or the store fails: who asks is told
     spent = 0.0
     try:
         for policy in REHEARSED:

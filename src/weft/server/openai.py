@@ -8,31 +8,48 @@ history becomes a session of its own, which can be looked at like any other.
 Tools of the client are declared to the model beside the agent's own. A call of one ends the
 answer; the client brings the result with its next request.
 
+Responses are read again from the log: `openai_stored.py` finds them there.
+
 Top to bottom: the endpoints, what a run says, the two forms of an answer.
 """
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import NamedTuple
 
 import msgspec
 from starlette.responses import Response
 
 from weft.content import FunctionCall
+from weft.runtime.earlier import is_unfinished
 from weft.runtime.result import total_usage
 from weft.server.endpoints import Answer, Body, Call, Endpoint, decoded, respond
 from weft.server.openai_questions import in_words, open_questions
-from weft.server.openai_requests import chat_history, input_items
+from weft.server.openai_requests import chat_history, client_tools, input_items
 from weft.server.openai_sessions import (
     SESSION_HEADER,
     ClientRequest,
     read_request,
+)
+from weft.server.openai_stored import (
+    RequestNote,
+    StoredResponse,
+    call_arguments,
+    call_item,
+    find_conversation,
+    find_response,
+    input_of,
+    is_minted,
+    page_of,
     response_id,
+    runners_of,
+    show_conversation,
+    write_note,
 )
 from weft.server.problems import Problem
 from weft.server.served import ServedRun
 from weft.server.stream import stream_problem
-from weft.session import Event, Usage
+from weft.session import Event, Session, SessionKey, Usage
 from weft.session.event import new_id
 from weft.values import Json, JsonObject
 
@@ -66,20 +83,91 @@ async def create_response(call: Call) -> Answer:
     body = decoded(await call.raw_body(), dict[str, Json])
     asked = read_request(call, body, "input", input_items)
     run = await asked.start(call)
-    return await _answered(call, asked, run, _ResponseForm(asked, run))
+    head = _ResponseHead(
+        id=response_id(run.session_id, run.id, run.after),
+        run=run.id,
+        model=asked.model,
+        session=run.session_id,
+        note=RequestNote(
+            previous=asked.previous,
+            conversation=asked.conversation,
+            instructions=asked.instructions,
+            metadata=asked.metadata,
+            tools=asked.raw_tools,
+        ),
+    )
+    return await _answered(call, asked, run, _ResponseForm(head))
+
+
+async def get_response(call: Call) -> Answer:
+    """A response once more, from the log."""
+    if call.query("stream") not in ("", "false"):
+        raise Problem(
+            422, "invalid", "a response that is stored is not streamed", where="stream",
+            hint="leave it out; GET /api/apps/APP/sessions/SESSION/events streams a log",
+        )  # fmt: skip
+    response = await find_response(call, call.path("response"), runners_of(call))
+    head = _ResponseHead(
+        response.id, response.run, response.runner.app_name, response.session.id, response.note
+    )
+    form = _ResponseForm(head)
+    async for piece in _stored_pieces(response):
+        form.note(piece)
+    is_over = not response.is_last or not is_unfinished(response.runner.root, response.session)
+    return respond(form.whole(is_over=is_over))
+
+
+async def list_input_items(call: Call) -> Answer:
+    """What a response was asked with."""
+    response = await find_response(call, call.path("response"), runners_of(call))
+    return respond(page_of(call, input_of(response)))
+
+
+async def delete_response(call: Call) -> Answer:
+    """Have a response deleted: nobody finds it any more, and what builds on it keeps its log."""
+    response = await find_response(call, call.path("response"), runners_of(call))
+    mark = RequestNote(deleted=(response.run, response.begin))
+    await write_note(response.runner, response.key, mark)
+    return respond({"id": response.id, "object": "response", "deleted": True})
+
+
+async def cancel_response(call: Call) -> Answer:
+    """Say that no response is made in the background, and how a run is stopped."""
+    response = await find_response(call, call.path("response"), runners_of(call))
+    app, session = response.runner.app_name, response.session.id
+    raise Problem(
+        409,
+        "not-in-background",
+        "only a response that is made in the background can be cancelled, and none is here",
+        hint=f"POST /api/apps/{app}/sessions/{session}/cancel stops the session's run",
+    )
 
 
 async def create_conversation(call: Call) -> Answer:
-    """A name for a session; the session begins with the first response."""
-    await call.body(NewConversation, empty=NewConversation())
-    return respond(
-        {
-            "id": f"conv_{new_id()}",
-            "object": "conversation",
-            "created_at": int(time.time()),
-            "metadata": {},
-        }
-    )
+    """A session under a name; responses of any app go on in it."""
+    body = await call.body(NewConversation, empty=NewConversation())
+    runner = runners_of(call)[0]  # which app it is for is only said by its first response
+    id, created = f"conv_{new_id()}", int(time.time())
+    key = SessionKey(runner.app_name, call.user(), id)
+    session = await runner.store.create(key)
+    note = RequestNote(created_at=created, metadata=body.metadata or {})
+    session = await runner.store.append(session, note.event())
+    return respond(show_conversation(id, [session]))
+
+
+async def get_conversation(call: Call) -> Answer:
+    """A conversation."""
+    id = call.path("conversation")
+    known = await find_conversation(call, id)
+    return respond(show_conversation(id, [session for _, session in known]))
+
+
+async def delete_conversation(call: Call) -> Answer:
+    """Forget a conversation: its session, and all responses in it."""
+    id = call.path("conversation")
+    for runner, session in await find_conversation(call, id):
+        await runner.delete(user_id=session.user_id, session_id=id)
+    return respond({"id": id, "object": "conversation.deleted", "deleted": True})
 
 
 class NewConversation(Body, frozen=True):
@@ -104,7 +192,7 @@ async def _answered(
     call: Call, asked: "ClientRequest", run: ServedRun, form: "_ChatForm | _ResponseForm"
 ) -> Answer:
     """The answer in one piece, or as a stream."""
-    pieces = _pieces(run, asked.tool_names)
+    pieces = _pieces(run.events(), run.final_session, run.id, asked.tool_names)
     header = run.session_id if run.session_id.isascii() else ""
     if asked.stream:
         headers = [(SESSION_HEADER.encode(), header.encode())] if header else []
@@ -137,20 +225,41 @@ class _Ended(NamedTuple):
     usage: Usage
     is_cut: bool
     failure: Problem | None
-    sequence: int
+    begun: float | None
+    """When it was asked for, as the log has it."""
 
 
 _Piece = _Text | _ToolCall | _Ended
 
 
-async def _pieces(run: ServedRun, tools: frozenset[str]) -> AsyncGenerator[_Piece, None]:
+async def _stored_pieces(response: StoredResponse) -> AsyncGenerator[_Piece, None]:
+    """What the run of a stored response said."""
+
+    async def events() -> AsyncGenerator[Event, None]:
+        for event in response.events:
+            yield event
+
+    async def session() -> Session:
+        return response.session.before(response.end)
+
+    tools = frozenset(tool.name for tool in client_tools(response.note.tools))
+    async for piece in _pieces(events(), session, response.run, tools):
+        yield piece
+
+
+async def _pieces(
+    events: AsyncGenerator[Event, None],
+    final_session: Callable[[], Awaitable[Session]],
+    run: str,
+    tools: frozenset[str],
+) -> AsyncGenerator[_Piece, None]:
     """What a run says to the client, each text once however it came."""
     streamed: dict[str, str] = {}
     complete: list[Event] = []
     texts = 0
     failure: Problem | None = None
     try:
-        async for event in run.events():
+        async for event in events:
             if event.author == "user":
                 complete += [] if event.partial else [event]
                 continue
@@ -173,7 +282,7 @@ async def _pieces(run: ServedRun, tools: frozenset[str]) -> AsyncGenerator[_Piec
             for tool_call in event.calls:
                 if tool_call.name in tools:
                     yield _ToolCall(tool_call)
-        questions = open_questions(await run.final_session(), run.id, tools)
+        questions = open_questions(await final_session(), run, tools)
         if questions:
             words = in_words(questions)
             yield _Text(f"\n\n{words}" if texts else words)
@@ -184,18 +293,18 @@ async def _pieces(run: ServedRun, tools: frozenset[str]) -> AsyncGenerator[_Piec
         words = last.error_message or last.error_code
         failure = Problem(502, f"run-{last.error_code}".replace("_", "-").lower(), words)
     cut = any(event.finish_reason == "MAX_TOKENS" for event in complete)
-    sequence = (last.sequence or 0) if last is not None else 0
-    yield _Ended(total_usage(complete), cut, failure, sequence)
+    begun = complete[0].timestamp if complete else None
+    yield _Ended(total_usage(complete), cut, failure, begun)
 
 
 class _Form:
     """What both forms of an answer gather."""
 
-    def __init__(self, asked: "ClientRequest", run: ServedRun) -> None:
-        self.asked = asked
-        self.run = run
+    def __init__(self) -> None:
         self.text = ""
         self.calls: list[FunctionCall] = []
+        self.cuts: list[int] = []
+        """How long the text was at each of the calls."""
         self.ended: _Ended | None = None
         self.created = int(time.time())
 
@@ -211,6 +320,7 @@ class _Form:
                 self.text += piece.delta
             case _ToolCall():
                 self.calls.append(piece.call)
+                self.cuts.append(len(self.text))
             case _Ended():
                 self.ended = piece
 
@@ -224,7 +334,9 @@ class _ChatForm(_Form):
     """A chat completion."""
 
     def __init__(self, asked: "ClientRequest", run: ServedRun, *, include_usage: bool) -> None:
-        super().__init__(asked, run)
+        super().__init__()
+        self.asked = asked
+        self.run = run
         self._include_usage = include_usage
 
     def whole(self) -> JsonObject:
@@ -291,33 +403,53 @@ class _ChatForm(_Form):
 
 
 def _chat_call(call: FunctionCall) -> JsonObject:
-    function: JsonObject = {"name": call.name, "arguments": _arguments(call)}
+    function: JsonObject = {"name": call.name, "arguments": call_arguments(call)}
     return {"id": call.id, "type": "function", "function": function}
-
-
-def _arguments(call: FunctionCall) -> str:
-    return msgspec.json.encode(call.args or {}).decode()
 
 
 def _output(usage: Usage) -> int:
     return (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
 
 
+class _ResponseHead(NamedTuple):
+    """What a response says beside its answer."""
+
+    id: str
+    run: str
+    model: str
+    session: str
+    note: RequestNote
+
+
 class _ResponseForm(_Form):
     """A response, and the events that it is streamed as."""
 
-    def __init__(self, asked: "ClientRequest", run: ServedRun) -> None:
-        super().__init__(asked, run)
+    def __init__(self, head: _ResponseHead) -> None:
+        super().__init__()
+        self.head = head
         self._number = -1
         self._output: list[Json] = []
 
-    def whole(self) -> JsonObject:
-        """The response in one piece."""
-        output: list[Json] = []
-        if self.text or not self.calls:
-            output.append(self._message(self.text, "completed"))
-        output += [self._call_item(one, "completed") for one in self.calls]
-        return self._response("completed", output)
+    def whole(self, *, is_over: bool = True) -> JsonObject:
+        """The response in one piece, with the items that a stream of it has."""
+        start = 0
+        for at, one in zip(self.cuts, self.calls, strict=True):
+            if at > start:
+                self._output.append(self._message(self.text[start:at], "completed"))
+                start = at
+            self._output.append(call_item(one, "completed"))
+        if self.text[start:] or (not self._output and self.failure is None and is_over):
+            self._output.append(self._message(self.text[start:], "completed"))
+        return self._final() if is_over else self._response("in_progress", self._output)
+
+    def _final(self) -> JsonObject:
+        """The response as it ended."""
+        if self.failure is not None:
+            failed = self._response("failed", self._output)
+            failed["error"] = {"code": "server_error", "message": self.failure.detail}
+            return failed
+        is_cut = self.ended is not None and self.ended.is_cut
+        return self._response("incomplete" if is_cut else "completed", self._output)
 
     async def stream(self, pieces: AsyncGenerator[_Piece, None]) -> AsyncGenerator[bytes, None]:
         """The response as events; the order is part of the protocol."""
@@ -349,13 +481,8 @@ class _ResponseForm(_Form):
             if is_speaking or self.failure is None:
                 for data in self._end_message():
                     yield data
-        if self.failure is not None:
-            failed = self._response("failed", self._output)
-            failed["error"] = {"code": "server_error", "message": self.failure.detail}
-            yield self._event("response.failed", response=failed)
-            return
-        status = "incomplete" if self.ended is not None and self.ended.is_cut else "completed"
-        yield self._event(f"response.{status}", response=self._response(status, self._output))
+        final = self._final()
+        yield self._event(f"response.{final['status']}", response=final)
 
     def _begin_message(self) -> list[bytes]:
         item = self._message("", "in_progress")
@@ -381,9 +508,9 @@ class _ResponseForm(_Form):
 
     def _call_events(self, call: FunctionCall) -> list[bytes]:
         place: JsonObject = {"output_index": len(self._output), "item_id": f"fc_{call.id}"}
-        arguments = _arguments(call)
-        begun = {**self._call_item(call, "in_progress"), "arguments": ""}
-        item = self._call_item(call, "completed")
+        arguments = call_arguments(call)
+        begun = {**call_item(call, "in_progress"), "arguments": ""}
+        item = call_item(call, "completed")
         events = [
             self._event("response.output_item.added", output_index=len(self._output), item=begun),
             self._event("response.function_call_arguments.delta", **place, delta=arguments),
@@ -406,7 +533,7 @@ class _ResponseForm(_Form):
         return {"item_id": self._message_id(index), "output_index": index, "content_index": 0}
 
     def _message_id(self, index: int) -> str:
-        return f"msg_{self.run.id}_{index}"
+        return f"msg_{self.head.run}_{index}"
 
     def _message(self, text: str, status: str) -> JsonObject:
         part: JsonObject = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
@@ -418,23 +545,13 @@ class _ResponseForm(_Form):
             "content": [part],
         }
 
-    def _call_item(self, call: FunctionCall, status: str) -> JsonObject:
-        return {
-            "id": f"fc_{call.id}",
-            "type": "function_call",
-            "call_id": call.id,
-            "name": call.name,
-            "arguments": _arguments(call),
-            "status": status,
-        }
-
     def _event(self, kind: str, **fields: Json) -> bytes:
         self._number += 1
         data = msgspec.json.encode({"type": kind, "sequence_number": self._number, **fields})
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
     def _response(self, status: str, output: list[Json]) -> JsonObject:
-        asked, used = self.asked, self.usage
+        head, note, used = self.head, self.head.note, self.usage
         prompt, answer = used.prompt_token_count or 0, _output(used)
         usage: JsonObject = {
             "input_tokens": prompt,
@@ -444,24 +561,25 @@ class _ResponseForm(_Form):
             "total_tokens": prompt + answer,
         }
         cut: JsonObject | None = {"reason": "max_output_tokens"} if status == "incomplete" else None
-        sequence = self.ended.sequence if self.ended is not None else 0
+        begun = self.ended.begun if self.ended is not None else None
+        conversation = note.conversation or (head.session if is_minted(head.session) else None)
         return {
-            "id": response_id(self.run, sequence),
+            "id": head.id,
             "object": "response",
-            "created_at": self.created,
+            "created_at": int(begun) if begun is not None else self.created,
             "status": status,
             "error": None,
             "incomplete_details": cut,
-            "instructions": asked.instructions,
-            "metadata": asked.metadata,
-            "model": asked.model,
+            "instructions": note.instructions,
+            "metadata": note.metadata,
+            "model": head.model,
             "output": [*output],
             "parallel_tool_calls": True,
-            "previous_response_id": asked.previous,
-            "conversation": {"id": asked.conversation} if asked.conversation else None,
+            "previous_response_id": note.previous,
+            "conversation": {"id": conversation} if conversation else None,
             "temperature": None,
             "tool_choice": "auto",
-            "tools": asked.raw_tools,
+            "tools": note.tools,
             "top_p": None,
             "usage": usage if status in ("completed", "incomplete") else None,
         }
@@ -480,7 +598,29 @@ ENDPOINTS = (
     ),
     Endpoint("POST", "/v1/responses", create_response, "Answer with a response.", tag="openai"),
     Endpoint(
-        "POST", "/v1/conversations", create_conversation, "A name for a session.", NewConversation,
+        "GET", "/v1/responses/{response}", get_response, "A response once more.", tag="openai"
+    ),
+    Endpoint(
+        "DELETE", "/v1/responses/{response}", delete_response, "Delete a response.", tag="openai"
+    ),
+    Endpoint(
+        "GET", "/v1/responses/{response}/input_items", list_input_items,
+        "What a response was asked with.", tag="openai", queries=("limit", "after", "order"),
+    ),
+    Endpoint(
+        "POST", "/v1/responses/{response}/cancel", cancel_response,
+        "Refused: no response is made in the background.", tag="openai",
+    ),
+    Endpoint(
+        "POST", "/v1/conversations", create_conversation, "A session under a name.",
+        NewConversation, tag="openai",
+    ),
+    Endpoint(
+        "GET", "/v1/conversations/{conversation}", get_conversation, "A conversation.",
         tag="openai",
+    ),
+    Endpoint(
+        "DELETE", "/v1/conversations/{conversation}", delete_conversation,
+        "Forget a conversation.", tag="openai",
     ),
 )  # fmt: skip

@@ -11,6 +11,7 @@ import msgspec
 
 from weft.content import Blob, FileData, FunctionCall, FunctionResponse, Part
 from weft.declare.tool import Tool
+from weft.errors import describe_kind
 from weft.server.problems import Problem
 from weft.turns.turn import ClientTool
 from weft.values import Json, JsonObject
@@ -275,8 +276,9 @@ def _object(value: Json, where: str) -> JsonObject:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        kind = type(value).__name__
-        raise Problem(422, "invalid", f"a {kind} stands there, not an object", where=where)
+        raise Problem(
+            422, "invalid", f"{describe_kind(value)} stands there, not an object", where=where
+        )
     return value
 
 

@@ -4,20 +4,17 @@ The client's messages are a whole history, ours is a log. A request goes on afte
 conversation, in the session that a header names, or with a question that is open; otherwise its
 history becomes a session of its own.
 
-Top to bottom: the request, how it is started, the ids of responses, a history as events.
+Top to bottom: the request, how it is started, how it is read, a history as events.
 """
 
 import asyncio
-import base64
-import binascii
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
 import msgspec
 
-from weft.content import Content
+from weft.content import Content, Part
 from weft.declare import Agent, RunConfig
 from weft.declare.tool import Tool
 from weft.runtime import Runner
@@ -25,6 +22,15 @@ from weft.runtime.background import RunEnd
 from weft.server.endpoints import Call
 from weft.server.openai_questions import asking_session, replies
 from weft.server.openai_requests import ClientMessage, client_tools, generation
+from weft.server.openai_stored import (
+    RequestNote,
+    ends_in_note,
+    find_conversation,
+    find_response,
+    find_session,
+    is_minted,
+    write_note,
+)
 from weft.server.problems import Problem
 from weft.server.served import ServedRun
 from weft.session import Event, SessionKey
@@ -50,6 +56,7 @@ class ClientRequest:
     conversation: str | None
     instructions: str | None
     keeps: bool
+    is_response: bool
     metadata: JsonObject = field(default_factory=dict[str, Json])
 
     @property
@@ -69,18 +76,18 @@ class ClientRequest:
         if self.previous is not None:
             at = await self._continued(call, user)
         key = SessionKey(self.runner.app_name, user, at or asking_session(self.messages) or "")
-        session = await self.runner.store.get(key) if key.id else None
+        session = await find_session(self.runner, user, key.id) if key.id else None
         answers = replies(session, parts) if session is not None and session.waiting else None
-        if session is None and self.conversation and not _is_minted(self.conversation):
-            raise Problem(
-                404,
-                "unknown-conversation",
-                f"there is no conversation `{self.conversation[:100]}`",
-                hint="POST /v1/conversations makes one",
-            )
+        if session is None and self.conversation:
+            await find_conversation(call, self.conversation)  # it may be that of another app
         is_new = at is None and answers is None
+        note = self._note(begins, parts if answers is not None else None, is_new=is_new)
+        if note == RequestNote() and (session is None or not ends_in_note(session)):
+            note = None  # there is nothing to note
         if is_new:
-            key = await self._make_session(user, begins)
+            key = await self._make_session(user, begins, note)
+        elif note is not None:
+            is_new = await write_note(self.runner, key, note)
         try:
             run = await call.served.start(
                 self.runner,
@@ -97,15 +104,34 @@ class ClientRequest:
             if is_new:
                 await self.runner.store.delete(key)
             raise
-        if is_new and not self.keeps:
+        if at is None and answers is None and not self.keeps:
             run.when_done(_forgetting(self.runner, key))
         return run
 
-    async def _make_session(self, user: str, begins: int) -> SessionKey:
+    def _note(
+        self, begins: int, reply: tuple[Part, ...] | None, *, is_new: bool
+    ) -> RequestNote | None:
+        """What is to be known of the response later, and has no place in the log."""
+        if not self.is_response or not self.keeps:
+            return None
+        lengths = [len(one.parts) for one in self.messages[begins:]]
+        return RequestNote(
+            previous=self.previous,
+            conversation=None if is_minted(self.conversation or "") else self.conversation,
+            instructions=self.instructions,
+            metadata=self.metadata,
+            tools=self.raw_tools,
+            history=begins if is_new else 0,
+            lengths=lengths if len(lengths) > 1 else [],
+            reply=[*reply] if reply is not None else None,
+        )
+
+    async def _make_session(self, user: str, begins: int, note: RequestNote | None) -> SessionKey:
         """A session of its own for a history without one."""
         store, key = self.runner.store, SessionKey(self.runner.app_name, user, f"chat-{new_id()}")
         session = await store.create(key)
         history = _as_events(self.messages[:begins], self.runner)
+        history += [note.event()] if note is not None else []
         if history:
             await store.append(session, *history)
         return key
@@ -113,21 +139,10 @@ class ClientRequest:
     async def _continued(self, call: Call, user: str) -> str:
         """The session of the previous response; a copy, if it has gone on since."""
         assert self.previous is not None
-        place = _place_of(self.previous)
-        if place is None:
-            raise unknown_response(self.previous)
-        id, run = place
-        try:
-            session = await call.served.session(self.runner, user, id)
-        except Problem:
-            raise unknown_response(self.previous) from None
-        events = session.events
-        ends = [i for i, event in enumerate(events, 1) if event.invocation_id == run]
-        if not ends:
-            raise unknown_response(self.previous)
-        if ends[-1] == len(events):
-            return id
-        forked = await self.runner.fork(user_id=user, session_id=id, upto=ends[-1])
+        response = await find_response(call, self.previous, [self.runner])
+        if response.is_last:
+            return response.key.id
+        forked = await self.runner.fork(user_id=user, session_id=response.key.id, upto=response.end)
         return forked.id
 
 
@@ -181,33 +196,9 @@ def read_request(
         conversation=cast("str | None", conversation),
         instructions=instructions,
         keeps=keeps is not False,
+        is_response=source == "input",
         metadata=metadata if isinstance(metadata, dict) else {},
     )
-
-
-def _is_minted(conversation: str) -> bool:
-    """Whether an id is one that `create_conversation` makes; its session begins with its use."""
-    return re.fullmatch(r"conv_[0-9a-f]{32}", conversation) is not None
-
-
-def response_id(run: ServedRun, sequence: int) -> str:
-    """An id that says where the response stands: the session, and the last event of the run.
-
-    While it streams the last event is not known yet: the id then names the run.
-    """
-    name = f"{run.session_id}\n{run.id}".encode()
-    return f"resp_{base64.urlsafe_b64encode(name).decode().rstrip('=')}"
-
-
-def _place_of(response_id: str) -> tuple[str, str] | None:
-    """The session and the run that a response id names."""
-    name = response_id.removeprefix("resp_")
-    try:
-        text = base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
-    except (binascii.Error, UnicodeDecodeError, ValueError):
-        return None
-    session, separator, run = text.rpartition("\n")
-    return (session, run) if separator else None
 
 
 def _forgetting(runner: Runner, key: SessionKey) -> Callable[[object], None]:
@@ -225,11 +216,6 @@ def _forgetting(runner: Runner, key: SessionKey) -> Callable[[object], None]:
 
 _forgotten: set[object] = set()
 """Tasks that delete sessions: a task that nobody holds may vanish."""
-
-
-def unknown_response(id: str) -> Problem:
-    """The problem of a response that is not there, or is another user's."""
-    return Problem(404, "unknown-response", f"there is no response `{id[:100]}`")
 
 
 def _trailing(messages: list[ClientMessage]) -> int:

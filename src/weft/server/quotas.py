@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, cast
 
 import msgspec
 
-from weft.errors import StoreError, UsageError, WeftError
+from weft.errors import UsageError, WeftError, describe_kind
 from weft.misuse import few, meant
 from weft.runtime.costs import tokens_of
 from weft.server.problems import Problem
@@ -104,7 +104,7 @@ class Quotas:
             own: object = getattr(self, name)
             if not isinstance(own, Mapping):
                 raise UsageError(
-                    f"{name} is a {type(own).__name__}",
+                    f"{name} is {describe_kind(own)}",
                     where="Quotas",
                     hint=f'pass quotas by name: {name}={{"name": Quota(open_runs=10)}}',
                 )
@@ -131,7 +131,7 @@ class Quotas:
 def _require_quota(value: object, name: str) -> None:
     if not isinstance(value, Quota):
         raise UsageError(
-            f"{name} is a {type(value).__name__}",
+            f"{name} is {describe_kind(value)}",
             where="Quotas",
             hint=f"pass a quota: {name}=Quota(turns_per_minute=20)",
         )
@@ -162,8 +162,7 @@ class _Account(msgspec.Struct):
         quota = limited.quota
         begun, under_way = sum(count for _, count in self.turns), sum(self.open.values())
         if quota.turns_per_minute is not None and begun >= quota.turns_per_minute:
-            # a clock that was set back must not keep anybody out for longer than the minute
-            pause = min(self.turns[0][0] + _MINUTE - now, _MINUTE)
+            pause = self.turns[0][0] + _MINUTE - now
             yield _Refusal(limited, "turns_per_minute", quota.turns_per_minute, begun, pause)
         if quota.open_runs is not None and under_way >= quota.open_runs:
             yield _Refusal(limited, "open_runs", quota.open_runs, under_way, _SOON)
@@ -173,7 +172,8 @@ class _Account(msgspec.Struct):
 
     def forget_old(self, now: float, silent: Container[str]) -> None:
         """Forget turns older than a minute, tokens of another day, and servers that are gone."""
-        self.turns = [one for one in self.turns if one[0] > now - _MINUTE]
+        # a clock that was set back: what seems to come later began by now at the latest
+        self.turns = [(min(last, now), count) for last, count in self.turns if last > now - _MINUTE]
         self.open = {name: count for name, count in self.open.items() if name not in silent}
         if self.day != now // _DAY:
             self.day, self.tokens = int(now // _DAY), 0
@@ -193,10 +193,10 @@ class _Account(msgspec.Struct):
             if count > (int(last) == int(began))
         ]
 
-    def change_open(self, server: str, change: int) -> None:
-        """Count runs that a server began, or ended."""
-        count = max(self.open.pop(server, 0) + change, 0)
-        if count:
+    def set_open(self, server: str, count: int) -> None:
+        """Note how many runs a server has open."""
+        self.open.pop(server, None)
+        if count > 0:
             self.open[server] = count
 
     def until(self, now: float) -> float:
@@ -252,11 +252,24 @@ class Reservation:
 _Change = Callable[[Mapping[str, _Account], float], object]
 
 
+class _Asked(NamedTuple):
+    """Something to be counted, and who waits for it."""
+
+    limited: tuple[_Limited, ...]
+    change: _Change
+    future: "asyncio.Future[object]"
+    takes: bool
+    """Whether a run takes its room, unless the answer is a problem."""
+    tokens: int
+    """What a run used: it is counted later where the store fails now."""
+
+
 class QuotaBook:
     """What every user and app has used, counted in a store by all servers that use it.
 
     A store that cannot count, as one in memory, has its own count in each process. What is asked
-    for at the same time is asked of the store at once.
+    for at the same time is asked of the store at once. While the store fails no run begins; what
+    ends meanwhile is counted as soon as it can be.
     """
 
     def __init__(
@@ -275,9 +288,13 @@ class QuotaBook:
         counting = [store for store in stores if isinstance(store, CountingStore)]
         self._store: CountingStore = counting[0] if counting else LocalTallies(self)
         self._counts_open = any(one.open_runs is not None for one in quotas.all)
-        self._waiting: list[tuple[tuple[_Limited, ...], _Change, asyncio.Future[object]]] = []
+        self._waiting: list[_Asked] = []
         self._asking: asyncio.Task[None] | None = None
-        self._open = 0
+        self._open: dict[str, int] = {}
+        """How many runs of this server are open in each account that limits them. The store is
+        told the number and not its changes, so that one that was lost does no harm."""
+        self._late: dict[tuple[_Limited, ...], int] = {}
+        """The accounts that could not be written, and the tokens that are missing there."""
         self._beating: asyncio.Task[None] | None = None
 
     async def problem_of(self, app: str, user: str) -> Problem | None:
@@ -300,20 +317,21 @@ class QuotaBook:
         def take(accounts: Mapping[str, _Account], now: float) -> Problem | float:
             problem = _refused(limited, accounts, now)
             if problem is None:
-                self._begin(limited, accounts)
                 for one in limited:
+                    account = accounts[one.key]
+                    if one.quota.open_runs is not None:
+                        account.set_open(self._server, account.open.get(self._server, 0) + 1)
                     if one.quota.turns_per_minute is not None:
-                        accounts[one.key].begin_turn(now)
+                        account.begin_turn(now)
             return problem or now
 
         def took(future: "asyncio.Future[object]") -> Reservation:
             taken = future.result()
             if isinstance(taken, Problem):
                 raise taken
-            self._note_open(limited, 1)
             return Reservation(self, limited, cast("float", taken))
 
-        asked = self._put(limited, take)
+        asked = self._put(limited, take, takes=True)
         try:
             await asyncio.shield(asked)
         except asyncio.CancelledError:  # who asked is gone: what is taken nevertheless goes back
@@ -331,8 +349,7 @@ class QuotaBook:
         limited = self._limited(app, user)
         if limited:
             self._note_open(limited, 1)
-            begun = self._put(limited, lambda accounts, now: self._begin(limited, accounts))
-            begun.add_done_callback(_note_failure)
+            self._put(limited, _no_change).add_done_callback(_note_failure)
         return Reservation(self, limited)
 
     def end(
@@ -346,19 +363,19 @@ class QuotaBook:
         def close(accounts: Mapping[str, _Account], now: float) -> None:
             for one in limited:
                 account = accounts[one.key]
-                if one.quota.open_runs is not None:
-                    account.change_open(self._server, -1)
                 if one.quota.tokens_per_day is not None:
                     account.tokens += tokens
                 if began is not None:
                     account.take_back(began)
 
-        self._put(limited, close).add_done_callback(_note_failure)
+        self._put(limited, close, tokens=tokens).add_done_callback(_note_failure)
 
     async def close(self) -> None:
         """Have everything counted that is to be counted."""
         if self._beating is not None:
             self._beating.cancel()
+        if self._late:
+            self._put((), _no_change).add_done_callback(_note_failure)
         while self._asking is not None and not self._asking.done():
             await asyncio.wait([self._asking])
 
@@ -373,29 +390,39 @@ class QuotaBook:
         )
         return tuple([one for one in both if one.quota.limits_something])
 
-    def _begin(self, limited: tuple[_Limited, ...], accounts: Mapping[str, _Account]) -> None:
+    def _note_open(self, limited: tuple[_Limited, ...], change: int) -> None:
+        """Count the open runs of this server."""
         for one in limited:
             if one.quota.open_runs is not None:
-                accounts[one.key].change_open(self._server, 1)
+                count = self._open.pop(one.key, 0) + change
+                if count > 0:
+                    self._open[one.key] = count
+        self._start_beating()
 
-    def _note_open(self, limited: tuple[_Limited, ...], change: int) -> None:
+    def _start_beating(self) -> None:
         """Have the other servers know that this one lives, as long as it has open runs."""
-        if any(one.quota.open_runs is not None for one in limited):
-            self._open += change
-            if self._open > 0 and (self._beating is None or self._beating.done()):
-                self._beating = asyncio.get_running_loop().create_task(self._beat())
+        if (self._open or self._late) and (self._beating is None or self._beating.done()):
+            self._beating = asyncio.get_running_loop().create_task(self._beat())
 
     async def _beat(self) -> None:
-        while self._open > 0:
+        while self._open or self._late:
             await asyncio.sleep(_BEAT_EVERY)
-            with suppress(StoreError):  # the next may be heard
-                await self._put((), lambda accounts, now: None)
+            beaten = self._put((), _no_change)
+            beaten.add_done_callback(_note_failure)
+            await asyncio.wait([beaten])  # if it failed, the next may be heard
 
-    def _put(self, limited: tuple[_Limited, ...], change: _Change) -> "asyncio.Future[object]":
+    def _put(
+        self,
+        limited: tuple[_Limited, ...],
+        change: _Change,
+        *,
+        takes: bool = False,
+        tokens: int = 0,
+    ) -> "asyncio.Future[object]":
         """Have something counted, with whatever else is waiting to be."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[object] = loop.create_future()
-        self._waiting.append((limited, change, future))
+        self._waiting.append(_Asked(limited, change, future, takes, tokens))
         if self._asking is None or self._asking.done():
             self._asking = loop.create_task(self._ask())
         return future
@@ -403,24 +430,34 @@ class QuotaBook:
     async def _ask(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting[:_AT_ONCE], self._waiting[_AT_ONCE:]
+            late, self._late = self._late, {}
             answers: list[object] = []
-            keys = {one.key for limited, _, _ in batch for one in limited}
+            keys = {one.key for asked in batch for one in asked.limited}
+            keys |= {one.key for limited in late for one in limited}
+            # copied here, for the store may count in a thread of its own
+            mine = {key: self._open.get(key, 0) for key in keys}
 
             def count(
                 tallies: Mapping[str, JsonObject],
                 now: float,
-                batch: Sequence[tuple[object, _Change, object]] = batch,
+                batch: Sequence[_Asked] = batch,
+                late: Mapping[tuple[_Limited, ...], int] = late,
                 answers: list[object] = answers,
-                keys: Iterable[str] = keys,
+                mine: Mapping[str, int] = mine,
             ) -> dict[str, Tally]:
                 accounts = {
                     key: msgspec.convert(tallies.get(key, {}), _Account, strict=False)
-                    for key in keys
+                    for key in mine
                 }
                 silent = self._silent(accounts.values(), tallies, now)
-                for account in accounts.values():
+                for key, account in accounts.items():
                     account.forget_old(now, silent)
-                answers[:] = [change(accounts, now) for _, change, _ in batch]
+                    account.set_open(self._server, mine[key])
+                for limited, tokens in late.items():
+                    for one in limited:
+                        if one.quota.tokens_per_day is not None:
+                            accounts[one.key].tokens += tokens
+                answers[:] = [asked.change(accounts, now) for asked in batch]
                 after = {
                     key: Tally(msgspec.to_builtins(account), account.until(now))
                     for key, account in accounts.items()
@@ -431,15 +468,30 @@ class QuotaBook:
 
             names = [*keys, *([_SERVER + self._server] if self._counts_open else [])]
             try:
-                await self._store.tally(names, count, beside=_SERVER if self._counts_open else "")
+                if names:
+                    beside = _SERVER if self._counts_open else ""
+                    await self._store.tally(names, count, beside=beside)
+                else:  # what was late has been counted by others meanwhile
+                    answers[:] = [None] * len(batch)
             except Exception as error:
-                for _, _, future in batch:
-                    if not future.done():
-                        future.set_exception(error)
+                self._note_late(batch, late)
+                for asked in batch:
+                    if not asked.future.done():
+                        asked.future.set_exception(error)
                 continue
-            for (_, _, future), answer in zip(batch, answers, strict=True):
-                if not future.done():
-                    future.set_result(answer)
+            for asked, answer in zip(batch, answers, strict=True):
+                # here, and not where it is waited for: the next count begins before that
+                if asked.takes and not isinstance(answer, Problem):
+                    self._note_open(asked.limited, 1)
+                if not asked.future.done():
+                    asked.future.set_result(answer)
+
+    def _note_late(self, batch: Iterable[_Asked], late: Mapping[tuple[_Limited, ...], int]) -> None:
+        """Have accounts written again that could not be: nobody knows what became of them."""
+        for limited, tokens in [*late.items(), *((one.limited, one.tokens) for one in batch)]:
+            if limited:
+                self._late[limited] = self._late.get(limited, 0) + tokens
+        self._start_beating()
 
     def _silent(
         self, accounts: Iterable[_Account], tallies: Mapping[str, JsonObject], now: float
@@ -448,10 +500,14 @@ class QuotaBook:
         silent: set[str] = set()
         for name in {name for account in accounts for name in account.open}:
             beat = tallies.get(_SERVER + name, {}).get("beat")
-            is_heard = isinstance(beat, int | float) and now - beat < _SILENT
+            is_heard = isinstance(beat, int | float) and abs(now - beat) < _SILENT
             if name != self._server and not is_heard:
                 silent.add(name)
         return silent
+
+
+def _no_change(accounts: Mapping[str, _Account], now: float) -> None:
+    """Nothing changes but what is written with every count."""
 
 
 def _note_failure(future: "asyncio.Future[object]") -> None:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from weft.content import Content, Part, Value, encode, is_plain, require_content, untrusted
-from weft.errors import SessionError
+from weft.errors import SessionError, describe_kind
 from weft.late import late_pattern
 from weft.misuse import explained
 from weft.session.event import Actions, Event, event_from, respelled
@@ -241,7 +241,7 @@ class Session:
         """
         if not isinstance(cast("object", data), bytes | bytearray | str):
             raise SessionError(
-                f"a {type(data).__name__} is not JSON text",
+                f"{describe_kind(data)} is not JSON text",
                 where=name,
                 hint="pass bytes or text, or build a weft.Session from events",
             )
@@ -613,7 +613,7 @@ def admitted(
     for index, event in enumerate(events):
         if type(event) is not Event and not isinstance(cast("object", event), Event):
             raise SessionError(
-                f"a {type(event).__name__} is not an event",
+                f"{describe_kind(event)} is not an event",
                 where=f"{where}[{index}]",
                 hint="pass weft.Event values, or read JSON with Session.from_json",
             )
@@ -684,9 +684,7 @@ def _require_sound(event: Event) -> None:
 
 
 def _misplaced(value: object, where: str, wanted: str) -> SessionError:
-    return SessionError(
-        f"a {type(value).__name__} stands there", where=where, hint=f"pass {wanted}"
-    )
+    return SessionError(f"{describe_kind(value)} stands there", where=where, hint=f"pass {wanted}")
 
 
 def _same(known: Event, event: Event) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from weft.errors import Conflict, SessionError, StoreError
+from weft.errors import Conflict, SessionError, StoreError, describe_kind
 from weft.session.event import Event, numbered
 from weft.session.lease import Leases
 from weft.session.log import Session, positions_of, stored
@@ -474,7 +474,7 @@ def unknown(key: SessionKey) -> StoreError:
 
 def _require_name(text: str, what: str, *, where: str) -> None:
     if not isinstance(cast("object", text), str):
-        wrong = f"{what} is a {type(text).__name__}, not text"
+        wrong = f"{what} is {describe_kind(text)}, not text"
     elif "\0" in text or (not text.isascii() and has_lone_surrogate(text)):
         wrong = f"{what} {text!a} holds a character that cannot be stored"
     elif len(text) > LONGEST_NAME or len(text.encode()) > LONGEST_NAME:

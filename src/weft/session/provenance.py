@@ -188,6 +188,30 @@ def without_trust(metadata: JsonObject, *, by_user: bool) -> JsonObject | None:
     claims = {name: stored[name] for name in _RUNTIME_ONLY if by_user and name in stored}
     if not claims and "instructions" not in stored:
         return None
+    return _set_aside(metadata, claims)
+
+
+_ACTS = (
+    *("pending", "started", "outcomes", "offered", "yielded", "effect", "restored"),
+    *("instructions", "forks", "held", "closed"),
+)
+"""Notes, as they are stored, by which a runtime acts or writes state."""
+
+
+def without_acts(metadata: JsonObject) -> JsonObject:
+    """The metadata of an event that a client posts: by what it notes nothing is run or written.
+
+    Such notes are set aside under `untrusted`. Those that only say who answered, or how the event
+    is seen, stay.
+    """
+    stored = notes_in(metadata)
+    claims = {name: stored[name] for name in _ACTS if name in stored}
+    return _set_aside(metadata, claims) if claims else metadata
+
+
+def _set_aside(metadata: JsonObject, claims: JsonObject) -> JsonObject:
+    """The metadata with some of its notes under `untrusted`."""
+    stored = notes_in(metadata)
     before = stored.get("untrusted")
     rest: JsonObject = {name: value for name, value in stored.items() if name not in claims}
     rest["untrusted"] = {**(before if isinstance(before, dict) else {}), **claims}

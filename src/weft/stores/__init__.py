@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from weft.errors import UsageError
+from weft.errors import UsageError, describe_kind
 from weft.misuse import close
 from weft.session import ArtifactStore, MemoryStore, Store
 
@@ -98,7 +98,7 @@ def _require_store(store: object) -> None:
 
     forms = f"valid forms: {', '.join(_STORES)}"
     raise UsageError(
-        f"{store!r} is not a store" if store is None else f"a {type(store).__name__} is no store",
+        f"{store!r} is not a store" if store is None else f"{describe_kind(store)} is no store",
         where="store",
         hint=f'write "sqlite:///{store}"' if isinstance(store, Path) else forms,
     )

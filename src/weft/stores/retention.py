@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
-from weft.errors import UsageError
+from weft.errors import UsageError, describe_kind
 from weft.session import ArtifactStore, SessionKey, Store
 from weft.session.store import ArchivingStore, ErasingArtifacts, ErasingStore
 
@@ -73,7 +73,7 @@ async def archive_sessions(
     """Pack the older events of sessions, while they run; gives how many events were packed."""
     if not isinstance(store, ArchivingStore):
         raise UsageError(
-            f"a {type(store).__name__} keeps no archive",
+            f"{describe_kind(store)} keeps no archive",
             where="store",
             hint="use sqlite:///FILE or postgresql://..., or give it `archive(key, keep_recent=,"
             " before=)`",
@@ -92,7 +92,7 @@ def _able(store: Store) -> ErasingStore:
     if isinstance(store, ErasingStore):
         return store
     raise UsageError(
-        f"a {type(store).__name__} cannot forget a user",
+        f"{describe_kind(store)} cannot forget a user",
         where="store",
         hint="give it `erase_user(app_name, user_id)`, `erase_turns(app_name, user_id,"
         " session_id)`, `apps_of_turns(user_id)` and `compact()`",
@@ -103,7 +103,7 @@ def _able_artifacts(artifacts: ArtifactStore) -> ErasingArtifacts:
     if isinstance(artifacts, ErasingArtifacts):
         return artifacts
     raise UsageError(
-        f"a {type(artifacts).__name__} cannot forget a user",
+        f"{describe_kind(artifacts)} cannot forget a user",
         where="artifacts",
         hint="give it `erase(app_name, user_id, session_id)`",
     )

@@ -21,7 +21,7 @@ from weft.content import Content, Part
 from weft.detect.find import find
 from weft.detect.kinds import check_kinds, kinds_named
 from weft.dialects import facts_for, wire_name
-from weft.errors import DeclarationError, SessionError, UnrecordedRequest
+from weft.errors import DeclarationError, SessionError, UnrecordedRequest, describe_kind
 from weft.ir import ModelResponse, Prompt
 from weft.late import late_pattern
 from weft.misuse import close, explained
@@ -218,7 +218,7 @@ class RecordedModel:
 def _require_model(model: object) -> Model:
     if not isinstance(model, Model):
         raise DeclarationError(
-            f"a {type(model).__name__} is no model",
+            f"{describe_kind(model)} is no model",
             where="RecordedModel.model",
             hint='pass a name such as "local", or a weft.Model',
         )
@@ -267,7 +267,7 @@ def _read(path: Path) -> Iterator[RecordedExchange]:
         try:
             value = cast("object", json.loads(line))
             if not isinstance(value, dict):
-                raise ValueError(f"a {type(value).__name__} stands there")
+                raise ValueError(f"{describe_kind(value)} stands there")
             fields = cast("JsonObject", value)
             if "recorded" in fields:
                 _require_version(fields, where)

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from weft.errors import StoreError, UsageError
+from weft.errors import StoreError, UsageError, describe_kind
 from weft.stores.sqlite_file import explained as explained_sqlite
 from weft.stores.sqlite_file import open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
@@ -272,7 +272,7 @@ class FileDatabase:
             if connection is not None:
                 if not isinstance(connection, sqlite3.Connection):
                     raise UsageError(
-                        f"a {type(connection).__name__} is no connection to put a turn with",
+                        f"{describe_kind(connection)} is no connection to put a turn with",
                         where="Turns.put",
                         hint="pass a sqlite3.Connection to the file of the store, or the"
                         " connection of store.transaction(session)",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from weft.content import ContentLike, require_posted, to_content
-from weft.errors import Conflict, UsageError
+from weft.errors import Conflict, UsageError, describe_kind
 from weft.misuse import meant
 from weft.session import MemoryStore, SessionKey, Store
 from weft.session.event import new_id
@@ -55,7 +55,7 @@ def _server_turns(store: Store, engine: str) -> Turns:
 
     if not isinstance(store, PostgresStore):
         raise UsageError(
-            f"there is no queue for a {type(store).__name__}",
+            f"there is no queue for {describe_kind(store)}",
             where="open_turns",
             hint="write one that has the methods of weft.turns.Turns, or open a store by address",
         )

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from weft.errors import StoreError, UsageError
+from weft.errors import StoreError, UsageError, describe_kind
 from weft.runtime import Runner
 from weft.runtime.metrics import Metrics
 from weft.session import Store
@@ -289,7 +289,7 @@ def _tables(store: Store, worker: str) -> tuple[QueueDatabase, LivingTable]:
 
     if not isinstance(store, PostgresStore):
         raise UsageError(
-            f"workers cannot share a {type(store).__name__}",
+            f"workers cannot share {describe_kind(store)}",
             where="Worker",
             hint="open the store by its address: sqlite:///weft.db, postgresql://host/database",
         )

@@ -8,6 +8,7 @@ from weft.codes import report
 from weft.declare import Agent
 from weft.declare.policy_parts import Label, When
 from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.errors import with_article
 from weft.misuse import close
 
 
@@ -125,7 +126,9 @@ def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
                     Origin("field", "context", agent.name),
                     f"the label `{label.name}` is on the {kind} `{name}`, and there is none of"
                     " that name: it guards nothing",
-                    f"did you mean `{near}`?" if near else f"name a {kind} of the program",
+                    f"did you mean `{near}`?"
+                    if near
+                    else f"name {with_article(kind)} of the program",
                     # where no inputs are declared, the application may put any key into the state
                     severity=None if near or kind != "state key" or declares else Severity.INFO,
                 )

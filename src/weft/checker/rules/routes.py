@@ -12,6 +12,7 @@ from weft.declare import Route
 from weft.declare.compare import Comparison, Incomparable, holds, quoted, same
 from weft.declare.route import Case
 from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.errors import with_article
 from weft.misuse import meant
 from weft.values import Json, JsonObject
 
@@ -281,4 +282,4 @@ def _kind(value: Json) -> str:
 
 def _a(kind: str) -> str:
     words = {"string": "text", "array": "a list", "object": "an object", "boolean": "a truth value"}
-    return words.get(kind, f"a {kind}")
+    return words.get(kind, with_article(kind))

@@ -18,6 +18,7 @@ from weft.declare import Agent, Gate, Map, Parallel, Sequence, Step, template
 from weft.declare.compare import quoted
 from weft.declare.template import Variable
 from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.errors import with_article
 from weft.misuse import close, few, is_slip, meant
 from weft.session.state import scope_of
 from weft.values import JsonObject
@@ -366,7 +367,7 @@ def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
             kind = kind_of(shape)
             if problem or not kind:
                 continue
-            who = f"`{fact.writers[-1].name}` writes {_WORDS.get(kind, f'a {kind}')} there"
+            who = f"`{fact.writers[-1].name}` writes {_WORDS.get(kind, with_article(kind))} there"
             if read.how == "map" and isinstance(site.node, Map) and kind != "array":
                 yield report(
                     "WEFT109",

@@ -19,7 +19,7 @@ from weft.declare.config import check_generate_config
 from weft.declare.functions import Foreign, name_of
 from weft.declare.visit import rebuild
 from weft.diagnostics import Diagnostic
-from weft.errors import DeclarationError, SessionError, UsageError
+from weft.errors import DeclarationError, SessionError, UsageError, describe_kind
 from weft.interop.adk.objects import (
     field,
     fields_of,
@@ -93,7 +93,7 @@ def imported(
     """
     if not is_adk(agent):
         raise UsageError(
-            f"a {type(agent).__name__} is no agent of google-adk",
+            f"{describe_kind(agent)} is no agent of google-adk",
             where="from_adk",
             hint="pass its LlmAgent, SequentialAgent, ParallelAgent, LoopAgent or App",
         )
@@ -251,7 +251,7 @@ class _Import:
                 continue
             callback = Foreign(
                 f"{name}.{theirs}",
-                f"`{theirs}` of a {type(agent).__name__}",
+                f"`{theirs}` of {describe_kind(agent)}",
                 functions=functions,
                 context=CONTEXT[ours],
                 call=code.at(ours, functions) if runs else None,

@@ -6,7 +6,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft.content import Content
-from weft.errors import WeftError
+from weft.errors import WeftError, describe_kind
 from weft.interop.adk.objects import field, listed, text
 from weft.session import Event, Session
 from weft.values import JsonObject, require_json
@@ -175,7 +175,7 @@ def _aloud(content: Content | None) -> Content | None:
 def _json(event: object) -> bytes:
     dump = field(event, "model_dump_json")
     if not callable(dump):
-        raise TypeError(f"a {type(event).__name__} is no event of google-adk")
+        raise TypeError(f"{describe_kind(event)} is no event of google-adk")
     return cast("str", dump(by_alias=True, exclude_none=True)).encode()
 
 

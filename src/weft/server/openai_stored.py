@@ -1,0 +1,397 @@
+"""Responses as they stand in the log: where one begins and ends, and what was asked with it.
+
+The id of a response names a session, a run in it, and how many events came before. What the log
+has no place for (metadata, tools of the client, which response came before) is a note: an event
+without content right before the response. A request that has none of it writes no note.
+
+Top to bottom: the id, the note, a response in its session, the items of its input, pages of them.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, cast
+
+import msgspec
+
+from weft.content import FunctionCall, FunctionResponse, Part
+from weft.errors import StoreError
+from weft.runtime import Runner
+from weft.server.endpoints import Call
+from weft.server.problems import Problem, require_id
+from weft.session import Event, Session, SessionKey
+from weft.session.event import new_id
+from weft.values import Json, JsonObject, compact
+
+_KEY = "openai"
+"""Where the metadata of an event has the note."""
+
+LARGEST_LIST = 100
+"""Items of one page."""
+
+
+def response_id(session: str, run: str, after: int) -> str:
+    """An id that says where the response stands: session, run, and how many events came before.
+
+    A run that goes on with a result of the client's tool is the same run and another response.
+    """
+    name = f"{session}\n{run}\n{after}".encode()
+    return f"resp_{base64.urlsafe_b64encode(name).decode().rstrip('=')}"
+
+
+def _place_of(id: str) -> tuple[str, str, int] | None:
+    """The session, the run and the place that a response id names."""
+    name = id.removeprefix("resp_")
+    if name == id or len(id) > 4_000:
+        return None
+    try:
+        text = base64.b64decode(name + "=" * (-len(name) % 4), altchars=b"-_", validate=True)
+        session, run, *after = text.decode().split("\n")
+    except (binascii.Error, ValueError):
+        return None
+    if not session or not run or len(after) > 1:
+        return None
+    number = after[0] if after else "0"  # ids of older servers name no place
+    if len(number) > 9 or not number.isascii() or not number.isdigit():
+        return None
+    return session, run, int(number)
+
+
+def unknown_response(id: str) -> Problem:
+    """The problem of a response that is not there, or is another user's."""
+    return Problem(404, "unknown-response", f"there is no response `{id[:100]}`")
+
+
+def unknown_conversation(id: str) -> Problem:
+    """The problem of a conversation that is not there, or is another user's."""
+    return Problem(
+        404,
+        "unknown-conversation",
+        f"there is no conversation `{id[:100]}`",
+        hint="POST /v1/conversations makes one",
+    )
+
+
+def is_minted(id: str) -> bool:
+    """Whether the id of a session is one that was made for a conversation."""
+    return re.fullmatch(r"conv_[0-9a-f]{32}", id) is not None
+
+
+# Notes.
+
+
+class RequestNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a log has no place for: of a response, of a conversation, or of a deletion."""
+
+    previous: str | None = None
+    conversation: str | None = None
+    instructions: str | None = None
+    metadata: JsonObject = {}
+    tools: list[Json] = []
+    history: int = 0
+    """How many events right before the note the client brought along."""
+    lengths: list[int] = []
+    """How many parts each of several messages has; the log has them as one."""
+    reply: list[Part] | None = None
+    """What the client said, where it was read as the answer to a question."""
+    created_at: int | None = None
+    """When the conversation was made."""
+    deleted: tuple[str, int] | None = None
+    """The run and the first event of a response that is deleted."""
+
+    def event(self) -> Event:
+        """The note as an event, of an invocation that is no run."""
+        written: JsonObject = msgspec.to_builtins(self)
+        return Event(author="user", invocation_id=new_id(), custom_metadata={_KEY: written})
+
+
+_NOTHING = RequestNote()
+
+
+def _note_in(event: Event) -> RequestNote | None:
+    """The note that an event is; None for any other event."""
+    if event.content is not None or not event.custom_metadata or _KEY not in event.custom_metadata:
+        return None
+    try:
+        return msgspec.convert(event.custom_metadata[_KEY], RequestNote)
+    except msgspec.ValidationError:
+        return None  # somebody else's key of this name
+
+
+def _request_note(session: Session, after: int) -> RequestNote | None:
+    """What was noted for the response that comes after so many events."""
+    note = _note_in(session.events[after - 1]) if 0 < after <= len(session.events) else None
+    return note if note is not None and note.created_at is None and note.deleted is None else None
+
+
+def ends_in_note(session: Session) -> bool:
+    """Whether a response was noted that never began: the next one must not be taken for it."""
+    return _request_note(session, len(session.events)) is not None
+
+
+async def write_note(runner: Runner, key: SessionKey, note: RequestNote) -> bool:
+    """Put a note into a session, which is made if there is none; and whether it was made.
+
+    A session with a run under way is refused: the run alone writes to it.
+    """
+    require_id(key.id)
+    lease = await runner.store.lease(key, busy="reject", interrupt=lambda: None)
+    try:
+        session = await runner.store.get(key)
+        is_new = session is None
+        if session is None:
+            session = await runner.store.create(key)
+        await runner.store.append(session, note.event())
+    finally:
+        await lease.release()
+    return is_new
+
+
+# A response in its session.
+
+
+class StoredResponse(NamedTuple):
+    """The events of a session that are one response: from what was said to how it ended."""
+
+    id: str
+    runner: Runner
+    session: Session
+    run: str
+    begin: int
+    end: int
+    note: RequestNote
+
+    @property
+    def key(self) -> SessionKey:
+        """The session that it stands in."""
+        return SessionKey(self.session.app_name, self.session.user_id, self.session.id)
+
+    @property
+    def events(self) -> list[Event]:
+        """Its own events."""
+        between = self.session.events[self.begin : self.end]
+        return [event for event in between if event.invocation_id == self.run]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing but notes came after it."""
+        return all(_note_in(event) is not None for event in self.session.events[self.end :])
+
+
+async def find_response(call: Call, id: str, runners: Iterable[Runner]) -> StoredResponse:
+    """A response of the user's in one of the apps, or a problem that says nothing of others'."""
+    place = _place_of(id)
+    if place is None:
+        raise unknown_response(id)
+    name, run, after = place
+    for runner in runners:
+        session = await find_session(runner, call.user(), name)
+        bounds = _bounds(session, run, after) if session is not None else None
+        if session is None or bounds is None:
+            continue
+        if any(_is_deletion(event, run, bounds[0]) for event in session.events[bounds[1] :]):
+            break
+        note = _request_note(session, after) or _NOTHING
+        return StoredResponse(id, runner, session, run, *bounds, note)
+    raise unknown_response(id)
+
+
+async def find_session(runner: Runner, user: str, id: str) -> Session | None:
+    """A session of the user's; None too for an id that no session can have."""
+    try:
+        return await runner.store.get(SessionKey(runner.app_name, user, id))
+    except StoreError as error:
+        if error.where == "session key":
+            return None
+        raise
+
+
+def _bounds(session: Session, run: str, after: int) -> tuple[int, int] | None:
+    """Where a response begins and ends: it ends where its run goes on with what the user brings."""
+    begin = end = 0
+    has_spoken = False
+    for at, event in enumerate(session.events[after:], after):
+        if event.invocation_id != run:
+            continue
+        if not end:
+            if event.author != "user":
+                return None
+            begin = at
+        elif has_spoken and event.author == "user" and event.results:
+            break
+        has_spoken = has_spoken or event.author != "user"
+        end = at + 1
+    return (begin, end) if end else None
+
+
+def _is_deletion(event: Event, run: str, begin: int) -> bool:
+    note = _note_in(event)
+    return note is not None and note.deleted == (run, begin)
+
+
+async def find_conversation(call: Call, id: str) -> list[tuple[Runner, Session]]:
+    """The sessions of a conversation, one in each app that had a part in it; or a problem."""
+    sessions = [(one, await find_session(one, call.user(), id)) for one in runners_of(call)]
+    known = [(runner, session) for runner, session in sessions if session is not None]
+    if not known:
+        raise unknown_conversation(id)
+    return known
+
+
+def runners_of(call: Call) -> list[Runner]:
+    """All apps that are served."""
+    return [*call.served.runners.values()]
+
+
+def show_conversation(id: str, sessions: Iterable[Session]) -> JsonObject:
+    """A conversation as OpenAI's clients read it."""
+    created: list[float] = []
+    metadata: JsonObject = {}
+    for session in sessions:
+        first = session.events[0] if len(session.events) else None
+        note = (_note_in(first) if first is not None else None) or _NOTHING
+        metadata = metadata or note.metadata
+        begun = first.timestamp if first is not None else session.last_update_time
+        created.append(begun if note.created_at is None else note.created_at)
+    return {
+        "id": id,
+        "object": "conversation",
+        "created_at": int(min(created)),
+        "metadata": metadata,
+    }
+
+
+# The items of its input.
+
+
+def input_of(response: StoredResponse) -> list[JsonObject]:
+    """What a response was asked with: its own messages, and a history that came with them."""
+    note, events = response.note, response.session.events
+    before = response.begin - 1
+    items: list[JsonObject] = []
+    for event in events[max(0, before - note.history) : before] if note.history else ():
+        items += _items(_parts_of(event), event, "user" if event.author == "user" else "assistant")
+    own = [event for event in response.events if event.author == "user"]
+    if note.reply is not None:
+        items += _items(note.reply, own[0], "user")
+    else:
+        for event in own:
+            items += _split_items(_parts_of(event), event, note.lengths)
+    if note.instructions is not None and items and _is_text(items[0], note.instructions):
+        items = items[1:]  # they are read as the user's, and are no part of the input
+    return items
+
+
+def _split_items(parts: Sequence[Part], event: Event, lengths: list[int]) -> list[JsonObject]:
+    """The items of several messages that the log has as one."""
+    if sum(lengths) != len(parts):
+        return _items(parts, event, "user")
+    items: list[JsonObject] = []
+    start = 0
+    for at, length in enumerate(lengths):
+        items += _items(parts[start : start + length], event, "user", suffix=f"_{at}")
+        start += length
+    return items
+
+
+def _parts_of(event: Event) -> Sequence[Part]:
+    return (event.content.parts if event.content is not None else None) or ()
+
+
+def _items(parts: Sequence[Part], event: Event, role: str, *, suffix: str = "") -> list[JsonObject]:
+    """Parts as items: what is said is one message, each call and each result an item."""
+    items: list[JsonObject] = []
+    content = [piece for part in parts if (piece := _piece(part, role)) is not None]
+    if content:
+        items.append(
+            {
+                "id": f"msg_{event.id}{suffix}",
+                "type": "message",
+                "role": role,
+                "status": "completed",
+                "content": cast("list[Json]", content),
+            }
+        )
+    for part in parts:
+        if part.function_call is not None:
+            items.append(call_item(part.function_call, "completed"))
+        elif part.function_response is not None:
+            items.append(_result_item(part.function_response))
+    return items
+
+
+def _piece(part: Part, role: str) -> JsonObject | None:
+    if part.text:
+        if role == "assistant":
+            return {"type": "output_text", "text": part.text, "annotations": [], "logprobs": []}
+        return {"type": "input_text", "text": part.text}
+    media, file = part.inline_data, part.file_data
+    if media is not None:
+        address = f"data:{media.mime_type};base64,{media.data}"
+    elif file is not None and file.file_uri:
+        address = file.file_uri
+    else:
+        return None
+    return {"type": "input_image", "image_url": address, "detail": "auto"}
+
+
+def call_item(call: FunctionCall, status: str) -> JsonObject:
+    """A call of one of the client's tools."""
+    return {
+        "id": f"fc_{call.id}",
+        "type": "function_call",
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": call_arguments(call),
+        "status": status,
+    }
+
+
+def call_arguments(call: FunctionCall) -> str:
+    """The arguments of a call as the text that OpenAI's clients read."""
+    return msgspec.json.encode(call.args or {}).decode()
+
+
+def _result_item(result: FunctionResponse) -> JsonObject:
+    response = result.response or {}
+    value = response["result"] if [*response] == ["result"] else response
+    return {
+        "id": f"fco_{result.id}",
+        "type": "function_call_output",
+        "call_id": result.id,
+        "output": value if isinstance(value, str) else compact(value),
+        "status": "completed",
+    }
+
+
+def _is_text(item: JsonObject, text: str) -> bool:
+    content = item.get("content")
+    return content == [{"type": "input_text", "text": text}]
+
+
+def page_of(call: Call, items: list[JsonObject]) -> JsonObject:
+    """The page of a list that the request asks for: the last first, if it does not say."""
+    order, after = call.query("order", "desc"), call.query("after")
+    if order not in ("asc", "desc"):
+        raise Problem(422, "invalid", f"order={order[:40]!r} is not asc or desc", where="order")
+    limit = call.number("limit", 20, most=LARGEST_LIST)
+    if not limit:
+        raise Problem(422, "invalid", f"limit=0 is not a number from 1 to {LARGEST_LIST}")
+    listed = items if order == "asc" else items[::-1]
+    if after:
+        at = next((i for i, item in enumerate(listed) if item["id"] == after), None)
+        if at is None:
+            raise Problem(
+                422, "invalid", f"there is no item `{after[:100]}` in this list", where="after",
+                hint="pass the last_id of the page before",
+            )  # fmt: skip
+        listed = listed[at + 1 :]
+    page = listed[:limit]
+    return {
+        "object": "list",
+        "data": cast("list[Json]", page),
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+        "has_more": len(listed) > limit,
+    }
