@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.support.strategies import logs
-from weft import Agent, C, Content, Event, Part, RunConfig, Session, TokenBudget
+from weft import Actions, Agent, C, Content, Event, Part, RunConfig, Session, TokenBudget
 from weft.compiler import Compilation
 from weft.compiler import compile_request as compile
 from weft.compiler.incremental import LONG, is_cold
@@ -260,3 +260,28 @@ def test_an_open_call_of_another_branch_is_no_finding_once_it_is_answered() -> N
         grown = grown.append(event)
         cold = compile(agent, session=Session("s", events=events[:number]))
         assert compile(agent, session=grown).diagnostics == cold.diagnostics
+
+
+def test_a_branch_that_was_taken_back_stays_so_when_its_events_join() -> None:
+    """The branch has not joined when the rewind is settled: its events come into view later."""
+
+    def said(author: str, text: str, number: int, branch: str | None = None) -> Event:
+        role = "user" if author == "user" else "model"
+        content = Content(role=role, parts=(Part(text=text),))
+        return Event(author, content, invocation_id="i2", id=f"e{number}", branch=branch)
+
+    events = [
+        Event("user", to_content("first"), invocation_id="i1", id="e1"),
+        said("user", "second", 2),
+        said("helper", "on a branch", 3, "fan.left"),
+        Event(
+            "user", actions=Actions(rewind_before_invocation_id="i2"), invocation_id="i2", id="e4"
+        ),
+    ]
+    agent = Agent("bot", model="gpt-5")
+    grown = Session("s")
+    for number, event in enumerate(events, 1):
+        grown = grown.append(event)
+        cold = compile(agent, session=Session("s", events=events[:number])).wire
+        assert [compile(agent, session=grown).wire for _ in range(3)] == [cold] * 3
+    assert "on a branch" not in str(compile(agent, session=grown).wire)

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from tests.support import budgets
-from weft import Agent, C, Session, compile
+from weft import Agent, C, Content, Event, Part, Session, compile
+from weft.errors import WeftError
 from weft.passes.shorten import stride_for
 
 CASES = 250
@@ -56,3 +57,39 @@ def test_requests_between_two_cuts_extend_each_other() -> None:
         broken += message.prefix_break is not None
     assert steps == 60
     assert broken * 5 <= steps
+
+
+def test_a_question_that_went_by_itself_is_back_when_it_may_go_with_its_answers_only() -> None:
+    """Two questions follow each other: the first goes alone while the second is being answered."""
+    events = [
+        _said("user", "look at the list", 1, "i0"),
+        _said("bot", "the list, " * 60, 2, "i0"),
+        _said("user", "write to Jane", 3, "i1"),
+        _said("user", "go on", 4, "i2"),
+        *(_said("bot", f"line {n}, " * 40, n, "i2") for n in range(5, 12)),
+        _said("user", "and now?", 12, "i3"),
+    ]
+    agent = Agent("bot", model="gpt-5")
+    grown: list[int] = []
+    for tokens in range(150, 1_100, 10):
+        seen = agent.sees(C.default().budget(tokens, overflow="drop"))
+        session = Session("s")
+        for number, event in enumerate(events, 1):
+            session = session.append(event)
+            cold = _outcome(seen, Session("s", events=events[:number]))
+            for _ in range(2):
+                if _outcome(seen, session) != cold:
+                    grown.append(tokens)
+    assert grown == []
+
+
+def _said(author: str, text: str, number: int, invocation: str) -> Event:
+    content = Content(role="user" if author == "user" else "model", parts=(Part(text=text),))
+    return Event(author, content, invocation_id=invocation, id=f"e{number}")
+
+
+def _outcome(agent: Agent, session: Session) -> object:
+    try:
+        return compile(agent, session=session).wire
+    except WeftError as error:
+        return str(error)

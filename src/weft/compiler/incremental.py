@@ -274,19 +274,21 @@ class Thread:
         """The new items; and for those of branches that joined, where in the log they did."""
         hidden: dict[int, str] | None = None
         agent = self.slot.agent
-        if self.basis.reaches_back >= self.consumed:
-            summed = hidden_by_compaction(events, self.slot.branch, self.basis.current)
-            hidden = {**summed, **hidden_by_undoing(events), **hidden_by_rewind(events)}
         if facts.branched:
-            return self._build_branched(events, hidden)
+            return self._build_branched(events)
+        if self.basis.reaches_back >= self.consumed:
+            hidden = self._hidden(events)
         if hidden is None and self._shared is not None:
             positions = range(self.consumed, events.length)
             return built_of(events, positions, agent, self._shared), {}
         return build_items(events.since(self.consumed), self.consumed, agent, hidden), {}
 
-    def _build_branched(
-        self, events: Strand[Event], hidden: dict[int, str] | None
-    ) -> tuple[Built, Mapping[int, int]]:
+    def _hidden(self, events: Strand[Event]) -> dict[int, str]:
+        """What later events took out of view, and why."""
+        summed = hidden_by_compaction(events, self.slot.branch, self.basis.current)
+        return {**summed, **hidden_by_undoing(events), **hidden_by_rewind(events)}
+
+    def _build_branched(self, events: Strand[Event]) -> tuple[Built, Mapping[int, int]]:
         """The new items that are seen from this branch, where the log has branches."""
         branch = self.slot.branch
         seen = branches_of(events).seen_from(branch, events, self.consumed)
@@ -294,7 +296,9 @@ class Thread:
         joined = {row.position: row.at for row in seen if row.at != row.position}
         if self._passed_by < 0:
             self._passed_by = self.consumed
-        if hidden is not None:
+        # what joins now may have been taken back long ago
+        if self.basis.reaches_back >= min((self.consumed, *positions)):
+            hidden = self._hidden(events)
             built = build_some(events, self.consumed, positions, self.slot.agent, hidden)
         else:
             shared = self._shared if self._shared is not None else {}

@@ -28,6 +28,7 @@ from weft.passes.shorten import (
     faded,
     give_up,
     long_results,
+    questions_apart,
     shortened,
     stride_for,
     units_of,
@@ -286,11 +287,13 @@ class _Fitting:
         seal, settled = self._seal, self._prompt.items.settled
         first, before = len(seal.stays), seal.end
         stays: list[int] = []
+        apart = questions_apart(self._items, self._pins.stays) if self._giving.surely else set()
         for index, item in enumerate(self._items[first:], first):
             place = before + index - first
             if place >= settled:
                 break
             if index in self._giving.surely:
+                seal.apart = seal.apart or index in apart
                 seal.add(index, self._shorter, self._env, self._why(item.priority))
                 seal.stays, stays = (*seal.stays, *stays), []
                 seal.end = place + 1
@@ -476,6 +479,8 @@ class Seal:
         self.invocation = ""
         self.newest = -1
         """The highest log position of a sealed item."""
+        self.apart = False
+        """Whether a sealed item may go by itself only while what was asked after it stays."""
         self.thinks = False
         """Whether a sealed item has thoughts, which count in the current turn only."""
         self.notes: Strand[Note] = Strand()
@@ -489,7 +494,7 @@ class Seal:
         """Whether nothing of what is sealed must stay in this request."""
         if self.thinks and asked != self.asked and min(asked, self.asked) < self.end:
             return False
-        if self.stays or env.invocation in self._invocations:
+        if self.apart or self.stays or env.invocation in self._invocations:
             same = self.turn == env.turn and self.invocation == env.invocation
             behind = items[len(self.stays) :]
             return same and any(

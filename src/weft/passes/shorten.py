@@ -516,6 +516,12 @@ def units_of(items: list[Item], tiers: list[int], stays: set[int]) -> list[Unit]
     return sorted(units, key=lambda unit: unit.indexes[-1])
 
 
+def questions_apart(items: list[Item], stays: set[int]) -> set[int]:
+    """What nobody answered before something was asked that stays: it may go by itself meanwhile."""
+    apart = (asked for asked, _ in _turns(items) if stays.intersection(asked))
+    return {index for asked in apart for index in asked if index not in stays}
+
+
 def _turns(items: list[Item]) -> Iterator[tuple[list[int], list[int]]]:
     """What was asked, and what answers it, for every turn; the first may ask nothing."""
     asked: list[int] = []
