@@ -116,6 +116,15 @@ def test_switches_of_an_openai_client_are_true_or_false(field: str, value: objec
         assert answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
+def test_metadata_of_an_openai_client_is_an_object(path: str) -> None:
+    application = served()
+    with client_of(application, application.token) as client:
+        answer = client.post(path, json={**APIS[path], "metadata": ["a"]})
+        assert problem(answer) == (422, "invalid")
+        assert "`metadata` is not an object" in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("arguments", ["[" * 50_000, '{"a": NaN}', "9" * 9_000, "{"])
 def test_arguments_and_results_of_a_client_that_are_no_json(arguments: str) -> None:
     application = served()

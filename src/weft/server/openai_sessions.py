@@ -181,7 +181,9 @@ def read_request(
     if not isinstance(raw_tools, list):
         raise Problem(422, "invalid", "`tools` is not a list", where="tools")
     stream, keeps = body.get("stream") or False, body.get("store")
-    metadata = body.get("metadata")
+    metadata = body.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise Problem(422, "invalid", "`metadata` is not an object", where="metadata")
     options = {**runner.config.generate_config, **generation(body)}
     return ClientRequest(
         runner=runner,
@@ -197,7 +199,7 @@ def read_request(
         instructions=instructions,
         keeps=keeps is not False,
         is_response=source == "input",
-        metadata=metadata if isinstance(metadata, dict) else {},
+        metadata=metadata,
     )
 
 
