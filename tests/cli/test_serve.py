@@ -2,8 +2,12 @@
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 
 from tests.cli.run import AGENTS
@@ -88,3 +92,26 @@ def test_a_store_named_without_its_option_is_the_store_that_is_inspected(folder:
     assert missing == refused(folder, "--store", "sqlite:///none.db", command="inspect")
     several = refused(folder, "sqlite:///a.db", "--store", "sqlite:///b.db", command="inspect")
     assert "several stores are named" in several
+
+
+def test_the_log_says_why_a_request_failed_and_shows_no_password(folder: Path) -> None:
+    address = "postgresql://bob:first-secret@127.0.0.1:1/x?password=other-secret&connect_timeout=5"
+    command = [sys.executable, "-m", "weft", "serve", "agents.py:weather_bot", "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--store", address],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        place = urlsplit(process.stdout.readline().strip())
+        answer = httpx2.get(f"http://{place.netloc}/ready", timeout=60)
+    finally:
+        process.terminate()
+        _, log = process.communicate(timeout=60)
+    assert answer.status_code == 503
+    assert "127.0.0.1" not in answer.text
+    assert "the server cannot be reached" in log
+    assert "secret" not in log

@@ -1,6 +1,7 @@
 """From options to a request: the program, the session and the state that they name."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -268,11 +269,15 @@ def require_folder(file: Path, where: str) -> None:
 
 
 def without_password(address: str) -> str:
-    """The address without the password it may have."""
+    """The address without the passwords it may have, before the host or among the options."""
+    address = _PASSWORD_OPTION.sub(r"\1***", address)
     parts = urlsplit(address)
     if parts.password is None:
         return address
     return address.replace(f":{parts.password}@", ":***@", 1)
+
+
+_PASSWORD_OPTION = re.compile(r"(?i)([?&][a-z_]*password=)[^&#]*")
 
 
 async def listed(

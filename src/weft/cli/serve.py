@@ -70,6 +70,8 @@ def run_application(application: "Application", options: CommandOptions, *, what
             application.stop_streams()
             await super().shutdown(sockets)
 
+    # clients are told no more than that the server failed: here is why
+    logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("weft").setLevel(logging.INFO)
     config = uvicorn.Config(
         application,

@@ -26,6 +26,7 @@ from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
 from weft.replay.steps import Answered, homes_of
 from weft.session import Event, Session
+from weft.session.unread import collector_paused
 from weft.values import Json, JsonObject, compact
 
 FORCED = "weft:forced"
@@ -34,6 +35,11 @@ FORCED = "weft:forced"
 
 def what_if(inspection: Inspection, number: int, variant: Variant) -> JsonObject:
     """One step compiled otherwise: the request, and how it compares with the one that was sent."""
+    with collector_paused():  # a look for garbage in all that is open takes longer than the answer
+        return _what_if(inspection, number, variant)
+
+
+def _what_if(inspection: Inspection, number: int, variant: Variant) -> JsonObject:
     there = _at(inspection, number, variant)
     request = there.request
     now = inspection.request(number)
