@@ -287,7 +287,9 @@ class _Fitting:
         seal, settled = self._seal, self._prompt.items.settled
         first, before = len(seal.stays), seal.end
         stays: list[int] = []
-        apart = questions_apart(self._items, self._pins.stays) if self._giving.surely else set()
+        apart = (
+            questions_apart(self._items, self._pins.stays) if self._giving.surely else set[int]()
+        )
         for index, item in enumerate(self._items[first:], first):
             place = before + index - first
             if place >= settled:
