@@ -6,6 +6,7 @@ import pytest
 
 from tests.support import budgets
 from weft import Agent, C, Content, Event, Part, Session, compile
+from weft.content import call_part, result_part
 from weft.errors import WeftError
 from weft.passes.shorten import stride_for
 
@@ -81,6 +82,38 @@ def test_a_question_that_went_by_itself_is_back_when_it_may_go_with_its_answers_
                 if _outcome(seen, session) != cold:
                     grown.append(tokens)
     assert grown == []
+
+
+def test_a_budget_that_drops_saves_nothing_by_references_to_later_results() -> None:
+    """What went earlier is counted as it was: where things only go, nothing gets shorter first."""
+    rows = "\n".join(f"row {n}: {n * n} and some words" for n in range(12))
+    events: list[Event] = []
+    for turn in range(10):
+        events.append(_said("user", f"look {turn}", len(events), f"i{turn}"))
+        for number in range(3):
+            one = f"c{turn}.{number}"
+            call = call_part("look", {"n": 0}, id=one)
+            result = result_part("look", {"result": rows}, id=one)
+            for role, part in (("model", call), ("user", result)):
+                content = Content(role=role, parts=(part,))
+                events.append(Event("bot", content, invocation_id=f"i{turn}", id=f"e{len(events)}"))
+        events.append(_said("bot", "Done.", len(events), f"i{turn}"))
+    agent = Agent("bot", model="gpt-5", tools=[look])
+    differ: list[tuple[int, int]] = []
+    for tokens in (1_200, 1_800, 2_600):
+        seen = agent.sees(C.auto(careful=True).budget(tokens, overflow="drop"))
+        session = Session("s")
+        for number, event in enumerate(events, 1):
+            session = session.append(event)
+            cold = _outcome(seen, Session("s", events=events[:number]))
+            if any(_outcome(seen, session) != cold for _ in range(2)):
+                differ.append((tokens, number))
+    assert differ == []
+
+
+def look(n: int) -> str:
+    """Look."""
+    return str(n)
 
 
 def _said(author: str, text: str, number: int, invocation: str) -> Event:

@@ -418,10 +418,10 @@ def _phases(
         goes = [unit for unit in units if unit.tier == tier]
         reason = why(tier)
         own = sealed if sealed is not None and tier == seal.tier else None
-        took = own.each - own.folded - own.referred if own is not None else None
-        if not degrades:
-            yield dropped(goes, sizes, reason, took)
+        if not degrades:  # then nothing was shorter before it went
+            yield dropped(goes, sizes, reason, own.each if own is not None else None)
             continue
+        took = own.each - own.folded - own.referred if own is not None else None
         if folds:
             yield shortened(mine, shorter.fold, own.folded if own is not None else 0)
         giving.folded = [*sizes]
