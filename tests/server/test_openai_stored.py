@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.server.live import Live, openai_client, serving
+from tests.server.test_openai import TOOL
 from tests.support.late import late
 from weft import Agent, tool
 from weft.server import Tokens, app
@@ -20,13 +21,6 @@ if TYPE_CHECKING:
     import openai
 else:
     openai = late("openai")
-
-TOOL = {
-    "type": "function",
-    "name": "look_up",
-    "description": "Look something up.",
-    "parameters": {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]},
-}
 
 
 @tool(confirm=True)

@@ -172,8 +172,8 @@ def _imported(call: Call, runner: Runner, listed: Sequence[JsonObject]) -> Seque
     for at, event in enumerate(session.events):
         call.allowed_state(event.actions.state_delta)
         rest = msgspec.structs.replace(event.actions, state_delta={})
-        names = [call.name or "" for call in event.calls]
-        names += [result.name or "" for result in event.results]
+        names = [one.name or "" for one in event.calls]
+        names += [one.name or "" for one in event.results]
         if rest != Actions():
             claim = "it has actions beside `stateDelta`"
         elif event.long_running_tool_ids:

@@ -79,9 +79,8 @@ class FileLocks:
         turn = max(math.nextafter(self.turn(place), math.inf), now)
         try:
             _write_at(self._descriptor, _slot(place), _TURN.pack(turn))
-        except (
-            OSError
-        ):  # a full disk: who asks the holder to stop goes by the turn before, or waits
+        except OSError:
+            # a full disk: who asks the holder to stop goes by the turn before, or waits
             return self.turn(place)
         return turn
 
