@@ -403,6 +403,29 @@ def test_an_answer_streams_fails_and_goes_on(browser: Any, live: Live, world: Wo
         page.wait_for_selector("[data-testid=messages] >> text=Again")
 
 
+def test_what_is_typed_while_a_message_travels_stays(browser: Any, live: Live) -> None:
+    travelling: list[Any] = []
+    with _opened(browser, live, forgiven=("ERR_FAILED",)) as page:
+        page.route("**/inspect/api/say?*", lambda route: travelling.append(route))
+        _open(page, "flow", "f", "chat")
+        page.fill("textarea", "First")
+        with page.expect_request("**/inspect/api/say?*"):
+            page.keyboard.press("Enter")
+        page.fill("textarea", "First, and more")
+        travelling.pop().continue_()
+        page.wait_for_selector("text='send'")
+        assert page.input_value("textarea") == "First, and more"
+        with page.expect_request("**/inspect/api/say?*"):
+            page.click("text='send'")
+        travelling.pop().abort()
+        page.wait_for_selector("[data-testid=chat] > [role=alert]")
+        assert page.input_value("textarea") == "First, and more", "what did not arrive is kept"
+        with page.expect_request("**/inspect/api/say?*"):
+            page.click("text='send'")
+        travelling.pop().continue_()
+        page.wait_for_selector("textarea:placeholder-shown")
+
+
 def test_a_fork_goes_on_with_another_message_and_state(page: Any, live: Live) -> None:
     _open(page, view="events")
     page.click("text='fork here' >> nth=0")

@@ -134,9 +134,10 @@ export function Chat({ session, film }) {
   const { base, query } = addressOf(session);
   const last = events[events.length - 1];
   const running = Boolean(live.partial) || (last && !film.waiting.length && !last.errorCode && (last.author === "user" || isCall(last)));
-  const post = (path, body) => { setBusy(true); setError(""); near.current = true; return posted(`inspect/api/${path}?session=${encodeURIComponent(session)}`, body).then(() => setText(""), (e) => setError(e.message)).finally(() => setBusy(false)); };
+  const post = (path, body) => { setBusy(true); setError(""); near.current = true; return posted(`inspect/api/${path}?session=${encodeURIComponent(session)}`, body).then(() => true, (e) => setError(e.message)).finally(() => setBusy(false)); };
   const stop = () => posted(`${base}/cancel?${query}`, {}).catch((e) => setError(e.message));
-  const send = () => text.trim() && !busy && post("say", { text });
+  // The field is emptied when the message has arrived, unless the user has typed on meanwhile.
+  const send = () => text.trim() && !busy && post("say", { text }).then((arrived) => arrived && setText((now) => (now === text ? "" : now)));
   return html`<div class="chat" data-testid="chat">
     ${events.length > 60 && !all ? html`<p><button class="link" onClick=${() => setAll(true)}>show earlier words</button></p>` : film.session.events > events.length && shown.length > 0 && html`<p class="dim">Earlier events are in the log.</p>`}
     ${shown.length === 0 && html`<${Empty} title="Say something to the agent.">The strip above grows with every call it makes.<//>`}
