@@ -38,8 +38,12 @@ demo: .venv/.made-local
 	$(BIN)/weft model get
 	$(BIN)/python examples/local.py
 
+# Browsers, servers and databases are started for real and share the cores with everything else.
+# A test that failed is run once more, alone: what fails again has failed, and what does not is
+# named, since it depends on timing and wants a look. Many failures are not repeated.
 test: check $(ADK)/.made-adk $(CLIENTS)/.made-clients browser
-	$(PYTEST)
+	$(PYTEST) || { [ $$? = 1 ] && echo "Once more, alone, the tests that failed:" && \
+	    $(BIN)/python -m pytest -v -n 0 --last-failed --last-failed-no-failures none --maxfail 3; }
 	$(ADK)/bin/python -m pytest tests/interop
 
 # The pages are tested in Chromium. Where none is installed and none can be, those tests are skipped,
