@@ -157,13 +157,13 @@ class Thread:
             talk = self._talk(events, env)
             if talk is not None:
                 return talk
-        # a settled item must change: everything behind it may, too
         built, joined = self._build(events, facts)
         features = built.features
         if features & Feature.CALLS and self._reaches_back(built):
             if self.basis.skim is not None:
                 # the call lies in the part of the log that nobody read
                 raise LateResult
+            # a settled item must change: everything behind it may, too
             self._begin()
             built, joined = self._build(events, facts)
             features = built.features
