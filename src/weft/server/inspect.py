@@ -113,8 +113,10 @@ class ServedSessions(StoredSessions):
         """
         place = self.key_of(key)
         runner = self._served.runner(place.app_name)
+        # before the copy is made: a fork that cannot be run leaves no session behind
         await self._served.require_room(place.app_name, place.user_id)
         session = await runner.fork(user_id=place.user_id, session_id=place.id, upto=event)
+        # no run takes the state with a message, so it is written by itself
         if not text and state:
             last = session.events.tip
             written = Event(
@@ -150,6 +152,7 @@ class ServedSources:
             stores = self._served.stores
             parts = [ServedSessions(self._served, store, identity) for store in stores]
             source = parts[0] if len(parts) == 1 else SeveralStores(parts)
+            # the oldest goes: rebuilt sessions take memory
             while len(self._sources) >= _USERS:
                 self._sources.pop(next(iter(self._sources)))
             self._sources[identity] = source
@@ -322,6 +325,7 @@ _Action = Callable[[Talk, Call], Awaitable[Json]]
 
 
 def _answered(answer: _Answer, inspection: Inspection, request: Request) -> Json:
+    # answers are made in threads, and compile the same log
     with inspection.lock:
         return answer(inspection, request)
 
@@ -486,6 +490,7 @@ async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]
             walk = inspection.rehearse(Variant(policy=policy))
             done = False
             while not done and spent < _LONGEST:
+                # nobody who asks or runs waits for a rehearsal
                 if is_busy():
                     await asyncio.sleep(PULSE / 10)
                     continue
@@ -493,7 +498,9 @@ async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]
                 done = await asyncio.to_thread(_walk_on, walk)
                 took = time.monotonic() - begun
                 spent += took
+                # it rests as long as it worked: half of one core at most
                 await asyncio.sleep(took)
+        # what was rehearsed is kept until nobody looks any more
         await asyncio.Event().wait()
     finally:
         inspection.forget_rehearsed()
@@ -527,6 +534,7 @@ def _text(request: Request, name: str) -> str:
 
 def _count(request: Request, name: str) -> int:
     text = request.query_params.get(name, "") or "0"
+    # longer numbers are refused before they are read: no event has such a number
     if not text.isdecimal() or len(text) > 9:
         raise UsageError(f"`{name}` is no number: {text[:40]!r}", where="inspector")
     return int(text)
