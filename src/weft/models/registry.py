@@ -37,6 +37,7 @@ def model_for(name: str, *, where: str) -> Model:
     """The model of that name, or an error that says how to get one."""
     model = _models.get(name)
     if model is None:
+        # shared, so that all agents use the same connections and the same circuit
         model = _models.setdefault(name, _create_model(name, where))
     return model
 
@@ -52,6 +53,7 @@ def _create_model(name: str, where: str) -> Model:
     provider, slash, bare = name.partition("/")
     if not slash:
         return _vendors_own(name)
+    # a name alone has no project and no login
     if provider in _VERTEX:
         raise UsageError(
             f"`{name}` needs a Vertex project and a login",
