@@ -90,7 +90,7 @@ def _served(name: str, service: Service) -> Model:
 def _at_address(name: str, where: str) -> Model:
     address = address_of(name)
     model = address.fragment
-    if address.login or address.query:  # a name is example and kept in the log
+    if address.login or address.query:  # names are shown, and kept in the log
         raise UsageError(
             f"the name `{address.base}#{model}` was written with a login or a query in it",
             where=where,
