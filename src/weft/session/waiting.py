@@ -68,6 +68,7 @@ class _Waiting(NamedTuple):
             target = event.actions.rewind_before_invocation_id
             if not target:
                 open = _after(event, open, names)
+            # nothing waited in the talk that nobody read
             elif target in self.before:
                 open, names = {}, {}
             elif (first := _first(begun, target)) is not None:
@@ -115,6 +116,7 @@ def _after(
             asked = result.name == CONFIRMATION
             call_id = (result.id or "").removeprefix(QUESTION if asked else "")
             open.pop(call_id, None)
+            # a result that says that the call still waits is no answer
             if not asked and call_id not in pending:
                 names.pop(call_id, None)
     for id in pending:
