@@ -254,13 +254,14 @@ async def test_what_a_provider_says_of_its_cache_is_no_reason_to_keep_the_log(
     # reused, which is held against the last one: both looked at every event, and kept it.
     monkeypatch.setattr(incremental, "_PIECE", 7)
     monkeypatch.setattr(caching, "_FAR", 10)
+    monkeypatch.setattr(caching, "_LOOKED_AT", 5)
     key, address = new_key(), f"sqlite:///{tmp_path}/weft.db"
     words = "Is it far from here to there? " * 400
     await stored(address, key, [said("user", Part(text=words), 900), *talk(30, writes=False)])
     usage = Usage(prompt_token_count=900, cached_content_token_count=3)
     answer = ModelResponse(content=Content(parts=(Part(text="Yes."),), role="model"), usage=usage)
     model = ScriptedModel([answer, answer], name=name, dialect=dialect)
-    agent = Agent("bot", model=model, instruction="Begun: {begun}.", context=policy)
+    agent = Agent("bot", model=model, instruction="At {begun}.", context=policy, max_steps=2)
     async with Runner(agent, store=address, app_name=key.app_name) as runner:
         first = await runner.run("a", user_id="ada", session_id="s")
         assert unread(first.session) > 60
