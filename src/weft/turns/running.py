@@ -144,7 +144,12 @@ class TurnRunner:
         if not mark or not count.isdecimal():
             name, count = turn.request_id, "1"
         following = msgspec.structs.replace(
-            turn, request_id=f"{name}#{int(count) + 1}", attempts=0, id="", follower=None
+            turn,
+            request_id=f"{name}#{int(count) + 1}",
+            attempts=0,
+            kills=0,
+            id="",
+            follower=None,
         )
         await self._turns.put(following, delay=turn.every or 0.0)
 
