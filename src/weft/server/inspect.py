@@ -290,10 +290,12 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
         return endpoint
 
     async def exported(request: Request) -> Response:
-        key = _text(request, "session")
+        key, raw = _text(request, "session"), _switch(request, "raw")
         inspection = await source(request).inspection(key)
-        page = await asyncio.to_thread(export, inspection, key=key)
-        name = "".join(c if c.isalnum() else "-" for c in inspection.session.id)[:60]
+        page = await asyncio.to_thread(export, inspection, key=key, raw=raw)
+        id, mask = inspection.session.id, None if raw else inspection.mask
+        id = mask.text(id) if mask is not None else id
+        name = "".join(c if c.isalnum() else "-" for c in id)[:60]
         disposition = f'attachment; filename="{name}.html"'
         return HTMLResponse(page, headers={**_HEADERS, "Content-Disposition": disposition})
 
@@ -553,6 +555,17 @@ def _text(request: Request, name: str) -> str:
     if not text:
         raise UsageError(f"`{name}` is missing", where="inspector", hint=f"add ?{name}=...")
     return text
+
+
+def _switch(request: Request, name: str) -> bool:
+    text = request.query_params.get(name, "") or "false"
+    if text not in ("true", "false"):
+        raise UsageError(
+            f"`{name}` is neither true nor false: {text[:40]!r}",
+            where="inspector",
+            hint=f"write ?{name}=true, or leave it out",
+        )
+    return text == "true"
 
 
 def _count(request: Request, name: str) -> int:
