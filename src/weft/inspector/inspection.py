@@ -25,7 +25,7 @@ from weft.replay.replay import policy_from, recorded_agents
 from weft.replay.steps import Answered, StepWalk
 from weft.runtime.approvals import pending_in
 from weft.session import Event, Session
-from weft.session.waiting import waiting_in
+from weft.session.lookback import waiting_in
 from weft.values import Json, JsonObject, compact
 
 PLAIN = C.default()

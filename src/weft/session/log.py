@@ -19,10 +19,10 @@ from weft.errors import SessionError, describe_kind
 from weft.late import late_pattern
 from weft.misuse import explained
 from weft.session.event import Actions, Event, event_from, respelled
+from weft.session.lookback import waiting_in
 from weft.session.provenance import without_trust
 from weft.session.state import apply_delta, without_temp
 from weft.session.strand import Strand
-from weft.session.waiting import waiting_in
 from weft.values import Json, JsonObject, require_object
 
 if TYPE_CHECKING:
