@@ -10,8 +10,9 @@ from threading import Lock
 import msgspec
 
 from weft.dialects.base import Dialect, model_name
-from weft.dialects.facts import is_misspelt, is_own, suggestion
+from weft.dialects.facts import is_own
 from weft.dialects.legality import MODEL, Finding, Findings, TurnRules
+from weft.dialects.names import is_misspelt, suggestion
 from weft.dialects.track import Lowered
 from weft.dialects.wire import placed_objects
 from weft.ir import Prompt
