@@ -287,6 +287,27 @@ def _without_note(response: JsonObject) -> JsonObject:
     return response
 
 
+class Record:
+    """What a workflow node has left in the log: how it ended, and the last decision it made."""
+
+    __slots__ = ("ended", "failed", "state")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.failed: Event | None = None
+        self.state: JsonObject = {}
+
+    @staticmethod
+    def of(events: Iterable[Event]) -> "Record":
+        """The record of a place, from its events."""
+        record = Record()
+        for event in events:
+            record.ended = record.ended or bool(event.actions.end_of_agent)
+            record.failed = event if is_failure(event) else None
+            record.state = {**record.state, **(event.actions.agent_state or {})}
+        return record
+
+
 def is_failure(event: Event) -> bool:
     """Whether the event says that its node failed: not that it was stopped, or waits."""
     stopped = event.interrupted or event.error_code == UNKNOWN_OUTCOME
