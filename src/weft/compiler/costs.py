@@ -86,7 +86,7 @@ class Cost(NamedTuple):
 
 
 def rates_for(model: str, *, tokens: int = 0, lifetime: str = "") -> Rates:
-    """What a model's tokens cost in a request of so many of them; `kept` is for how long."""
+    """What a model's tokens cost in a request of so many; `lifetime` is how long they are kept."""
     price, cache = price_of(model, tokens=tokens), facts_for(model).cache
     if price is not None:
         return _in_money(price, longer=_is_long(cache, lifetime))
@@ -96,6 +96,7 @@ def rates_for(model: str, *, tokens: int = 0, lifetime: str = "") -> Rates:
 def shares_of(cache: Cache, *, lifetime: str = "") -> Rates:
     """What tokens cost against a fresh one, from how the provider reuses what it has read."""
     if cache == Cache():
+        # nothing is known of the provider's cache
         return RELATIVE
     write = cache.write_long if _is_long(cache, lifetime) else cache.write
     return Rates(1.0, cache.read, write)
@@ -107,6 +108,7 @@ def load_of(total: int, cached: int, cache: Cache, *, asked: bool = True) -> Loa
     A provider that must be asked keeps nothing where it is not, nor what is too short. Tokens
     that are read again come in multiples of its stride, and only from its minimum on.
     """
+    # providers count cached tokens in whole strides only
     cached = 0 if cached < cache.minimum else cached // cache.stride * cache.stride
     rest = total - cached
     writes = total >= cache.minimum and (asked or not cache.breakpoints)
@@ -246,8 +248,10 @@ def window_of(model: str) -> int:
 @functools.lru_cache(maxsize=256)
 def _listed(model: str) -> "ModelInfo | None":
     """The model in the list, under its provider's name for it."""
+    # a server of one's own has no listed price
     if model.startswith(("http://", "https://", "local")):
         return None
+    # loaded late: it is large, and compiling needs no price
     from genai_prices.data_snapshot import get_snapshot
 
     try:
@@ -266,6 +270,7 @@ def _amount(prices: dict[str, object], name: str, tokens: int) -> float | None:
     """A price for a request of so many tokens."""
     listed = prices.get(name)
     base = listed if isinstance(listed, Decimal) else vars(listed).get("base") if listed else None
+    # tiers are in rising order: the last that the request exceeds is the one it pays
     for start, price in _tiers(listed):
         base = price if tokens > start else base
     return float(base) if isinstance(base, Decimal) else None
