@@ -17,7 +17,7 @@ from weft.dialects import DIALECTS, dialect_named
 from weft.dialects.strict import RequestChecker
 from weft.errors import DeclarationError, ScriptExhausted, SessionError, describe_kind
 from weft.ir import ModelResponse, Prompt
-from weft.ir.show import show_block
+from weft.ir.prompt import show_block
 from weft.misuse import explained
 from weft.session import Usage
 from weft.values import Json, JsonObject, compact, require_object

@@ -42,8 +42,8 @@ from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended
 from weft.runtime.progress import UNKNOWN_OUTCOME, Progress, is_reply, with_note
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS, new_id
+from weft.session.lookback import CONFIRMATION, QUESTION
 from weft.session.provenance import Provenance
-from weft.session.waiting import CONFIRMATION, QUESTION
 from weft.values import JsonObject
 
 _log = logging.getLogger("weft")

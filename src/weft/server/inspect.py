@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weft.declare.nodes import every_agent
-from weft.errors import SessionError, UsageError, WeftError
+from weft.errors import SessionBusy, SessionError, UsageError, WeftError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.export import LIBRARY, PAGE, SCRIPTS, STYLE, export
 from weft.inspector.inspection import REHEARSED
@@ -51,6 +51,10 @@ _SLICE = 0.004
 
 _LONGEST = 30.0
 """Seconds of work that a rehearsal of one session may take."""
+
+LETTING_GO = 2.0
+"""Seconds that a message waits for the session. A reader sees the last event of a run a moment
+before the run lets go of its session, and may answer at once."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
@@ -96,14 +100,20 @@ class ServedSessions(StoredSessions):
         """Give the agent a message; the run goes on without a reader."""
         place = self.key_of(key)
         runner = self._served.runner(place.app_name)
-        await self._served.start(runner, text, user=place.user_id, session=place.id, create=False)
+        await _started(
+            lambda: self._served.start(
+                runner, text, user=place.user_id, session=place.id, create=False
+            )
+        )
 
     async def answer(self, key: str, call_id: str, answer: object) -> None:
         """Answer a question that is open."""
         place = self.key_of(key)
         runner = self._served.runner(place.app_name)
-        await self._served.start(
-            runner, None, user=place.user_id, session=place.id, answers={call_id: answer}
+        await _started(
+            lambda: self._served.start(
+                runner, None, user=place.user_id, session=place.id, answers={call_id: answer}
+            )
         )
 
     async def fork(self, key: str, event: int, text: str, state: JsonObject) -> JsonObject:
@@ -135,6 +145,19 @@ class ServedSessions(StoredSessions):
             )
         new = SessionKey(place.app_name, place.user_id, session.id)
         return {"key": key_text(new), "id": session.id}
+
+
+async def _started(start: Callable[[], Awaitable[object]]) -> None:
+    """Start a run, in a moment if another one is about to let go of the session."""
+    until = time.monotonic() + LETTING_GO
+    while True:
+        try:
+            await start()
+            return
+        except SessionBusy:
+            if time.monotonic() >= until:
+                raise
+        await asyncio.sleep(0.02)
 
 
 class ServedSources:
@@ -267,10 +290,12 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
         return endpoint
 
     async def exported(request: Request) -> Response:
-        key = _text(request, "session")
+        key, raw = _text(request, "session"), _switch(request, "raw")
         inspection = await source(request).inspection(key)
-        page = await asyncio.to_thread(export, inspection, key=key)
-        name = "".join(c if c.isalnum() else "-" for c in inspection.session.id)[:60]
+        page = await asyncio.to_thread(export, inspection, key=key, raw=raw)
+        id, mask = inspection.session.id, None if raw else inspection.mask
+        id = mask.text(id) if mask is not None else id
+        name = "".join(c if c.isalnum() else "-" for c in id)[:60]
         disposition = f'attachment; filename="{name}.html"'
         return HTMLResponse(page, headers={**_HEADERS, "Content-Disposition": disposition})
 
@@ -530,6 +555,17 @@ def _text(request: Request, name: str) -> str:
     if not text:
         raise UsageError(f"`{name}` is missing", where="inspector", hint=f"add ?{name}=...")
     return text
+
+
+def _switch(request: Request, name: str) -> bool:
+    text = request.query_params.get(name, "") or "false"
+    if text not in ("true", "false"):
+        raise UsageError(
+            f"`{name}` is neither true nor false: {text[:40]!r}",
+            where="inspector",
+            hint=f"write ?{name}=true, or leave it out",
+        )
+    return text == "true"
 
 
 def _count(request: Request, name: str) -> int:

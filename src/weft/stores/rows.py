@@ -15,7 +15,7 @@ from weft.content import encode
 from weft.errors import SessionError, StoreError
 from weft.session import Event, SessionKey
 from weft.session.event import read_event
-from weft.session.waiting import QUESTION
+from weft.session.lookback import QUESTION
 from weft.values import Json, JsonObject
 
 HAS_DELTA = """event LIKE '%"stateDelta"%'"""

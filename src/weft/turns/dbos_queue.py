@@ -28,6 +28,7 @@ from weft.turns.dbos_worker import DbosWorker
 from weft.turns.inbox import poison_reason
 from weft.turns.turn import (
     MOST_KILLS,
+    SUSPECT_KILLS,
     Living,
     QueuedTurn,
     RunTurn,
@@ -116,6 +117,8 @@ class DbosTurns:
             if owner not in alive:
                 values = {
                     "worker": owner,
+                    "alone": tables.alone_note_of(str(owner)),
+                    "suspect": SUSPECT_KILLS,
                     "most": MOST_KILLS,
                     "reason": poison_reason(MOST_KILLS),
                 }

@@ -16,6 +16,7 @@ from weft.turns.databases import Cell, QueueDatabase, SqlSpelling, Values
 from weft.turns.taking import TakenTurn, take_turns
 from weft.turns.turn import (
     MOST_KILLS,
+    SUSPECT_KILLS,
     Living,
     QueuedTurn,
     RunTurn,
@@ -115,11 +116,14 @@ class InboxTurns:
             return 0
         # asked behind the owners: a worker that began in between lives, and keeps its turns
         alive = await living()
-        dead = sorted({str(owner) for (owner,) in rows} - alive)
         handed_on = 0
-        for owner in dead:
+        for owner, owned in rows:
+            if str(owner) in alive:
+                continue
             values: Values = {
                 "worker": owner,
+                "owned": owned,
+                "suspect": SUSPECT_KILLS,
                 "most": MOST_KILLS,
                 "reason": poison_reason(MOST_KILLS),
             }
@@ -277,12 +281,16 @@ class Statements:
             WHERE status = 'running' AND worker = :worker
                 AND NOT ({sql.is_in.format("number", ":running")})
             RETURNING number"""
-        self.owners = f"SELECT DISTINCT worker FROM {table} WHERE status = 'running'"
+        self.owners = f"""
+            SELECT worker, count(*) FROM {table} WHERE status = 'running'
+            GROUP BY worker ORDER BY worker"""
+        # A suspect runs when its worker has nothing else: beside others it only waited.
+        kills = "kills + CASE WHEN kills < :suspect OR :owned = 1 THEN 1 ELSE 0 END"
         self.hand_on = f"""
-            UPDATE {table} SET kills = kills + 1,
-                status = CASE WHEN kills + 1 >= :most THEN 'failed' ELSE 'waiting' END,
-                reason = CASE WHEN kills + 1 >= :most THEN :reason ELSE reason END,
-                ended_at = CASE WHEN kills + 1 >= :most THEN {now} END
+            UPDATE {table} SET kills = {kills},
+                status = CASE WHEN {kills} >= :most THEN 'failed' ELSE 'waiting' END,
+                reason = CASE WHEN {kills} >= :most THEN :reason ELSE reason END,
+                ended_at = CASE WHEN {kills} >= :most THEN {now} END
             WHERE status = 'running' AND worker = :worker RETURNING number{sql.announce}"""
         self.find = f"SELECT {_COLUMNS} FROM {table} WHERE {same} AND request_id = :request_id"
         self.list = f"""
@@ -334,7 +342,7 @@ class TurnRow(NamedTuple):
 
     def turn(self) -> QueuedTurn:
         """The turn, or an error if this version cannot read it."""
-        return decode_turn(self.text, id=str(self.number), attempts=self.attempts)
+        return decode_turn(self.text, id=str(self.number), attempts=self.attempts, kills=self.kills)
 
     def taken(self) -> TakenTurn:
         """The row as the worker has it that took it."""

@@ -24,6 +24,7 @@ from weft.turns.inbox import poison_reason
 from weft.turns.taking import TakenTurn, take_turns
 from weft.turns.turn import (
     MOST_KILLS,
+    SUSPECT_KILLS,
     Living,
     QueuedTurn,
     RunTurn,
@@ -153,6 +154,7 @@ class ProcrastinateTurns:
             values = {
                 "owner": owner,
                 "task": _TASK,
+                "suspect": SUSPECT_KILLS,
                 "most": MOST_KILLS,
                 "reason": poison_reason(MOST_KILLS),
             }
@@ -350,15 +352,16 @@ class JobSource:
         return self._owner
 
     async def _taken(self, job: Job) -> TakenTurn:
-        id, attempts = str(job.id), 0
+        id, attempts, kills = str(job.id), 0, 0
         # it was handed on or tried before: our notes know how often it failed
         if job.attempts:
             async with self._database.connection() as connection:
                 notes = await _execute(connection, _NOTES, {"id": job.id})
-            attempts = cast("int", notes[0][0]) if notes else 0
+            if notes:
+                attempts, kills = cast("tuple[int, int]", notes[0])
         try:
             text = job.task_kwargs.get("turn")
-            return TakenTurn(id, decode_turn(str(text), id=id, attempts=attempts))
+            return TakenTurn(id, decode_turn(str(text), id=id, attempts=attempts, kills=kills))
         except UnreadableTurn as error:
             return TakenTurn(id, None, str(error))
 
@@ -553,28 +556,32 @@ INSERT INTO weft.turn_owners VALUES (%(owner)s, %(worker)s)
 
 _FORGET_OWNER = "DELETE FROM weft.turn_owners WHERE owner = %(owner)s"
 
+# A suspect runs when its worker has nothing else: beside others it only waited.
 _HAND_ON = """
 WITH orphans AS MATERIALIZED (
     SELECT id, queue_name FROM procrastinate_jobs
     WHERE status = 'doing' AND task_name = %(task)s AND worker_id IS NOT DISTINCT FROM %(owner)s
     FOR UPDATE),
+blamed AS (
+    SELECT id FROM orphans LEFT JOIN weft.turn_notes ON turn = id::text
+    WHERE coalesce(kills, 0) < %(suspect)s OR (SELECT count(*) FROM orphans) = 1),
 noted AS (
     INSERT INTO weft.turn_notes (turn, kills)
-    SELECT id::text, 1 FROM orphans
+    SELECT id::text, 1 FROM blamed
     ON CONFLICT (turn) DO UPDATE SET kills = turn_notes.kills + 1,
         reason = CASE WHEN turn_notes.kills + 1 >= %(most)s THEN %(reason)s
                  ELSE turn_notes.reason END
     RETURNING turn::bigint AS id, kills)
-SELECT CASE WHEN kills >= %(most)s
+SELECT CASE WHEN coalesce(kills, 0) >= %(most)s
     THEN procrastinate_finish_job_v1(id, 'failed', false)::text
     ELSE procrastinate_retry_job_v2(id, now(), NULL, NULL, NULL)::text END,
     -- Procrastinate tells of new jobs only
     pg_notify('procrastinate_queue_v1#' || queue_name,
         json_build_object('type', 'job_inserted', 'job_id', id)::text)
-FROM noted JOIN orphans USING (id)
+FROM orphans LEFT JOIN noted USING (id)
 """
 
-_NOTES = "SELECT attempts FROM weft.turn_notes WHERE turn = %(id)s::text"
+_NOTES = "SELECT attempts, kills FROM weft.turn_notes WHERE turn = %(id)s::text"
 
 _TEXT = "SELECT args ->> 'turn' FROM procrastinate_jobs WHERE id = %(id)s AND task_name = %(task)s"
 
@@ -653,7 +660,9 @@ class _JobRow(NamedTuple):
     def info(self) -> TurnInfo:
         """The job as a list shows it."""
         return TurnInfo(
-            decode_turn(self.text, id=str(self.id), attempts=self.attempts or 0),
+            decode_turn(
+                self.text, id=str(self.id), attempts=self.attempts or 0, kills=self.kills or 0
+            ),
             _STATUSES[self.status],
             self.priority,
             self.due,

@@ -151,7 +151,12 @@ class TurnRunner:
             name, count = turn.request_id, "1"
         # the id counts up, so that the next turn is known if it is put twice
         following = msgspec.structs.replace(
-            turn, request_id=f"{name}#{int(count) + 1}", attempts=0, id="", follower=None
+            turn,
+            request_id=f"{name}#{int(count) + 1}",
+            attempts=0,
+            kills=0,
+            id="",
+            follower=None,
         )
         await self._turns.put(following, delay=turn.every or 0.0)
 
