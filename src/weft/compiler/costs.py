@@ -83,7 +83,7 @@ class Cost(NamedTuple):
 
 
 def rates_for(model: str, *, tokens: int = 0, lifetime: str = "") -> Rates:
-    """What a model's tokens cost in a request of so many of them; `kept` is for how long."""
+    """What a model's tokens cost in a request of so many; `lifetime` is how long they are kept."""
     price, cache = price_of(model, tokens=tokens), facts_for(model).cache
     if price is not None:
         return _in_money(price, longer=_is_long(cache, lifetime))
@@ -93,6 +93,7 @@ def rates_for(model: str, *, tokens: int = 0, lifetime: str = "") -> Rates:
 def shares_of(cache: Cache, *, lifetime: str = "") -> Rates:
     """What tokens cost against a fresh one, from how the provider reuses what it has read."""
     if cache == Cache():
+        # nothing is known of the provider's cache
         return RELATIVE
     write = cache.write_long if _is_long(cache, lifetime) else cache.write
     return Rates(1.0, cache.read, write)
@@ -104,6 +105,7 @@ def load_of(total: int, cached: int, cache: Cache, *, asked: bool = True) -> Loa
     A provider that must be asked keeps nothing where it is not, nor what is too short. Tokens
     that are read again come in multiples of its stride, and only from its minimum on.
     """
+    # providers count cached tokens in whole strides only
     cached = 0 if cached < cache.minimum else cached // cache.stride * cache.stride
     rest = total - cached
     writes = total >= cache.minimum and (asked or not cache.breakpoints)
@@ -257,8 +259,9 @@ def _is_unlisted(model: str) -> bool:
 
 def _listing(model: str) -> "Listing | None":
     """The model in the list, under its provider's name for it."""
-    if _is_unlisted(model):
+    if _is_unlisted(model):  # a server of one's own has no listed price
         return None
+    # Loaded late: it is large, and compiling needs no price.
     from weft.dialects.price_list import price_list
 
     match = price_list().find(wire_name(model), seller_of(model))
