@@ -98,7 +98,9 @@ def _msgspec_schema(tp: object) -> JsonObject:
     records = [each for each in _types(tp) if _fields(each)]
     fields = [(record, field) for record in records for field in _fields(record)]
     asked = [_spell(tp), *records, *(_spell(field.type) for _, field in fields)]
-    schemas, parts = msgspec.json.schema_components(asked, schema_hook=_schema_hook)
+    anything: list[type] = []
+    hook = functools.partial(_schema_hook, anything)
+    schemas, parts = msgspec.json.schema_components(asked, schema_hook=hook)
     names = [str(each.get("$ref", "")).removeprefix("#/$defs/") for each in schemas[1:]]
     for (record, field), schema in zip(fields, schemas[1 + len(records) :], strict=True):
         properties = parts.get(names[records.index(record)], {}).get("properties", {})
@@ -107,7 +109,7 @@ def _msgspec_schema(tp: object) -> JsonObject:
             default = {"default": old["default"]} if "default" in old else {}
             properties[field.key] = {**schema, **default}
     root = {**schemas[0], "$defs": parts} if parts else schemas[0]
-    if any(each is object for each in _types(tp)):
+    if anything:
         root = _with_anything(root)
     orders = {_key(values): values for each in _types(tp) if (values := _choices(each))}
     return _ordered(root, orders) if orders else root
@@ -147,8 +149,9 @@ _ANYTHING: JsonObject = {"x-anything": True}
 """Stands for the schema of `object`, which is empty: msgspec takes no empty one from a hook."""
 
 
-def _schema_hook(tp: type) -> dict[str, object]:
+def _schema_hook(anything: list[type], tp: type) -> dict[str, object]:
     if tp is object:
+        anything.append(tp)
         return {**_ANYTHING}
     raise NotImplementedError
 

@@ -514,8 +514,8 @@ def test_object_is_anything_and_needs_no_pydantic() -> None:
         "    one: object\n"
         "def f(a: object, b: dict[str, object], c: list[object], d: Row, e: Pair): 'Text.'\n"
         "form = s.of_function(f, context_type=None)\n"
-        "print({key: form.schema['properties'][key] for key in 'abc'})\n"
-        "print('x-anything' in str(form.schema))\n"
+        "print({key: form.parameters['properties'][key] for key in 'abc'})\n"
+        "print('x-anything' in str(form))\n"
         "values = {'a': None, 'b': {'x': [1]}, 'c': [{}], 'd': {'value': 1.5}, 'e': [{'y': 2}]}\n"
         "print(s.validate_arguments(form, values))\n"
     )
@@ -530,11 +530,11 @@ def test_object_is_anything_and_needs_no_pydantic() -> None:
 
 def test_a_type_that_only_pydantic_reads_is_refused_without_it_with_what_to_type() -> None:
     code = (
-        "import sys, datetime, pathlib, weft.schema as s\n"
+        "import sys, datetime, pathlib, weft.schema as s, weft.errors as e\n"
         "sys.modules['pydantic'] = None\n"
         "for kind in (datetime.date | str, pathlib.Path):\n"
-        "    try: s.schema_of(kind)\n"
-        "    except s.DeclarationError as error: print(error.message, '|', error.hint)\n"
+        "    try: s.of_type(kind, where='w')\n"
+        "    except e.DeclarationError as error: print(error.message, '|', error.hint)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     union, path = done.stdout.splitlines()
