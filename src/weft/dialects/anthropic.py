@@ -35,16 +35,10 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
-    Misshapen,
-    Named,
-    Outline,
-    RequestForm,
     SeenIds,
-    Side,
     TurnRules,
     is_plain,
     no_role,
-    outline_of,
     refuse_complexity,
     refuse_effort,
     refuse_open_or_bounded,
@@ -53,9 +47,6 @@ from weft.dialects.legality import (
     refuse_unanswered,
     refuse_undeclared,
     refuse_unsupported,
-    require_object,
-    require_parts,
-    require_text,
     two_calls,
 )
 from weft.dialects.measure import (
@@ -81,6 +72,17 @@ from weft.dialects.openai_common import read_arguments
 from weft.dialects.options import Option, fit_option, is_forced, read_options
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
+from weft.dialects.strict_rules import (
+    Misshapen,
+    Named,
+    Outline,
+    RequestForm,
+    Side,
+    outline_of,
+    require_object,
+    require_parts,
+    require_text,
+)
 from weft.dialects.track import Entry, LoweringReport, Placed, Track, Wire, letters
 from weft.dialects.wire import (
     ReadOutput,

@@ -16,20 +16,12 @@ import msgspec
 from weft.declare.provider_tools import HostedTool, ProviderTool
 from weft.diagnostics import Origin, Severity
 from weft.dialects.facts import facts_for, same_model, wire_name
-from weft.dialects.legality import (
-    Findings,
-    NoTurnRules,
-    Outline,
-    RequestForm,
-    StrictTurns,
-    TurnRules,
-    refuse_form,
-    refuse_range,
-)
+from weft.dialects.legality import Findings, NoTurnRules, TurnRules, refuse_range
 from weft.dialects.measure import Meter, WeighedHead, WeighedTurn, Weigher
 from weft.dialects.options import Option, Range, fit_option
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream
+from weft.dialects.strict_rules import Outline, RequestForm, StrictTurns, refuse_form
 from weft.dialects.track import Entry, Head, Lowered, LoweringReport, Placed, Track, Wire, track_of
 from weft.dialects.wire import ReadRequest, deep_update, escape, leaves, put
 from weft.ir import (

@@ -40,20 +40,12 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
-    Misshapen,
-    Named,
-    Outline,
-    RequestForm,
     TurnRules,
     is_plain,
     no_role,
-    outline_of,
     refuse_effort,
     refuse_tools,
     refuse_undeclared,
-    require_object,
-    require_parts,
-    require_text,
 )
 from weft.dialects.measure import (
     OWN_TOOLS,
@@ -67,6 +59,16 @@ from weft.dialects.media import mime_of, missing_media, unread_media
 from weft.dialects.options import Option, read_options
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream, tells_error
+from weft.dialects.strict_rules import (
+    Misshapen,
+    Named,
+    Outline,
+    RequestForm,
+    outline_of,
+    require_object,
+    require_parts,
+    require_text,
+)
 from weft.dialects.track import Entry, LoweringReport, Placed, Wire
 from weft.dialects.wire import (
     ReadOutput,

@@ -20,17 +20,10 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
-    Misshapen,
-    Named,
-    Outline,
-    RequestForm,
     SeenIds,
     TurnRules,
     no_role,
     refuse_undeclared,
-    require_arguments,
-    require_text,
-    require_words,
 )
 from weft.dialects.measure import (
     LATER,
@@ -85,6 +78,15 @@ from weft.dialects.openai_common import (
 )
 from weft.dialects.options import EFFORTS, Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
+from weft.dialects.strict_rules import (
+    Misshapen,
+    Named,
+    Outline,
+    RequestForm,
+    require_arguments,
+    require_text,
+    require_words,
+)
 from weft.dialects.track import Entry, LoweringReport, Placed, Track, Wire
 from weft.dialects.wire import (
     ReadPart,

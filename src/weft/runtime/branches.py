@@ -18,8 +18,9 @@ from weft.errors import SchemaError
 from weft.jsonschema import shorten
 from weft.runtime.answer import parse
 from weft.runtime.batch import settle_below
-from weft.runtime.invocation import Invocation, Record, decide, failed
+from weft.runtime.invocation import Invocation, decide, failed
 from weft.runtime.place import NodeFailed, Place, Suspended, is_below, path_of, stopped
+from weft.runtime.progress import Record
 from weft.session import Actions, Event, scope_of
 from weft.session.lookback import hidden_by_undoing, joined_branches
 from weft.session.provenance import JoinedBranch, Provenance
@@ -233,7 +234,7 @@ def _recalled(invocation: Invocation, nodes: list[tuple[Place, Node]]) -> int | 
             progress = invocation.progress(place)
             over = progress.ended or progress.answered is not None
         else:
-            over = Record.read(invocation, place).ended
+            over = invocation.record(place).ended
         if over:
             return index
     return None

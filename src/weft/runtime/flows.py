@@ -42,14 +42,15 @@ from weft.runtime.bindings import settled
 from weft.runtime.branches import Streams, run_map, run_parallel, run_race
 from weft.runtime.callbacks import chain_of
 from weft.runtime.custom import run_custom
-from weft.runtime.invocation import Invocation, Record, decide, failed
+from weft.runtime.invocation import Invocation, decide, failed
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, is_below, path_of
+from weft.runtime.progress import Record
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event
 from weft.session.event import new_id
+from weft.session.lookback import INPUT
 from weft.session.provenance import NOTHING, LaterTags, Provenance
 from weft.session.state import State
-from weft.session.waiting import INPUT
 from weft.values import Json, JsonObject
 
 Events: TypeAlias = AsyncGenerator[Event, None]
@@ -66,7 +67,7 @@ def run_node(invocation: Invocation, place: Place, node: Node, *, is_round: bool
         return run_agent(invocation, place, node, node.name)
     if _has_callbacks(invocation, node):
         return _between_callbacks(invocation, place, node, is_round=is_round)
-    record = Record.read(invocation, place)
+    record = invocation.record(place)
     if record.ended:
         return _no_events()
     if record.failed is not None and invocation.sheltered(place):
@@ -85,7 +86,7 @@ async def _between_callbacks(
     invocation: Invocation, place: Place, node: Flow, *, is_round: bool
 ) -> Events:
     """Run a node that has callbacks; the log says that each was asked, so it is asked once."""
-    run = NodeRun(invocation, place, Record.read(invocation, place), is_round=is_round)
+    run = NodeRun(invocation, place, invocation.record(place), is_round=is_round)
     plugins = invocation.services.plugins if isinstance(node, CustomAgent) else ()
     if not run.record.ended:
         answered = False

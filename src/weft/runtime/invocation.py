@@ -40,7 +40,7 @@ from weft.runtime.place import (
     unbroken,
 )
 from weft.runtime.program import Program
-from weft.runtime.progress import Past, Progress, is_failure, is_reply
+from weft.runtime.progress import Past, Progress, Record, is_reply
 from weft.runtime.rewind import hidden_events
 from weft.session import (
     Actions,
@@ -450,6 +450,10 @@ class Invocation:
             )
         return progress
 
+    def record(self, place: Place) -> Record:
+        """What the flow at a place has left in the log."""
+        return Record.of(self.past.at(place) if self.resumed else ())
+
     def shelter(self, place: Place) -> None:
         """Say that somebody deals with a failure at or below a place.
 
@@ -627,29 +631,6 @@ class Invocation:
     @property
     def _owner(self) -> tuple[str, str, str]:
         return self.session.app_name, self.session.user_id, self.session.id
-
-
-class Record:
-    """What a workflow node has left in the log: how it ended, and the last decision it made."""
-
-    __slots__ = ("ended", "failed", "state")
-
-    def __init__(self) -> None:
-        self.ended = False
-        self.failed: Event | None = None
-        self.state: JsonObject = {}
-
-    @staticmethod
-    def read(invocation: Invocation, place: Place) -> "Record":
-        """The record of the node at a place."""
-        record = Record()
-        if not invocation.resumed:
-            return record
-        for event in invocation.past.at(place):
-            record.ended = record.ended or bool(event.actions.end_of_agent)
-            record.failed = event if is_failure(event) else None
-            record.state = {**record.state, **(event.actions.agent_state or {})}
-        return record
 
 
 async def decide(

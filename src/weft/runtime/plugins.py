@@ -12,7 +12,7 @@ from weft.declare import Agent, Callback, CallbackContext
 from weft.declare.functions import misfit
 from weft.runtime.bindings import settled
 from weft.runtime.callbacks import plugin_methods, wrong_answer
-from weft.runtime.invocation import Invocation, Record
+from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place
 from weft.runtime.program import root_place
 from weft.session import Event
@@ -120,4 +120,4 @@ def _is_over(invocation: Invocation) -> bool:
     if isinstance(root, Agent):
         progress = invocation.progress(Place())
         return progress.ended or progress.answered is not None
-    return Record.read(invocation, root_place(root)).ended
+    return invocation.record(root_place(root)).ended

@@ -14,10 +14,10 @@ from weft.compiler.view import PAUSED
 from weft.content import FunctionCall
 from weft.runtime.place import Place, is_below, path_of, paths_around, place_of
 from weft.session import Event
+from weft.session.lookback import CONFIRMATION, INPUT
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import without_temp
 from weft.session.strand import Strand
-from weft.session.waiting import CONFIRMATION, INPUT
 from weft.values import Json, JsonObject
 
 UNKNOWN_OUTCOME = "unknown_outcome"
@@ -285,6 +285,27 @@ def _without_note(response: JsonObject) -> JsonObject:
         if isinstance(note, str) and note.startswith(_AGAIN):
             return {name: value for name, value in response.items() if name != key}
     return response
+
+
+class Record:
+    """What a workflow node has left in the log: how it ended, and the last decision it made."""
+
+    __slots__ = ("ended", "failed", "state")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.failed: Event | None = None
+        self.state: JsonObject = {}
+
+    @staticmethod
+    def of(events: Iterable[Event]) -> "Record":
+        """The record of a place, from its events."""
+        record = Record()
+        for event in events:
+            record.ended = record.ended or bool(event.actions.end_of_agent)
+            record.failed = event if is_failure(event) else None
+            record.state = {**record.state, **(event.actions.agent_state or {})}
+        return record
 
 
 def is_failure(event: Event) -> bool:

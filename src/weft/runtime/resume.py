@@ -12,7 +12,7 @@ from weft.runtime.progress import expiry_in, unwrapped
 from weft.runtime.rewind import visible_events
 from weft.runtime.tool_values import to_json, to_returned
 from weft.session import Event, Session
-from weft.session.waiting import CONFIRMATION, QUESTION
+from weft.session.lookback import CONFIRMATION, QUESTION
 from weft.values import Json, JsonObject
 
 _DECISION = frozenset(("confirmed", "hint", "payload", "response"))

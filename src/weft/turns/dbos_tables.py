@@ -61,6 +61,7 @@ def _sqlalchemy_url(url: str) -> str:
 
     options = {name: str(value) for name, value in conninfo_to_dict(url).items()}
     host = options.get("host", "")
+    # a path of a socket, or several hosts, do not fit into the host of an address
     plain = not host.startswith("/") and "," not in host
     if plain:
         options.pop("host", None)

@@ -88,6 +88,7 @@ class DbosWorker:
         """Start DBOS in this process; its threads take turns from now on."""
         from dbos import DBOS
 
+        # a second worker would silently get the first one's DBOS
         if not _ONE_DBOS.acquire(blocking=False):
             raise UsageError(
                 "this process has a worker on DBOS already",
@@ -102,14 +103,17 @@ class DbosWorker:
             async def turn(number: int) -> None:
                 id = DBOS.workflow_id
                 assert id is not None
+                # DBOS calls this in its own loop; runners and stores belong to the worker's
                 await _elsewhere(self._carry_out(id, number), self._loop)
 
+            # the kills of a turn are counted in our notes, as for every queue
             DBOS.workflow(name=tables.WORKFLOW, max_recovery_attempts=None)(turn)
             DBOS.listen_queues(list(queues))
             DBOS.launch()
             for queue in queues:
                 register_queue(queue, self._slots)
         except BaseException:
+            # else its threads go on, and the lock stays taken
             self.destroy()
             raise
 
@@ -142,6 +146,7 @@ class DbosWorker:
         stopping = asyncio.ensure_future(_signalled(self._stop))
         suspects: set[str] = set()
         try:
+            # only what is adrift in two looks: a turn may just have been taken
             while not stopping.done():
                 await asyncio.wait([stopping], timeout=_ADRIFT_EVERY)
                 try:
@@ -163,6 +168,7 @@ class DbosWorker:
 
     async def _carry_out(self, id: str, number: int) -> None:
         """Run a turn until it is over; how it ended is what DBOS sees of it."""
+        # counted: a turn that was given back may be taken again before its first run has ended
         self._running[id] = self._running.get(id, 0) + 1
         try:
             async with self._room:
@@ -188,6 +194,7 @@ class DbosWorker:
         if self._stop.is_set():  # it was taken in the moment in which we stopped
             return TurnEnd("released")
         row = await self._reading.put(number)
+        # whoever deletes a session deletes its turns
         if row is None:
             return TurnEnd("cancelled", "it was deleted")
         _, text, attempts, kills = cast("tuple[int, str, int, int]", row)

@@ -77,6 +77,7 @@ class InboxTurns:
         """Up to so many turns, which are this worker's from now on."""
         if time.monotonic() - self._placed >= _PLACE_EVERY:
             self._placed = time.monotonic()
+            # one at a time, so that they get their places in the order in which they are due
             while await self._database.run(self._statements.place_due, {}):
                 pass
         values: Values = {"apps": list(apps), "worker": worker, "most": most}
@@ -113,6 +114,7 @@ class InboxTurns:
         rows = await self._database.run(self._statements.owners, {})
         if not rows:
             return 0
+        # asked behind the owners: a worker that began in between lives, and keeps its turns
         alive = await living()
         handed_on = 0
         for owner, owned in rows:
@@ -261,6 +263,7 @@ class Statements:
                             AND earlier.place < head.place)
                 ORDER BY priority DESC, place LIMIT :most {sql.skip_locked})
             RETURNING {_COLUMNS}"""
+        # only its owner ends a turn: a worker that was stopped may wake up when another has it
         mine = "number = :number AND worker = :worker AND status = 'running'"
         self.end = f"""
             UPDATE {table} SET status = :status, reason = :reason, ended_at = {now}
@@ -346,6 +349,7 @@ class TurnRow(NamedTuple):
         try:
             return TakenTurn(str(self.number), self.turn())
         except UnreadableTurn as error:
+            # a newer Weft put it: it becomes a dead letter, and the others are run
             return TakenTurn(str(self.number), None, str(error))
 
     def info(self) -> TurnInfo:

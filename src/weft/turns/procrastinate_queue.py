@@ -92,6 +92,7 @@ class ProcrastinateTurns:
             if not await _has_tables(connection):
                 async with connection.transaction():
                     await lock_migrations(connection)
+                    # asked again under the lock: another process may have made them meanwhile
                     if not await _has_tables(connection):
                         await connection.execute(self._app.schema_manager.get_schema().encode())
             await _require_functions(connection, self._database.url)
@@ -145,6 +146,7 @@ class ProcrastinateTurns:
             owners = await _execute(connection, _OWNERS, {"task": _TASK})
         if not owners:
             return 0
+        # asked behind the owners: a worker that began in between lives, and keeps its turns
         alive = await living()
         dead = [owner for owner, worker in owners if worker not in alive]
         handed_on = 0
@@ -158,6 +160,7 @@ class ProcrastinateTurns:
             }
             async with self._database.connection() as connection:
                 handed_on += len(await _execute(connection, _HAND_ON, values))
+            # a job may lose the number of its owner, when Procrastinate forgets a worker
             if owner is not None:
                 await self._app.job_manager.unregister_worker(cast("int", owner))
         return handed_on
@@ -292,6 +295,7 @@ class JobSource:
             job = await self._jobs.fetch_job(queues=self._queues, worker_id=owner)
             if job is None:
                 return []
+            # a job without a lock was delayed: it joins the line of its session now
             if job.lock is not None:
                 return [await self._taken(job)]
             await self._join_line(job)
@@ -349,6 +353,7 @@ class JobSource:
 
     async def _taken(self, job: Job) -> TakenTurn:
         id, attempts, kills = str(job.id), 0, 0
+        # it was handed on or tried before: our notes know how often it failed
         if job.attempts:
             async with self._database.connection() as connection:
                 notes = await _execute(connection, _NOTES, {"id": job.id})
@@ -412,6 +417,7 @@ async def _execute(
 
 async def _put(connection: "Connection", values: Mapping[str, object]) -> bool:
     try:
+        # no transaction of the caller's: the statement commits itself
         if connection.autocommit and not has_begun(connection):
             await _execute(connection, _PUT, values)
         else:
@@ -420,6 +426,7 @@ async def _put(connection: "Connection", values: Mapping[str, object]) -> bool:
             async with connection.transaction():  # what is known must not break it
                 await _execute(connection, _PUT, values)
     except psycopg.errors.UniqueViolation:
+        # the request is known: it was put before
         return False
     return True
 

@@ -103,10 +103,12 @@ class _Taking:
         pause = _FIRST_PAUSE
         while not self._stopping.done():
             room = self._slots - len(self._running) if self._suspect is None else 0
+            # before the look: a slot that is freed during it is noticed
             self._freed.clear()
             try:
                 if time.monotonic() - self._looked >= _ADRIFT_EVERY:
                     await self._drop_adrift()
+                # what is taken is owned, so never more than can be run
                 taken = await self._source.take(room) if room > 0 else ()
             except StoreError as error:
                 self._looked = 0.0  # the answer that was lost may have been a turn
@@ -141,6 +143,7 @@ class _Taking:
     async def _idle(self, *, is_full: bool) -> None:
         """Wait until there is something to do: a turn was put, or one of ours is over."""
         waits = [asyncio.create_task(_signalled(self._freed))]
+        # with no free slot, new turns are none of our business
         if not is_full:
             waits.append(asyncio.create_task(self._source.news()))
         await asyncio.wait([self._stopping, *waits], return_when=asyncio.FIRST_COMPLETED)
@@ -152,6 +155,7 @@ class _Taking:
         try:
             outcome = await self._outcome(taken)
             pause = _FIRST_PAUSE
+            # the turn has been run: to forget that because the database is away would run it again
             while True:
                 try:
                     if not await self._source.settle(taken.id, outcome):

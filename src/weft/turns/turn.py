@@ -290,6 +290,7 @@ def encode_turn(turn: QueuedTurn) -> str:
     """The turn as JSON; attempts, kills and id are for the queue to keep."""
     return msgspec.json.encode(
         {
+            # the lowest that means the same: workers are upgraded one after the other
             "version": _VERSION if turn.options or turn.tools else _PLAIN_VERSION,
             "app": turn.key.app_name,
             "user": turn.key.user_id,
@@ -354,6 +355,7 @@ def decode_turn(
 
 def retried(text: str) -> str:
     """The turn as it is written down when it is to be taken once more, by whichever version."""
+    # as raw JSON: fields that this version does not know stay
     written = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     retries = msgspec.json.decode(written.get("retries", b"0"), type=int)
     return msgspec.json.encode({**written, "retries": retries + 1}).decode()
@@ -367,6 +369,7 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*")
 def seconds_of(duration: str | float, *, where: str) -> float:
     """How many seconds a duration has: `"90s"`, `"15m"`, `"1h"`, `"1d"`, or a number of them."""
     value = cast("object", duration)
+    # True is an int in Python
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e9:
         return float(value)
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
