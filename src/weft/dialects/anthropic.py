@@ -337,7 +337,7 @@ class AnthropicDialect(Dialect):
         read = sum(letters(entry.wire) for entry in lasting)
         if not track.has_letters(least - read):
             return wire
-        end = len(track.final) + len(lasting) - 1
+        end = len(track.wires) + len(lasting) - 1
         return mark_end(prompt, wire, self.traits.turns, lasting, end)
 
     def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:

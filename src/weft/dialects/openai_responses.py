@@ -278,7 +278,7 @@ class OpenAIResponsesDialect(Dialect):
         last, cache = prompt.items.tip, facts_for(prompt.model).cache
         if last is None or last.kind != "system" or not (cache.keyed and cache.breakpoints):
             return wire
-        return mark_item(wire, self.traits.turns, len(track.final) + len(lasting) - 1)
+        return mark_item(wire, self.traits.turns, len(track.wires) + len(lasting) - 1)
 
     def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """A function; not strict, which would make every one of its parameters required."""
