@@ -80,6 +80,7 @@ def compare(before: Lowered, after: Lowered) -> Shared:
             what = "the tools changed" if at else "the system text changed"
             return Shared(not at, False, 0, size, (where, origin, what, 0 if at else line))
     lasting = before.track.entries(before.final).with_tail(before.lasting)
+    # final turns of one track are the same objects: they need not be compared
     known = min(before.final, after.final) if before.track is after.track else 0
     size += _written(after.entries, known)
     new_turns = after.entries.since(known)
@@ -90,6 +91,7 @@ def compare(before: Lowered, after: Lowered) -> Shared:
             origin = SourceMap(before).origin(where)
             return Shared(True, True, index, size, (where, origin, "a turn was taken back", 0))
         new_turn = new_turns[index - known].wire
+        # most turns are the very same object
         if old_turn is not new_turn and old_turn != new_turn:
             where = f"/{after.turns}/{index + len(after.lead)}"
             size += _common(compact(old_turn), compact(new_turn))
@@ -291,6 +293,7 @@ class SourceMap:
             yield from self._walk(value, pointer, at)
             return
         entry = self._lowered.entries[index]
+        # the entry is kept with its segments, so that its id cannot be used again
         walked = known.get((id(entry), pointer))
         if walked is None:
             walked = known[id(entry), pointer] = (entry, [*self._walk(value, pointer, 0)])
