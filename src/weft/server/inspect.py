@@ -123,8 +123,10 @@ class ServedSessions(StoredSessions):
         """
         place = self.key_of(key)
         runner = self._served.runner(place.app_name)
+        # before the copy is made: a fork that cannot be run leaves no session behind
         await self._served.require_room(place.app_name, place.user_id)
         session = await runner.fork(user_id=place.user_id, session_id=place.id, upto=event)
+        # no run takes the state with a message, so it is written by itself
         if not text and state:
             last = session.events.tip
             written = Event(
@@ -173,6 +175,7 @@ class ServedSources:
             stores = self._served.stores
             parts = [ServedSessions(self._served, store, identity) for store in stores]
             source = parts[0] if len(parts) == 1 else SeveralStores(parts)
+            # the oldest goes: rebuilt sessions take memory
             while len(self._sources) >= _USERS:
                 self._sources.pop(next(iter(self._sources)))
             self._sources[identity] = source
@@ -287,10 +290,12 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
         return endpoint
 
     async def exported(request: Request) -> Response:
-        key = _text(request, "session")
+        key, raw = _text(request, "session"), _switch(request, "raw")
         inspection = await source(request).inspection(key)
-        page = await asyncio.to_thread(export, inspection, key=key)
-        name = "".join(c if c.isalnum() else "-" for c in inspection.session.id)[:60]
+        page = await asyncio.to_thread(export, inspection, key=key, raw=raw)
+        id, mask = inspection.session.id, None if raw else inspection.mask
+        id = mask.text(id) if mask is not None else id
+        name = "".join(c if c.isalnum() else "-" for c in id)[:60]
         disposition = f'attachment; filename="{name}.html"'
         return HTMLResponse(page, headers={**_HEADERS, "Content-Disposition": disposition})
 
@@ -345,6 +350,7 @@ _Action = Callable[[Talk, Call], Awaitable[Json]]
 
 
 def _answered(answer: _Answer, inspection: Inspection, request: Request) -> Json:
+    # answers are made in threads, and compile the same log
     with inspection.lock:
         return answer(inspection, request)
 
@@ -497,18 +503,19 @@ async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]
     """Compile a session under the policies that people try, so that the first to ask waits less.
 
     It works beside the loop, a little at a time, and waits while anybody asks or runs. It goes on
-    until it is cancelled, and then lets go of what it made.
+    until it is cancelled; what was made is kept as long as anybody else looks.
     """
     try:
         inspection = await source.inspection(key)
     except WeftError:
         return  # it was deleted meanwhile, or the store fails: who asks is told
     spent = 0.0
-    try:
+    with inspection.watched():
         for policy in REHEARSED:
             walk = inspection.rehearse(Variant(policy=policy))
             done = False
             while not done and spent < _LONGEST:
+                # nobody who asks or runs waits for a rehearsal
                 if is_busy():
                     await asyncio.sleep(PULSE / 10)
                     continue
@@ -516,10 +523,10 @@ async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]
                 done = await asyncio.to_thread(_walk_on, walk)
                 took = time.monotonic() - begun
                 spent += took
+                # it rests as long as it worked: half of one core at most
                 await asyncio.sleep(took)
+        # what was rehearsed is kept until nobody looks any more
         await asyncio.Event().wait()
-    finally:
-        inspection.forget_rehearsed()
 
 
 def _walk_on(walk: Iterator[object]) -> bool:
@@ -548,8 +555,20 @@ def _text(request: Request, name: str) -> str:
     return text
 
 
+def _switch(request: Request, name: str) -> bool:
+    text = request.query_params.get(name, "") or "false"
+    if text not in ("true", "false"):
+        raise UsageError(
+            f"`{name}` is neither true nor false: {text[:40]!r}",
+            where="inspector",
+            hint=f"write ?{name}=true, or leave it out",
+        )
+    return text == "true"
+
+
 def _count(request: Request, name: str) -> int:
     text = request.query_params.get(name, "") or "0"
+    # longer numbers are refused before they are read: no event has such a number
     if not text.isdecimal() or len(text) > 9:
         raise UsageError(f"`{name}` is no number: {text[:40]!r}", where="inspector")
     return int(text)
