@@ -136,6 +136,7 @@ class Mask:
                 _walk(stage, value, 0, path, cuts)
                 if cuts:
                     rounds.add(cuts)
+                    # the next rule counts places in the text as it is now
                     value = cast("Json", json.loads(rounds.text))
             known = self._wires[text, path] = rounds.cuts
         return known
@@ -299,6 +300,7 @@ def _walk_text(found: Iterable[Sequence[TextCut]], text: str, at: int, cuts: lis
     for one in found:
         rounds.add(one)
     for cut in rounds.cuts:
+        # less the quotes that each of these texts has as JSON
         start = at + len(compact(text[: cut.start])) - 1
         end = start + len(compact(text[cut.start : cut.end])) - 2
         cuts.append(TextCut(start, end, compact(cut.placeholder)[1:-1]))
@@ -316,6 +318,7 @@ def _objects_in(text: str) -> Iterator[tuple[int, JsonObject]]:
         except (ValueError, RecursionError):
             at = text.find("{", at + 1)
             continue
+        # places are counted in compact JSON: another spelling is left to the rules for text
         if value and compact(value) == text[at:end]:
             yield at, value
             at = text.find("{", end)
