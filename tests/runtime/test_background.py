@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from weft import Agent, RunConfig, Runner, Step, tool
-from weft.errors import DeclarationError, SessionBusy, SessionError, UsageError
+from weft.errors import DeclarationError, SessionBusy, SessionError, StoreError, UsageError
 from weft.runtime import feeds
-from weft.session import Event, SessionKey
+from weft.session import Event, MemoryStore, Session, SessionKey
 from weft.testing import ScriptedModel, call, chunks, delayed
 
 STREAM = RunConfig(stream=True)
@@ -261,6 +261,31 @@ async def test_a_fork_begins_with_the_first_events_and_shares_nothing_back(addre
         assert len((await runner.session(session_id="s")).events) == 4
         with pytest.raises(SessionError, match="there is no event 9"):
             await runner.fork(session_id="s", upto=9)
+
+
+async def test_a_fork_that_cannot_be_filled_is_not_there() -> None:
+    """The store is away when the events come, and still when the session is taken back first."""
+    away: list[str] = []
+
+    class Failing(MemoryStore):
+        async def append(self, session: Session, *events: Event) -> Session:
+            if away:
+                raise StoreError("the database is away", where="here", hint="wait")
+            return await super().append(session, *events)
+
+        async def delete(self, key: SessionKey) -> None:
+            if away:
+                away.pop()
+                raise StoreError("the database is away", where="here", hint="wait")
+            await super().delete(key)
+
+    async with Runner(bot("One.", "Two."), app_name="fork", store=Failing()) as runner:
+        await runner.run("a", session_id="s")
+        away += ["append and delete", "delete"]
+        with pytest.raises(StoreError, match="the database is away"):
+            await runner.fork(session_id="s", to="t")
+        assert [info.key.id for info in await runner.store.sessions("fork")] == ["s"]
+        assert len((await runner.fork(session_id="s", to="t")).events) == 2
 
 
 async def test_a_thousand_readers_of_one_run() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,6 +137,31 @@ def test_a_session_that_was_exported_is_imported_again(client: httpx2.Client) ->
     for half in (plain[:1], plain[:2], [{"author": "user", "content": {"parts": [{"te": 1}]}}]):
         assert client.post(SESSIONS, json={"events": half}).status_code == 422
     assert len(client.get(SESSIONS).json()) == before
+
+
+def test_an_import_whose_events_cannot_be_stored_leaves_no_session(
+    client: httpx2.Client, tmp_path: Path
+) -> None:
+    said = {"author": "user", "content": {"role": "user", "parts": [{"text": "Hi"}]}}
+    answer = {"author": "calc", "content": {"role": "model", "parts": [{"text": "Yes."}]}}
+    body = {"sessionId": "s", "state": {"topic": "sums"}, "events": [said, answer]}
+    client.post(f"{SESSIONS}/other", json={})
+    with sqlite3.connect(tmp_path / "weft.db") as file:
+        file.execute(
+            "CREATE TRIGGER broken BEFORE INSERT ON events BEGIN INSERT INTO gone VALUES (1); END"
+        )
+    file.close()
+    failed = client.post(SESSIONS, json=body)
+    assert failed.status_code >= 500, failed.text
+    assert failed.headers["content-type"] == "application/problem+json"
+    assert [one["id"] for one in client.get(SESSIONS).json()] == ["other"]
+    assert client.get(f"{SESSIONS}/s").status_code == 404
+    with sqlite3.connect(tmp_path / "weft.db") as file:
+        file.execute("DROP TRIGGER broken")
+    file.close()
+    made = client.post(SESSIONS, json=body)
+    assert made.status_code == 200, made.text
+    assert (made.json()["state"], len(made.json()["events"])) == ({"topic": "sums"}, 2)
 
 
 def test_notes_of_a_runtime_do_not_count_in_an_imported_session() -> None:

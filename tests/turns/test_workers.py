@@ -223,6 +223,45 @@ async def test_a_turn_that_kills_three_workers_is_set_aside_and_the_next_goes_on
     assert infos["kill"].reason == "3 workers died while they ran it"
 
 
+async def test_turns_beside_one_that_kills_its_workers_are_answered(
+    file_desk: Desk, tmp_path: Path
+) -> None:
+    messages = ["slow 1 a", "kill", "slow 1 b", "slow 1 c"]
+    for at, message in enumerate(messages):
+        await file_desk.put(f"s{at}", message)  # one worker takes all four at once
+
+    async def nobody() -> frozenset[str]:
+        return frozenset()
+
+    for _ in range(2):
+        await (await file_desk.start()).code()
+        await file_desk.turns.recover(nobody)
+    listed = await asyncio.to_thread(
+        run_weft, tmp_path, "turns", "list", "--store", file_desk.address
+    )
+    (line,) = (line for line in listed.stdout.splitlines() if "kill" in line)
+    assert line.endswith("2 workers died while they ran it: it runs alone")
+    deaths = 2
+
+    async def replace_the_dead() -> None:
+        nonlocal deaths
+        while True:
+            await (await file_desk.start()).code()
+            deaths += 1
+
+    helping = asyncio.create_task(replace_the_dead())
+    infos = await file_desk.until(
+        lambda infos: not {info.status for info in infos.values()} & {"waiting", "running"}
+    )
+    helping.cancel()
+    assert {name: info.status for name, info in infos.items()} == {
+        message: "failed" if message == "kill" else "done" for message in messages
+    }
+    assert deaths == 3
+    booked = sorted(str(item) for (item,) in file_desk.run_sql("SELECT item FROM bookings"))
+    assert booked == sorted(messages[:1] + messages[2:])
+
+
 async def test_a_worker_that_was_declared_dead_ends(desk: Desk) -> None:
     worker = await desk.start()
     table = "turn_workers" if desk.address.startswith("sqlite") else "weft.turn_workers"

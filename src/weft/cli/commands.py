@@ -547,6 +547,6 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "doctor",
         "doctor:doctor_command",
         (),
-        "Look at Python, dependencies, extras, tokenizers, keys and the working folder.",
+        "Look at Python, dependencies, extras, tokenizers, prices, keys and the working folder.",
     ),
 )

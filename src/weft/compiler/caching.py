@@ -404,8 +404,12 @@ class _Spent(msgspec.Struct, frozen=True):
 
 
 def _last_spent(compiled: "Compilation", log: Strand[Event], branch: str, scope: str) -> _Spent:
-    """What the agent's last answer in the log cost."""
-    for event in reversed(log.since(0)):
+    """What the agent's last answer cost, if that is not far back in the log.
+
+    Of an older one no provider has anything any more, and a long log is not read for it.
+    """
+    for index in range(len(log) - 1, max(-1, len(log) - 1 - _FAR), -1):
+        event = log[index]
         if (
             event.usage is not None
             and event.content is not None
@@ -415,6 +419,10 @@ def _last_spent(compiled: "Compilation", log: Strand[Event], branch: str, scope:
         ):
             return _Spent(event.usage, event.provenance.known)
     return _Spent()
+
+
+_FAR = 5_000
+"""How many events an answer may lie back for its request to be compared with the next."""
 
 
 def _may_miss(compiled: "Compilation", spent: _Spent, usage: Usage) -> bool:

@@ -133,11 +133,11 @@ def recorded_by(event: Event) -> dict[str, str]:
 
 def is_long(log: Strand[Event], least: int) -> bool:
     """Whether so many letters were said."""
-    return not least or _letters(log, len(log)) >= least
+    return not least or _has_letters(log, len(log), least)
 
 
 class _Letters:
-    """How many letters a log has before each of its events, and after the last."""
+    """How many letters a log has before each of its events, as far as anybody asked."""
 
     __slots__ = ("sums",)
 
@@ -145,14 +145,19 @@ class _Letters:
         self.sums = [0]
 
 
-def _letters(log: Strand[Event], upto: int) -> int:
-    """The letters of a log up to there; events that stay are looked at once."""
+def _has_letters(log: Strand[Event], upto: int, least: int) -> bool:
+    """Whether a log has so many letters up to there; each event is looked at once.
+
+    It looks no further than it must: a log that a store keeps is not in memory behind that.
+    """
     sums, stays = log.memo[_Letters].sums, min(upto, log.settled)
-    if len(sums) <= stays:
+    if len(sums) <= stays and sums[-1] < least:
         with log.lock:
-            for index in range(len(sums) - 1, stays):
-                sums.append(sums[-1] + _size(log[index]))
-    return sums[stays] + sum(_size(log[index]) for index in range(stays, upto))
+            while len(sums) <= stays and sums[-1] < least:
+                sums.append(sums[-1] + _size(log[len(sums) - 1]))
+    if len(sums) <= stays:
+        return True  # it stopped where there were enough
+    return sums[stays] + sum(_size(log[index]) for index in range(stays, upto)) >= least
 
 
 def _size(event: Event) -> int:
@@ -178,7 +183,7 @@ def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> in
             continue
         if (event.branch or "") != branch or event.partial:
             continue
-        if not least or _letters(log, index) >= least:
+        if not least or _has_letters(log, index, least):
             if index < log.settled:
                 log.memo.keep(_Looked(index, index), *key)
             return index

@@ -7,14 +7,14 @@ thread starts again from the beginning; the report says what that broke.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from weft.compiler.view import Built, PlainTalk, build_items, build_some, plain_items
+from weft.compiler.talk import Target, lower_talk, read_talk
+from weft.compiler.view import Built, build_items, build_some, plain_items
 from weft.declare import Policy
 from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
@@ -60,6 +60,7 @@ def skipped_talk(log: Strand[Event], policy: Policy, agent: str) -> int:
     if stages[0].steps or policy.protections or policy.writings or policy.limit is not None:
         return 0
     skim = skim_of(log)
+    # what other agents said is told in another form, and a late result needs the call it answers
     if skim is None or skim.authors != frozenset(("user", agent)) or log.memo.get(_LATE):
         return 0
     gone = gone_turns(window, len(skim.turns))
@@ -142,6 +143,7 @@ class Thread:
         self.called: set[str] = set()
         self.features = Feature.NONE
         if self.basis.skim is not None:
+            # two sets: one grows with the calls that were sent, the other with all that were made
             self.called = self.basis.skim.calls_before(self.basis.start)
             self.used_ids = self.basis.skim.calls_before(self.basis.start)
             self.features = Feature.CALLS if self.called else Feature.NONE
@@ -149,9 +151,21 @@ class Thread:
         self._passed_by = -1
         """From where on events of other branches were not looked at; -1 where all were."""
 
-    def weave(self, events: Strand[Event], facts: LogFacts, env: Env, passes: Passes) -> Woven:
-        """Run what is new through the passes, and settle what cannot change any more."""
+    def weave(
+        self,
+        events: Strand[Event],
+        facts: LogFacts,
+        env: Env,
+        passes: Passes,
+        target: Target | None = None,
+    ) -> Woven:
+        """Run what is new through the passes, and settle what cannot change any more.
+
+        `target` is for whom the plain talk of a long log may be lowered at once.
+        """
         if passes.plain_fresh and self._may_talk(events, facts, env):
+            if target is not None and not self.consumed:
+                self._lower_talk(events, env, target)
             talk = self._talk(events, env)
             if talk is not None:
                 return talk
@@ -159,7 +173,9 @@ class Thread:
         features = built.features
         if features & Feature.CALLS and self._reaches_back(built):
             if self.basis.skim is not None:
+                # the call lies in the part of the log that nobody read
                 raise LateResult
+            # a settled item must change: everything behind it may, too
             self._begin()
             built, joined = self._build(events, facts)
             features = built.features
@@ -175,6 +191,7 @@ class Thread:
             diagnostics=tuple(built.diagnostics),
         )
         prompt, _ = run(prompt, env, passes.fresh)
+        # only passes know whether they shortened something, which offers the tool `recall`
         self.features |= prompt.features & Feature.BOUNDED
         return self._settle(built, prompt, events, joined)
 
@@ -198,29 +215,44 @@ class Thread:
         """
         consumed, settled = self.consumed, events.settled
         count = settled - consumed
-        plain = _plain_talk(events, consumed, env.agent, self.used_ids)
+        plain = read_talk(events, consumed, env.agent, self.used_ids)
         items, opens = plain.items, self.settled.settled == 0
         tail: list[Item] = []
         if plain.read == count and events.tail:
             rest = plain_items(events.tail, settled, env.agent, self.used_ids)
+            # calls, or more than talk, behind the log: the passes take care of it
             if rest.read < len(events.tail) or rest.calls:
                 return None
             tail = rest.items
         first = items or tail
         if opens and (not first or first[0].blocks[0].role != "user"):
             return None  # the user is to speak first: a pass sees to that
+        # what is not plain goes through the passes, and they take the few plain events with it
         if plain.read < count and not (opens and plain.read > _MANY):
             return None
         self.consumed = consumed + plain.read
         self.settled = self.settled.grown(items)
-        if plain.calls:
-            self.used_ids |= plain.calls
-            self.called |= plain.calls
-            self.features |= Feature.CALLS
+        self._remember_calls(plain.calls)
         if plain.read < count:
+            # the plain part is settled; the passes get the rest
             return None
         items_now = self.settled.with_tail(tail) if tail else self.settled
         return self._woven(items_now, self.notes, self.diagnostics, events)
+
+    def _lower_talk(self, events: Strand[Event], env: Env, target: Target) -> None:
+        """Settle the plain talk that a long log begins with, without keeping its items."""
+        talk = lower_talk(events, env.agent, target)
+        if talk is not None:
+            self.consumed = talk.read
+            self.settled = talk.items
+            self._remember_calls(talk.calls)
+
+    def _remember_calls(self, calls: set[str]) -> None:
+        """Keep the ids of plain calls: no later call may take them, and results name them."""
+        if calls:
+            self.used_ids |= calls
+            self.called |= calls
+            self.features |= Feature.CALLS
 
     def _woven(
         self,
@@ -294,6 +326,7 @@ class Thread:
         seen = branches_of(events).seen_from(branch, events, self.consumed)
         positions = [row.position for row in seen]
         joined = {row.position: row.at for row in seen if row.at != row.position}
+        # remembered, not looked at: the report asks for it, a request does not
         if self._passed_by < 0:
             self._passed_by = self.consumed
         # what joins now may have been taken back long ago
@@ -308,7 +341,8 @@ class Thread:
         return built, joined
 
     def _reaches_back(self, built: Built) -> bool:
-        """Whether a new result answers a call that was answered before, as a late one does."""
+        """Whether a new result answers a call of the settled part, which was sent as it was."""
+        # the thread begins: there is nothing settled to reach back to
         if self.consumed <= self.basis.start and self.basis.skim is None:
             return False
         fresh: set[str] = set()
@@ -326,6 +360,7 @@ class Thread:
     ) -> None:
         """Keep the call ids that requests carry, and those that a late result could name."""
         for item in settled:
+            # calls of other agents are told as text, and their ids are not sent
             if item.kind == "exchange" and item.author == self.slot.agent:
                 for block in item.blocks:
                     if isinstance(block, CallBlock):
@@ -336,34 +371,6 @@ class Thread:
                 for block in item.blocks:
                     if isinstance(block, CallBlock):
                         self.called.add(block.id)
-
-
-def _plain_talk(
-    events: Strand[Event], consumed: int, agent: str, used: AbstractSet[str]
-) -> PlainTalk:
-    """The plain talk that what is new begins with.
-
-    A long log is read in pieces, and its events are forgotten once their items are built: all of
-    them at once take more memory than the request.
-    """
-    settled = events.settled
-    if settled - consumed <= _PIECE:
-        return plain_items(events.between(consumed, settled), consumed, agent, used)
-    items: list[Item] = []
-    calls: set[str] = set()
-    at = consumed
-    while at < settled:
-        piece = events.read_once(at, min(at + _PIECE, settled))
-        plain = plain_items(piece, at, agent, used, calls)
-        if not plain.read:
-            break
-        items += plain.items
-        at += plain.read
-    return PlainTalk(items, at - consumed, calls)
-
-
-_PIECE = 2_000
-"""How many events of a long log are in memory at once."""
 
 
 def _passing(items: list[Item]) -> Strand[Item]:
@@ -387,6 +394,7 @@ def _settles(items: list[Item], length: int, joined: Mapping[int, int]) -> tuple
         if items[index].open:
             whole, boundary = index, _came(items[index].position, joined)
             break
+    # an item that reaches behind the boundary cannot settle, and cutting there may uncover another
     moved = True
     while moved:
         moved = False
@@ -405,15 +413,24 @@ def _came(position: int, joined: Mapping[int, int]) -> int:
 
 
 def weave(
-    events: Strand[Event], facts: LogFacts, slot: Slot, basis: Basis, env: Env, passes: Passes
+    events: Strand[Event],
+    facts: LogFacts,
+    slot: Slot,
+    basis: Basis,
+    env: Env,
+    passes: Passes,
+    target: Target | None = None,
 ) -> Woven:
     """The items of a request, woven by the thread of this view, one compilation at a time.
 
-    The thread is kept with the log; a new one begins where the old one does not fit.
+    The thread is kept with the log; a new one begins where the old one does not fit. `target` is
+    for whom plain talk may be lowered without keeping its items.
     """
     with events.lock:
+        # a log may be compiled in several threads of the process at once
         views = events.memo[_Views]
         threads = views.threads(slot)
+        # under a plain policy the agent's name matters only once it has spoken
         if threads.newest is None and passes.plain and _is_stranger(slot, events, facts):
             slot = slot._replace(agent="")
             threads = views.threads(slot)
@@ -424,7 +441,7 @@ def weave(
                 thread = threads.older = Thread(slot, basis, views.shared(slot))
         elif thread is None or thread.basis != basis:
             thread = threads.newest = Thread(slot, basis, views.shared(slot))
-        return thread.weave(events, facts, env, passes)
+        return thread.weave(events, facts, env, passes, target)
 
 
 class _Views(msgspec.Struct):
@@ -492,7 +509,7 @@ def built_of(
     agent: str,
     shared: dict[int, Made],
 ) -> Built:
-    """The items of some events; `made` keeps those that are the same for other agents."""
+    """The items of some events; `shared` keeps those that are the same for other agents."""
     items: list[Item] = []
     whole = Built(items, Feature.NONE, [])
     for position in positions:
@@ -502,6 +519,7 @@ def built_of(
         else:
             event = events[position]
             built = build_items((event,), position, agent)
+            # to its own author an event looks different, and an event not in the log yet may change
             if event.author not in ("", agent) and position < events.settled:
                 shared[position] = Made(event.author, built)
         items += built.items
@@ -521,6 +539,7 @@ def joined_items(built: Built, events: Strand[Event], agent: str, branch: str) -
     outer, branches = around(branch), branches_of(events)
     below = f"{branch}." if branch else ""
     for index, item in enumerate(built.items):
+        # it was seen from here before the branches joined
         if item.branch in outer or item.kind in ("summary", "hidden"):
             continue
         wrote, key = item.wrote, branches.carrier_of(item.position)

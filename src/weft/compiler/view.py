@@ -47,7 +47,7 @@ from weft.session.strand import Strand
 from weft.values import JsonObject, compact, has_lone_surrogate, scrub
 
 PAUSED = "CONTINUATION"
-"""The finish reason of a turn that its provider broke off."""
+"""The finish reason of a reply that the provider broke off and will continue when sent back."""
 
 
 class Built(msgspec.Struct):
@@ -87,6 +87,7 @@ def build_some(
     """
     summaries = _summaries(log.since(start), start, hidden)
     chosen = {*positions}
+    # the first event of the summary is not in view: it stands before the next that is
     for anchor in sorted(summaries.keys() - chosen):
         behind = next((position for position in positions if position > anchor), None)
         if behind is not None:
@@ -130,6 +131,7 @@ def _build_events(
         why = "it is partial" if event.partial else ""
         if hidden is not None and position in hidden:
             why = hidden[position]
+        # a summary is not shown where it was written, but at the first event it stands for
         elif actions.compaction is not None:
             if branch:
                 features |= Feature.BRANCHED
@@ -143,6 +145,7 @@ def _build_events(
             if content.role == "user":
                 role = "user"
             parts = content.parts
+            # most events are one plain text
             if len(parts) == 1 and (text := parts[0].text) and not _is_odd(parts[0]):
                 if not text.isascii() and has_lone_surrogate(text):
                     text = mended(text, event, diagnostics)
@@ -188,6 +191,7 @@ def _build_events(
             wrote = wrote_keys(event)
             if wrote:
                 features |= Feature.WROTE
+        # to its own author a draft is still what it said; to others it is data
         data = event.audience == "internal" and author != agent and author != "user"
         if data:
             features |= Feature.DATA
@@ -195,6 +199,7 @@ def _build_events(
             kind, blocks, author, event.invocation_id, position, position, event.id, branch,
             wrote, waits, paused=event.finish_reason == PAUSED, data=data,
         )  # fmt: skip
+        # no provider takes calls and their results in one turn
         items += _unmixed(item, role) if mixed else (item,)
     return Built(items, features, diagnostics)
 
@@ -214,7 +219,7 @@ def plain_items(
     used: AbstractSet[str] = frozenset(),
     calls: set[str] | None = None,
 ) -> PlainTalk:
-    """Items as the passes leave them, up to the first event that is more than plain talk.
+    """Fast path: items as the passes would leave them, up to the first event that needs a pass.
 
     Plain talk is one text of the user's or the agent's, or calls of the agent's right before their
     results, as most events are. `used` are call ids that no other call may have. So are `calls`, to
@@ -238,11 +243,13 @@ def plain_items(
         ):
             break
         actions = event.actions
+        # an event that writes state may be told again by an instruction: a pass decides
         if actions is not NO_ACTIONS and (actions.state_delta or actions.compaction is not None):
             break
         part = parts[0]
         if part.function_call is not None and index + 1 < length:
             exchange = _plain_exchange(event, events[index + 1], position + index, agent)
+            # two calls with one id must be told apart by a pass, as providers refuse such a request
             if exchange is None or not _claims(exchange, used, calls):
                 break
             items.append(exchange)
@@ -283,6 +290,7 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
         or answered.author != agent
         or calls.role != "model"
         or results.role != "user"
+        # notes of Weft may change how the event is shown: passes read them
         or asked.custom_metadata is not None
         or answered.custom_metadata is not None
         or asked.long_running_tool_ids
@@ -303,6 +311,7 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
         ):
             return None
     except (UnicodeEncodeError, OverflowError, TypeError):
+        # lone surrogates and values that are no JSON are mended on the long way
         return None
     blocks: list[Block] = []
     answers: list[Block] = []
@@ -316,6 +325,7 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
             or not call.name
             or result.id != call.id
             or result.name != call.name
+            # media in a result is lowered in its own way
             or result.parts
             or call.name in INTERNAL_CALLS
             or part.thought_signature
@@ -323,6 +333,7 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
             or result_parts[index].part_metadata is not None
         ):
             return None
+        # ids that the runtime or google-adk made up mean nothing to a provider
         own_id = not call.id.startswith("adk-")
         blocks.append(
             CallBlock(
@@ -459,6 +470,7 @@ def blocks_of(
                     "read the session with trusted=True if a Weft of yours wrote it",
                 )
             )
+        # a client must not put words, calls or signatures into the model's mouth
         if posted and _speaks_for_others(part):
             part = _as_posted(part, origin, diagnostics)
             notes = part.provenance
@@ -519,6 +531,7 @@ def heard(event: Event, diagnostics: list[Diagnostic]) -> tuple[Block, ...]:
                 text = mended(text, event, diagnostics)
             origin = Origin("event", event.id, event.author)
             blocks.append(TextBlock(role=role, origin=origin, text=text))
+    # an item has one role: of a transcript of both sides the user's is taken
     return tuple(blocks[:1])
 
 
@@ -544,6 +557,7 @@ def _block_of(
         return CallBlock(
             role="model",
             origin=origin,
+            # made from the place in the log, so that the same log gives the same id
             id=call.id or f"call_{position}_{origin.part}",
             name=call.name or "",
             args=call.args or {},
@@ -660,6 +674,7 @@ def _standard_base64(data: str) -> str:
 def _sendable(content: Content, event: Event, diagnostics: list[Diagnostic]) -> Content:
     """The content as it can be sent; only a lone surrogate ever changes it."""
     try:
+        # only a lone surrogate cannot be encoded: trying is cheaper than looking at every text
         msgspec.json.encode(content)
     except UnicodeEncodeError:
         whole = mended(compact(msgspec.to_builtins(content)), event, diagnostics)

@@ -23,10 +23,6 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
-    Misshapen,
-    Named,
-    Outline,
-    RequestForm,
     TurnRules,
     is_plain,
     no_role,
@@ -34,10 +30,6 @@ from weft.dialects.legality import (
     refuse_unanswered,
     refuse_undeclared,
     refuse_unsupported,
-    require_arguments,
-    require_object,
-    require_text,
-    require_words,
 )
 from weft.dialects.measure import OWN_TOOLS, Quantity, WeighedHead, WeighedTurn
 from weft.dialects.media import (
@@ -86,6 +78,16 @@ from weft.dialects.openai_common import (
 )
 from weft.dialects.options import EFFORTS, Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
+from weft.dialects.strict_rules import (
+    Misshapen,
+    Named,
+    Outline,
+    RequestForm,
+    require_arguments,
+    require_object,
+    require_text,
+    require_words,
+)
 from weft.dialects.track import Entry, LoweringReport, Placed, Wire
 from weft.dialects.wire import (
     ReadPart,

@@ -20,17 +20,10 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
-    Misshapen,
-    Named,
-    Outline,
-    RequestForm,
     SeenIds,
     TurnRules,
     no_role,
     refuse_undeclared,
-    require_arguments,
-    require_text,
-    require_words,
 )
 from weft.dialects.measure import (
     LATER,
@@ -85,6 +78,15 @@ from weft.dialects.openai_common import (
 )
 from weft.dialects.options import EFFORTS, Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
+from weft.dialects.strict_rules import (
+    Misshapen,
+    Named,
+    Outline,
+    RequestForm,
+    require_arguments,
+    require_text,
+    require_words,
+)
 from weft.dialects.track import Entry, LoweringReport, Placed, Track, Wire
 from weft.dialects.wire import (
     ReadPart,
@@ -275,7 +277,7 @@ class OpenAIResponsesDialect(Dialect):
         last, cache = prompt.items.tip, facts_for(prompt.model).cache
         if last is None or last.kind != "system" or not (cache.keyed and cache.breakpoints):
             return wire
-        return mark_item(wire, self.traits.turns, len(track.final) + len(lasting) - 1)
+        return mark_item(wire, self.traits.turns, len(track.wires) + len(lasting) - 1)
 
     def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """A function; not strict, which would make every one of its parameters required."""

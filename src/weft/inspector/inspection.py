@@ -22,14 +22,15 @@ from weft.compiler.prefix import TurnSegments
 from weft.declare import Agent, C, Node, Policy, RunConfig, Sequence
 from weft.declare.policy_parts import Label, Redact
 from weft.declare.visit import rebuild
+from weft.declare.words import policy_from
 from weft.dialects import Entry
 from weft.errors import UsageError
 from weft.recordings import Recording
-from weft.replay.replay import policy_from, recorded_agents
+from weft.replay.replay import recorded_agents
 from weft.replay.steps import Answered, StepWalk
 from weft.runtime.approvals import pending_in
 from weft.session import Event, Session
-from weft.session.waiting import waiting_in
+from weft.session.lookback import waiting_in
 from weft.values import Json, JsonObject, compact
 
 PLAIN = C.default()

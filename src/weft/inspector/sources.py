@@ -16,7 +16,7 @@ from weft.recordings import Recording, recording_of
 from weft.replay.steps import homes_of, model_events, texts_at
 from weft.session import ArtifactStore, Session, SessionInfo, SessionKey, Store
 from weft.session.attachments import attach
-from weft.session.waiting import waiting_in
+from weft.session.lookback import waiting_in
 from weft.values import Json, JsonObject, compact
 
 LISTED = 200

@@ -30,6 +30,7 @@ from weft.errors import WeftError
 from weft.recordings import from_messages
 from weft.runtime import Runner
 from weft.runtime.earlier import is_unfinished
+from weft.runtime.runner import create_filled
 from weft.server.endpoints import (
     Answer,
     ApiRoute,
@@ -147,10 +148,7 @@ async def _created(
     events = _imported(call, runner, listed) if listed else ()
     if await runner.store.lengths([key]):
         raise Problem(409, "exists", f"the session `{key.id[:100]}` exists already")
-    session = await runner.store.create(key, state=state)
-    if events:
-        session = await runner.store.append(session, *events)
-    return _respond_session(session)
+    return _respond_session(await create_filled(runner.store, key, events, state=state))
 
 
 def _imported(call: Call, runner: Runner, listed: Sequence[JsonObject]) -> Sequence[Event]:

@@ -19,6 +19,7 @@ from weft.declare import Agent, RunConfig
 from weft.declare.tool import Tool
 from weft.runtime import Runner
 from weft.runtime.background import RunEnd
+from weft.runtime.runner import create_filled
 from weft.server.endpoints import Call
 from weft.server.openai_questions import asking_session, replies
 from weft.server.openai_requests import ClientMessage, client_tools, generation
@@ -129,11 +130,9 @@ class ClientRequest:
     async def _make_session(self, user: str, begins: int, note: RequestNote | None) -> SessionKey:
         """A session of its own for a history without one."""
         store, key = self.runner.store, SessionKey(self.runner.app_name, user, f"chat-{new_id()}")
-        session = await store.create(key)
         history = _as_events(self.messages[:begins], self.runner)
         history += [note.event()] if note is not None else []
-        if history:
-            await store.append(session, *history)
+        await create_filled(store, key, history)
         return key
 
     async def _continued(self, call: Call, user: str) -> str:

@@ -18,6 +18,7 @@ import msgspec
 from weft.content import FunctionCall, FunctionResponse, Part
 from weft.errors import StoreError
 from weft.runtime import Runner
+from weft.runtime.runner import create_filled
 from weft.server.endpoints import Call
 from weft.server.problems import Problem, require_id
 from weft.session import Event, Session, SessionKey
@@ -139,13 +140,13 @@ async def write_note(runner: Runner, key: SessionKey, note: RequestNote) -> bool
     lease = await runner.store.lease(key, busy="reject", interrupt=lambda: None)
     try:
         session = await runner.store.get(key)
-        is_new = session is None
         if session is None:
-            session = await runner.store.create(key)
-        await runner.store.append(session, note.event())
+            await create_filled(runner.store, key, [note.event()])
+        else:
+            await runner.store.append(session, note.event())
     finally:
         await lease.release()
-    return is_new
+    return session is None
 
 
 # A response in its session.

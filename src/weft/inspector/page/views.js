@@ -1,8 +1,8 @@
 // What was left out, what was cached, what if, since when, dead weight, the graph, trust.
-import { html, useState, useEffect, useMemo, useRef } from "./vendor/htm-preact.js";
+import { html, useState, useEffect, useLayoutEffect, useMemo, useRef } from "./vendor/htm-preact.js";
 import {
   Copy, Empty, Fact, Problem, Waiting, ask, cachedShare, change, cost, download, embedded, NeedsServer, many, named, number, placeOf, share, short,
-  toUnits, useAnswer, useStateAt, withNumbers,
+  toUnits, useAnswer, useNewest, useStateAt, withNumbers,
 } from "./common.js";
 import { Film, highest } from "./film.js";
 import { Spans } from "./request.js";
@@ -17,15 +17,16 @@ export function LeftOut({ session, step, film, show }) {
   const { data, error } = useAnswer("request", { session, step });
   const [forced, setForced] = useState(null);
   const result = useRef(null);
-  useEffect(() => setForced(null), [session, step]);
+  const newest = useNewest();
+  useEffect(() => { newest(); setForced(null); }, [session, step]);
   useEffect(() => { if (forced && result.current) { result.current.scrollIntoView({ block: "nearest" }); result.current.focus(); } }, [forced]);
   if (error) return html`<${Problem} text=${error} />`;
   if (!data) return html`<${Waiting} />`;
   const groups = new Map();
   for (const row of data.left_out) { const k = `${row.pass}\n${row.reason}`; groups.set(k, [...(groups.get(k) || []), row]); }
   const force = (row) => {
-    const name = named(data.origins[row.origin], film);
-    ask("force", { session, step, events: data.origins[row.origin].name }).then((answer) => setForced({ answer, name }), (e) => setForced({ error: e.message }));
+    const name = named(data.origins[row.origin], film), isWanted = newest();
+    ask("force", { session, step, events: data.origins[row.origin].name }).then((answer) => isWanted() && setForced({ answer, name }), (e) => isWanted() && setForced({ error: e.message }));
   };
   return html`<div data-testid="left-out">
     ${forced && (forced.error ? html`<${Problem} text=${forced.error} />` : html`<section class="card" ref=${result} tabindex="-1"><div class="bar"><b>Compiled again with ${forced.name}</b><span class="grow"></span><button onClick=${() => setForced(null)}>close</button></div>
@@ -60,7 +61,7 @@ function Against({ now, then, film, show }) {
 export function Cache({ session, step, film }) {
   const { data, error } = useAnswer("cache", { session, step });
   const request = useAnswer("request", { session, step });
-  if (error) return html`<${Problem} text=${error} />`;
+  if (error || request.error) return html`<${Problem} text=${error || request.error} />`;
   if (!data || !request.data || request.data.number !== data.number) return html`<${Waiting} />`;
   const text = request.data.text, ends = toUnits(text, data.ages.map(([end]) => end));
   const parts = data.ages.map(([, age], i) => [text.slice(i ? ends[i - 1] : 0, ends[i]), age]);
@@ -89,9 +90,12 @@ export function WhatIf({ session, step, film, show }) {
   const { data, error, busy } = useAnswer("what-if", { session, step, ...late }, !embedded);
   const request = useAnswer("request", { session, step });
   const set = (name, value) => { setForm((old) => ({ ...old, [name]: value })); setWhole(null); setSaid(null); };
-  const all = () => { setWhole({}); ask("compare", { session, ...late }).then((answer) => setWhole({ answer }), (e) => setWhole({ error: e.message })); };
-  const save = () => ask("test", { session, step, ...late }).then(
-    ({ text }) => { download(`test_step_${step}.py`, text); setSaid({ text }); }, (e) => setSaid({ error: e.message }));
+  // The answer to a form that was changed meanwhile is not shown.
+  const latest = useRef(form);
+  latest.current = form;
+  const all = () => { setWhole({}); ask("compare", { session, ...form }).then((answer) => latest.current === form && setWhole({ answer }), (e) => latest.current === form && setWhole({ error: e.message })); };
+  const save = () => ask("test", { session, step, ...form }).then(
+    ({ text }) => { const name = `test_step_${step}.py`; download(name, text); if (latest.current === form) setSaid({ text, name }); }, (e) => latest.current === form && setSaid({ error: e.message }));
   const turns = new Set(film.frames.slice(0, step).map((f) => f.invocation)).size, largest = Math.max(2000, 1.5 * highest(film, null));
   const round = 10 ** Math.floor(Math.log10(largest / 50));
   if (embedded) return html`<${NeedsServer} film=${film} name="whatif" title="An exported file cannot compile.">It holds the requests that were sent. What another policy, budget or model would have made of them, the compiler says.<//>`;
@@ -105,7 +109,7 @@ export function WhatIf({ session, step, film, show }) {
       <datalist id="policies">${POLICIES.map((p) => html`<option value=${p}></option>`)}</datalist><datalist id="models">${models.map((m) => html`<option value=${m}></option>`)}</datalist></div>
     <${Problem} text=${error} />
     ${data && !error && html`<div aria-busy=${busy} aria-live="polite"><${Compared} a=${data} /></div><div class="bar"><code class="text">${data.code}</code><${Copy} text=${data.code} name="copy as code" /><button onClick=${save}>save as test</button><button class="on" onClick=${all}>the whole session</button></div>
-      ${said && (said.error ? html`<${Problem} text=${said.error} />` : html`<details class="card" open><summary>saved as <code>test_step_${step}.py</code></summary><pre class="text">${said.text}</pre></details>`)}
+      ${said && (said.error ? html`<${Problem} text=${said.error} />` : html`<details class="card" open><summary>saved as <code>${said.name}</code></summary><pre class="text">${said.text}</pre></details>`)}
       ${whole && whole.error && html`<${Problem} text=${whole.error} />`}
       ${whole && !whole.error && !whole.answer && html`<${Waiting} />`}
       ${whole && whole.answer && html`<${Both} a=${whole.answer} step=${step} />`}
@@ -152,7 +156,8 @@ export function DeadWeight({ session, version }) {
 export function Graph({ session, step, film, version }) {
   const { data, error } = useAnswer("picture", { session, version: version || "" });
   const box = useRef(null), frame = film.frames[step - 1], state = useStateAt(film, step);
-  useEffect(() => {
+  // In a layout effect: the drawing and the words above it are of the same step.
+  useLayoutEffect(() => {
     if (data && box.current) box.current.replaceChildren(picture(data.svg, frame, state));
     const svg = box.current && box.current.firstChild;
     if (svg) fitted(svg);
