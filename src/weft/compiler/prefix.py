@@ -293,7 +293,7 @@ class SourceMap:
             yield from self._walk(value, pointer, at)
             return
         entry = self._lowered.entries[index]
-        # the same turn may be sent with a mark of the cache in one request, and without in the next;
+        # a turn may go with a mark of the cache in one request, and without it in the next;
         # both are kept with their segments, so that their ids cannot be used again
         key = (id(entry), id(value), pointer)
         walked = known.get(key)
