@@ -133,7 +133,7 @@ class Segment(NamedTuple):
     origin: Origin
 
 
-TurnSegments = dict[tuple[int, str], tuple[Entry, list[Segment]]]
+TurnSegments = dict[tuple[int, int, str], tuple[Entry, Json, list[Segment]]]
 """The segments of turns that requests of a session share, by the turn and its place."""
 
 
@@ -293,11 +293,13 @@ class SourceMap:
             yield from self._walk(value, pointer, at)
             return
         entry = self._lowered.entries[index]
-        # the entry is kept with its segments, so that its id cannot be used again
-        walked = known.get((id(entry), pointer))
+        # a turn may go with a mark of the cache in one request, and without it in the next;
+        # both are kept with their segments, so that their ids cannot be used again
+        key = (id(entry), id(value), pointer)
+        walked = known.get(key)
         if walked is None:
-            walked = known[id(entry), pointer] = (entry, [*self._walk(value, pointer, 0)])
-        for start, end, place, origin in walked[1]:
+            walked = known[key] = (entry, value, [*self._walk(value, pointer, 0)])
+        for start, end, place, origin in walked[2]:
             yield Segment(start + at, end + at, place, origin)
 
 

@@ -266,8 +266,8 @@ class Session:
         return framed(title, *state, events_table(self.events))
 
 
-def events_table(events: Iterable[Event]) -> str:
-    """Events as a notebook shows them."""
+def events_table(events: Iterable[Event], show: Callable[[str], str] = str) -> str:
+    """Events as a notebook shows them; `show` makes of a text what may be shown of it."""
     from weft.notebook import Cell, table
 
     rows: list[tuple[Cell, ...]] = []
@@ -279,8 +279,8 @@ def events_table(events: Iterable[Event]) -> str:
         rows.append(
             (
                 Cell(event.author),
-                Cell("\n".join((*texts, *calls, *results, *failed)), pre=True),
-                Cell(", ".join(event.actions.state_delta), tone="dim"),
+                Cell(show("\n".join((*texts, *calls, *results, *failed))), pre=True),
+                Cell(show(", ".join(event.actions.state_delta)), tone="dim"),
             )
         )
     return table(("author", "what", "state"), rows)
