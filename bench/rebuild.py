@@ -11,10 +11,11 @@ import argparse
 from itertools import islice
 from pathlib import Path
 
+from weft.declare.words import policy_from
 from weft.errors import BudgetExceeded
 from weft.recordings import read_recordings
 from weft.replay.evidence import KeptEvidence, rebuilt
-from weft.replay.replay import policy_from, requests_of
+from weft.replay.replay import requests_of
 
 POLICIES = (
     "C.auto()",

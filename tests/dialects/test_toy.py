@@ -10,8 +10,8 @@ from tests.dialects.toy import DIALECT, NAME
 from weft import Agent
 from weft.compiler import compile_request
 from weft.dialects import DIALECTS, count_request, dialect_named, lift, refusals, stream_of
-from weft.dialects.legality import FIELDS_OF_ONE
 from weft.dialects.strict import RequestChecker
+from weft.dialects.strict_rules import FIELDS_OF_ONE
 from weft.errors import IllegalRequest, ModelError, UsageError
 from weft.recordings.requests import read_request
 from weft.testing import ScriptedModel, call

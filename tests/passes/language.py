@@ -34,8 +34,7 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
-from weft.ir.prompt import NO_NOTES
-from weft.ir.show import show_block
+from weft.ir.prompt import NO_NOTES, show_block
 from weft.passes import (
     ON_FRESH,
     ON_REQUEST,

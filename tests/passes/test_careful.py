@@ -12,9 +12,10 @@ from weft import Agent, C, Content, Event, Part, RunConfig, Session
 from weft.compiler import compile_request
 from weft.compiler.recall import values_of
 from weft.content import ExecutableCode, call_part, result_part, to_content
+from weft.declare.words import policy_from
 from weft.errors import WeftError
 from weft.recordings import recording_of
-from weft.replay.replay import policy_from, replay, requests_of, uses_of
+from weft.replay.replay import replay, requests_of, uses_of
 from weft.testing import ScriptedModel, call
 
 CAREFUL = C.auto(careful=True)

@@ -9,10 +9,11 @@ from tests.support.recorded import coding_run, service_run
 from weft import Agent, C
 from weft.content import call_part, result_part
 from weft.declare import Policy
+from weft.declare.words import policy_from
 from weft.errors import DeclarationError, SessionError
 from weft.recordings import Recording, read_recordings, recording_of
 from weft.replay.page import as_json, lines, replay_page
-from weft.replay.replay import Trial, policy_from, replay, requests_of, strings_in, total, uses_of
+from weft.replay.replay import Trial, replay, requests_of, strings_in, total, uses_of
 from weft.testing import make_session
 
 

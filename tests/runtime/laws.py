@@ -9,9 +9,9 @@ from weft.declare import Node
 from weft.declare.nodes import walk_nodes
 from weft.declare.tree import walk
 from weft.dialects.strict import RequestChecker
+from weft.session.lookback import CONFIRMATION, waiting_in
 from weft.session.state import apply_delta
 from weft.session.strand import Strand
-from weft.session.waiting import CONFIRMATION, waiting_in
 from weft.values import JsonObject
 
 PENDING = "pending"

@@ -14,7 +14,7 @@ import weft
 from weft import Agent, Event, Part, ToolContext, tool
 from weft.declare import Node
 from weft.ir import Prompt
-from weft.session.waiting import CONFIRMATION
+from weft.session.lookback import CONFIRMATION
 from weft.testing import ScriptedModel, call
 from weft.values import Json
 

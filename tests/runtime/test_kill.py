@@ -27,8 +27,8 @@ from tests.runtime.kill_worker import BUILT_IN, Job, artifacts_of, key_of
 from tests.runtime.logs import by_place, check_log
 from weft import Event, Session
 from weft.runtime.place import path_of
+from weft.session.lookback import CONFIRMATION
 from weft.session.strand import Strand
-from weft.session.waiting import CONFIRMATION
 from weft.stores import open_artifacts, open_store
 from weft.stores.memories import Memory
 

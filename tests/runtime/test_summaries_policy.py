@@ -10,7 +10,7 @@ from weft import Agent, C, Content, Event, Part, RunConfig, Session, ToolContext
 from weft.content import call_part, result_part
 from weft.errors import DeclarationError
 from weft.ir import Prompt
-from weft.ir.show import show_block
+from weft.ir.prompt import show_block
 from weft.testing import ScriptedModel, call
 
 

@@ -1,5 +1,7 @@
-"""What an agent reads and writes, by its declaration alone."""
+"""What an agent reads and writes, state and artifacts, by its declaration alone."""
 
+import ast
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias, TypeVar, cast
@@ -7,7 +9,7 @@ from typing import NamedTuple, TypeAlias, TypeVar, cast
 from weft import schema
 from weft.checker.functions import StateUses, keys_of, uses_of
 from weft.checker.schemas import follow, may_lack, values_of
-from weft.checker.scope import Keys
+from weft.checker.scope import Keys, definition, names_of, text_of, unwrap_function
 from weft.checker.world import Read, ReadHow, World, Writer, WriterKind
 from weft.declare import (
     Agent,
@@ -28,6 +30,7 @@ from weft.declare.compare import same
 from weft.declare.functions import StateFunction
 from weft.declare.nodes import agents_of, children
 from weft.declare.policy_parts import (
+    ArtifactText,
     Capture,
     Distill,
     Extract,
@@ -569,3 +572,84 @@ def is_covered(node: Route, world: World) -> bool:
         values = values_of(shape)
         return bool(values) and all(any(same(v, other) for other in named) for v in values or ())
     return False
+
+
+_SAVES = "save_artifact"
+
+
+class Saved(NamedTuple):
+    """The names that a function saves artifacts under, and whether those are all."""
+
+    names: frozenset[str] = frozenset()
+    complete: bool = False
+
+
+def saved_names(agents: Iterable[Agent]) -> tuple[frozenset[str], bool]:
+    """The names of artifacts that the code of these agents saves, and whether those are all."""
+    saves = [saved_by(function) for agent in agents for function in _functions_of(agent)]
+    names = frozenset[str]().union(*(one.names for one in saves))
+    return names, all(one.complete for one in saves)
+
+
+def saved_by(function: Callable[..., object]) -> Saved:
+    """What one function saves; its source is read, nothing is run."""
+    try:
+        return _saved(function)
+    except TypeError:  # unhashable
+        return Saved()
+
+
+@functools.lru_cache(maxsize=1024)
+def _saved(function: Callable[..., object]) -> Saved:
+    called, _, _ = unwrap_function(function)
+    source = definition(called)
+    if source is None:
+        return Saved()
+    names = names_of(called, {})
+    saved: set[str] = set()
+    complete = True
+    for node in ast.walk(source):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr != _SAVES:
+            continue
+        named = [one.value for one in node.keywords if one.arg in ("name", "filename")]
+        text = text_of(next(iter((*node.args[:1], *named)), None), names)
+        complete = complete and text is not None
+        if text is not None:
+            saved.add(text.removeprefix("user:"))
+    return Saved(frozenset(saved), complete)
+
+
+def _functions_of(agent: Agent) -> Iterator[Callable[..., object]]:
+    """The functions of its tools and callbacks that may save something."""
+    for tool in agent.tools:
+        if tool.function is not None and tool.context_parameter is not None:
+            yield tool.function
+    for name in CALLBACKS:
+        callbacks = cast("object", vars(agent).get(name))
+        for one in cast(
+            "tuple[object, ...]", callbacks if isinstance(callbacks, tuple) else (callbacks,)
+        ):
+            if callable(one):
+                yield one
+
+
+def files_read_by(agent: Agent) -> Iterator[tuple[str, Origin]]:
+    """The artifacts that an agent's texts and policy name, with their places."""
+    for field in ("instruction", "global_instruction"):
+        text = agent.instruction if field == "instruction" else agent.global_instruction
+        for one in template.parse(text).variables if isinstance(text, str) else ():
+            if one.artifact:
+                yield one.artifact, Origin("field", field, agent.name, one.start, one.end)
+    yield from (
+        (name, Origin("field", "context", agent.name)) for name in _artifacts_in(agent.policy)
+    )
+
+
+def _artifacts_in(policy: Policy) -> Iterator[str]:
+    for stage in policy.stages:
+        if isinstance(stage.selector, ArtifactText):
+            yield stage.selector.name
+        elif isinstance(stage.selector, When):
+            yield from _artifacts_in(stage.selector.policy)

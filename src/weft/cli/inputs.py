@@ -17,11 +17,11 @@ from weft.compiler.protected import Whole, labels_of
 from weft.declare import Agent, Node, Policy, RunConfig
 from weft.declare.inputs import shape_of
 from weft.declare.visit import rebuild
+from weft.declare.words import policy_from
 from weft.diagnostics import Severity
 from weft.dialects import dialect_named
 from weft.errors import SessionError, UsageError
 from weft.misuse import close
-from weft.replay.replay import policy_from
 from weft.replay.steps import at_step, homes_of, index_of, model_events, speaking, texts_at
 from weft.session import Session, SessionInfo, Store, read_session
 from weft.stores import beside_store, open_artifacts, open_store

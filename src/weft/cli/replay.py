@@ -18,6 +18,7 @@ from weft.cli.render import print_json
 from weft.compiler.costs import price_of
 from weft.compiler.report import safe
 from weft.declare import Agent, C, Policy
+from weft.declare.words import policy_from
 from weft.errors import SessionError, UsageError
 from weft.recordings import Recording, files_in, read_file, recording_of
 from weft.recordings.read import require_format
@@ -33,7 +34,7 @@ from weft.replay.page import (
     savings,
     shares,
 )
-from weft.replay.replay import Trial, policy_from, replay, speakers, total, uses_of
+from weft.replay.replay import Trial, replay, speakers, total, uses_of
 from weft.replay.steps import homes_of
 from weft.replay.uses import Uses
 from weft.session.attachments import attach

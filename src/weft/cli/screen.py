@@ -23,9 +23,8 @@ from weft.runtime.answer import is_piece
 from weft.runtime.approvals import Approve, Deny, Pending, pending_in
 from weft.runtime.flows import choices_of
 from weft.session import Event, Session
-from weft.session.lookback import hidden_by_rewind
+from weft.session.lookback import CONFIRMATION, INPUT, hidden_by_rewind
 from weft.session.state import without_temp
-from weft.session.waiting import CONFIRMATION, INPUT
 from weft.values import Json, compact
 
 Voice = tuple[str, str]

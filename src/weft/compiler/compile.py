@@ -87,14 +87,15 @@ def compile_request(
 ) -> Compilation:
     """Compile one request for `root`, or for the agent of its tree named by `agent`.
 
-    `state` is laid over the session's, `message` is what the user says now, `branch` where in a
-    parallel flow the agent stands, `artifacts` the newest text of each, `recorded` what
-    instruction providers said before, so that a request can be rebuilt without asking them,
-    `within` the tokens it must not exceed, whatever the agent's own budget allows, `part_of` the
-    labels and the session of a program of which `root` and `session` are only a part, `deps` what
-    instruction providers are handed. `brief` says that nobody will ask why an event is not in the
-    request: those that no request can have need not be read.
+    `state` is laid over the session's. `message` is what the user says now. `branch` is where in
+    a parallel flow the agent stands. `artifacts` has the newest text of each. `recorded` is what
+    instruction providers said before, so that a request is rebuilt without asking them. `within`
+    is the most tokens, whatever the agent's own budget allows. `part_of` has the labels and the
+    session of the program, where `root` and `session` are only a part of it. `deps` is handed to
+    instruction providers. `brief` says that nobody will ask why an event is not in the request,
+    so events that no request can show need not be read.
     """
+    # the runtime passes the right kinds at every step: the checks run only where one may be wrong
     if (
         type(session) is not Session
         or (config is not None and type(config) is not RunConfig)
@@ -182,12 +183,15 @@ def _gather_inputs(call: _Call, message: ContentLike | None) -> _Inputs:
     session, config = call.session, call.config
     labels = call.part_of.labels if call.part_of is not None else ()
     log = session.events
+    # tools that a toolset gave are in the log: a request compiled again offers the same ones
     plan = plan_for(with_offered(call.root, call.agent, log), call.agent, config, labels)
     events = log if message is None else _with_message(log, message)
     newest = events.tip
     invocation = newest.invocation_id if newest is not None else ""
+    # `temp:` keys belong to one invocation, and a new message begins another
     state = session.state if message is None else session.state_for(invocation)
     facts = facts_of(log)
+    # what parallel branches write is not seen by each other until they join
     if call.branch and facts.forks:
         state = seen_from(state, facts.forks, call.branch)
     if call.state is not None:
@@ -201,6 +205,7 @@ def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:
     plan, config, log = inputs.plan, call.config, call.session.events
     asked, volatile = plan.agent, inputs.facts.volatile
     instructions = None
+    # recorded texts rebuild an old request: the newest one's instructions are not its own
     if not call.recorded:
         instructions = _unchanged(plan, log, inputs.state, call.artifacts, volatile)
     if instructions is None:
@@ -223,6 +228,7 @@ def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:
             call.recorded,
         )
         instructions = _resolved(plan, inputs.events, scope)
+    # too short for a provider to reuse: then the system text itself may change
     if not plan.appends or not is_long(log, plan.append_from):
         return _Delivered(
             instructions, instructions.system, instructions.features, instructions.carried
@@ -246,6 +252,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
     plan, events = inputs.plan, inputs.events
     policy, passes = plan.policy, plan.passes
     if policy.is_conditional:
+        # a condition may hold now and not in the next request, so its passes cannot be the plan's
         policy = policy.resolved(inputs.state, decided)
         passes = passes_of(policy, plan.agent.name, plan.custom)
     carried, captured = _carried(call, inputs, delivered, policy)
@@ -274,6 +281,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
             scale = plan.shared.scale = Scale(plan.target.dialect, plan.target.model)
         counter = scale.counter
         tokens = TokenFacts(count=counter.count, margin=counter.margin, budget=budget)
+    # nothing depends on where the turn begins: the thread grows from one turn to the next
     whole = plain and policy.view == "default"
     env = Env(
         agent=plan.agent.name,
@@ -290,6 +298,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
     )
     labelled = withheld_by(policy, env) if policy.protections else None
     slot = plan.slot
+    # another branch, or another outcome of the conditions, sees other items: another thread
     if call.branch or policy is not plan.policy:
         same = passes.plain is plan.passes.plain
         large = plan.slot.measure if same else plan.measure
@@ -299,10 +308,12 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
     start = skipped_talk(events, policy, env.agent) if call.brief and basis == WHOLE else 0
     if start and not call.branch:
         try:
+            # the start of a long log is left unread, if the window drops all of it anyway
             brief = basis._replace(start=start, skim=skim_of(events))
             woven = weave(events, inputs.facts, slot, brief, env, passes)
             return _View(policy, passes, env, scale, labelled, woven)
         except LateResult:
+            # a call that was not read has its result in view: from now on all of the log is read
             note_late(events)
     # Nobody looks at the items of a plain request that is only to be sent.
     sends = call.brief and whole and labelled is None and not call.config.strict
@@ -314,14 +325,19 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
 def _carried(
     call: _Call, inputs: _Inputs, delivered: _Delivered, policy: Policy
 ) -> tuple[JsonObject, frozenset[str]]:
-    """What the instruction says of the conversation, and which of it the user's words are."""
+    """State values that the instruction inserts and the log also has; which are the user's words.
+
+    The passes leave such a turn out of the conversation: the model would read it twice.
+    """
     facts, state = inputs.facts, inputs.state
     inserted = delivered.inserted
+    # the common case: no answer was stored under a key, so nothing can be said twice
     if not facts.produced and not facts.captured and call.state is None:
         return {}, facts.captured
     if policy.state_keys:
         inserted = {**{k: state[k] for k in policy.state_keys if k in state}, **inserted}
     captured = facts.captured
+    # a `temp:` key that was captured is not in the log: it is known by its text
     if call.state is not None and any(key.startswith("temp:") for key in inserted):
         content = user_content(inputs.events, inputs.invocation)
         captured |= {k for k, v in inserted.items() if content is not None and v == content.text}
@@ -351,6 +367,7 @@ def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _Vi
     plan, woven, env = inputs.plan, view.woven, view.env
     instructions, policy = delivered.instructions, view.policy
     tools = plan.tools
+    # a long result was shortened: the model gets the tool that shows the rest
     if woven.features & Feature.BOUNDED and plan.recall is not None:
         tools = (*tools, plan.recall)
     prompt = Prompt(
@@ -372,6 +389,7 @@ def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _Vi
         tokens = msgspec.structs.replace(env.tokens, measure=measure)
         env = msgspec.structs.replace(env, tokens=tokens)
     steps: Sequence[Step] = ()
+    # most requests of a tool loop need no pass at all
     if view.scale is not None or not is_ready(prompt, env):
         prompt, steps = run(prompt, env, view.passes.request)
         if call.config.strict:
@@ -435,8 +453,10 @@ def _unchanged(
 ) -> Instructions | None:
     """The instructions of the request before, if nothing that they read has changed."""
     known = log.memo.of((_Resolved, plan.key))
+    # the log is new, or the agent has changed; a text without variables is the plan's own
     if known is None or known.wording is not plan.wording:
         return plan.shared.instructions
+    # a key that an agent wrote since makes its block less stable, and blocks are in that order
     if known.volatile is not volatile and known.volatile != volatile:
         return None
     if known.texts is None:
@@ -466,6 +486,7 @@ def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
         texts = None
         if wording.keys is not None and all(isinstance(value, str) for value in read):
             texts = tuple(zip(wording.keys, read, strict=True))
+            # it reads nothing at all: every session of the plan has the same instructions
             if not texts and not wording.asks:
                 plan.shared.instructions = instructions
         resolved = _Resolved(wording, read, texts, scope.volatile, instructions)
@@ -506,12 +527,14 @@ def _previous(call: _Call, asked: Agent) -> Compilation | None:
         on_missing="empty" if (config.on_missing or asked.on_missing) == "empty" else "keep",
         on_provider_error="log",
     )
+    # from the end: the agent's last answer is rarely far back
     for index in range(len(session.events) - 1, -1, -1):
         event = session.events[index]
         spoke = event.content is not None and event.content.role != "user"
         if event.author == asked.name and spoke and (event.branch or "") == call.branch:
             before = compile_request(
                 call.root,
+                # a key of the session had its own value then, which `before` gives
                 state={k: v for k, v in (call.state or {}).items() if k not in session.state},
                 session=session.before(index),
                 agent=asked.name,
@@ -573,6 +596,7 @@ def _with_message(events: Strand[Event], message: ContentLike) -> Strand[Event]:
     posted = Event(
         author="user",
         content=require_posted(to_content(message), where="message"),
+        # no clock and no new id: the same log and message give the same bytes
         invocation_id=f"message@{events.length}",
         id="message",
         timestamp=0.0,

@@ -60,6 +60,7 @@ def skipped_talk(log: Strand[Event], policy: Policy, agent: str) -> int:
     if stages[0].steps or policy.protections or policy.writings or policy.limit is not None:
         return 0
     skim = skim_of(log)
+    # what other agents said is told in another form, and a late result needs the call it answers
     if skim is None or skim.authors != frozenset(("user", agent)) or log.memo.get(_LATE):
         return 0
     gone = gone_turns(window, len(skim.turns))
@@ -142,6 +143,7 @@ class Thread:
         self.called: set[str] = set()
         self.features = Feature.NONE
         if self.basis.skim is not None:
+            # two sets: one grows with the calls that were sent, the other with all that were made
             self.called = self.basis.skim.calls_before(self.basis.start)
             self.used_ids = self.basis.skim.calls_before(self.basis.start)
             self.features = Feature.CALLS if self.called else Feature.NONE
@@ -171,7 +173,9 @@ class Thread:
         features = built.features
         if features & Feature.CALLS and self._reaches_back(built):
             if self.basis.skim is not None:
+                # the call lies in the part of the log that nobody read
                 raise LateResult
+            # a settled item must change: everything behind it may, too
             self._begin()
             built, joined = self._build(events, facts)
             features = built.features
@@ -187,6 +191,7 @@ class Thread:
             diagnostics=tuple(built.diagnostics),
         )
         prompt, _ = run(prompt, env, passes.fresh)
+        # only passes know whether they shortened something, which offers the tool `recall`
         self.features |= prompt.features & Feature.BOUNDED
         return self._settle(built, prompt, events, joined)
 
@@ -215,18 +220,21 @@ class Thread:
         tail: list[Item] = []
         if plain.read == count and events.tail:
             rest = plain_items(events.tail, settled, env.agent, self.used_ids)
+            # calls, or more than talk, behind the log: the passes take care of it
             if rest.read < len(events.tail) or rest.calls:
                 return None
             tail = rest.items
         first = items or tail
         if opens and (not first or first[0].blocks[0].role != "user"):
             return None  # the user is to speak first: a pass sees to that
+        # what is not plain goes through the passes, and they take the few plain events with it
         if plain.read < count and not (opens and plain.read > _MANY):
             return None
         self.consumed = consumed + plain.read
         self.settled = self.settled.grown(items)
         self._remember_calls(plain.calls)
         if plain.read < count:
+            # the plain part is settled; the passes get the rest
             return None
         items_now = self.settled.with_tail(tail) if tail else self.settled
         return self._woven(items_now, self.notes, self.diagnostics, events)
@@ -240,7 +248,7 @@ class Thread:
             self._remember_calls(talk.calls)
 
     def _remember_calls(self, calls: set[str]) -> None:
-        """Keep the ids of calls in plain talk."""
+        """Keep the ids of plain calls: no later call may take them, and results name them."""
         if calls:
             self.used_ids |= calls
             self.called |= calls
@@ -318,6 +326,7 @@ class Thread:
         seen = branches_of(events).seen_from(branch, events, self.consumed)
         positions = [row.position for row in seen]
         joined = {row.position: row.at for row in seen if row.at != row.position}
+        # remembered, not looked at: the report asks for it, a request does not
         if self._passed_by < 0:
             self._passed_by = self.consumed
         # what joins now may have been taken back long ago
@@ -332,7 +341,8 @@ class Thread:
         return built, joined
 
     def _reaches_back(self, built: Built) -> bool:
-        """Whether a new result answers a call that was answered before, as a late one does."""
+        """Whether a new result answers a call of the settled part, which was sent as it was."""
+        # the thread begins: there is nothing settled to reach back to
         if self.consumed <= self.basis.start and self.basis.skim is None:
             return False
         fresh: set[str] = set()
@@ -350,6 +360,7 @@ class Thread:
     ) -> None:
         """Keep the call ids that requests carry, and those that a late result could name."""
         for item in settled:
+            # calls of other agents are told as text, and their ids are not sent
             if item.kind == "exchange" and item.author == self.slot.agent:
                 for block in item.blocks:
                     if isinstance(block, CallBlock):
@@ -383,6 +394,7 @@ def _settles(items: list[Item], length: int, joined: Mapping[int, int]) -> tuple
         if items[index].open:
             whole, boundary = index, _came(items[index].position, joined)
             break
+    # an item that reaches behind the boundary cannot settle, and cutting there may uncover another
     moved = True
     while moved:
         moved = False
@@ -415,8 +427,10 @@ def weave(
     for whom plain talk may be lowered without keeping its items.
     """
     with events.lock:
+        # a log may be compiled in several threads of the process at once
         views = events.memo[_Views]
         threads = views.threads(slot)
+        # under a plain policy the agent's name matters only once it has spoken
         if threads.newest is None and passes.plain and _is_stranger(slot, events, facts):
             slot = slot._replace(agent="")
             threads = views.threads(slot)
@@ -495,7 +509,7 @@ def built_of(
     agent: str,
     shared: dict[int, Made],
 ) -> Built:
-    """The items of some events; `made` keeps those that are the same for other agents."""
+    """The items of some events; `shared` keeps those that are the same for other agents."""
     items: list[Item] = []
     whole = Built(items, Feature.NONE, [])
     for position in positions:
@@ -505,6 +519,7 @@ def built_of(
         else:
             event = events[position]
             built = build_items((event,), position, agent)
+            # to its own author an event looks different, and an event not in the log yet may change
             if event.author not in ("", agent) and position < events.settled:
                 shared[position] = Made(event.author, built)
         items += built.items
@@ -524,6 +539,7 @@ def joined_items(built: Built, events: Strand[Event], agent: str, branch: str) -
     outer, branches = around(branch), branches_of(events)
     below = f"{branch}." if branch else ""
     for index, item in enumerate(built.items):
+        # it was seen from here before the branches joined
         if item.branch in outer or item.kind in ("summary", "hidden"):
             continue
         wrote, key = item.wrote, branches.carrier_of(item.position)

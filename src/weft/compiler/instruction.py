@@ -130,6 +130,7 @@ def wording_of(path: tuple[Agent, ...], output: Output | None, run_text: str = "
     root, agent = path[0], path[-1]
     diagnostics: list[Diagnostic] = []
     identity = _identity(agent, diagnostics) if agent.identity else None
+    # the transfer text has problems of its own: each source reports what is its
     unread_diagnostics: list[Diagnostic] = []
     transfer = _transfer(path, unread_diagnostics)
     sources = (
@@ -160,6 +161,7 @@ def resolve_instructions(wording: Wording, scope: Scope) -> Instructions:
     parts: list[SystemPart] = []
     for source in wording.sources:
         block = source.block
+        # a recorded text may be that of a provider which the declaration no longer has
         if source.field is not None and (scope.recorded or not source.finished):
             block = _templated(source.agent, source.field, scope, carried, provided, diagnostics)
         else:
@@ -248,6 +250,7 @@ def _templated(
     for key, again in ((field, str), (f"{field}.raw", Raw)):
         if key in recorded:
             value, dynamic = again(recorded[key]), True
+    # a context costs something, and only a provider reads it
     context = None if isinstance(value, str | Raw) else scope.context()
     answer = provide(value, context, whole, on_error=scope.on_provider_error)
     if answer.problem is not None:
@@ -263,10 +266,12 @@ def _templated(
     if not answer.text:
         return None
     if answer.raw:
+        # `Raw` is no template: braces in it stay as they are
         text = _sendable(answer.text, whole, diagnostics)
         return _system_block(text, whole, (Span(len(text), whole),), Stability.TURN)
     template = parse(answer.text)
     if values:
+        # a value that a user wrote must not read other state through its own braces
         template = without_values(template, values)
         diagnostics.append(
             report(
@@ -282,6 +287,7 @@ def _templated(
     _report_missing(pieces, agent, field, scope, diagnostics)
     for variable in template.variables:
         current = scope.state.get(variable.key)
+        # part of a value is not the whole answer: the transcript still has more to say
         if variable.key and not variable.path and current is not None:
             carried[variable.key] = current
     stability = Stability.TURN if dynamic else _stability(pieces, scope.volatile)
@@ -322,6 +328,7 @@ def _stability(pieces: list[Rendered], volatile: frozenset[str]) -> Stability:
         variable = piece.variable
         if variable is None:
             continue
+        # it may be another in the next turn: such a block goes behind what can be cached
         if variable.artifact or scope_of(variable.key) == "temp" or variable.key in volatile:
             return Stability.TURN
         stability = Stability.SESSION
@@ -403,6 +410,7 @@ def transfer_targets(path: tuple[Agent, ...]) -> tuple[Node, ...]:
         if not agent.disallow_transfer_to_parent:
             targets.append(parent)
         if not agent.disallow_transfer_to_peers:
+            # an agent that hands over to itself would go on for ever
             targets += [peer for peer in parent.sub_agents if peer.name != agent.name]
     return tuple(targets)
 

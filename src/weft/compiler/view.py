@@ -47,7 +47,7 @@ from weft.session.strand import Strand
 from weft.values import JsonObject, compact, has_lone_surrogate, scrub
 
 PAUSED = "CONTINUATION"
-"""The finish reason of a turn that its provider broke off."""
+"""The finish reason of a reply that the provider broke off and will continue when sent back."""
 
 
 class Built(msgspec.Struct):
@@ -87,6 +87,7 @@ def build_some(
     """
     summaries = _summaries(log.since(start), start, hidden)
     chosen = {*positions}
+    # the first event of the summary is not in view: it stands before the next that is
     for anchor in sorted(summaries.keys() - chosen):
         behind = next((position for position in positions if position > anchor), None)
         if behind is not None:
@@ -130,6 +131,7 @@ def _build_events(
         why = "it is partial" if event.partial else ""
         if hidden is not None and position in hidden:
             why = hidden[position]
+        # a summary is not shown where it was written, but at the first event it stands for
         elif actions.compaction is not None:
             if branch:
                 features |= Feature.BRANCHED
@@ -143,6 +145,7 @@ def _build_events(
             if content.role == "user":
                 role = "user"
             parts = content.parts
+            # most events are one plain text
             if len(parts) == 1 and (text := parts[0].text) and not _is_odd(parts[0]):
                 if not text.isascii() and has_lone_surrogate(text):
                     text = mended(text, event, diagnostics)
@@ -188,6 +191,7 @@ def _build_events(
             wrote = wrote_keys(event)
             if wrote:
                 features |= Feature.WROTE
+        # to its own author a draft is still what it said; to others it is data
         data = event.audience == "internal" and author != agent and author != "user"
         if data:
             features |= Feature.DATA
@@ -195,6 +199,7 @@ def _build_events(
             kind, blocks, author, event.invocation_id, position, position, event.id, branch,
             wrote, waits, paused=event.finish_reason == PAUSED, data=data,
         )  # fmt: skip
+        # no provider takes calls and their results in one turn
         items += _unmixed(item, role) if mixed else (item,)
     return Built(items, features, diagnostics)
 
@@ -214,7 +219,7 @@ def plain_items(
     used: AbstractSet[str] = frozenset(),
     calls: set[str] | None = None,
 ) -> PlainTalk:
-    """Items as the passes leave them, up to the first event that is more than plain talk.
+    """Fast path: items as the passes would leave them, up to the first event that needs a pass.
 
     Plain talk is one text of the user's or the agent's, or calls of the agent's right before their
     results, as most events are. `used` are call ids that no other call may have. So are `calls`, to
@@ -243,6 +248,7 @@ def plain_items(
         if part.function_call is not None and index + 1 < length:
             answered = events[index + 1]
             exchange = plain_exchange(event, answered, position + index, agent, invocation)
+            # two calls with one id must be told apart by a pass, as providers refuse such a request
             if exchange is None or not claims(exchange, used, calls):
                 break
             items.append(exchange)
@@ -273,6 +279,7 @@ def _is_only_said(event: Event | TalkEvent) -> bool:
         or event.branch
         or event.isolation_scope
         or (event.custom_metadata is not None and event.provenance.untrusted is not None)
+        # an event that writes state may be told again by an instruction: a pass decides
         or (actions is not NO_ACTIONS and (actions.state_delta or actions.compaction is not None))
     )
 
@@ -314,11 +321,13 @@ def plain_exchange(
             or not call.name
             or result.id != call.id
             or result.name != call.name
+            # media in a result is lowered in its own way
             or result.parts
             or call.name in INTERNAL_CALLS
             or not (in_short or _is_bare_pair(part, result_parts[index]))
         ):
             return None
+        # ids that the runtime or google-adk made up mean nothing to a provider
         own_id = not call.id.startswith("adk-")
         blocks.append(
             CallBlock(
@@ -353,6 +362,7 @@ def plain_exchange(
 
 def _is_plain_pair(asked: Event | TalkEvent, answered: Event | TalkEvent) -> bool:
     """Whether calls and their results are nothing else, can be sent, and no result is large."""
+    # notes of Weft may change how the event is shown: passes read them
     if isinstance(asked, Event) and (
         asked.custom_metadata is not None or asked.long_running_tool_ids
     ):
@@ -367,6 +377,7 @@ def _is_plain_pair(asked: Event | TalkEvent, answered: Event | TalkEvent) -> boo
             or len(msgspec.json.encode(answered.content)) <= MOST_LETTERS
         )
     except (UnicodeEncodeError, OverflowError, TypeError):
+        # lone surrogates and values that are no JSON are mended on the long way
         return False
 
 
@@ -483,6 +494,7 @@ def blocks_of(
                     "read the session with trusted=True if a Weft of yours wrote it",
                 )
             )
+        # a client must not put words, calls or signatures into the model's mouth
         if posted and _speaks_for_others(part):
             part = _as_posted(part, origin, diagnostics)
             notes = part.provenance
@@ -543,6 +555,7 @@ def heard(event: Event, diagnostics: list[Diagnostic]) -> tuple[Block, ...]:
                 text = mended(text, event, diagnostics)
             origin = Origin("event", event.id, event.author)
             blocks.append(TextBlock(role=role, origin=origin, text=text))
+    # an item has one role: of a transcript of both sides the user's is taken
     return tuple(blocks[:1])
 
 
@@ -568,6 +581,7 @@ def _block_of(
         return CallBlock(
             role="model",
             origin=origin,
+            # made from the place in the log, so that the same log gives the same id
             id=call.id or f"call_{position}_{origin.part}",
             name=call.name or "",
             args=call.args or {},
@@ -684,6 +698,7 @@ def _standard_base64(data: str) -> str:
 def _sendable(content: Content, event: Event, diagnostics: list[Diagnostic]) -> Content:
     """The content as it can be sent; only a lone surrogate ever changes it."""
     try:
+        # only a lone surrogate cannot be encoded: trying is cheaper than looking at every text
         msgspec.json.encode(content)
     except UnicodeEncodeError:
         whole = mended(compact(msgspec.to_builtins(content)), event, diagnostics)

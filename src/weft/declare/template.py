@@ -32,14 +32,13 @@ class Variable(msgspec.Struct, frozen=True):
     optional: bool
     start: int
     end: int
+    name: str
+    """The variable as the author wrote it, without braces."""
 
-    @property
-    def name(self) -> str:
-        """The variable as the author wrote it, without braces."""
-        if self.artifact:
-            return f"artifact.{self.artifact}"
-        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
-        return self.key + "".join(steps)
+
+def spell_path(key: str, path: Iterable[str | int]) -> str:
+    """A key and the way into its value, as a placeholder has them."""
+    return key + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
 
 class Literal(msgspec.Struct, frozen=True):
@@ -90,6 +89,7 @@ def value_positions(source: str, values: Iterable[str]) -> tuple[int, ...]:
         if "{" not in value and "}" not in value:
             continue
         named.update(_name(p, value) for p in _parsed(value).pieces if _is_spot(p, value))
+        # a function may have stripped the value before it put it into its text
         for form in {value, value.strip()}:
             at = source.find(form) if form else -1
             while at >= 0:
@@ -127,6 +127,7 @@ def _name(spot: Literal | Variable, source: str) -> str:
 
 
 def _parsed(source: str) -> Template:
+    # most texts have no braces
     if "{" not in source:
         text = (Literal(source, 0, len(source)),) if source else ()
         return Template(source, text, ())
@@ -184,17 +185,19 @@ def to_text(value: Json, *, where: str = "state") -> str:
 
 
 def _variable(match: re.Match[str]) -> Variable:
-    path = tuple(
-        step[1] if step[1] is not None else int(step[2])
-        for step in _STEP.finditer(match["path"] or "")
+    steps = _STEP.finditer(match["path"] or "")
+    path: tuple[str | int, ...] = tuple(
+        cast("str", step[1]) if step[1] is not None else int(step[2]) for step in steps
     )
+    key, artifact = match["key"] or "", match["artifact"] or ""
     return Variable(
-        match["key"] or "",
-        cast("tuple[str | int, ...]", path),
-        match["artifact"] or "",
+        key,
+        path,
+        artifact,
         match["optional"] is not None,
         match.start(),
         match.end(),
+        f"artifact.{artifact}" if artifact else spell_path(key, path),
     )
 
 

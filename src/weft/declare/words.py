@@ -1,11 +1,13 @@
-"""`C`: the policies by name.
+"""`C`: the policies by name, in code and in a text that somebody typed.
 
 A word that selects items begins a policy: `C.window(5)`. A verb without items is a transform:
 `policy | C.compact()`.
 """
 
+import ast
+import inspect
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from weft.declare.functions import check_choice, is_model
 from weft.declare.hints import hinted, no_such_word
@@ -45,6 +47,7 @@ from weft.declare.policy_parts import (
     require_names,
 )
 from weft.errors import DeclarationError
+from weft.misuse import close
 
 if TYPE_CHECKING:
     from weft.declare.functions import StateFunction
@@ -299,3 +302,81 @@ def _of(selector: Selector) -> Policy:
 
 C = Vocabulary()
 """The policies by name; `C.default()` is what an agent gets without one."""
+
+_HINT = 'write a policy as in code, such as "C.auto()" or "C.window(5).compact()"'
+
+
+def policy_from(text: str) -> Policy:
+    """The policy that a text says, or an error that says what is wrong with it."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise DeclarationError(
+            f"`{text}` is not an expression: {reason}", where="policy", hint=_HINT
+        ) from None
+    except (RecursionError, MemoryError):
+        raise DeclarationError("it nests too deep", where="policy", hint=_HINT) from None
+    policy = _evaluated(tree.body, text)
+    if not isinstance(policy, Policy):
+        raise DeclarationError(
+            f"`{text}` is no policy: it says what to do, but not with which items",
+            where="policy",
+            hint=f"begin with a selector: C.default().{text.strip().removeprefix('C.')}",
+        )
+    return policy
+
+
+def _evaluated(node: ast.expr, text: str) -> object:
+    """The value of one part of the expression."""
+    if isinstance(node, ast.Name) and node.id == "C":
+        return C
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return _apply_call(node, node.func, text)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.BitOr):
+        one, other = _evaluated(node.left, text), _evaluated(node.right, text)
+        if one is C or other is C:
+            _refuse(node, text)
+        joins = cast("Policy", one)
+        return joins + cast("Policy", other) if isinstance(node.op, ast.Add) else joins | other
+    _refuse(node, text)
+
+
+def _apply_call(node: ast.Call, function: ast.Attribute, text: str) -> object:
+    """What a word of `C`, or a verb of a policy, gives with these options."""
+    value, word = _evaluated(function.value, text), function.attr
+    if word.startswith("_"):
+        _refuse(node, text)
+    verb = cast("object", getattr(value, word, None))
+    if not inspect.ismethod(verb) and not inspect.isfunction(verb):
+        known = [name for name in dir(value) if not name.startswith("_")]
+        near = close(word, known, cutoff=0.5)
+        raise DeclarationError(
+            f"there is no `{word}` in `{ast.unparse(node)}`",
+            where="policy",
+            hint=f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}",
+        )
+    if any(keyword.arg is None for keyword in node.keywords):
+        _refuse(node, text)
+    arguments = [_argument(one, text) for one in node.args]
+    named = {one.arg or "": _argument(one.value, text) for one in node.keywords}
+    return verb(*arguments, **named)
+
+
+def _argument(node: ast.expr, text: str) -> object:
+    """An option: a literal, or a policy of its own."""
+    if isinstance(node, ast.Call):
+        return _evaluated(node, text)
+    try:
+        return cast("object", ast.literal_eval(node))
+    except (ValueError, TypeError):
+        _refuse(node, text)
+
+
+def _refuse(node: ast.expr, text: str) -> NoReturn:
+    part = ast.get_source_segment(text.strip(), node) or ast.unparse(node)
+    raise DeclarationError(
+        f"`{part}` cannot stand in a policy that is typed: only C, its words and plain values can",
+        where="policy",
+        hint=_HINT,
+    )

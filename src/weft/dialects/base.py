@@ -16,20 +16,12 @@ import msgspec
 from weft.declare.provider_tools import HostedTool, ProviderTool
 from weft.diagnostics import Origin, Severity
 from weft.dialects.facts import facts_for, same_model, wire_name
-from weft.dialects.legality import (
-    Findings,
-    NoTurnRules,
-    Outline,
-    RequestForm,
-    StrictTurns,
-    TurnRules,
-    refuse_form,
-    refuse_range,
-)
+from weft.dialects.legality import Findings, NoTurnRules, TurnRules, refuse_range
 from weft.dialects.measure import Meter, WeighedHead, WeighedTurn, Weigher
 from weft.dialects.options import Option, Range, fit_option
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream
+from weft.dialects.strict_rules import Outline, RequestForm, StrictTurns, refuse_form
 from weft.dialects.track import (
     Entry,
     Head,
@@ -105,6 +97,7 @@ class Spelling(msgspec.Struct, frozen=True):
         begins = self.first is None or self.first.match(text)
         if text and begins and len(text) <= self.longest and not self.illegal.search(text):
             return text
+        # the hash tells it from another text that would come to the same letters
         mark = digest(text.encode("utf-8", "surrogatepass"))[:8]
         known = self.illegal.sub("_", text)[: self.longest - len(mark) - 2]
         spelled = f"{known}_{mark}"
@@ -174,6 +167,7 @@ class Dialect:
         """The request: head and settled turns as they were, and the new items on top of them."""
         traits, items = self.traits, prompt.items
         head = track.head
+        # the head changes seldom: it is lowered once, and reused as long as it fits
         if head is None or not head.fits(prompt):
             wire_head, placed = self.head(prompt, report)
             lead = tuple(self._encodable(entry, report) for entry in self.lead(prompt))
@@ -190,6 +184,7 @@ class Dialect:
             ready, last = self.extend(track.open, fresh, report, begins=track.begins, done=done)
             track.settle(settled, ready, last, report.take())
         tail = items.tail
+        # the author's last word is for this request only: the cache mark stands before it
         once = tail[-1:] if tail and tail[-1].kind == "system" else ()
         lasting_items = tail[: len(tail) - len(once)]
         rest, last = (
@@ -295,6 +290,7 @@ class Dialect:
                 else:
                     ready.append(last)
                     last = entry
+                # where the item's first turn begins, for who cuts the request at an item
                 if not number:
                     begun = done + len(ready)
             if begins is not None:
@@ -359,6 +355,7 @@ class Dialect:
     def part(self, block: Block, report: LoweringReport) -> Wire | None:
         """One block as a part of a turn, or None where there is nothing to say."""
         wire = self._spell_part(block, report)
+        # fields of another provider mean nothing to this one
         if block.kept is None or wire is None or block.provider != self.traits.name:
             return wire
         return self.with_kept(wire, block)
@@ -474,6 +471,7 @@ class Dialect:
                     deep_update(wire, extra)
                     placed += [Placed(f"/{escape(key)}", origin) for key in extra]
                 continue
+            # providers refuse a choice among no tools
             if name in _ABOUT_TOOLS and not prompt.tools:
                 report.add(
                     "WEFT702",
@@ -787,6 +785,7 @@ def _as_text(block: CodeBlock | CodeResultBlock, text: str, report: LoweringRepo
 def result_text(block: ResultBlock) -> str:
     """A result as text: its one value where it has only one, else compact JSON."""
     response = block.response
+    # a tool that returns plain text has it under one of these names
     if len(response) == 1:
         for key in ("result", "output", "error"):
             if isinstance(value := response.get(key), str):

@@ -1,7 +1,7 @@
 """Check every request as strictly as the strictest server would, at the cost of what is new.
 
 A scripted model stands where a provider would; it must not be more patient. The laws of the
-prompt are `weft.ir.verify`'s, those of the wire `weft.dialects.legality`'s, and the law of the
+prompt are `weft.ir.prompt`'s, those of the wire `weft.dialects.legality`'s, and the law of the
 prefix is Weft's own: what was sent once is sent again.
 """
 
@@ -18,7 +18,7 @@ from weft.dialects.caching import without_marks
 from weft.dialects.legality import REQUEST, Finding, Findings, TurnRules
 from weft.errors import IllegalRequest
 from weft.ir import Feature, Item, Prompt, verify
-from weft.ir.show import show_block
+from weft.ir.prompt import show_block
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact
 

@@ -17,7 +17,7 @@ from weft.runtime.costs import cost_of, is_priced
 from weft.runtime.result import Result, total_usage
 from weft.runtime.runner import Runner
 from weft.session import Event, Usage
-from weft.session.waiting import CONFIRMATION
+from weft.session.lookback import CONFIRMATION
 from weft.values import Json, JsonObject, require_object
 
 ATTRIBUTE = "weft"

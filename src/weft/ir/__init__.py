@@ -16,8 +16,7 @@ from weft.ir.block import (
     ThoughtBlock,
 )
 from weft.ir.item import Item, ItemKind, ModelResponse, Note, Want, WantKind
-from weft.ir.prompt import Feature, Output, Prompt, ToolDecl
-from weft.ir.verify import verify
+from weft.ir.prompt import Feature, Output, Prompt, ToolDecl, verify
 
 __all__ = [
     "Block",

@@ -1,17 +1,33 @@
-"""A prompt: one request as a frozen value, before it is spelled for a provider."""
+"""A prompt: one request as a frozen value, before it is spelled for a provider.
+
+Below it: the prompt as text, stable and readable, one line a block, the form fixtures are written
+in; and the laws of the IR, checked after every pass. A request that breaks one would be refused by
+a provider, or would say something nobody said; so a pass that breaks one is stopped here, by name.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Literal, cast, overload
+from typing import Literal, assert_never, cast, overload
 
 import msgspec
 
 from weft.declare.provider_tools import HostedTool
 from weft.diagnostics import Diagnostic, Origin
-from weft.ir.block import Block, TextBlock
+from weft.errors import InvalidPrompt
+from weft.ir.block import (
+    Block,
+    CallBlock,
+    CodeBlock,
+    CodeResultBlock,
+    MediaBlock,
+    OpaqueBlock,
+    ResultBlock,
+    TextBlock,
+    ThoughtBlock,
+)
 from weft.ir.item import Item, Note, Want
 from weft.session.strand import Strand
-from weft.values import JsonObject
+from weft.values import JsonObject, compact
 
 
 class Feature:
@@ -213,6 +229,110 @@ class Prompt(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, items=items, notes=self.notes.plus(notes))
 
     def __str__(self) -> str:
-        from weft.ir.show import show
-
         return show(self)
+
+
+def show(prompt: Prompt) -> str:
+    """The whole prompt, a line a block; text that has lines is indented below its first."""
+    lines = [f"# {prompt.agent} -> {prompt.model}"]
+    lines += [f"option: {name} = {compact(value)}" for name, value in sorted(prompt.config.items())]
+    lines += [f"tool: {tool.name} {compact(tool.parameters)}" for tool in prompt.tools]
+    if prompt.output is not None:
+        lines.append(f"output: {prompt.output.how} {compact(prompt.output.schema)}")
+    lines += [show_block(block) for block in prompt.blocks]
+    return "\n".join(lines)
+
+
+def show_block(block: Block) -> str:
+    """One block: role, kind where it is not text, and what it holds."""
+    match block:
+        case TextBlock():
+            return f"{block.role}: {_indented(block.text)}"
+        case ThoughtBlock():
+            signed = " [signed]" if block.signature else ""
+            return f"{block.role} thought{signed}: {_indented(block.text)}"
+        case CallBlock():
+            return f"{block.role} call {block.id}: {block.name}({compact(block.args)})"
+        case ResultBlock():
+            made_up = " [synthetic]" if block.synthetic else ""
+            with_media = f" [+{len(block.media)} media]" if block.media else ""
+            return (
+                f"{block.role} result {block.call_id}{made_up}{with_media}:"
+                f" {block.name} -> {compact(block.response)}"
+            )
+        case MediaBlock():
+            value = block.uri if block.uri is not None else f"{len(block.data or '')} base64 chars"
+            return f"{block.role} media: {block.mime_type} {value}"
+        case CodeBlock():
+            return f"{block.role} code {block.language}: {_indented(block.code)}"
+        case CodeResultBlock():
+            return f"{block.role} code result {block.outcome}: {_indented(block.output)}"
+        case OpaqueBlock():
+            return f"{block.role} opaque {block.provider}: {compact(block.payload)}"
+        case _:
+            assert_never(block)
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n    ")
+
+
+def verify(prompt: Prompt, *, step: str, before: Prompt | None = None) -> None:
+    """Raise if the prompt breaks a law; what it shares with `before` was verified then."""
+    shared = before is not None and before.items.memo is prompt.items.memo
+    if before is None or before.system is not prompt.system:
+        for block in prompt.system:
+            if block.role != "system" or not block.text:
+                raise _broken(step, f"a system block from {block.origin} is empty or misplaced")
+    items = prompt.items
+    start = items.settled if shared or not items.settled else items.memo[_Verified].items
+    for item in items.tail if start >= items.settled else items.since(start):
+        if len(item.blocks) == 1 and type(item.blocks[0]) is TextBlock:
+            if item.blocks[0].role == "system" and item.kind != "system":
+                raise _broken(step, f"a system block stands among the turns ({item.event})")
+        else:
+            _verify_item(item, step)
+    if start < items.settled:
+        items.memo[_Verified].items = items.settled
+    if before is None or before.tools is not prompt.tools:
+        names = [tool.name for tool in prompt.tools]
+        if len(set(names)) != len(names):
+            raise _broken(step, "two tools have one name")
+
+
+class _Verified(msgspec.Struct):
+    """How many of a strand's settled items were verified."""
+
+    items: int = 0
+
+    def fork(self, length: int) -> "_Verified":
+        return _Verified(min(self.items, length))
+
+
+def _verify_item(item: Item, step: str) -> None:
+    calls: dict[str, str] = {}
+    answered: set[str] = set()
+    paired = item.kind == "exchange"
+    for block in item.blocks:
+        if block.role == "system" and item.kind != "system":
+            raise _broken(step, f"a system block stands among the turns ({item.event})")
+        if not paired:
+            continue
+        if isinstance(block, CallBlock):
+            if block.id in calls:
+                raise _broken(step, f"the call id {block.id} occurs twice ({item.event})")
+            if block.role != "model" or answered:
+                raise _broken(step, f"the call {block.id} is not in the model's turn")
+            calls[block.id] = block.name
+        elif isinstance(block, ResultBlock):
+            if block.call_id not in calls or block.call_id in answered:
+                raise _broken(step, f"the result of {block.call_id} has no call before it")
+            answered.add(block.call_id)
+    if answered != set(calls):
+        raise _broken(step, f"a call of {item.event} has no result")
+
+
+def _broken(step: str, what: str) -> InvalidPrompt:
+    return InvalidPrompt(
+        what, where=f"pass {step}", hint="this is a bug in the pass, or in a callback's prompt"
+    )

@@ -33,6 +33,7 @@ from weft.passes.handles import (
     HandleLimits,
     compact_result,
     compact_text,
+    logged,
     result_limits,
     result_tokens,
     sole_text,
@@ -423,10 +424,11 @@ def referring(
 
 def _stock(block: ResultBlock, item: Item, number: int, lines: Stock, env: Env) -> None:
     """Take in what of a result stands in view as it is, if it may be referred to."""
-    whole = logged_text(block, item, env)
-    if block.stands == () or not _is_source(block, whole):
+    whole = logged(block, item, env)
+    text = sole_text(whole) if isinstance(whole, dict) else ""
+    if block.stands == () or not _is_source(block, text):
         return
-    source = source_of(block, item, number, env)
+    source = source_of(block, item, number, whole)
     lines.add(source, block.stands if block.stands is not None else ((0, len(source.lines)),))
 
 

@@ -15,8 +15,7 @@ from typing import TypeAlias, cast, overload
 import msgspec
 
 from weft.ir import Feature, Item, Note, Prompt, Want, verify
-from weft.ir.prompt import LateNotes, PassNotes
-from weft.ir.show import show_block
+from weft.ir.prompt import LateNotes, PassNotes, show_block
 from weft.passes.env import Env, first_from, is_in_log_order
 from weft.session.strand import Fork, Strand
 

@@ -15,7 +15,7 @@ import msgspec
 
 from weft.ir import Block, Item, ResultBlock, TextBlock
 from weft.ir.item import RECALL
-from weft.ir.show import show_block
+from weft.ir.prompt import show_block
 from weft.passes.env import Env, ModelFacts
 
 SHARE = 0.035

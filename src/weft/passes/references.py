@@ -56,9 +56,8 @@ def logged_text(block: ResultBlock, item: Item, env: Env) -> str:
     return sole_text(whole) if isinstance(whole, dict) else ""
 
 
-def source_of(block: ResultBlock, item: Item, number: int, env: Env) -> LineSource:
-    """A result as something to refer to: the agent's own so-and-so-manieth."""
-    whole = logged(block, item, env)
+def source_of(block: ResultBlock, item: Item, number: int, whole: Json) -> LineSource:
+    """A result that the log has as `whole`, to refer to: the agent's own so-and-so-manieth."""
     return LineSource(
         sole_text(whole) if isinstance(whole, dict) else "",
         event=block.origin.name,

@@ -6,12 +6,10 @@ ones, so nobody knows what a model would have said to another view: `recalls` co
 would have had to ask for, because what it used was only behind a handle.
 """
 
-import ast
 import dataclasses
-import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, NoReturn, cast
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,13 +18,12 @@ from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of
 from weft.content import Content
-from weft.declare import Agent, C, Policy, RunConfig, Tool
+from weft.declare import Agent, Policy, RunConfig, Tool
 from weft.declare.template import Variable, parse
 from weft.declare.tool import NAME, RESERVED
 from weft.dialects.facts import SECONDS, YARDSTICK, Cache
-from weft.errors import BudgetExceeded, DeclarationError
+from weft.errors import BudgetExceeded
 from weft.ir.item import RECALL
-from weft.misuse import close
 from weft.passes.prices import ASKING, PAGE
 from weft.recordings import Recording
 from weft.replay.evidence import KeptEvidence, Rebuilt, Texts, View, rebuilt
@@ -516,82 +513,3 @@ def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 
 _DATED = 86_400.0
 """A clock that shows less was never set."""
-
-
-_HINT = 'write a policy as in code, such as "C.auto()" or "C.window(5).compact()"'
-
-
-def policy_from(text: str) -> Policy:
-    """The policy that a text says, or an error that says what is wrong with it."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError) as error:
-        reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise DeclarationError(
-            f"`{text}` is not an expression: {reason}", where="policy", hint=_HINT
-        ) from None
-    except (RecursionError, MemoryError):
-        raise DeclarationError("it nests too deep", where="policy", hint=_HINT) from None
-    policy = _evaluated(tree.body, text)
-    if not isinstance(policy, Policy):
-        raise DeclarationError(
-            f"`{text}` is no policy: it says what to do, but not with which items",
-            where="policy",
-            hint=f"begin with a selector: C.default().{text.strip().removeprefix('C.')}",
-        )
-    return policy
-
-
-def _evaluated(node: ast.expr, text: str) -> object:
-    """The value of one part of the expression."""
-    if isinstance(node, ast.Name) and node.id == "C":
-        return C
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return _apply_call(node, node.func, text)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.BitOr):
-        one, other = _evaluated(node.left, text), _evaluated(node.right, text)
-        if one is C or other is C:
-            _refuse(node, text)
-        joins = cast("Policy", one)
-        return joins + cast("Policy", other) if isinstance(node.op, ast.Add) else joins | other
-    _refuse(node, text)
-
-
-def _apply_call(node: ast.Call, function: ast.Attribute, text: str) -> object:
-    """What a word of `C`, or a verb of a policy, gives with these options."""
-    value, word = _evaluated(function.value, text), function.attr
-    if word.startswith("_"):
-        _refuse(node, text)
-    verb = cast("object", getattr(value, word, None))
-    if not inspect.ismethod(verb) and not inspect.isfunction(verb):
-        known = [name for name in dir(value) if not name.startswith("_")]
-        near = close(word, known, cutoff=0.5)
-        raise DeclarationError(
-            f"there is no `{word}` in `{ast.unparse(node)}`",
-            where="policy",
-            hint=f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(known)}",
-        )
-    if any(keyword.arg is None for keyword in node.keywords):
-        _refuse(node, text)
-    arguments = [_argument(one, text) for one in node.args]
-    named = {one.arg or "": _argument(one.value, text) for one in node.keywords}
-    return verb(*arguments, **named)
-
-
-def _argument(node: ast.expr, text: str) -> object:
-    """An option: a literal, or a policy of its own."""
-    if isinstance(node, ast.Call):
-        return _evaluated(node, text)
-    try:
-        return cast("object", ast.literal_eval(node))
-    except (ValueError, TypeError):
-        _refuse(node, text)
-
-
-def _refuse(node: ast.expr, text: str) -> NoReturn:
-    part = ast.get_source_segment(text.strip(), node) or ast.unparse(node)
-    raise DeclarationError(
-        f"`{part}` cannot stand in a policy that is typed: only C, its words and plain values can",
-        where="policy",
-        hint=_HINT,
-    )

@@ -20,9 +20,8 @@ from weft.dialects import wire_name
 from weft.errors import BudgetExceeded, UsageError
 from weft.session import ArtifactStore, Event, Session, Usage
 from weft.session.attachments import attach
-from weft.session.lookback import artifacts_around
+from weft.session.lookback import CONFIRMATION, INPUT, artifacts_around
 from weft.session.strand import Strand
-from weft.session.waiting import CONFIRMATION, INPUT
 
 
 class Answered(NamedTuple):

@@ -21,8 +21,8 @@ from weft.runtime.bindings import BoundTool
 from weft.runtime.progress import expiry_in, unwrapped
 from weft.runtime.rewind import visible_events
 from weft.session import Event, Session, SessionKey, Store
+from weft.session.lookback import CONFIRMATION, INPUT, QUESTION
 from weft.session.store import WaitingList
-from weft.session.waiting import CONFIRMATION, INPUT, QUESTION
 from weft.values import Json, JsonObject, compact, require_object
 
 if TYPE_CHECKING:

@@ -151,8 +151,10 @@ class StartedRun:
         try:
             await self._ready
         except BaseException:
+            # whoever starts it gave up: a run that nobody knows of must not go on
             self._task.cancel()
             raise
+        # it ended before the session was open: its error is raised here, and not logged as well
         if not self._is_open:
             self._is_awaited = True
             self._task.result()
@@ -169,6 +171,7 @@ class StartedRun:
         if self._invocation.is_repeated:
             self.after = first_of(log, self.id) or 0
         if self._follows:  # now, before the model says its first word
+            # it has all that is stored, so it need not look into the store first
             self._begun = numbered(log.since(self.after), self.after)
             self._reader = self._invocation.services.feeds.join(self.key)
             self._reader.is_behind = False
@@ -184,6 +187,7 @@ class StartedRun:
         self._invocation.opened = None  # the run and this object would keep each other in memory
         self._wake()
         error = task.exception() if not task.cancelled() else None
+        # an error that nobody waits for would be lost
         is_reported = self._is_awaited or (self._ready is not None and not self._is_open)
         if error is not None and not is_reported:
             _log.error("the run %s of %s failed: %s", self._run_name(), self.key, error)
@@ -340,6 +344,7 @@ class Following:
         for event in batch:
             if event.invocation_id == run.id:
                 own.append(event)
+            # only a stored event shows that a later run has begun: partial ones have no number
             elif (own or self._has_own) and event.sequence is not None:
                 self._is_over = True
                 break
@@ -383,12 +388,14 @@ class Following:
                         reader.is_behind = True
                         break
                 elif news.partial:
+                    # pieces may arrive behind the complete event that they belong to
                     if news.id not in self._complete:
                         batch.append(news)
                 elif news.sequence == self._position + 1:
                     self._position += 1
                     self._complete = {news.id}
                     batch.append(news)
+                # a gap: what is missing is read from the store
                 elif news.sequence is not None and news.sequence > self._position:
                     reader.is_behind = True
                     break
@@ -400,8 +407,10 @@ class Following:
             pause = None
             if not self._forever and services.feeds.running(key) is None:
                 if self._is_own:
+                    # it was told of every event, so there is nothing to look up
                     return []
                 if not await _runs_elsewhere(self._root, services.store, key):
+                    # the run may have stored its last events between the two looks
                     if (await services.store.lengths([key])).get(key) == self._position:
                         return []
                     reader.is_behind = True
@@ -427,6 +436,7 @@ async def _next_slice(
     store: Store, services: Services, key: SessionKey, reader: Follower, position: int
 ) -> list[Event]:
     """Stored events that the reader has not got yet."""
+    # the flag is cleared before the store is read: what comes meanwhile sets it again
     reader.is_behind = False
     events = await store.events(key, after=position, limit=SLICE)
     if events is None or reader.is_gone:
@@ -443,6 +453,7 @@ async def _next_slice(
 async def _runs_elsewhere(root: Node, store: Store, key: SessionKey) -> bool:
     """Whether another process, or another runner of this one, runs the session."""
     session = await store.get(key)
+    # a run whose end is stored may hold the lease for a moment more
     if session is None or not is_unfinished(root, session):
         return False
     return await store.holder(key) is not None
@@ -457,6 +468,7 @@ async def stop_run(services: Services, key: SessionKey) -> bool:
         raise await unknown_session(services, key)
     feed = services.feeds.running(key)
     if feed is not None:
+        # the log then says cancelled, not that a later run took over
         feed.is_cancelled = True
         await _interrupt(services.store, key)
         return True
@@ -472,5 +484,6 @@ async def interrupt_session(store: Store, key: SessionKey) -> bool:
 
 
 async def _interrupt(store: Store, key: SessionKey) -> None:
+    # the lease is granted once the run has stopped: then it is given back at once
     lease = await store.lease(key, busy="interrupt", interrupt=lambda: None)
     await lease.release()

@@ -28,9 +28,10 @@ from weft.values import JsonObject
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What became of the calls of one reply; `alone` are those that ran by themselves.
+    """What became of the calls of one reply.
 
-    `stored` is the event with the results, where a tool's transaction has stored it.
+    `alone` has the ids of calls of sequential tools, which ran with no other beside them.
+    `stored` is the event with the results, if a tool's transaction has stored it already.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -60,6 +61,7 @@ class Batch(msgspec.Struct, frozen=True):
                 continue
             beside = call.id not in self.alone
             for key, value in actions.state_delta.items():
+                # a call that ran later on its own may overwrite, and equal values agree
                 if beside and key in writers and delta[key] != value:
                     twice[key] = writers[key]
                 writers[key] = call.name or ""
@@ -143,10 +145,12 @@ async def run_calls(
     running: list[ToolCall] = []
     transferred = False
     for call in progress.open.values():
+        # a question that nobody answered in time is refused now, as a result for the model
         waits = call.id in progress.pending and not progress.is_expired(call.id or "")
         if waits and call.id not in invocation.retry:
             continue
         one = ToolCall(invocation, place, bindings, progress, call, raw.get(call.id or "", ""))
+        # arguments that end early may be legal and wrong: a path without its last part
         if call.id == cut:
             one.answer(
                 Outcome(
@@ -157,6 +161,7 @@ async def run_calls(
                     },
                 )
             )
+        # a callback took the tool out of the request, so it must not run
         elif call.name in withheld:
             offered = [name for name in bindings.tools if name not in withheld]
             one.answer(Outcome(call, {"error": unknown_tool(call.name or "", offered)}))
@@ -171,6 +176,7 @@ async def run_calls(
             from weft.runtime.recall import recalled
 
             one.answer(await recalled(invocation, place, path, call))
+        # called alone it is the answer, and never gets here
         elif call.name == SET_RESPONSE and call.name not in bindings.tools:
             one.answer(
                 Outcome(call, {"error": "call this alone, once, when everything else is done"})
@@ -209,6 +215,7 @@ def _recalls(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> b
     policy = policy_of(path[-1], invocation.config)
     if policy.makes_handles or policy.refers:
         return True
+    # a long result may stand in a request as a handle, which asks to be recalled
     log = invocation.view(place.scope).events
     return any(not is_short(one.response or {}) for event in log for one in event.results)
 
@@ -247,6 +254,7 @@ async def _side_by_side(
     The results of a reply become one event when all are there. Until then those that are there
     stand in the log by themselves, so that a crash does not cost them.
     """
+    # the event with its result follows at once: no record is needed before it
     if len(calls) == 1 and not more:
         await calls[0].run()
         return
@@ -258,6 +266,7 @@ async def _side_by_side(
                 running_tasks, return_when=asyncio.FIRST_COMPLETED
             )
             for task in done:
+                # an error here is ours, or a store's: what a tool raises is in its outcome
                 task.result()
             if running_tasks and _culprit(calls) is not None:
                 return  # a function in a thread goes on for itself, and nobody waits for it
@@ -359,6 +368,7 @@ async def stop(invocation: Invocation, author: str, why: tuple[str, str]) -> Eve
     """
     places = invocation.past.places()
     mine = next((progress for place, progress in places if place == Place()), None)
+    # the answer is stored: the run had ended before anybody stopped it
     if mine is not None and mine.answered is not None:
         return None
     await _settle(invocation, places, why[1])
@@ -379,6 +389,7 @@ async def settle_below(invocation: Invocation, words: str, *paths: str) -> None:
 
 async def _settle(invocation: Invocation, places: list[tuple[Place, Progress]], words: str) -> None:
     for place, progress in places:
+        # a call that waits for an answer from outside stays open: the answer may still come
         calls = [call for id, call in progress.open.items() if id not in progress.pending]
         batch = Batch(tuple(_settled_outcome(progress, call, words) for call in calls))
         event = batch.event(invocation, progress.agent or "", place)

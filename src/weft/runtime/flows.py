@@ -42,14 +42,15 @@ from weft.runtime.bindings import settled
 from weft.runtime.branches import Streams, run_map, run_parallel, run_race
 from weft.runtime.callbacks import chain_of
 from weft.runtime.custom import run_custom
-from weft.runtime.invocation import Invocation, Record, decide, failed
+from weft.runtime.invocation import Invocation, decide, failed
 from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, is_below, path_of
+from weft.runtime.progress import Record
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event
 from weft.session.event import new_id
+from weft.session.lookback import INPUT
 from weft.session.provenance import NOTHING, LaterTags, Provenance
 from weft.session.state import State
-from weft.session.waiting import INPUT
 from weft.values import Json, JsonObject
 
 Events: TypeAlias = AsyncGenerator[Event, None]
@@ -66,7 +67,7 @@ def run_node(invocation: Invocation, place: Place, node: Node, *, is_round: bool
         return run_agent(invocation, place, node, node.name)
     if _has_callbacks(invocation, node):
         return _between_callbacks(invocation, place, node, is_round=is_round)
-    record = Record.read(invocation, place)
+    record = invocation.record(place)
     if record.ended:
         return _no_events()
     if record.failed is not None and invocation.sheltered(place):
@@ -85,7 +86,7 @@ async def _between_callbacks(
     invocation: Invocation, place: Place, node: Flow, *, is_round: bool
 ) -> Events:
     """Run a node that has callbacks; the log says that each was asked, so it is asked once."""
-    run = NodeRun(invocation, place, Record.read(invocation, place), is_round=is_round)
+    run = NodeRun(invocation, place, invocation.record(place), is_round=is_round)
     plugins = invocation.services.plugins if isinstance(node, CustomAgent) else ()
     if not run.record.ended:
         answered = False
@@ -208,6 +209,7 @@ class NodeRun(Visitor[Events]):
             async with aclosing(run_node(self.invocation, inner, step)) as events:
                 async for event in events:
                     yield event
+            # escalating leaves the loop at once, not after the rest of the round
             if self.is_round and self._has_escalated(inner):
                 break
         await self._end(node)
@@ -224,6 +226,7 @@ class NodeRun(Visitor[Events]):
         stored = self.record.state.get("rounds")
         rounds = stored if isinstance(stored, int) else 0
         stop = self.record.state.get("stop") is True
+        # asked before the first round, once
         if node.while_ is not None and stored is None:
             try:
                 stop = await self._is_over(node)
@@ -245,6 +248,7 @@ class NodeRun(Visitor[Events]):
                 except NodeFailed as failure:
                     yield failure.event
                     raise
+            # stored before the next round: a run that is resumed does not ask the predicate again
             await self._decide(node, {"rounds": rounds, "stop": stop})
         await self._end(node)
 
@@ -256,6 +260,7 @@ class NodeRun(Visitor[Events]):
             choice = node.choices[index]
             inner = self.place.child(choice.name, index)
             is_last = index == len(node.choices) - 1
+            # its failure is dealt with here, so it stays one when the run is resumed
             if not is_last:
                 self.invocation.shelter(inner)
             try:
@@ -270,6 +275,7 @@ class NodeRun(Visitor[Events]):
                     event.content and is_below(path_of(event), inner.path)
                     for event in self.invocation.events()
                 )
+                # only if it spoke: such a mark makes every view of the log start again
                 undone = Provenance(undone=[inner.path]) if spoke else NOTHING
                 await self._decide(node, {"failed": index}, undone)
         await self._end(node)
@@ -338,6 +344,7 @@ class NodeRun(Visitor[Events]):
                         break
                     raise  # a timeout of the body's own
                 remaining = max(0.0, remaining - (clock() - since))
+                # the reader's own time does not count
                 yield streams.note(event)
         finally:
             await events.aclose()

@@ -132,11 +132,13 @@ class ModelCall:
                 verify(answer, step="before_model")
                 self._prompt = answer
                 offered = {tool.name for tool in answer.tools}
+                # a tool that the callback took out must not run, even if the model calls it
                 self._withheld = frozenset(
                     tool.name for tool in prompt.tools if tool.name not in offered
                 )
                 self._changed = dialect_named(compiled.dialect).lower(answer, strict=False)
                 self._wire = self._changed.wire
+                # the callback may have put back what a policy keeps from the model
                 compiled.require_protected(answer, self._wire)
                 compiled.require_cleared(self._wire)
                 if invocation.config.strict:
@@ -222,6 +224,7 @@ class ModelCall:
     async def _shorten(self, error: ModelError) -> bool:
         """Compile a request that was too long again, within what the provider takes, once."""
         refused, name = self._compiled, self._plan.agent.name
+        # once only, not after words were shown, and not a request that a callback wrote
         if error.code != "context_overflow" or self._is_refused or self._spoke or self._wire:
             return False
         self._is_refused = True
@@ -231,6 +234,7 @@ class ModelCall:
         except BudgetExceeded as too_much:
             _log.warning("%s: %s; and %s", name, error, too_much)
             return False
+        # nothing could be left out: the provider would refuse the same request again
         if len(compiled.prompt.items) == len(refused.prompt.items):
             return False
         _log.warning(
@@ -243,6 +247,7 @@ class ModelCall:
             len(refused.prompt.items),
             within,
         )
+        # later requests to this model are compiled within the limit from the start
         self._invocation.services.limits[self._plan.target.model] = within
         self._within, self._compiled, self._prompt = within, compiled, compiled.prompt
         return True
@@ -277,6 +282,7 @@ class ModelCall:
     def _watched(self, response: ModelResponse) -> Miss | None:
         """The part of the request that the provider's cache missed, if the answer says so."""
         usage = response.usage
+        # the compiled request tells nothing of the cache if a callback sent another one
         if usage is None or usage.cached_content_token_count is None or self._wire is not None:
             return None
         place, model = self._place, self._model()
@@ -300,6 +306,7 @@ class ModelCall:
         try:
             compiled = await self._compile_now(within, config)
         except MissingVariable:
+            # another model may be about to write the variable: see what the request wants first
             lenient = msgspec.structs.replace(config, strict=False, on_missing="keep")
             wanting = await self._compile_now(within, lenient)
             if not await self._perform(wanting):
@@ -327,6 +334,7 @@ class ModelCall:
         invocation, place, plan = self._invocation, self._place, self._plan
         agent = plan.agent
         session = invocation.view(place.scope)
+        # the compiler does no I/O: files that it may need are loaded before
         if addresses_in(invocation.session.events):
             await load_media(invocation)
         state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
@@ -455,13 +463,16 @@ def tighter(compiled: Compilation, error: ModelError) -> int:
     counted = compiled.tokens
     if (parts := _SUM.search(error.message)) is not None:
         prompt, answer, limit = (int(part) for part in parts.groups())
+        # such a limit is for prompt and answer together
         limit = max(1, limit - answer)
     else:
         numbers = [int(re.sub("[,_]", "", text)) for text in _NUMBER.findall(error.message)]
+        # smaller numbers are no token counts
         sizes = [size for size in numbers if size >= 100]
         if not sizes:
             return max(1, int(counted * GUESS))
         prompt, limit = max(sizes), min(sizes)
+    # the message names one size only, which is the limit
     if prompt <= limit:
         prompt = max(counted, limit + 1)
     return max(1, int(counted * limit / prompt * MARGIN))
@@ -487,6 +498,7 @@ def identified(
         call = part.function_call
         if call is not None:
             call_id, name = call.id or "", call.name or ""
+            # a result finds its call by the id, so no two calls of a log may share one
             if not call_id or call_id in taken or call_id in _known(log):
                 call_id = f"adk-{new_id()}"
             taken.add(call_id)
@@ -509,6 +521,7 @@ def _named(name: str) -> str:
 def _known(log: Strand[Event]) -> set[str]:
     """The ids of the log's calls; looked up once, and kept up with the log."""
     known = log.memo[_CallIds]
+    # the ids of a long log that is not decoded yet stand in its skim
     if not known.read and (skim := skim_of(log)) is not None:
         known.ids = skim.calls_before(skim.length)
         known.read = skim.length
@@ -537,6 +550,7 @@ def must_wait(provider: object) -> bool:
     if provider is None or isinstance(provider, (str, Raw)):
         return False
     function, _ = target_of(provider)
+    # an object with an async `__call__` is waited for too
     called = cast("object", getattr(function, "__call__", None))  # noqa: B004
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 

@@ -12,7 +12,7 @@ from weft.declare import Agent, Callback, CallbackContext
 from weft.declare.functions import misfit
 from weft.runtime.bindings import settled
 from weft.runtime.callbacks import plugin_methods, wrong_answer
-from weft.runtime.invocation import Invocation, Record
+from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place
 from weft.runtime.program import root_place
 from weft.session import Event
@@ -61,6 +61,7 @@ async def _before_run(invocation: Invocation) -> Event | None:
             answer = await settled(callback(context))
             if answer is not None and not isinstance(answer, Content):
                 raise wrong_answer("before_run", callback, answer, "Content")
+            # a run that is resumed behind its answer has nothing left to answer for
             if answer is not None and not over:
                 invocation.announced.append(plugin)
                 return await _answered(invocation, answer, context)
@@ -120,4 +121,4 @@ def _is_over(invocation: Invocation) -> bool:
     if isinstance(root, Agent):
         progress = invocation.progress(Place())
         return progress.ended or progress.answered is not None
-    return Record.read(invocation, root_place(root)).ended
+    return invocation.record(root_place(root)).ended

@@ -14,10 +14,10 @@ from weft.compiler.view import PAUSED
 from weft.content import FunctionCall
 from weft.runtime.place import Place, is_below, path_of, paths_around, place_of
 from weft.session import Event
+from weft.session.lookback import CONFIRMATION, INPUT
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.state import without_temp
 from weft.session.strand import Strand
-from weft.session.waiting import CONFIRMATION, INPUT
 from weft.values import Json, JsonObject
 
 UNKNOWN_OUTCOME = "unknown_outcome"
@@ -166,6 +166,7 @@ class Progress:
 
     def _times(self, event: Event) -> int:
         results = event.results
+        # a result from outside, or of some of the calls only, is no repetition
         if len(results) != len(self._round) or event.author == "user":
             return 0
         waits = event.provenance.pending or () if event.custom_metadata is not None else ()
@@ -181,6 +182,7 @@ class Progress:
         calls, text = event.calls, event.text
         replied = _is_spoken(event) and not (calls and _asks_user(calls))
         self.steps += replied
+        # the whole answer is there: its pieces are in it
         if self.pieces and replied:
             self.pieces = []
         if rejected:
@@ -222,8 +224,10 @@ class Progress:
                 self.pending.discard(original)
                 continue
             self.open.pop(call_id, None)
+            # a preliminary result: the real one is still to come
             if call_id not in waits:
                 self.pending.discard(call_id)
+            # a hand-over alone brings nothing: two agents may pass the user to and fro
             if result.name != "transfer_to_agent":
                 self.news = True
 
@@ -285,6 +289,27 @@ def _without_note(response: JsonObject) -> JsonObject:
         if isinstance(note, str) and note.startswith(_AGAIN):
             return {name: value for name, value in response.items() if name != key}
     return response
+
+
+class Record:
+    """What a workflow node has left in the log: how it ended, and the last decision it made."""
+
+    __slots__ = ("ended", "failed", "state")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.failed: Event | None = None
+        self.state: JsonObject = {}
+
+    @staticmethod
+    def of(events: Iterable[Event]) -> "Record":
+        """The record of a place, from its events."""
+        record = Record()
+        for event in events:
+            record.ended = record.ended or bool(event.actions.end_of_agent)
+            record.failed = event if is_failure(event) else None
+            record.state = {**record.state, **(event.actions.agent_state or {})}
+        return record
 
 
 def is_failure(event: Event) -> bool:

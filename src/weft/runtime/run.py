@@ -233,6 +233,7 @@ async def _events(
     services, request, loop = invocation.services, invocation.request, asyncio.get_running_loop()
     shared = lease is not None
     program = services.program(invocation.root)
+    # what is wrong with the call is said before the session is taken
     if request.config.budget is not None:
         require_prices(invocation.root, request.config)
     if program.deps_types:
@@ -250,13 +251,16 @@ async def _events(
         invocation.is_open = True
         if invocation.opened is not None:
             invocation.opened()
+        # a later run may have asked while this one still opened the session
         invocation.interrupted = invocation.asked_to_stop
         if invocation.is_repeated:
+            # while the reader has its turn there is nothing to cancel: the task is the reader's own
             invocation.task = None
             for event in invocation.events():
                 if event.author != "user":
                     yield event
             if invocation.is_settled:
+                # the run was complete before: what the log has is all there is
                 return
             invocation.task = asyncio.current_task()
         if isinstance(invocation.root, Agent):
@@ -289,15 +293,18 @@ async def _events(
             invocation.failure = failure
             outcome = RunOutcome("error", failure.event, failure.cause)
         except Interrupted:
+            # the task was cancelled only to end the run: its caller must not be cancelled too
             invocation.take_back()
             await events.aclose()
             interrupted = True
         except asyncio.CancelledError:
+            # whoever cancelled the task meant all of it, not just this run
             if not invocation.take_back():
                 await _cancelled(invocation)
                 raise
             interrupted = True
         except GeneratorExit:
+            # the reader left its loop: what runs is closed first, so its last events are stored
             try:
                 await unbroken(events.aclose())
             finally:
@@ -314,6 +321,7 @@ async def _events(
             last = await unbroken(stop(invocation, invocation.author, why))
             if invocation.announced:
                 await after_run(invocation, _stopped_by(last))
+            # readers are told to drop the pieces of answers that will never be complete
             unfinished = streams.unfinished() if streams is not None else []
             for void in unfinished:
                 invocation.feed.pass_on(void, len(invocation.session.events))
@@ -335,6 +343,7 @@ async def _events(
             services.feeds.end(invocation.feed)
             if lease is not None:
                 await lease.release()
+        # `weft.run` opened the store for this run alone
         if request.owned:
             await services.store.close()
 
@@ -363,6 +372,7 @@ async def _finish_earlier(invocation: Invocation, lease: Lease) -> Session | Non
         services,
         Request(request.key, request.config, invocation_id=id, deps=request.deps),
     )
+    # readers of the session see this run end too, and whoever stops the new one stops it
     earlier.feed = invocation.feed
     earlier.asked_to_stop = invocation.asked_to_stop
     try:
@@ -406,6 +416,7 @@ async def _lease(invocation: Invocation) -> Lease:
     request, seconds = invocation.request, invocation.config.queue_timeout
     store, busy = invocation.services.store, request.config.busy
     if busy == "interrupt" and request.request_id is not None:
+        # the log is read before the lease is asked for: asking would stop the run
         session = await store.get(request.key)
         if session is not None and first_of(session.events, request.request_id) is not None:
             busy = "queue"  # a message that comes again must not stop its own run
@@ -417,6 +428,7 @@ async def _lease(invocation: Invocation) -> Lease:
         async with scope:
             return await waiting
     except TimeoutError:
+        # the store timed out, not our wait for the session
         if not scope.expired():
             raise
         raise SessionBusy(
@@ -444,6 +456,7 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
         permit = invocation.may_create
         if not is_new or not request.create or (permit is not None and not await permit()):
             raise await unknown_session(invocation.services, request.key)
+        # before the session is made: a run that cannot start leaves no empty session behind
         _require_plain(inputs, request)
         if isinstance(store, MemoryStore):  # it never waits, so nothing can cut it short
             session = await _created(invocation)
@@ -451,6 +464,7 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
             session = await unbroken(_created(invocation))
     elif _is_repeated(invocation, session, program):
         return
+    # answers have no id of their own: they go to the invocation that asked
     id = request.request_id or request.invocation_id or new_id() if is_new else ""
     if is_new and inputs:
         require_inputs(inputs, {**session.state_for(id), **request.state})
@@ -464,6 +478,7 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
         invocation.enter(session, id, program, resumed=False)
         actions = Actions(state_delta=request.state)
         if content is not None and any(part.inline_data for part in content.parts or ()):
+            # large files go to the artifacts, so that the log stays small
             message = await keep_large(invocation, content.parts or ())
             content = msgspec.structs.replace(content, parts=message.parts)
             actions = Actions(state_delta=request.state, artifact_delta=message.artifacts)
@@ -485,6 +500,7 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
     known = answers_in(session)
     for asked, answers in answered:
         check_decisions(asked, answers)
+        # an answer that the log has is not stored again: it may have been sent twice
         news = new_answers(known, answers)
         if news is not None or actions.state_delta:
             events.append(invocation.event("user", place_of(asked), news, actions=actions))
@@ -513,6 +529,7 @@ def _is_repeated(invocation: Invocation, session: Session, program: Program) -> 
 def _go_on(invocation: Invocation, session: Session, id: str, program: Program) -> None:
     """Take up an invocation of the session where it stopped."""
     first = next((i for i, e in enumerate(session.events) if e.invocation_id == id), None)
+    # what was rewound cannot be taken up: its events are hidden from every request
     if first is None or first in hidden_events(session.events):
         raise SessionError(
             f"there is no invocation `{id}`",
@@ -520,6 +537,7 @@ def _go_on(invocation: Invocation, session: Session, id: str, program: Program) 
             hint="leave invocation_id out to resume the last one",
         )
     if isinstance(program.root, Agent):
+        # the agent that the message went to then, whoever leads the conversation now
         invocation.start = agent_for(program.root, session.before(first))
     invocation.enter(session, id, program, resumed=True)
 
@@ -550,8 +568,8 @@ def _require_plain(inputs: Mapping[str, object], request: Request) -> None:
 def _require_begun(inputs: Mapping[str, object], request: Request, session: Session) -> None:
     """Refuse to go on with a run that did not have its inputs when it began.
 
-    What a step took away since then is not missed, and what is kept for one invocation only
-    is not in the log.
+    The state right behind the message counts: a step may have deleted an input since then.
+    `temp:` keys are not in the log, so they are not asked for.
     """
     id = request.invocation_id
     if id is None:
@@ -588,8 +606,10 @@ def agent_for(root: Agent, session: Session) -> str:
     hidden: dict[int, str] | None = None
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
+        # most logs have no rewind, and are read from the end only as far as needed
         if event.actions.rewind_before_invocation_id and hidden is None:
             hidden = hidden_by_rewind(events)
+        # an agent that ran as a tool or inside a flow does not lead the conversation
         if event.author in ("user", "") or event.isolation_scope or path_of(event):
             continue
         if hidden is not None and index in hidden:
@@ -628,6 +648,7 @@ def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
     session, mine = invocation.session, invocation.visible_events()
     failed = failure_of(invocation, events)
     answer, text = None, ""
+    # a run that failed has no answer, whatever was said on the way
     for event in reversed(mine) if failed is None else ():
         if _is_for_user(event) and event.is_final_response() and (text := event.text):
             answer = event
@@ -652,6 +673,7 @@ def failure_of(invocation: Invocation, events: tuple[Event, ...]) -> Event | Non
     if invocation.failure is not None:
         return invocation.failure.event
     last = events[-1] if events else None
+    # a repeated request gives the failure of its first run again
     if last is not None and (last.interrupted or (invocation.is_settled and last.error_code)):
         return last
     return None

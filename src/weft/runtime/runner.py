@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import logging
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from weft.declare.agent import AnswerT
 from weft.declare.config import run_over
 from weft.declare.hints import RUN_WORDS
 from weft.declare.tool import to_tools
-from weft.errors import SessionBusy, UsageError, describe_kind
+from weft.errors import Conflict, SessionBusy, StoreError, UsageError, describe_kind
 from weft.misuse import explained, unknown_name
 from weft.runtime.background import Following, StartedRun, stop_run
 from weft.runtime.background import follow as follow_session
@@ -41,10 +42,15 @@ if TYPE_CHECKING:
     from weft.runtime.approvals import Pending
     from weft.stores.retention import Erased
 
+_log = logging.getLogger("weft")
+
 _DEFAULT = RunConfig()
 
 _SAME_REQUEST = (0.01, 0.05, 0.2, 0.5)
 """Seconds to wait between looks whether the run that has the session answers the same message."""
+
+_TAKE_BACK = (0.05, 0.3, 1.0)
+"""Seconds to wait between tries to delete a session whose first events could not be stored."""
 
 _MOST_EXTENSIONS = 64
 """How many sets of tools of single runs are remembered."""
@@ -254,6 +260,7 @@ class Runner(Generic[AnswerT]):
             try:
                 place = await self._place_of(request)
             except BaseException:
+                # the run is given up before it began: it must not warn that nobody awaited it
                 running.close()
                 raise
             if place is not None:
@@ -347,9 +354,12 @@ class Runner(Generic[AnswerT]):
         """A new session that begins with the first `upto` events of another, or with all."""
         session = await self.session(user_id=user_id, session_id=session_id)
         earlier = session if upto is None else session.before(upto)
+        # keys of the user and the app are in the store once: the fork must not write them again
         own = {key: value for key, value in earlier.initial.items() if scope_of(key) == "session"}
-        new = await self.store.create(self._key(user_id, to or new_id()), state=own)
-        return await self.store.append(new, *map(without_shared, earlier.events))
+        events = [*map(without_shared, earlier.events)]
+        return await create_filled(
+            self.store, self._key(user_id, to or new_id()), events, state=own
+        )
 
     @explained('await runner.delete(session_id="s")')
     async def delete(self, *, user_id: str = "user", session_id: str) -> None:
@@ -371,7 +381,9 @@ class Runner(Generic[AnswerT]):
         from weft.stores.memories import Memory  # most programs delete nobody
         from weft.stores.retention import erase_user
 
+        # only the check of the user's name is wanted: any session will do
         self._key(user_id, "s")
+        # asked before the runs are stopped: afterwards none of them is active
         running = [key for key in self.active if key.user_id == user_id]
         erased = await erase_user(self.store, self.artifacts, self.app_name, user_id)
         for key in running:
@@ -396,6 +408,7 @@ class Runner(Generic[AnswerT]):
 
         A run that another process has, that failed, was cancelled or waits is left alone.
         """
+        # a busy session has a living process: its run was not cut off
         config = msgspec.structs.replace(self._config, busy="reject", stream=True)
         resumed: list[StartedRun] = []
         async for key in unfinished_sessions(self.root, self.store, self.app_name, since=since):
@@ -411,6 +424,7 @@ class Runner(Generic[AnswerT]):
     ) -> Session:
         """Take the session back to before an invocation, by one more event; nothing is deleted."""
         key = self._key(user_id, session_id)
+        # a run under way must not go on from events that the rewind hides
         lease = await self.store.lease(key, busy="queue", interrupt=lambda: None)
         try:
             session = await self.session(user_id=user_id, session_id=session_id)
@@ -514,6 +528,7 @@ class Runner(Generic[AnswerT]):
         if extended is None:
             if len(self._extensions) >= _MOST_EXTENSIONS:
                 oldest = self._extensions.pop(next(iter(self._extensions)))
+                # the program would keep the dropped agent in memory
                 self._services.programs.pop(id(oldest), None)
             extended = self._extensions[signature] = self.root.uses(*listed)
         return extended
@@ -521,6 +536,7 @@ class Runner(Generic[AnswerT]):
     def _configured(self, config: RunConfig | None) -> RunConfig:
         """The configuration of a run, with what this runner and its plugins say to all agents."""
         chosen = _config(config, self._config)
+        # both were given by the user: the run's options stand over the runner's, one by one
         if chosen is not self._config is not _DEFAULT:
             chosen = run_over(self._config, chosen)
         plugins = self._services.plugins
@@ -574,15 +590,18 @@ def named_app(root: Node, module: str, variable: str) -> str:
 
 def _own_name(root: Node, store: str | Store) -> str:
     """The name of an app whose author gave none."""
+    # a store in memory is shared with no other program, so the kind's name is enough
     if isinstance(root, Agent | CustomAgent) or store == "memory://":
         return root.name
     if root.name != type(root).__name__.lower():
         return root.name
+    # the first module outside of Weft is the one that made the runner
     frame = inspect.currentframe()
     assert frame is not None
     while frame.f_back is not None and _module_of(frame.f_globals).split(".")[0] == "weft":
         frame = frame.f_back
     module, caller = _module_of(frame.f_globals), frame
+    # the flow may be a variable of any module that led here, as of one that is imported
     while True:
         variable = next((name for name, value in frame.f_globals.items() if value is root), "")
         if variable and (home := _module_of(frame.f_globals)):
@@ -645,6 +664,44 @@ def _check_request(request_id: str, content: Content, session_id: str | None) ->
             where="Runner.run",
             hint="leave it out: an answer that comes twice is taken once anyway",
         )
+
+
+async def create_filled(
+    store: Store,
+    key: SessionKey,
+    events: Sequence[Event],
+    *,
+    state: Mapping[str, Json] | None = None,
+) -> Session:
+    """A new session with these events. If they cannot be stored, the session is deleted again.
+
+    Otherwise a client that tries once more finds an empty session under its id.
+    """
+    session = await store.create(key, state=state)
+    if not events:
+        return session
+    try:
+        return await store.append(session, *events)
+    except Conflict:  # somebody wrote to it meanwhile: it is not ours alone
+        raise
+    except BaseException:
+        # to its end, also if whoever asked for the session is gone
+        await asyncio.shield(asyncio.create_task(_take_back(store, key)))
+        raise
+
+
+async def _take_back(store: Store, key: SessionKey) -> None:
+    """Delete a session that was just made; a store that fails may be there again in a moment."""
+    for pause in (*_TAKE_BACK, None):
+        try:
+            await store.delete(key)
+        except StoreError as error:
+            if pause is None:
+                _log.error("%s is empty and cannot be deleted: %s", key, error.message)
+            else:
+                await asyncio.sleep(pause)
+        else:
+            return
 
 
 def _runnable(value: object) -> str:

@@ -42,8 +42,8 @@ from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended
 from weft.runtime.progress import UNKNOWN_OUTCOME, Progress, is_reply, with_note
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS, new_id
+from weft.session.lookback import CONFIRMATION, QUESTION
 from weft.session.provenance import Provenance
-from weft.session.waiting import CONFIRMATION, QUESTION
 from weft.values import JsonObject
 
 _log = logging.getLogger("weft")
@@ -70,6 +70,7 @@ async def run_agent(
     try:
         while not progress.ended:
             name = progress.agent or start
+            # an agent that the tree no longer has is answered for by the root
             path = (root,) if name == root.name else tree.find(root, name) or (root,)
             agent = path[-1]
             if isinstance(agent, Flow):
@@ -112,12 +113,14 @@ async def run_agent(
                         progress.note(event)
                         yield event
                     while asks:
+                        # once more if the request was too long and could be made shorter
                         asks = over = False
                         answers = call.answers()
                         try:
                             async for response in answers:
                                 if not response.partial:
                                     call.response = response
+                                # the transport tries again after pieces were shown: they are void
                                 elif response.error_code:
                                     call.begins_anew = True
                                 elif call.stream:
@@ -230,6 +233,7 @@ class Turn:
         addition = msgspec.structs.replace(content, role="model") if content is not None else None
         done = msgspec.structs.replace(context.actions.to_actions(), end_of_agent=True)
         event = await self._commit(self._event(addition, done))
+        # the mark that the callbacks ran is for the log only
         return (event,) if addition is not None or done.state_delta else ()
 
     def count_step(self) -> tuple[str, str] | None:
@@ -255,7 +259,8 @@ class Turn:
     async def take(self, reply: Event, context: CallbackContext | None) -> StepEnd:
         """Store the model's reply as what it is: an error, calls, an answer, or a bad one.
 
-        `context` is what the model's callbacks were handed; what they changed goes with the reply.
+        `context` is what the model's callbacks were handed. State that they changed is stored
+        with the reply.
         """
         self.streaming = ""
         content = reply.content
@@ -268,6 +273,7 @@ class Turn:
         pieces = self.progress.pieces
         if pieces and not cut and is_empty(content):
             content = Content(role="model")  # there was nothing left to say
+        # a paused reply may be empty: it is sent back, and the provider goes on from there
         elif content is None or (is_empty(content) and not paused):
             thought = (
                 any(part.kind == "thought" for part in content.parts or ()) if content else False
@@ -292,6 +298,7 @@ class Turn:
             content = put_together(spoken_before, content)
             reply = _with_notes(reply, Provenance(pieces=[event.id for event in pieces]))
         if not calls and not paused:
+            # if it is rejected, the model sees its own words, not the values restored for the user
             draft = content
             answered = self._restore_values(content)
             content = answered.content
@@ -351,6 +358,7 @@ class Turn:
     def _may_go_on(self) -> bool:
         """Whether the model may be asked for the rest of its answer."""
         invocation = self.invocation
+        # the reply at hand is not counted yet
         if self.progress.steps + 1 >= self.agent.max_steps:
             return False
         return invocation.llm_calls < invocation.config.max_llm_calls
@@ -398,6 +406,7 @@ class Turn:
             reply,
             self._single_event,
         )
+        # the tool's transaction has stored the results together with what the tool wrote
         if batch.stored is not None:
             self.progress.note(batch.stored)
             return StepEnd((batch.stored,))
@@ -418,6 +427,7 @@ class Turn:
             if event.actions.transfer_to_agent is not None:
                 error = self._refuse_hop(event)
             if error is not None:
+                # the log must not say that a hand-over happened which was refused
                 actions = msgspec.structs.replace(event.actions, transfer_to_agent=None)
                 event = msgspec.structs.replace(event, actions=actions)
             elif event.actions.transfer_to_agent is not None:
@@ -431,8 +441,10 @@ class Turn:
         if error is not None:
             events.append(self.invocation.event(self.agent.name, self.place, error=error))
         stored = await self._commit_all(events) if events else []
+        # an event that only changes state is not shown
         visible = tuple([one for one in stored if one.content is not None or one.error_code])
         if error is not None:
+            # it waits for the user to say what became of the calls: nothing has failed yet
             is_open = error[0] == UNKNOWN_OUTCOME
             return StepEnd(visible, Suspended() if is_open else NodeFailed(stored[-1]))
         if raised is None and suspended:
@@ -495,6 +507,7 @@ class Turn:
             return "unknown_agent", f"there is no agent `{target}` to hand over to"
         if self.invocation.hops >= MAX_HOPS:
             return "max_transfers", f"the invocation was handed over {MAX_HOPS} times"
+        # two agents that pass the user to each other, and neither says or does anything
         hops, news = self.progress.hops, self.progress.news or len(event.results) > 1
         if hops and hops[-1] == target and not news:
             here = self.agent.name
@@ -508,6 +521,7 @@ class Turn:
         for part in content.parts or ():
             call = part.function_call
             bound = self.bindings.tools.get(call.name or "") if call is not None else None
+            # a tool that the request did not offer is refused at once: nobody waits for it
             if bound is None or bound.tool.name in withheld:
                 continue
             if bound.tool.long_running or bound.tool.confirm is True:
@@ -542,6 +556,7 @@ class Turn:
         """
         event = self.invocation.event(self.agent.name, self.place, error=(code, message))
         if reply is not None:
+            # under the id of the reply, so that readers replace what was streamed of it
             event = msgspec.structs.replace(
                 event,
                 id=reply.id,

@@ -4,25 +4,20 @@ A session is a value: `append` returns the next one and shares everything with t
 """
 
 import json
-import logging
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn, cast
-from zlib import crc32
+from typing import TYPE_CHECKING, cast
 
-import msgspec
 from msgspec.structs import replace
 
-from weft.content import Content, Part, Value, encode, is_plain, require_content, untrusted
+from weft.content import Content, Part, is_plain, require_content
 from weft.errors import SessionError, describe_kind
-from weft.late import late_pattern
 from weft.misuse import explained
-from weft.session.event import Actions, Event, event_from, respelled
-from weft.session.provenance import without_trust
+from weft.session.event import Actions, Event
+from weft.session.lookback import waiting_in
+from weft.session.session_json import SavedSession, decode_session, encode_session
 from weft.session.state import apply_delta, without_temp
 from weft.session.strand import Strand
-from weft.session.waiting import waiting_in
 from weft.values import Json, JsonObject, require_object
 
 if TYPE_CHECKING:
@@ -138,6 +133,7 @@ class Session:
                     at += 1
         newest, last = log.tip, complete[-1]
         invocation, state = newest.invocation_id if newest is not None else "", self.state
+        # most events write nothing, and the state stays the same object
         if len(complete) > 1 or last.actions.state_delta or last.invocation_id != invocation:
             state = _fold(self.initial, state, invocation, complete)
         written, before = last.timestamp, self.last_update_time
@@ -207,28 +203,17 @@ class Session:
         Each event has a checksum, and the last one another of the session around the events;
         they are verified when it is read.
         """
-        around = {
-            "id": self.id,
-            "appName": self.app_name,
-            "userId": self.user_id,
-            "state": msgspec.Raw(encode(without_temp(self.state), where="session.state")),
-            "events": list[msgspec.Raw](),
-            "lastUpdateTime": self.last_update_time,
-            **{
-                name: msgspec.Raw(encode(field_value, where=f"session.{name}"))
-                for name, field_value in self.unread.items()
-            },
-        }
-        if not len(self.events):
-            return msgspec.json.encode(around)
-        *events, last = [stored(event).to_json() for event in self.events]
-        sums = [f"{crc32(data):08x}" for data in events]
-        seen = _opened(msgspec.json.encode(around))  # as who reads it will see it
-        seal = _seal(seen.outer, seen.unread, sums)
-        last = _with(last, "sessionChecksum", seal)
-        texts = [_with(data, "checksum", sum) for data, sum in zip(events, sums, strict=True)]
-        texts.append(_with(last, "checksum", f"{crc32(last):08x}"))
-        return msgspec.json.encode({**around, "events": [msgspec.Raw(text) for text in texts]})
+        return encode_session(
+            SavedSession(
+                self.id,
+                self.app_name,
+                self.user_id,
+                without_temp(self.state),
+                [stored(event) for event in self.events],
+                self.last_update_time,
+                self.unread,
+            )
+        )
 
     @staticmethod
     def from_json(data: bytes | str, *, name: str = "session", trusted: bool = False) -> "Session":
@@ -239,75 +224,22 @@ class Session:
         itself wrote them: pass `trusted=True` for JSON that your own `to_json` made and nobody
         else could change. Else they are set aside.
         """
-        if not isinstance(cast("object", data), bytes | bytearray | str):
-            raise SessionError(
-                f"{describe_kind(data)} is not JSON text",
-                where=name,
-                hint="pass bytes or text, or build a weft.Session from events",
-            )
-        try:
-            opened = _opened(data)
-        except (ValueError, RecursionError) as error:
-            raise SessionError(f"this is not a session: {_words(error)}", where=name) from None
-        events: list[Event] = []
-        sums: list[str | None] = []
-        seal: str | None = None
-        outer, decode, unread = opened.outer, opened.decode, opened.unread
-        for index, raw in enumerate(opened.events):
-            try:
-                raw, sum, sound = _unchecked(raw)
-                sums.append(sum)
-                raw, seal = _unsealed(raw)
-                if not sound:
-                    raise SessionError(
-                        "the event is damaged: it is not what its checksum was made of",
-                        where=f"{name}: events[{index}]",
-                        hint=_CHANGED,
-                    )
-                try:
-                    events.append(decode(raw))
-                except msgspec.ValidationError as error:
-                    events.append(_respelled_event(raw, error))
-                if not trusted:
-                    events[-1] = _untrusted(events[-1])
-            except (ValueError, RecursionError) as error:
-                raise SessionError(
-                    f"this is not an event: {_words(error)}",
-                    where=f"{name}: events[{index}]",
-                    hint="events are ADK's JSON: camelCase fields, content {role, parts}",
-                ) from None
-            if events[-1].unread:
-                _log.warning(
-                    "%s: events[%d] has unknown fields, which are kept: %s",
-                    name,
-                    index,
-                    ", ".join(events[-1].unread),
-                )
-        # Checksums that are all gone were taken out; a single one was damaged.
-        if seal is not None and (any(sums) or any(event.unread for event in events)):
-            known = [sum for sum in sums if sum is not None]
-            if len(known) < len(sums) or seal != _seal(outer, unread, known[:-1]):
-                raise SessionError(
-                    "the session is damaged: it is not what its checksum was made of",
-                    where=name,
-                    hint=_CHANGED,
-                )
-        if unread:
-            _log.warning("%s has unknown fields, which are kept: %s", name, ", ".join(unread))
+        saved = decode_session(data, name=name, trusted=trusted)
         try:
             session = Session(
-                outer.id,
-                app_name=outer.app_name,
-                user_id=outer.user_id,
-                state=_unwritten(outer.state, events),
-                events=events,
-                last_update_time=outer.last_update_time,
+                saved.id,
+                app_name=saved.app_name,
+                user_id=saved.user_id,
+                state=_unwritten(saved.state, saved.events),
+                events=saved.events,
+                last_update_time=saved.last_update_time,
             )
         except SessionError as error:
             place = error.where.replace("session.", "", 1)
             raise SessionError(error.message, where=f"{name}: {place}", hint=error.hint) from None
-        session.state = apply_delta(session.state, outer.state)
-        session.unread = unread
+        # the saved state wins: shared keys may have been written by other sessions
+        session.state = apply_delta(session.state, saved.state)
+        session.unread = saved.unread
         return session
 
     def __eq__(self, other: object) -> bool:
@@ -334,8 +266,8 @@ class Session:
         return framed(title, *state, events_table(self.events))
 
 
-def events_table(events: Iterable[Event]) -> str:
-    """Events as a notebook shows them."""
+def events_table(events: Iterable[Event], show: Callable[[str], str] = str) -> str:
+    """Events as a notebook shows them; `show` makes of a text what may be shown of it."""
     from weft.notebook import Cell, table
 
     rows: list[tuple[Cell, ...]] = []
@@ -347,197 +279,11 @@ def events_table(events: Iterable[Event]) -> str:
         rows.append(
             (
                 Cell(event.author),
-                Cell("\n".join((*texts, *calls, *results, *failed)), pre=True),
-                Cell(", ".join(event.actions.state_delta), tone="dim"),
+                Cell(show("\n".join((*texts, *calls, *results, *failed))), pre=True),
+                Cell(show(", ".join(event.actions.state_delta)), tone="dim"),
             )
         )
     return table(("author", "what", "state"), rows)
-
-
-class _SessionJson(Value, frozen=True, gc=True, omit_defaults=False):
-    """The outer JSON of a session; events stay raw so that an error can name its index."""
-
-    id: str = ""
-    app_name: str = ""
-    user_id: str = ""
-    state: JsonObject = {}
-    events: list[msgspec.Raw] = []
-    last_update_time: float = 0.0
-
-
-_log = logging.getLogger("weft")
-
-_event_decoder = msgspec.json.Decoder(Event)
-
-_surrogate = late_pattern(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
-
-
-class _Opened(msgspec.Struct, frozen=True):
-    """The outer JSON, the events in it, how to read one of them, and the unknown fields."""
-
-    outer: _SessionJson
-    events: Sequence[object]
-    decode: Callable[[object], Event]
-    unread: JsonObject
-
-
-def _opened(data: bytes | str) -> _Opened:
-    """A session's JSON before its events are read.
-
-    Lone surrogates, half an emoji for instance, are legal in JSON text but not to the fast
-    reader; a session that has them is read by the slow one.
-    """
-    try:
-        outer = msgspec.json.decode(data, type=_SessionJson)
-        decode = cast("Callable[[object], Event]", _event_decoder.decode)
-        return _Opened(outer, outer.events, decode, {})
-    except msgspec.ValidationError as error:
-        return _respelled_session(msgspec.json.decode(data), error)
-    except ValueError:
-        text = data if isinstance(data, str) else data.decode()
-        if not _surrogate.search(text):
-            raise
-    parsed: object = json.loads(text, parse_constant=_refuse_constant)
-    return _respelled_session(parsed)
-
-
-def _respelled_session(data: object, refused: msgspec.ValidationError | None = None) -> _Opened:
-    """The outer JSON in another spelling; if that is not what is wrong, the first complaint.
-
-    A field is unknown where none of ours is missing: else it is one of them, misspelt.
-    """
-    spelled = respelled(data, _SessionJson)
-    if not isinstance(spelled, dict):
-        raise refused or ValueError("expected an object")
-    parsed = cast("dict[str, object]", spelled)
-    names = {field.encode_name for field in msgspec.structs.fields(_SessionJson)}
-    unread: JsonObject = {}
-    if names <= parsed.keys():
-        unread = {name: cast("Json", one) for name, one in parsed.items() if name not in names}
-        parsed = {name: one for name, one in parsed.items() if name in names}
-    try:
-        listed = msgspec.convert(parsed.pop("events", []), list[object])
-        return _Opened(msgspec.convert(parsed, _SessionJson), listed, _event_from, unread)
-    except msgspec.ValidationError as error:
-        raise (refused or error) from None
-
-
-def _respelled_event(raw: object, refused: msgspec.ValidationError) -> Event:
-    """The event in another spelling; if that is not what is wrong, the first complaint."""
-    parsed: object = msgspec.json.decode(raw) if isinstance(raw, msgspec.Raw) else raw
-    return event_from(parsed, refused)
-
-
-def _event_from(value: object) -> Event:
-    return event_from(value)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _untrusted(event: Event) -> Event:
-    """The event as it counts where nobody knows that Weft wrote it."""
-    content, metadata = event.content, event.custom_metadata
-    if content is not None and (mended := untrusted(content)) is not content:
-        event = replace(event, content=mended)
-    if metadata is None:
-        return event
-    marked = without_trust(metadata, by_user=event.author in ("user", ""))
-    return event if marked is None else replace(event, custom_metadata=marked)
-
-
-_CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{8})"\}\Z')
-
-_SEAL = re.compile(rb',"sessionChecksum":"([0-9a-f]{8})"\}\Z')
-
-_CHANGED = (
-    "restore it; or, if it was changed on purpose, take out every `checksum` and `sessionChecksum`"
-)
-
-
-def _unchecked(raw: object) -> tuple[object, str | None, bool]:
-    """An event without its checksum, that, and whether it is right; one without any is.
-
-    It is made of the compact text, so that a file may be formatted in another way.
-    """
-    value: object = raw
-    if isinstance(raw, msgspec.Raw):
-        data = bytes(raw)
-        last = _CHECKSUM.search(data, max(0, len(data) - 24))
-        if last is not None:
-            bare = data[: last.start()] + b"}"
-            if crc32(bare) == int(last[1], 16):
-                return msgspec.Raw(bare), last[1].decode(), True
-        elif b'"checksum"' not in data:
-            return raw, None, True
-        value = msgspec.json.decode(data)
-    if not isinstance(value, dict):
-        return raw, None, True
-    fields = cast("dict[str, object]", value)
-    checksum = fields.get("checksum")
-    if not isinstance(checksum, str) or not re.fullmatch("[0-9a-f]{8}", checksum):
-        return raw, None, True
-    rest = {key: one for key, one in fields.items() if key != "checksum"}
-    text = encode(rest, where="event")
-    sums = (crc32(text), crc32(_sealed(rest)))
-    sound = int(checksum, 16) in sums
-    return msgspec.Raw(text) if value is not raw else rest, checksum, sound
-
-
-def _sealed(event: dict[str, object]) -> bytes:
-    """The JSON of an event as it is written, whatever the order of its fields was."""
-    seal = event.get("sessionChecksum")
-    data = event_from({k: v for k, v in event.items() if k != "sessionChecksum"}).to_json()
-    return _with(data, "sessionChecksum", seal) if isinstance(seal, str) else data
-
-
-def _with(event: bytes, name: str, checksum: str) -> bytes:
-    """The JSON of an event with a checksum behind it."""
-    return b'%b,"%b":"%b"}' % (event[:-1], name.encode(), checksum.encode())
-
-
-def _unsealed(raw: object) -> tuple[object, str | None]:
-    """An event without the checksum of the session around it, and that."""
-    value: object = raw
-    if isinstance(raw, msgspec.Raw):
-        data = bytes(raw)
-        last = _SEAL.search(data, max(0, len(data) - 32))
-        if last is not None:
-            return msgspec.Raw(data[: last.start()] + b"}"), last[1].decode()
-        if b'"sessionChecksum"' not in data:
-            return raw, None
-        value = msgspec.json.decode(data)
-    if not isinstance(value, dict):
-        return raw, None
-    fields = cast("dict[str, object]", value)
-    seal = fields.get("sessionChecksum")
-    if not isinstance(seal, str):
-        return raw, None
-    rest = {key: one for key, one in fields.items() if key != "sessionChecksum"}
-    return msgspec.Raw(encode(rest, where="event")) if value is not raw else rest, seal
-
-
-def _seal(outer: _SessionJson, unread: JsonObject, sums: Sequence[str]) -> str:
-    """The checksum of a session: what is around its events, and theirs but the last one's.
-
-    The last event has it, as google-adk refuses unknown fields of a session but not of an event;
-    that event's own checksum covers this one.
-    """
-    around = [
-        outer.id,
-        outer.app_name,
-        outer.user_id,
-        outer.state,
-        outer.last_update_time,
-        unread,
-        sums,
-    ]
-    try:
-        text = json.dumps(around, sort_keys=True, separators=(",", ":"))
-    except RecursionError:
-        raise SessionError("the state nests too deep", where="session.state") from None
-    return f"{crc32(text.encode()):08x}"
 
 
 def read_session(path: "Path", *, trusted: bool = False) -> Session:
@@ -597,12 +343,6 @@ def _unwritten(state: JsonObject, events: list[Event]) -> JsonObject:
     return {key: value for key, value in state.items() if key not in written}
 
 
-def _words(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "it nests too deep"
-    return str(error)
-
-
 def admitted(
     events: Iterable[Event], log: Strand[Event], positions: dict[str, int], *, where: str
 ) -> list[Event]:
@@ -624,6 +364,7 @@ def admitted(
             at = positions.get(name, length)
             known_event = log[at] if at < length else fresh.get(name)
             if known_event is not None:
+                # the same event again, as after a retry, is added once
                 if _same(known_event, event):
                     continue
                 raise SessionError(

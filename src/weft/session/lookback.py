@@ -1,11 +1,11 @@
 """What a log says of itself, looking back: its current turn, what is out of view, what holds.
 
 Where the turn begins, what a rewind, a summary or a flow took out of view, on which branch a
-thing is by now, which effects were stored, and who wrote what. All of it is read from the
-events alone.
+thing is by now, which effects were stored, who wrote what, and which calls wait for an answer
+from outside. All of it is read from the events alone.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -16,7 +16,6 @@ from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS, Event
 from weft.session.state import Forks, forks_after, written_by
 from weft.session.strand import Strand
 from weft.session.unread import folded, skim_of
-from weft.session.waiting import is_undone
 from weft.values import JsonObject, spells
 
 _SUMMED = "a summary stands for it"
@@ -32,11 +31,13 @@ def start_of(events: Strand[Event], invocation: str) -> int:
     A turn begins where its invocation does, with what the user asked. A result that comes in a
     later invocation continues the turn of its call.
     """
+    # a message that is not stored is no ground to remember anything on
     if events.tail or not invocation:
         return _look_back(events, invocation)
     starts = events.memo[_Turn]
     known = starts.known
     start = known.start
+    # a tool loop asks at every step: only what is new is looked at
     if known.invocation != invocation or not _goes_on(events, known.read, invocation):
         start = _look_back(events, invocation)
     starts.known = _Start(events.settled, invocation, start)
@@ -93,6 +94,7 @@ def _look_back(events: Strand[Event], invocation: str) -> int:
         begins = _begins(events, invocation, follow)
         if begins is not None:
             return begins
+    # nobody asked: the turn is what the invocation has
     index = len(events)
     while index > 0 and events[index - 1].invocation_id == invocation:
         index -= 1
@@ -137,6 +139,7 @@ def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:
     index = len(log) - 1
     while index >= 0:
         target = log[index].actions.rewind_before_invocation_id
+        # from the end: a rewind that was itself rewound does not count
         if target:
             first = next((i for i in range(index) if log[i].invocation_id == target), None)
             hidden[index] = "it is the rewind itself"
@@ -164,6 +167,7 @@ def hidden_by_compaction(events: Iterable[Event], branch: str, current: str) -> 
     ]
     hidden: dict[int, str] = {}
     for start, end, index in ranges:
+        # of two summaries of the same stretch the later one stands
         if any(s <= start and end <= e and i != index and (e - s, i) > (end - start, index)
                for s, e, i in ranges):  # fmt: skip
             hidden[index] = "a wider summary covers it"
@@ -255,12 +259,14 @@ def artifacts_around(log: Iterable[Event], index: int) -> ArtifactHistory:
 def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
     """The effects in a log by fingerprint, the newest of each; what was read is kept with it."""
     fold = log.memo[_Effects]
+    # an older snapshot of the log: what a newer one knows is not its own
     known = fold.known if fold.known.read <= log.settled else _Known(0, {})
     if not known.read and (skim := skim_of(log)) is not None:  # plain talk has no effects
         known = _Known(skim.length, {})
     if known.read == log.settled:
         return known.effects
     fresh = log.since(known.read)[: log.settled - known.read]
+    # a rewind takes effects back, so all of them are looked at again
     if any(event.actions.rewind_before_invocation_id for event in fresh):
         effects = _not_rewound(log.since(0)[: log.settled])
     else:
@@ -295,6 +301,7 @@ def _not_rewound(events: list[Event]) -> dict[str, JsonObject]:
         str(effect.get("fingerprint")): effect
         for index, event in enumerate(events)
         if (effect := event.provenance.effect) is not None
+        # a summary stays right after a rewind; what was written into state is gone
         if index not in hidden or not effect.get("key")
     }
 
@@ -335,6 +342,7 @@ class LogFacts(msgspec.Struct, frozen=True):
             actions = event.actions
             if event.author not in newest and event.author not in authors:
                 newest |= {event.author}
+                # joined in bulk: to copy the large set for each new agent would cost n squared
                 if len(newest) > _MOST_NEW:
                     authors, newest = authors | newest, frozenset[str]()
             if event.author == "user" and event.content is not None:
@@ -411,6 +419,7 @@ def facts_of(log: Strand[Event]) -> LogFacts:
 
 def _captured(event: Event, asked: Event | None) -> frozenset[str]:
     """The keys under which an event keeps what the user said last."""
+    # an event with words of its own stores its answer, not the user's message
     if asked is None or event.content is not None:
         return frozenset()
     text = asked.text
@@ -420,6 +429,7 @@ def _captured(event: Event, asked: Event | None) -> frozenset[str]:
 def _moved(event: Event, produced: frozenset[str]) -> list[str]:
     """The keys that an answer may stand under since its own was taken away, as by a renaming."""
     delta = event.actions.state_delta
+    # only a key that held an answer and is deleted here can have moved
     if not any(value is None and key in produced for key, value in delta.items()):
         return []
     return [key for key, value in delta.items() if value is not None]
@@ -438,3 +448,120 @@ def gathered_by(event: Event) -> list[str]:
     if event.provenance.closed is None:
         return []
     return [key for key, value in event.actions.state_delta.items() if isinstance(value, list)]
+
+
+CONFIRMATION = "adk_request_confirmation"
+"""The name of the question to the user whether a call may run; ADK's clients know it."""
+
+INPUT = "adk_request_input"
+"""The name of a gate's question to the user; ADK's clients know it."""
+
+QUESTION = "ask-"
+"""What the id of a confirmation begins with; the id of the call it is about follows."""
+
+
+def waiting_in(log: Strand[Event]) -> dict[str, str]:
+    """The calls of a log that wait, for a result or for the user's word: their ids and names.
+
+    The log says it in three ways: an event marks calls as pending, a result answers a call, and
+    the answer to a confirmation answers the call it is about. What a rewind or a flow took back
+    neither asks nor answers anything.
+    """
+    # nothing waits in plain talk
+    waiting = folded(log, _Waiting, lambda skim: _Waiting(before=skim.invocations))
+    if log.tail:
+        waiting = waiting.after(log.tail)
+    return {id: call.name for id, call in waiting.open.items()}
+
+
+def is_undone(event: Event, marker: Event, paths: list[str]) -> bool:
+    """Whether the event was made in the marker's invocation and task, at or below a path."""
+    if event.invocation_id != marker.invocation_id:
+        return False
+    path = event.node_info.get("path") if event.node_info is not None else None
+    return isinstance(path, str) and any(
+        path == above or path.startswith(f"{above}/") for above in paths
+    )
+
+
+class _WaitingCall(NamedTuple):
+    """A call that waits: whom it is to, and the event that says so."""
+
+    name: str
+    event: Event
+
+
+class _Waiting(NamedTuple):
+    """The calls that wait after some events of a log."""
+
+    open: dict[str, _WaitingCall] = {}
+    names: dict[str, str] = {}
+    """Whom the calls are to, by id, as far as a result may still say that they wait."""
+    begun: "_Begun | None" = None
+    """The invocations so far, the newest first: a rewind goes back to what waited before one."""
+    before: Container[str] = ()
+    """Invocations before those, in which nothing ever waited."""
+
+    def after(self, events: Sequence[Event]) -> "_Waiting":
+        """The calls that wait once these events follow."""
+        open, names, begun = {**self.open}, {**self.names}, self.begun
+        for event in events:
+            if begun is None or begun.invocation_id != event.invocation_id:
+                begun = _Begun(event.invocation_id, {**open}, {**names}, begun)
+            target = event.actions.rewind_before_invocation_id
+            if not target:
+                open = _after(event, open, names)
+            # nothing waited in the talk that nobody read
+            elif target in self.before:
+                open, names = {}, {}
+            elif (first := _first(begun, target)) is not None:
+                open, names = {**first.open}, {**first.names}
+        return _Waiting(open, names, begun, self.before)
+
+
+class _Begun(NamedTuple):
+    """What waited when events of an invocation began, and the same of what came before."""
+
+    invocation_id: str
+    open: dict[str, _WaitingCall]
+    names: dict[str, str]
+    earlier: "_Begun | None"
+
+
+def _first(begun: _Begun | None, invocation_id: str) -> _Begun | None:
+    """Where the invocation began; its events may be mixed with those of others."""
+    first: _Begun | None = None
+    while begun is not None:
+        if begun.invocation_id == invocation_id:
+            first = begun
+        begun = begun.earlier
+    return first
+
+
+def _after(
+    event: Event, open: dict[str, _WaitingCall], names: dict[str, str]
+) -> dict[str, _WaitingCall]:
+    """The open calls after an event that is no rewind; `names` is kept up in place."""
+    pending: list[str] = []
+    if event.custom_metadata is not None:
+        notes = event.provenance
+        pending, paths = notes.pending or [], notes.undone
+        if open and paths:
+            open = {
+                id: call for id, call in open.items() if not is_undone(call.event, event, paths)
+            }
+    content = event.content
+    for part in (content.parts or ()) if content is not None else ():
+        call, result = part.function_call, part.function_response
+        if call is not None:
+            names[call.id or ""] = event.author if call.name == INPUT else call.name or ""
+        elif result is not None:
+            asked = result.name == CONFIRMATION
+            call_id = (result.id or "").removeprefix(QUESTION if asked else "")
+            open.pop(call_id, None)
+            # a result that says that the call still waits is no answer
+            if not asked and call_id not in pending:
+                names.pop(call_id, None)
+    for id in pending:
+        open[id] = _WaitingCall(names.get(id, ""), event)
+    return open

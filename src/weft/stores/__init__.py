@@ -73,6 +73,7 @@ def beside_store(store: Store) -> "str | Path":
 def _file(address: str, rest: str) -> str:
     """The path in a SQLite address: what follows the third slash."""
     path = rest.removeprefix("/")
+    # SQLite would take ":memory:", and lose the sessions when its connection closes
     if path in ("", ":memory:") or not rest.startswith("/"):
         raise UsageError(
             f"`{address}` names no file",
@@ -82,6 +83,7 @@ def _file(address: str, rest: str) -> str:
             else "write sqlite:///weft.db, or memory:// to keep sessions in memory",
         )
     if "?" in path:
+        # it would be part of the file's name, and no option
         raise UsageError(
             f"`{address}` has options, which an address of a file cannot have",
             where="store",
@@ -92,6 +94,7 @@ def _file(address: str, rest: str) -> str:
 
 def _require_store(store: object) -> None:
     """Refuse what has none of a store's methods, before a run finds out."""
+    # a class has the method too: it was not called
     if callable(getattr(store, "lease", None)) and not isinstance(store, type):
         return
     from pathlib import Path

@@ -34,6 +34,7 @@ class MemoryArtifacts:
         """Keep the part as the next version of the artifact; the first version is 0."""
         _encoded(name, part)
         with self._lock:
+            # two threads that save at once get two versions
             versions = self._versions.setdefault(_place(app_name, user_id, session_id, name), [])
             versions.append(part)
             return len(versions) - 1
@@ -127,6 +128,7 @@ class FileArtifacts:
         if session_id is None:  # that of the user's own artifacts, beside those of the sessions
             folder = folder.parent
         with _explained(folder, "deleted"):
+            # a folder with versions is one artifact
             count = sum(bool(_numbers(inner)) for inner in folder.rglob("*") if inner.is_dir())
             _remove(folder)
         return count
@@ -137,8 +139,10 @@ class FileArtifacts:
             folder.mkdir(parents=True, exist_ok=True)
             self._folder(place)  # again: somebody may have put a link there meanwhile
             if is_cut(folder.name):
+                # the folder's name has only a part of the artifact's: the whole stands in a file
                 _write(folder / "name.json", json.dumps(place[3]).encode())
             version = max(_numbers(folder), default=-1) + 1
+            # another writer may have claimed the number since the folder was listed
             while not _claimed(folder / f"{version}.json"):
                 version += 1
             _write(folder / f"{version}.json", data)
@@ -150,10 +154,12 @@ class FileArtifacts:
             if version is None:
                 version = max(_written(folder), default=-1)
             file = folder / f"{version}.json"
+            # a link could lead out of the root, to a file of somebody else
             if file.is_symlink() or not file.is_file():
                 return None
             data = file.read_bytes()
         if not data:
+            # claimed by a writer that is not done, or died
             return None
         try:
             return _decoded(data)
@@ -224,6 +230,7 @@ def _place(
 def _encoded(name: str, part: Part) -> bytes:
     """The part as JSON, once it is sure that it can be read again."""
     where = f"artifact {name}"
+    # what cannot be read again is refused when it is saved, not when it is missed
     require_content(Content(parts=(part,)), where=where)
     data = encode(part, where=where)
     try:
@@ -284,6 +291,7 @@ def _write(file: "Path", data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     if os.name == "posix":
+        # the name is in the directory, which is written to the disk by itself
         folder = os.open(file.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -321,8 +329,10 @@ def file_name(text: str) -> str:
         chr(byte) if byte in _PLAIN or (byte == 0x2E and 0 < at < last) else f"%{byte:02x}"
         for at, byte in enumerate(data)
     )
+    # the beginning tells people what it is, the hash tells it from others
     if len(name) > LONGEST:
         return f"{name[:80]}{_CUT}{hashlib.blake2b(data, digest_size=16).hexdigest()}"
+    # Windows opens a device under such a name, with any ending
     if _DEVICE.match(name):
         return f"%{data[0]:02x}{name[1:]}"
     return name or "%"

@@ -70,6 +70,7 @@ class SessionCache:
         """Cache the session, unless a newer one is cached."""
         with self._lock:
             known = self._sessions.get(stored.key)
+            # a slow reader may come back with less than what was appended meanwhile
             if known is not None and _age(known) > _age(stored):
                 return
             self._bytes += _weight(stored) - (_weight(known) if known is not None else 0)
@@ -101,6 +102,7 @@ class SessionCache:
         for key in list(self._sessions):
             if self._bytes <= self._limit:
                 return
+            # the newest stays, however large it is: it is about to be used
             if key != newest and not self._in_use(key):
                 self._remove(key)
 
@@ -115,6 +117,7 @@ def _weight(stored: StoredSession) -> int:
 
 
 def _age(stored: StoredSession) -> tuple[int, int]:
+    # a session deleted and made anew has another number
     return stored.number, len(stored.events)
 
 
@@ -127,6 +130,7 @@ def catch_up(known: StoredSession, rows: Iterable[RawRow], length: int) -> Store
 
 
 def _caught_up(known: StoredSession, rows: Iterable[RawRow], length: int) -> StoredSession:
+    # a long log that is new here is skimmed: most of its events will never be looked at
     if not len(known.events) and length >= LEAST:
         data, checksums = _listed(rows)
         unread = _unread(known, data, checksums) if len(data) == length else None
@@ -138,6 +142,7 @@ def _caught_up(known: StoredSession, rows: Iterable[RawRow], length: int) -> Sto
     if events:
         whole = _first_read(known, events) if is_sound and not len(known.events) else None
         stored = whole if whole is not None else known.after(grow(known.session({}, {}), events))
+    # the count is stored with the session, so a row that was deleted or repeated shows
     if len(stored.events) != length:
         raise StoreError(
             f"the log has gaps or repetitions: {length} events were stored, "
@@ -193,6 +198,7 @@ def _sharing() -> Callable[[Event], Event]:
 
     def shared(event: Event) -> Event:
         author, invocation, content = event.author, event.invocation_id, event.content
+        # events are frozen: nobody else has seen these yet
         if (same := share(author, author)) is not author:
             set_field(event, "author", same)
         if (same := share(invocation, invocation)) is not invocation:
@@ -226,6 +232,7 @@ def _decoded(known: StoredSession, rows: Iterable[RawRow]) -> tuple[list[Event],
             ):  # unknown fields or lone surrogates: the slow reader takes them
                 event = read_row(EventRow(data, checksum), first + len(events), where=where)
         if event.partial:
+            # a partial event is never stored: somebody wrote to the database by hand
             is_sound = False
         events.append(share(event))
     return events, size, is_sound
@@ -300,6 +307,7 @@ class ChapterWriter:
     def look_at(self, stored: StoredSession, cache: SessionCache, added: int = 0) -> None:
         """Have the chapters of a session written that it lacks, if any."""
         length, key = len(stored.events) + added, stored.key
+        # after a try that wrote nothing, the next waits until there is as much again
         if not is_due(length, stored.chaptered) or not is_due(length, self._tried.get(key, 0)):
             return
         if key not in self._tasks:
@@ -310,6 +318,7 @@ class ChapterWriter:
     async def close(self) -> None:
         """Stop: what is not written yet will be another time."""
         loop = asyncio.get_running_loop()
+        # a task of another event loop cannot be awaited here
         tasks = [task for task in self._tasks.values() if task.get_loop() is loop]
         for task in tasks:
             task.cancel()

@@ -116,15 +116,19 @@ def next_chapter(
             read_row(EventRow(row.data, row.checksum), position, where=where)  # says what is wrong
     data = [row.data for row in rows]
     length, talk = len(rows) - 1, None
+    # without a checksum nobody knows whether a row is as it was checked: it must be decoded
     if all(row.checksum is not None for row in rows):
         length, talk = _talk(data, length)
+        # a turn of plain talk is under way: the chapter waits until it has ended
         if talk is None and length < LENGTH and _may_end(data[:length]):
             return None
+    # two calls with one id: who compiles the log must see both
     if talk is not None and not _disjoint(talk, earlier):
         talk = None
     delta = encode_value(_delta(data[:length], first, where=where)).encode()
     facts = msgspec.msgpack.encode(ChapterFacts(_FORM, talk))
     newest = max(row.timestamp for row in rows[:length])
+    # a search in the bytes is enough: a false hit only costs reading the chapter
     asks = any(b'"pending":[' in row for row in data[:length])
     return NewChapter(first, length, delta, crc32(delta), facts, crc32(facts), newest, asks)
 
@@ -201,6 +205,7 @@ def _delta(data: Sequence[bytes], first: int, *, where: str) -> JsonObject:
     """What the events write to the session's own state, later ones over earlier ones."""
     deltas: list[JsonObject] = []
     for position, row in enumerate(data, first):
+        # most events write nothing, and are not decoded for that
         if b'"stateDelta"' in row:
             event = read_row(EventRow(row, None), position, where=where)
             deltas.append(event.actions.state_delta)
@@ -209,6 +214,7 @@ def _delta(data: Sequence[bytes], first: int, *, where: str) -> JsonObject:
 
 
 def _hash(id: str) -> int:
+    # the hashes are stored, so they must be the same in every process: not Python's own
     digest = blake2b(id.encode(errors="surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
@@ -238,6 +244,7 @@ def read_deltas(rows: Iterable[DeltaRow], covered: int) -> list[bytes] | None:
     deltas: list[bytes] = []
     end = 0
     for first, length, delta, checksum in rows:
+        # a gap or damage: what is derived is thrown away, and the log is read
         if first != end or crc32(delta) != checksum:
             return None
         deltas.append(delta)
@@ -262,6 +269,7 @@ def read_chapters(
             facts = _facts.decode(data)
         except msgspec.DecodeError:
             return None
+        # another version of Weft wrote it
         if facts.form != _FORM:
             return None
         chapters.append(Chapter(first, length, delta, facts))
@@ -307,6 +315,7 @@ def open_log(
             return None
         talks.append(talk)
         authors.update(talk.authors)
+    # with several agents the same event looks different to each: it must be read
     if not chapters or len(authors) > len(("user", "agent")):
         return None
     covered = chapters[-1].end
@@ -321,6 +330,7 @@ def open_log(
     backing = UnreadEvents(lines, decode, fetch)
     older = _Older(chapters, talks, backing)
     recent = skimmed(data) if data else None
+    # the newest rows are plain talk too, and stay JSON
     if recent is not None and _goes_on(recent, talks, authors):
         lines += data
     else:
@@ -414,6 +424,7 @@ class _Older:
         calls = [self._calls[at] for at in whole]
         if any(calls):
             ids.older = IdIndex(calls, self._call_at)
+        # the position is inside a chapter: its events up to there are read
         if len(whole) < len(self._chapters):
             first = self._chapters[len(whole)].first
             for event in self._events[first:position]:
@@ -464,6 +475,7 @@ class IdIndex:
         for chapter, hashes in enumerate(self._hashes):
             at = bisect_left(hashes, number)
             if at < len(hashes) and hashes[at] == number:
+                # two ids may share a hash
                 position = self._confirm(chapter, id)
                 if position is not None:
                     return position
@@ -548,6 +560,7 @@ def chapter_end(first: int, length: int, limit: int | None) -> int | None:
     """
     if limit is None:
         return first + LENGTH if is_due(length, first) else None
+    # the newest event stays in the table: the next one is added behind it
     end = min(limit, first + LENGTH, length - 1)
     return end if end - first >= SHORTEST else None
 

@@ -17,6 +17,7 @@ from weft.errors import UsageError
 from weft.session import Busy, SessionKey
 from weft.session.lease import LocalLease, busy_error
 
+# Seconds between tries: soon at first, as most runs end soon, then seldom.
 FIRST_PAUSE = 0.005
 
 LONGEST_PAUSE = 0.1
@@ -34,12 +35,13 @@ async def outwait(
     ask: Callable[[], Awaitable[None]],
     withdraw: Callable[[], Awaitable[None]],
 ) -> None:
-    """Take the lock that other processes respect.
+    """Take the lock that other processes respect, waiting for it as `busy` says.
 
-    `ask` tells its holder, wherever that is, to stop; `withdraw` takes that back. The holder is
-    also asked when somebody behind in the line wants it to stop: `wanted` says so.
+    `ask` tells its holder, wherever that is, to stop, and `withdraw` takes that back. `wanted`
+    says whether somebody behind in this process's line wants the holder to stop.
     """
     if await take():
+        # free: the common case costs one try
         return
     if busy == "reject":
         raise busy_error(key)
@@ -55,6 +57,7 @@ async def outwait(
             pause = min(pause * 1.5, LONGEST_PAUSE)
     finally:
         if asked:
+            # a request that nobody waits for any more must stop nobody
             await withdraw()
 
 
@@ -115,6 +118,7 @@ def inside(store: object) -> Generator[None, None, None]:
     try:
         yield
     finally:
+        # a task started inside the block has a copy of the variable, and outlives the block
         entered.ended = True
         _entered.set(entered.outer)
 
@@ -122,6 +126,7 @@ def inside(store: object) -> Generator[None, None, None]:
 def require_outside(store: object, *, where: str) -> None:
     """Refuse what would wait for ever: for the end of the transaction that it is in."""
     entered = _entered.get()
+    # a transaction of another store may stand between: look through all of them
     while entered is not None:
         if entered.store is store and not entered.ended:
             raise UsageError(

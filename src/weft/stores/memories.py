@@ -132,6 +132,7 @@ class Memory:
         known = [
             one
             for one in await self._texts(app_name, user_id)
+            # what the asking session says itself is in its request already
             if one.session != without or not without
         ]
         scores = rank_apart(query, (one.text for one in known), scorer=scorer or self._scorer)
@@ -142,6 +143,7 @@ class Memory:
         ]
         # the newer of two that fit alike, and the same order in every process
         hits.sort(key=lambda one: (-one.score, -one.at, one.id))
+        # the same text in two sessions is told once, from where it ranks best
         distinct = {one.text: one for one in reversed(hits)}
         return [one for one in hits if distinct[one.text] is one][: top_k or self._top_k]
 
@@ -160,6 +162,7 @@ class Memory:
         for key in chosen:
             await self._store.delete(key)
             self._read.pop(key, None)
+        # deleted rows would stay readable in the file
         if id is None and chosen and isinstance(self._store, ErasingStore):
             await self._store.compact()
         return len(chosen)
@@ -170,6 +173,7 @@ class Memory:
 
     async def _add(self, key: SessionKey, events: Sequence[Event]) -> int:
         """Store the events that the entry does not have; writers side by side take turns."""
+        # the store refuses an append that another writer came before
         lease = await self._store.lease(key, busy="queue", interrupt=lambda: None)
         try:
             entry = await self._store.get(key)
@@ -177,10 +181,12 @@ class Memory:
                 try:
                     entry = await self._store.create(key)
                 except Conflict:
+                    # a writer that takes no lease made it meanwhile
                     entry = await self._store.get(key)
             assert entry is not None
             known = {event.id for event in entry.events}
             is_note = key.id.startswith("note-")
+            # a note has its text in its id: it is there already
             new = [] if is_note and known else [one for one in events if one.id not in known]
             if new:
                 await self._store.append(entry, *new)
@@ -194,10 +200,12 @@ class Memory:
         for app in apps:
             for info in await self._store.sessions(app, user_id):
                 cached = self._read.get(info.key)
+                # the list says when a session changed, so unchanged ones are not read again
                 if cached is None or cached[:2] != (info.last_update_time, info.events):
                     texts_there = await self._texts_of(info.key)
                     cached = self._read[info.key] = info.last_update_time, info.events, texts_there
                 for one in cached[2]:
+                    # a session may have been added to the memory and be searched itself
                     texts.setdefault((one.session, one.id), one)
         return list(texts.values())
 

@@ -118,8 +118,10 @@ class PostgresStore:
         require_recent(recent)
         if not skip_unreadable and recent is None and after is None:
             look, cached = self._leases.look(key), self._cache.get(key)
+            # the lease was taken just now, and there was no session: nobody else can have made one
             if look is not None and not look.number:
                 return None
+            # taking the lease told how long the log is: no second round trip
             if look is not None and cached is not None and _is_newest(cached, look):
                 reader = StateReader(key)
                 app, user = reader.shared(key[:1], look.app), reader.shared(key[:2], look.user)
@@ -165,6 +167,7 @@ class PostgresStore:
                 stored, now = await self.read_newest(connection, key)
             if not follows(session, stored.events):
                 if has_all(stored.events, events):
+                    # the same append came twice, as after a broken connection: it is stored once
                     return now
                 raise conflict(session, stored.events)
         growth = grow(session, events)
@@ -173,6 +176,7 @@ class PostgresStore:
         try:
             after, asked = await self._inserted(stored, growth)
         except Stale:
+            # another writer was faster, or this very append got through before its answer was lost
             async with self._connection(writing=True) as connection:
                 stored, now = await self.read_newest(connection, key)
             if has_all(stored.events, events):
@@ -180,8 +184,10 @@ class PostgresStore:
             raise conflict(session, stored.events) from None
         self._cache.put(after)
         self._chapters.look_at(after, self._cache)
+        # followers in other processes read the new events at once
         self._news.tell(await self._current(), key)
         if asked is not None:
+            # the insert tells whether somebody asked to stop, sooner than the next look
             self._leases.stop([(key, asked)])
         return growth.session
 
@@ -193,6 +199,7 @@ class PostgresStore:
         try:
             return await self._insert(stored, growth, fence)
         except Stale:
+            # a server that restarted forgot the lease: once it is ours again, the write is too
             if fence is None or not await self._leases.require(await self._current(), stored.key):
                 raise
             return await self._insert(stored, growth, fence)
@@ -201,6 +208,7 @@ class PostgresStore:
         self, stored: StoredSession, growth: Growth, fence: str | None
     ) -> tuple[StoredSession, float | None]:
         """Insert the events: one that shares nothing goes with those of other sessions."""
+        # several rows must be stored together, so they need a transaction of their own
         if len(growth.added) > 1 or growth.app or growth.user:
             async with self._connection(writing=True) as connection, connection.transaction():
                 return await rows.insert_events(connection, stored, growth, fence)
@@ -215,6 +223,7 @@ class PostgresStore:
             checksum or 0,
             fence,
         )
+        # in a new event loop the store gets new batches here
         await self._current()
         async with explaining(self.url):
             asked = await self._appends.put(new)
@@ -257,6 +266,7 @@ class PostgresStore:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
         require_key(key)
         async with self._connection(writing=True) as connection, connection.transaction():
+            # else a worker takes a queued turn and makes the session anew
             await erasing.erase_turns(connection, *key)
             await rows.delete_session(connection, key)
         self._cache.drop(key)
@@ -351,6 +361,7 @@ class PostgresStore:
         self._require_outside()
         server = await self._current()
         async with server.connection() as connection:
+            # entered by hand: errors of the store are explained, those of the tool stay its own
             scope = connection.transaction()
             async with explaining(self.url):
                 await scope.__aenter__()
@@ -377,12 +388,14 @@ class PostgresStore:
         await self._chapters.close()
         server, self._server = self._server, None
         self._cache = SessionCache(in_use=self._leases.holds)
+        # the locks go with their connection
         self._leases.forget()
         appends, self._appends = (
             self._appends,
             Batches(self._appended, at_once=_AT_ONCE, stops=True),
         )
         if server is not None:
+            # of a loop that has ended nothing can be awaited
             if server.loop is asyncio.get_running_loop():
                 await appends.close()
             await self.relay.close()
@@ -489,6 +502,7 @@ class _PostgresTransaction:
                 after, _ = await rows.insert_events(connection, stored, growth, fence)
                 return after
         except Stale:
+            # a lost lease is another error than an append that came too late
             await self._store.require_lease(stored.key)
             raise conflict(self._session, stored.events) from None
 

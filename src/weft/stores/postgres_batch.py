@@ -50,6 +50,7 @@ class Batches(Generic[Wish, Answer]):
             return await future
         except asyncio.CancelledError:
             for task, futures in [*self._tasks.items()]:
+                # nobody of this batch waits any more
                 if self._stops and future in futures and all(one.done() for one in futures):
                     task.cancel()
                     await asyncio.wait([task])  # then it is decided what became of it
@@ -76,10 +77,12 @@ class Batches(Generic[Wish, Answer]):
     async def _run(self) -> None:
         task = cast("asyncio.Task[None]", asyncio.current_task())
         while True:
+            # whoever was cancelled before the batch left is not stored
             waiting = [one for one in self._waiting if not one[1].done()]
             batch, self._waiting = waiting[:MOST], waiting[MOST:]
             futures = self._tasks[task] = [future for _, future in batch]
             if not batch:
+                # the room is given back in `_ended`
                 return
             try:
                 answers = await self._serve([wish for wish, _ in batch])
@@ -88,6 +91,7 @@ class Batches(Generic[Wish, Answer]):
                     future.cancel()
                 raise
             except Exception as error:
+                # the server refused all of it: each caller decides for itself
                 answers = [error] * len(batch)
             for future, answer in zip(futures, answers, strict=True):
                 if future.done():  # whoever waited was cancelled
@@ -128,6 +132,7 @@ async def append_events(
         cursor = await connection.execute(_APPEND, [array_literal(column) for column in columns])
         rows = cast("list[tuple[int, int, float | None]]", await cursor.fetchall())
     except DriverError:
+        # one bad event must not fail those of other sessions
         if len(events) == 1 or connection.closed:
             raise
         return [await _by_itself(connection, event) for event in events]
@@ -218,6 +223,7 @@ async def move_locks(
     The look comes after the locks, in a statement of its own: it sees what the last holder wrote.
     """
     freed = [lock_number(key) for key, locks in wishes if not locks]
+    # an advisory lock is counted: taken twice it would have to be given back twice
     keys = [*dict.fromkeys(key for key, locks in wishes if locks)]
     if not keys:
         await connection.execute(_UNLOCK, (array_literal(freed),))
@@ -225,6 +231,7 @@ async def move_locks(
     names = [array_literal(column) for column in zip(*keys, strict=True)]
     numbers = array_literal([lock_number(key) for key in keys])
     async with connection.pipeline():
+        # first the unlocks: a session may be given back and wanted again in one batch
         if freed:
             await connection.execute(_UNLOCK, (array_literal(freed),))
         locked = await connection.execute(_LOCK, (worker, *names, numbers))
@@ -246,6 +253,7 @@ def _looks(keys: Sequence[SessionKey], rows: Sequence[_LookRow]) -> dict[Session
     shared: dict[tuple[str, str | None], list[tuple[str, bytes, int | None]]] = {}
     for app_name, user_id, id, number, length, name, value, checksum in rows:
         if name is None:
+            # a row without the name of a key is that of a session
             key = SessionKey(app_name, user_id or "", id or "")
             sessions[key] = number or 0, length or 0
         else:

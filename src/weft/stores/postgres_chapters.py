@@ -82,9 +82,11 @@ async def add_chapter(
             return None
         first = known.chaptered
         end = chapter_end(first, known.length, limit)
+        # a chapter behind damaged ones would never be used
         earlier = await chapters_of(connection, known.number, first) if end is not None else None
         if end is None or earlier is None:
             return None
+        # one more than the chapter: it shows where the turn ends
         rows = await _stored(connection, known.number, first, end + 1)
         chapter = next_chapter(rows, first, earlier, where=str(key))
         if chapter is None:
@@ -134,6 +136,7 @@ async def pack_chapter(connection: Connection, key: SessionKey, limit: int) -> i
         )
         (length,) = cast("tuple[int]", await cursor.fetchone())
         if first + length > limit:
+            # a chapter is packed as a whole, or not at all
             return None
         packed = pack(await _stored(connection, number, first, first + length))
         await connection.execute(
@@ -180,6 +183,7 @@ async def unpack_all(connection: Connection) -> None:
     for number, first in packed:
         cursor = await connection.execute(_AROUND, {"number": number, "position": first})
         _, _, rows = _unpacked(cast("list[_AroundRow]", await cursor.fetchall()))
+        # better an error than half a session
         require_whole(rows, first, where=f"session number {number}")
         async with connection.cursor() as insert:
             await insert.executemany(
@@ -269,6 +273,7 @@ def _unpacked(rows: Sequence[_AroundRow]) -> tuple[int, int, list[StoredRow]]:
     stored = [
         StoredRow(timestamp, text.encode(), checksum)
         for *_, timestamp, text, checksum in rows
+        # the outer join gives one empty row where no event is left
         if timestamp is not None and text is not None
     ]
     return first, length, stored

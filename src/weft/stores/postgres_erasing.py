@@ -24,6 +24,7 @@ async def erase_turns(
     """Delete the turns of a user, or of one session, from every queue, whatever became of them."""
     values = {"app_name": app_name, "user_id": user_id, "session": session}
     for table in await _queue_tables(connection):
+        # an empty statement: the table's rows go with those of another
         if statement := _ERASE_TURNS[table]:
             await connection.execute(statement.encode(), values)
 

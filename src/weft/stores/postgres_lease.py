@@ -64,6 +64,7 @@ class ServerLeases:
             nonlocal looked
             moves = self._moves_on(server)
             locked = await moves.put((key, True))
+            # the holder's process may be stopped or cut off, and keep its connection open
             if locked is None and self._timeout and time.monotonic() - looked >= _STALE_EVERY:
                 looked = time.monotonic()
                 async with self._alone(server) as connection:
@@ -92,6 +93,7 @@ class ServerLeases:
                 key, busy, take=take, wanted=lambda: local.asked, ask=ask, withdraw=withdraw
             )
         except BaseException:
+            # cancelled or refused: the next in this process's line must not wait for us
             await lease.release()
             raise
         local.settle()
@@ -114,6 +116,7 @@ class ServerLeases:
 
             async def serve(wishes: Sequence[LockWish]) -> Sequence[Locked | Exception | None]:
                 is_lost = self._locked_by is None or self._locked_by.closed
+                # only unlocks: no reason to connect again
                 if is_lost and not any(locks for _, locks in wishes):
                     return [None] * len(wishes)  # the locks went with the connection
                 async with self._alone(server) as connection:
@@ -132,13 +135,16 @@ class ServerLeases:
         Where another process has it, that is an error: the run must end.
         """
         if key not in self._holders:
+            # written without a lease: the log has simply grown
             return False
         async with server.connection() as connection:
             holder = await rows.find_holder(connection, key)
         if holder is not None and holder[0] == self.worker:
+            # the lease is ours: the write failed because the log has other events
             return False
         async with self._using:
             with suppress(DriverError):  # a connection that broke is noticed when it is used
+                # a new connection takes its locks again in `_leasing`
                 await (await server.leasing()).execute("SELECT 1")
             await self._leasing(server)
         async with server.connection() as connection:
@@ -169,6 +175,7 @@ class ServerLeases:
         self._watching = None
 
     async def _unlock(self, local: LocalLease) -> None:
+        # before the server is told: a write after this counts as one without a lease
         self._holders.remove(local.key)
         self._looks.pop(local.key, None)
         try:
@@ -176,6 +183,7 @@ class ServerLeases:
                 with suppress(DriverError, StoreError):  # it broke, and the lock is gone with it
                     await self._moves.put((local.key, False))
         finally:
+            # the next in line of this process goes on, whether the server answered or not
             await local.release()
             if not self._holders and self._watching is not None:
                 self._watching.cancel()

@@ -50,6 +50,7 @@ class News:
     """
 
     def __init__(self, worker: str) -> None:
+        # an identifier of the server: short, and without the marks in a worker's name
         digest = hashlib.blake2b(worker.encode(), digest_size=12).hexdigest()
         self.channel = f"weft_live_{digest}"
         """Where this process alone is told something."""
@@ -76,9 +77,11 @@ class News:
         numbers = {*map(lock_number, keys)}
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
+                # what was heard since the last wait counts: nothing falls between two waits
                 while self._changed.isdisjoint(numbers):
                     self._heard.clear()
                     await self._heard.wait()
+        # numbers of sessions that nobody waits for are dropped here, too
         self._changed.clear()
 
     def hear(self, server: ConnectionPool, channels: dict[str, Hear]) -> None:
@@ -88,6 +91,7 @@ class News:
         listening = self._listening
         if listening is None or listening.done() or is_new:
             if listening is not None:
+                # LISTEN is per connection: a new channel needs a new round through all of them
                 listening.cancel()
             self._hears = asyncio.Event()
             self._listening = server.loop.create_task(self._listen(server, self._hears))
@@ -191,6 +195,7 @@ class ServerCarrier:
 
     async def catch_up(self, relay: Relay) -> None:
         """Send a mark to this process, and wait for it: notifications keep their order."""
+        # the mark arrives behind everything that was sent to this process before
         mark = f"={self._marked + 1}"
         self._marked += 1
         self._marks[mark] = asyncio.Event()

@@ -82,10 +82,12 @@ async def read_newest(
         },
     )
     rows = await _fetched(cursor)
+    # rows are sorted by kind: without a session the first is of the shared state
     if not rows or rows[0][0] != 0:
         return None
     _, number, created, _, length, state, _, _, checksum, chaptered, archived = rows[0]
     reader = StateReader(key, skip_unreadable=skip_unreadable)
+    # another number: the session was deleted and made anew under the same name
     is_new = cached is None or cached.number != number
     if cached is None or is_new:
         initial = reader.initial(created, (state or "").encode(), checksum, archived)
@@ -105,6 +107,7 @@ async def read_newest(
             opened = await asyncio.to_thread(
                 open_log, cached, chapters, tail, event_reader(), fetch
             )
+            # a chapter may have been added between the two statements
             if opened is not None and chaptered + len(tail) == length:
                 return opened, app, user
         # all of it must be read; what was added meanwhile is for the next look
@@ -114,6 +117,7 @@ async def read_newest(
         stored, problems = read_readable(cached, events)
         warn_unreadable([*reader.problems, *problems])
         return stored, app, user
+    # short: decoding here is faster than another thread
     if len(rows) < SLICE and not (is_new and chaptered):
         return catch_up(cached, events, length), app, user
     # a long log would stop the event loop for as long as it takes to decode
@@ -150,14 +154,17 @@ async def read_part(
         if row is None:
             return None
         number, created, state, checksum, length, updated, chaptered, archived = row
+        # the whole session is wanted: the caller reads and caches it
         if after is None and recent is not None and recent >= length:
             return None
         rows = await _positioned(connection, _RECENT, (number, after, after, recent))
+        # the table of events has fewer than asked for: the others are packed
         if archived and len(rows) != recent:
             rows += (await _older(connection, row[0], length, recent, after, len(rows)))[::-1]
         if len(rows) == length:
             return None
         deltas = await deltas_of(connection, number, chaptered)
+        # chapters say what they write to the state, so only events behind them are read
         first = chaptered if deltas is not None else 0
         writing = await _positioned(connection, _WRITING, (number, first))
         if first < archived:  # its chapters cannot be read: their events can
@@ -215,7 +222,7 @@ async def _positioned(
 async def insert_session(
     connection: Connection, key: SessionKey, created: float, initial: JsonObject
 ) -> StoredSession:
-    """Insert a new session."""
+    """Insert a new session; one that exists is a Conflict."""
     state = encode_value(initial)
     try:
         cursor = await connection.execute(
@@ -224,6 +231,7 @@ async def insert_session(
             (*key, created, state, checksum_of(*key, created, state)),
         )
     except UniqueViolation as error:
+        # the number is taken, not the name: a restore left the counter behind
         if error.diag.constraint_name == "sessions_pkey":
             raise StoreError(
                 "the counter of weft.sessions is behind its rows, as after a restore of data alone",
@@ -269,9 +277,11 @@ async def insert_events(
                 },
             )
         except (UniqueViolation, ForeignKeyViolation):
+            # another writer has the place in the log, or the session is gone
             raise Stale from None
         row = cast("tuple[float | None] | None", await cursor.fetchone())
         if row is None:
+            # the statement inserted nothing: the log has grown, or the lease is lost
             raise Stale
         asked = row[0]
     await share(connection, stored.key, growth.app, growth.user)
@@ -375,6 +385,7 @@ async def read_events(
     *_, number, archived = rows[0]
     data = [EventRow(text.encode(), sum) for text, sum, _, _ in rows if text is not None]
     if after < archived:
+        # the statement saw only the table of events, and some are packed
         packed = await read_rows(connection, number, after, limit)
         data = [EventRow(row.data, row.checksum) for _, row in packed]
     return numbered(
@@ -428,6 +439,7 @@ async def list_apps(connection: Connection) -> list[str]:
 async def delete_session(connection: Connection, key: SessionKey) -> None:
     """Delete a session with its events; what they wrote to shared scopes stays."""
     high, low = divmod(lock_number(key) % 2**64, 2**32)
+    # whoever holds the lease keeps its row: its next write must fail for the right reason
     await connection.execute(
         """WITH lease AS (
             DELETE FROM weft.leases WHERE app_name = %(app_name)s AND user_id = %(user_id)s
@@ -604,6 +616,7 @@ async def beat(connection: Connection, worker: str) -> None:
 
 def lock_number(key: SessionKey) -> int:
     """The number that stands for a session among the server's advisory locks."""
+    # the separator keeps ("a", "bc") and ("ab", "c") apart
     text = "\0".join(("weft", *key)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
 

@@ -41,6 +41,7 @@ def read_address(url: str) -> DatabaseAddress:
     """The address with Weft's own options taken out of it."""
     parts = urlsplit(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
+    # the common case: the driver gets the address as it was written
     if not any(name.startswith("weft") for name, _ in options):
         return DatabaseAddress(url)
     own = {name: value for name, value in options if name.startswith("weft")}
@@ -120,6 +121,7 @@ class ConnectionPool:
                     self._idle.append(connection)
                 raise
             except BaseException:
+                # cancelled inside a statement: its answer would go to whoever is next
                 await connection.close()
                 raise
             self._idle.append(connection)
@@ -127,6 +129,7 @@ class ConnectionPool:
     async def leasing(self) -> Connection:
         """The connection whose locks are the leases of this process."""
         async with self._lock:
+            # under the lock: two tasks must not make two connections with half of the locks each
             if self._leasing is None or self._leasing.closed:
                 self._leasing = await self.connect(leasing=True)
             return self._leasing
@@ -138,6 +141,7 @@ class ConnectionPool:
             connection = await tables.connect(url, worker=self.worker)
             try:
                 if not self._migrated:
+                    # once a pool, not with every connection
                     await tables.migrate(connection, self._migrations, where=place(self._url))
             except BaseException:
                 await connection.close()

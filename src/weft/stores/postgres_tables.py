@@ -44,6 +44,7 @@ KEEPALIVES = {
 async def connect(url: str, *, worker: str = "") -> Connection:
     """A new connection, which commits each statement by itself; the address may say otherwise."""
     named = {"application_name": f"weft {worker}"} if worker else {}
+    # what the address says stands over our defaults; autocommit is ours alone
     options = {**KEEPALIVES, **named, **conninfo_to_dict(url), "autocommit": True}
     connection = await psycopg.AsyncConnection.connect(**options)  # type: ignore[arg-type]
     return cast("Connection", connection)
@@ -168,10 +169,12 @@ MIGRATING = 0x57454654
 
 async def migrate(connection: Connection, migrations: Sequence[Migration], *, where: str) -> None:
     """Make the tables, or bring them up to date; one process at a time."""
+    # a look without a lock: nearly always the tables are there
     if await version_of(connection, migrations, where=where) >= len(migrations):
         return
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
+        # looked at again: another process may have migrated while this one waited for the lock
         version = await version_of(connection, migrations, where=where)
         if version == 0:
             await connection.execute("CREATE SCHEMA IF NOT EXISTS weft")
@@ -180,6 +183,7 @@ async def migrate(connection: Connection, migrations: Sequence[Migration], *, wh
         for statements in migrations[version:]:
             for statement in statements:
                 await connection.execute(statement.encode())
+        # tables may be one version ahead: that must not be written back
         newest = max(version, len(migrations))
         await connection.execute("UPDATE weft.version SET version = %s", (newest,))
 

@@ -115,6 +115,7 @@ class Relay:
         if loop is None:
             return
         self._followed.setdefault(number_of(key), []).append(take)
+        # one task announces for all: many sessions begin to be followed at once
         if self._announcing is None or self._announcing.done():
             self._announcing = loop.create_task(self._announce())
         self._wakes.set()
@@ -176,12 +177,15 @@ class Relay:
     def send(self, run: "SendingRun", piece: StreamedPiece) -> None:
         """Send a piece of a run to all who follow its session."""
         now, number = time.monotonic(), run.number
+        # most runs are over sooner, and a listening connection would be opened for nothing
         is_new_here = self._watching is None and not self._carrier.looks
         if is_new_here and now - run.begun >= _WATCH_AFTER:
             self._watching = asyncio.get_running_loop().create_task(self.watch())
         followers = self._followers.get(number)
         if followers is None:
+            # nobody follows: nothing is encoded
             return
+        # a process that was killed says no goodbye
         for name in [name for name, until in followers.items() if until < now]:
             del followers[name]
         if not followers:
@@ -207,14 +211,17 @@ class Relay:
 
     def hear(self, text: str) -> None:
         """Take what was sent to this process: letters, or a part of one that is long."""
+        # a letter that was too long for one text comes in parts
         if text[:1] in ("+", "."):
             self._begun += text[1:]
             if text[0] == "+":
                 return
             text, self._begun = self._begun, ""
         else:
+            # the rest of an earlier letter was lost
             self._begun = ""
         for number, piece in read_letters(text):
+            # a copy: a reader may leave while it takes a piece
             for take in [*self._followed.get(number, ())]:
                 take(piece)
 
@@ -225,6 +232,7 @@ class Relay:
         until = time.monotonic() + _FOLLOWER_LASTS
         for number in joined:
             followers = self._followers.setdefault(number, {})
+            # only a new one lacks what was streamed before it came
             is_new = name not in followers
             followers[name] = until
             for run in self._runs.get(number, ()) if is_new else ():
@@ -248,6 +256,7 @@ class Relay:
         loop, clock = self._loop, self._clock
         self._forget()
         if loop is asyncio.get_running_loop():
+            # of a loop that has ended nothing can be cancelled or awaited
             if clock is not None:
                 clock.cancel()
             for task in tasks:
@@ -282,6 +291,7 @@ class Relay:
             self.note_followers(name, numbers)
 
     def _post(self, names: Iterable[str], letter: bytes) -> None:
+        # the database is slower than the models: memory must not fill up with pieces
         if len(self._letters) >= _MOST_LETTERS:
             return
         self._letters.extend((name, letter) for name in names)
@@ -296,6 +306,7 @@ class Relay:
             await self._send_waiting()
 
     async def _send_waiting(self) -> None:
+        # one sender at a time, so that pieces keep their order
         async with self._posting:
             letters, self._letters = self._letters, deque()
             if not letters:
@@ -321,9 +332,11 @@ class Relay:
                 async with asyncio.timeout(_ANNOUNCE_EVERY):
                     await self._wakes.wait()
             self._wakes.clear()
+            # many runs are followed for a moment only, and need not be announced
             await asyncio.sleep(_ANNOUNCE_AFTER)
             followed = {*self._followed}
             is_due = time.monotonic() - announced_at >= _ANNOUNCE_EVERY
+            # now and then all is announced again: a process that started since has heard of nothing
             joined = followed if is_due else followed - self._announced
             departed = self._announced - followed
             if not joined and not departed:
@@ -407,6 +420,7 @@ def pack_letters(letters: Sequence[bytes], longest: int) -> list[str]:
             texts += _split(b"[%b]" % letter, longest)
             continue
         begun.append(letter)
+        # and a comma
         size += len(letter) + 1
     if begun:
         texts.append(_listed(begun))
@@ -423,6 +437,7 @@ def _split(data: bytes, longest: int) -> list[str]:
     start = 0
     while start < len(data):
         end = min(start + longest - 1, len(data))
+        # these bits mark the inner bytes of a UTF-8 character
         while end < len(data) and data[end] & 0xC0 == 0x80:
             end -= 1
         parts.append(("+" if end < len(data) else ".") + data[start:end].decode())

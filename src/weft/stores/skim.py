@@ -73,6 +73,7 @@ class UnreadEvents(Sequence[Event]):
         Plain talk is read in short: a `TalkEvent` stands for its event.
         """
         with self._lock:
+            # a copy, so that what is read once is not kept
             rows = self._pages(start, self._rows[start:end])
         return [cast("Event", read_talk_event(row) if type(row) is bytes else row) for row in rows]
 
@@ -141,9 +142,10 @@ class Skimmed(NamedTuple):
 
 
 def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
-    """What the rows of a log say; None where they are more than plain talk.
+    """What the rows of a log say without being decoded; None where they are more than plain talk.
 
-    It is careful rather than clever: any field that it does not know makes a log more than talk.
+    An unknown field, or anything that a pass might treat in its own way, makes a log more than
+    talk. Such a log is decoded: that is slower and always right.
     """
     decode = _decoder.decode
     positions: dict[str, int] = {}
@@ -156,10 +158,12 @@ def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
     writes = _Writes()
     try:
         for position, row in enumerate(rows):
+            # a long event may be sent shortened, and half an emoji must be mended
             if len(row) > LONGEST or b"\\ud" in row:
                 return None
             event = decode(row)
             if event.finish_reason == _PAUSED:
+                # a reply that the provider continues is joined with the next one
                 return None
             parts, author = event.content.parts, event.author
             positions[event.id] = position
@@ -170,12 +174,14 @@ def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
             ):
                 return None
             if waiting:
+                # calls must be answered at once, in order: else a pass has to pair them
                 if author == "user" or not _answers(event, waiting):
                     return None
                 waiting = {}
                 continue
             first = parts[0]
             if first.text:
+                # the text is raw JSON: two quotes are an empty one
                 if len(parts) > 1 or len(first.text) <= len('""') or first.call or first.result:
                     return None
                 if author != "user":
@@ -184,6 +190,7 @@ def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
                 asked = position
                 invocation = share.setdefault(event.invocation_id, event.invocation_id)
                 invocations.add(invocation)
+                # events without an invocation are turns of their own
                 if not turns or not invocation or invocation != last:
                     turns.append(position)
                     last = invocation
@@ -195,6 +202,7 @@ def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
                 call = part.call
                 if call is None or part.text or not call.id or not call.name:
                     return None
+                # two calls with one id need a pass, and google-adk's own calls are hidden
                 if call.id in calls or call.name.startswith("adk_"):
                     return None
                 calls[call.id] = position
@@ -202,6 +210,7 @@ def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
     except (ValueError, IndexError, RecursionError):
         return None
     invocations.discard("")
+    # an open call may still be answered; of several agents each sees the log differently
     plain = not waiting and len(authors) <= 1 and authors.isdisjoint(("", "user"))
     if not plain or not turns or turns[0] != 0 or len(positions) != len(rows):
         return None
@@ -248,7 +257,10 @@ def _answers(event: "_PlainEvent", waiting: dict[str, str]) -> bool:
 
 
 class _Plain(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
-    """A part of an event's JSON with the fields that plain talk may have."""
+    """Base of the structs below, which have only the fields that plain talk may have.
+
+    A row with any other field cannot be decoded, and so is more than plain talk.
+    """
 
 
 class _PlainCall(_Plain, gc=False):

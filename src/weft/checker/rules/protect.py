@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from weft.checker.artifacts import saved_names
+from weft.checker.agents import saved_names
 from weft.checker.world import Site, WalkRecord
 from weft.codes import report
 from weft.declare import Agent

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from weft.checker.artifacts import files_read_by, saved_names
+from weft.checker.agents import files_read_by, saved_names
 from weft.checker.functions import keys_of
 from weft.checker.gaps import paths_without
 from weft.checker.rules.visibility import acts
@@ -16,7 +16,7 @@ from weft.checker.world import Fact, Gone, Read, Site, WalkRecord, World, Writer
 from weft.codes import report
 from weft.declare import Agent, Gate, Map, Parallel, Sequence, Step, template
 from weft.declare.compare import quoted
-from weft.declare.template import Variable
+from weft.declare.template import spell_path
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.errors import with_article
 from weft.misuse import close, few, is_slip, meant
@@ -228,7 +228,7 @@ def _what(read: Read) -> str:
     """The variable as its author wrote it."""
     if read.typed:
         return f"`{read.typed}`"
-    name = Variable(read.key, read.path, "", read.optional, 0, 0).name
+    name = spell_path(read.key, read.path)
     return f"`{{{name}}}`" if read.how == "template" else f"`{name}`"
 
 
@@ -385,7 +385,7 @@ def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
                     f"let `{fact.writers[-1].name}` write that, or declare the type that it writes",
                 )
             if read.number and kind in ("string", "array", "object"):
-                name = Variable(read.key, read.path, "", read.optional, 0, 0).name
+                name = spell_path(read.key, read.path)
                 spelled = "".join(f"[{json.dumps(step)}]" for step in (read.key, *read.path))
                 yield report(
                     "WEFT109",
@@ -471,7 +471,7 @@ def _json_kind(value: object) -> str:
 
 def _spelled(one: Compared) -> str:
     """The comparison as its author wrote it, or nearly so."""
-    name = Variable(one.key, one.path, "", optional=False, start=0, end=0).name
+    name = spell_path(one.key, one.path)
     values = ", ".join(quoted(value) for value in one.values)
     match one.operator:
         case "eq":
