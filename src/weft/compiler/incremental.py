@@ -248,7 +248,7 @@ class Thread:
             self._remember_calls(talk.calls)
 
     def _remember_calls(self, calls: set[str]) -> None:
-        """Keep the ids of calls in plain talk: later calls must not take them, results name them."""
+        """Keep the ids of plain calls: no later call may take them, and results name them."""
         if calls:
             self.used_ids |= calls
             self.called |= calls
