@@ -6,6 +6,7 @@
 #                                  OpenAI's API have environments of their own, with other versions
 #   make coverage                  the tests with branch coverage, which takes 2.5 times as long
 #   make check                     format, lint, layers, types
+#   make prices                    the list of prices in the package again, from the genai-prices in .venv
 #   make bench                     measurements against json.dumps and other agent libraries
 #   make PYTHON=python3.12 test    use another Python
 #   make UV= test                  use pip even where uv is installed
@@ -29,7 +30,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 # Two checks at a time, each with its output in one piece where make can do that.
 TOGETHER := $(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 
-.PHONY: help demo test coverage check bench clean check-pyright check-mypy check-layers check-style browser
+.PHONY: help demo test coverage check prices bench clean check-pyright check-mypy check-layers check-style browser
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -73,6 +74,9 @@ check-layers:
 check-style:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+prices: .venv/.made-dev
+	$(BIN)/python tests/dialects/make_prices.py
 
 bench: $(BENCH)/.made-bench .venv/.made-dev
 	$(BENCH)/bin/python bench/run.py

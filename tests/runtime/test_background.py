@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from weft import Agent, RunConfig, Runner, Step, tool
-from weft.errors import DeclarationError, SessionBusy, SessionError, UsageError
+from weft.errors import DeclarationError, SessionBusy, SessionError, StoreError, UsageError
 from weft.runtime import feeds
-from weft.session import Event, SessionKey
+from weft.session import Event, MemoryStore, Session, SessionKey
 from weft.testing import ScriptedModel, call, chunks, delayed
 
 STREAM = RunConfig(stream=True)
@@ -65,13 +65,14 @@ async def test_readers_get_stored_events_then_live_ones_and_partials(address: st
     agent = bot(call("wait_for_it"), chunks("It ", "is ", "there."), tools=[wait_for_it])
     async with Runner(agent, app_name="live", store=address) as runner:
         run = await runner.start("go", session_id="s", config=STREAM)
-        early = asyncio.create_task(told(runner.events(session_id="s")))
-        await asyncio.sleep(0.05)
-        late = asyncio.create_task(told(runner.events(session_id="s", after=1)))
-        await asyncio.sleep(0.05)
+        early = runner.events(session_id="s")
+        everything = [await anext(early), await anext(early)]
+        late = runner.events(session_id="s", after=1)
+        rest = [await anext(late)]  # both have heard of the call, and follow
         gate.set()
+        everything += await told(early)
+        rest += await told(late)
         await run
-        everything, rest = await early, await late
     complete = [e for e in everything if not e.partial]
     assert [e.sequence for e in complete] == [*range(1, len(complete) + 1)]
     assert complete[-1].text == "It is there."
@@ -81,24 +82,25 @@ async def test_readers_get_stored_events_then_live_ones_and_partials(address: st
 
 
 async def test_who_joins_in_the_middle_of_an_answer_gets_its_beginning() -> None:
-    gate = asyncio.Event()
+    gate, spoken = asyncio.Event(), asyncio.Event()
 
     class Slow(ScriptedModel):
         async def generate(self, *args: object, **options: object):  # type: ignore[no-untyped-def, override]
             async for response in super().generate(*args, **options):  # type: ignore[arg-type]
                 if not response.partial:
+                    spoken.set()
                     await gate.wait()
                 yield response
 
     agent = Agent("bot", model=Slow([chunks("Once ", "upon ", "a time.")]))
     async with Runner(agent) as runner:
         run = await runner.start("tell", session_id="s", config=STREAM)
-        await asyncio.sleep(0.05)
-        reader = asyncio.create_task(told(runner.events(session_id="s", after=1)))
-        await asyncio.sleep(0.05)
+        await spoken.wait()
+        reader = runner.events(session_id="s", after=1)
+        first = await anext(reader)
         gate.set()
         await run
-        events = await reader
+        events = [first, *await told(reader)]
     assert [e.text for e in events] == ["Once ", "upon ", "a time.", "Once upon a time."]
 
 
@@ -261,6 +263,31 @@ async def test_a_fork_begins_with_the_first_events_and_shares_nothing_back(addre
         assert len((await runner.session(session_id="s")).events) == 4
         with pytest.raises(SessionError, match="there is no event 9"):
             await runner.fork(session_id="s", upto=9)
+
+
+async def test_a_fork_that_cannot_be_filled_is_not_there() -> None:
+    """The store is away when the events come, and still when the session is taken back first."""
+    away: list[str] = []
+
+    class Failing(MemoryStore):
+        async def append(self, session: Session, *events: Event) -> Session:
+            if away:
+                raise StoreError("the database is away", where="here", hint="wait")
+            return await super().append(session, *events)
+
+        async def delete(self, key: SessionKey) -> None:
+            if away:
+                away.pop()
+                raise StoreError("the database is away", where="here", hint="wait")
+            await super().delete(key)
+
+    async with Runner(bot("One.", "Two."), app_name="fork", store=Failing()) as runner:
+        await runner.run("a", session_id="s")
+        away += ["append and delete", "delete"]
+        with pytest.raises(StoreError, match="the database is away"):
+            await runner.fork(session_id="s", to="t")
+        assert [info.key.id for info in await runner.store.sessions("fork")] == ["s"]
+        assert len((await runner.fork(session_id="s", to="t")).events) == 2
 
 
 async def test_a_thousand_readers_of_one_run() -> None:

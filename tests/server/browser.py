@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.server.live import Live
+from weft.values import compact
+
 BROWSER = next(
     (
         path
@@ -43,7 +46,7 @@ def watched(browser: Any, *, forgiven: tuple[str, ...] = (), **options: object) 
     """
     context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     problems: list[str] = []
     outside: list[str] = []
     page.on("console", lambda m: m.type == "error" and problems.append(m.text))
@@ -66,6 +69,68 @@ def watched(browser: Any, *, forgiven: tuple[str, ...] = (), **options: object) 
     assert outside == []
     assert title == "Weft inspector", "a planted script ran"
     assert planted == 0, "a planted tag is an element"
+
+
+@contextmanager
+def opened(browser: Any, live: Live, **options: Any) -> Iterator[Any]:
+    """A page with the list of sessions of a server."""
+    with watched(browser, **options) as page:
+        page.goto(f"{live.url}/?token={live.token}")
+        page.wait_for_selector("tr.pick")
+        yield page
+
+
+def session_key(app: str, session: str) -> str:
+    """How the page calls a session."""
+    return compact([app, "user", session])
+
+
+def open_session(page: Any, app: str, session: str, view: str = "request") -> None:
+    """Go to a view of a session."""
+    address = f"#{urllib.parse.quote(session_key(app, session), safe='')}/last/{view}"
+    page.evaluate(
+        "(to) => { history.pushState(null, '', to); dispatchEvent(new Event('popstate')); }",
+        address,
+    )
+    page.wait_for_selector("[data-testid=step]")
+
+
+class Held:
+    """Requests of a page that are held back on their way, until the test lets them go."""
+
+    def __init__(self, page: Any, pattern: str) -> None:
+        self._page = page
+        self._pattern = pattern
+        self._routes: list[Any] = []
+        page.route(pattern, lambda route: self._routes.append(route))
+
+    def next(self) -> Any:
+        """The first that is still held; it may be on its way here."""
+        for _ in range(3000):
+            if self._routes:
+                return self._routes.pop(0)
+            self._page.wait_for_timeout(20)
+        raise AssertionError(f"nobody asked for {self._pattern}")
+
+    def let_go(self) -> None:
+        """Let the first that is held arrive, and its answer too."""
+        route = self.next()
+        with self._page.expect_response(lambda one: one.request == route.request) as answer:
+            route.continue_()
+        answer.value.finished()
+        settle(self._page)
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    def stop(self) -> None:
+        """Hold nothing more."""
+        self._page.unroute(self._pattern)
+
+
+def settle(page: Any) -> None:
+    """Let the page do what it does with what has arrived."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
 
 
 CONTRAST = """() => {

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,6 +139,31 @@ def test_a_session_that_was_exported_is_imported_again(client: httpx2.Client) ->
     assert len(client.get(SESSIONS).json()) == before
 
 
+def test_an_import_whose_events_cannot_be_stored_leaves_no_session(
+    client: httpx2.Client, tmp_path: Path
+) -> None:
+    said = {"author": "user", "content": {"role": "user", "parts": [{"text": "Hi"}]}}
+    answer = {"author": "calc", "content": {"role": "model", "parts": [{"text": "Yes."}]}}
+    body = {"sessionId": "s", "state": {"topic": "sums"}, "events": [said, answer]}
+    client.post(f"{SESSIONS}/other", json={})
+    with sqlite3.connect(tmp_path / "weft.db") as file:
+        file.execute(
+            "CREATE TRIGGER broken BEFORE INSERT ON events BEGIN INSERT INTO gone VALUES (1); END"
+        )
+    file.close()
+    failed = client.post(SESSIONS, json=body)
+    assert failed.status_code >= 500, failed.text
+    assert failed.headers["content-type"] == "application/problem+json"
+    assert [one["id"] for one in client.get(SESSIONS).json()] == ["other"]
+    assert client.get(f"{SESSIONS}/s").status_code == 404
+    with sqlite3.connect(tmp_path / "weft.db") as file:
+        file.execute("DROP TRIGGER broken")
+    file.close()
+    made = client.post(SESSIONS, json=body)
+    assert made.status_code == 200, made.text
+    assert (made.json()["state"], len(made.json()["events"])) == ({"topic": "sums"}, 2)
+
+
 def test_notes_of_a_runtime_do_not_count_in_an_imported_session() -> None:
     paid: list[int] = []
 
@@ -269,6 +295,7 @@ def test_the_page_of_google_adk_in_a_browser(
             executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
         )
         page = chrome.new_page()
+        page.set_default_timeout(60_000)
 
         def stop(route: object) -> None:
             left.append(route.request.url)  # type: ignore[attr-defined]
@@ -288,11 +315,11 @@ def test_the_page_of_google_adk_in_a_browser(
         page.goto(f"{live.url}/dev-ui/?token={live.token}&app=calc")
         assert "token" not in page.url
         box = page.locator("textarea").first
-        box.wait_for(timeout=60_000)
+        box.wait_for()
         box.fill("add 2 and 3")
         box.press("Enter")
-        page.get_by_text("It is 5.").first.wait_for(timeout=60_000)
-        page.wait_for_url(re.compile("session="), timeout=30_000)
+        page.get_by_text("It is 5.").first.wait_for()
+        page.wait_for_url(re.compile("session="))
 
         def press(icon: str) -> None:
             page.locator("button").filter(has_text=re.compile(f"^{icon}$")).last.click()
@@ -321,15 +348,15 @@ def test_the_page_of_google_adk_in_a_browser(
         page.get_by_text("generate_content calc").first.click()
         see("Span 2 of 4", "Parent ID")
         page.reload()
-        page.get_by_text("Total latency").first.wait_for(timeout=60_000)
+        page.get_by_text("Total latency").first.wait_for()
         press("Events")
-        page.get_by_text("It is 5.").first.wait_for(timeout=60_000)
+        page.get_by_text("It is 5.").first.wait_for()
         # a second session, and back to the first by the list of sessions
         page.get_by_text("New Session").first.click()
         page.wait_for_function("() => !document.body.innerText.includes('It is 5.')")
         page.locator("button").filter(has_text="arrow_drop_down").nth(1).click()
         page.get_by_text("add 2 and 3").last.click()
-        page.get_by_text("It is 5.").first.wait_for(timeout=60_000)
+        page.get_by_text("It is 5.").first.wait_for()
         with live.client() as client:
             for path in ("/dev-ui/none.css", "/dev-ui/..%2f..%2f..%2fetc/passwd"):
                 got = client.get(path)

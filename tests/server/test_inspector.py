@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,11 +64,11 @@ def live() -> Iterator[Live]:
 
 
 def _settle(client) -> None:
-    for _ in range(200):
+    for _ in range(3000):
         shown = client.get("/api/apps/traveller/sessions/s").json()
         if shown.get("status") != "running":
             return
-        client.get("/health")
+        time.sleep(0.02)
     raise AssertionError("the run does not end")
 
 
@@ -214,6 +215,35 @@ def test_weft_inspect_shows_recordings_without_their_program(tmp_path: Path) -> 
     assert re.search(r"In Norway", page.read_text())
 
 
+def test_a_message_waits_for_a_run_that_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+
+    @tool
+    def wait() -> str:
+        """Wait."""
+        gate.wait(60)
+        return "done"
+
+    script = [call("wait"), "First.", "Second."]
+    agent = Agent("bot", model=ScriptedModel(script), tools=[wait])
+    params = {"session": '["bot","user","s"]'}
+    with serving(app(agent)) as server, server.client() as client:
+
+        def say() -> int:
+            answer = client.post("/inspect/api/say", params=params, json={"text": "Hi"})
+            return answer.status_code
+
+        client.post("/api/apps/bot/sessions", json={"id": "s"})
+        assert say() == 200
+        monkeypatch.setattr(inspect, "LETTING_GO", 0.1)
+        assert say() == 409
+        monkeypatch.setattr(inspect, "LETTING_GO", 60)
+        opening = threading.Timer(0.3, gate.set)
+        opening.start()
+        assert say() == 200
+        opening.join()
+
+
 def test_many_questions_at_once_get_the_answers_of_one(live: Live) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
@@ -229,6 +259,7 @@ def test_a_session_is_rehearsed_while_somebody_looks(
 ) -> None:
     monkeypatch.setattr(inspect, "PULSE", 0.01)
     monkeypatch.setattr(inspect, "REHEARSED_AFTER", 0.02)
+    monkeypatch.setattr(inspect, "_LONGEST", 600)
     cold = {policy: _ask(live, "what-if", step=9, policy=policy) for policy in REHEARSED}
     rehearsed, forgotten = threading.Event(), threading.Event()
     rehearse, forget = Inspection.rehearse, Inspection.forget_rehearsed
@@ -249,8 +280,8 @@ def test_a_session_is_rehearsed_while_somebody_looks(
         params = {"session": KEY, "after": length}
         with client.stream("GET", "/inspect/api/live", params=params) as stream:
             assert stream.status_code == 200
-            assert rehearsed.wait(20)
+            assert rehearsed.wait(60)
             for policy in REHEARSED:
                 assert _ask(live, "what-if", step=9, policy=policy) == cold[policy]
             assert not forgotten.is_set()
-    assert forgotten.wait(20)
+    assert forgotten.wait(60)

@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from tests.cli.run import weft
 from tests.stores.test_skim import BOT, POLICIES, facts, said, talk
 from tests.support.strategies import logs
-from weft import Actions, Agent, C, Event, Part, Runner, Session
-from weft.compiler import compile_request, incremental
+from weft import Actions, Agent, C, Content, Event, ModelResponse, Part, Policy, Runner, Session
+from weft.compiler import caching, compile_request
+from weft.compiler import talk as talks
 from weft.content import call_part
 from weft.errors import StoreError, UsageError
 from weft.runtime.rewind import rewind_event
-from weft.session import MemoryStore, SessionKey, Store
+from weft.session import MemoryStore, SessionKey, Store, Usage
 from weft.session.store import ArchivingStore
 from weft.session.unread import collector_paused
 from weft.stores import chapters, open_store
@@ -190,7 +191,7 @@ async def test_a_session_opens_at_its_end(address: str, store: Store) -> None:
 async def test_a_whole_history_is_read_in_pieces_and_not_kept(
     address: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incremental, "_PIECE", 7)
+    monkeypatch.setattr(talks, "PIECE", 7)
     key, events = new_key(), talk(30, writes=False)
     whole = await stored(address, key, events)
     await archived(store, key, 5)
@@ -241,6 +242,32 @@ async def test_a_run_goes_on_where_the_log_is_packed(address: str) -> None:
         assert again is not None
         assert [e.text for e in again.events[len(events) :]] == ["a", "one", "b", "two"]
         assert list(again.events[: len(events)]) == events
+
+
+@pytest.mark.parametrize(
+    ("name", "dialect"), [("gpt-5", "openai-chat"), ("claude-sonnet-4-5", "anthropic")]
+)
+@pytest.mark.parametrize("policy", [C.default(), C.window(2)], ids=["whole", "window"])
+async def test_what_a_provider_says_of_its_cache_is_no_reason_to_keep_the_log(
+    tmp_path: Path, name: str, dialect: str, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The instruction changes, which is said last once a log is long; and the answers say what was
+    # reused, which is held against the last one: both looked at every event, and kept it.
+    monkeypatch.setattr(talks, "PIECE", 7)
+    monkeypatch.setattr(caching, "_FAR", 10)
+    monkeypatch.setattr(caching, "_LOOKED_AT", 5)
+    key, address = new_key(), f"sqlite:///{tmp_path}/weft.db"
+    words = "Is it far from here to there? " * 400
+    await stored(address, key, [said("user", Part(text=words), 900), *talk(30, writes=False)])
+    usage = Usage(prompt_token_count=900, cached_content_token_count=3)
+    answer = ModelResponse(content=Content(parts=(Part(text="Yes."),), role="model"), usage=usage)
+    model = ScriptedModel([answer, answer], name=name, dialect=dialect)
+    agent = Agent("bot", model=model, instruction="At {begun}.", context=policy, max_steps=2)
+    async with Runner(agent, store=address, app_name=key.app_name) as runner:
+        first = await runner.run("a", user_id="ada", session_id="s")
+        assert unread(first.session) > 60
+        again = await runner.run("b", user_id="ada", session_id="s")
+        assert unread(again.session) > 60
 
 
 async def test_an_event_that_is_in_a_chapter_is_not_added_twice(address: str, store: Store) -> None:

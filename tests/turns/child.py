@@ -2,6 +2,8 @@
 
 A file `hold-STAGE` in its folder holds the worker up at that stage until it is gone: `before` a
 turn is run, `model` while the model is asked, `after` the turn is over and not yet ticked off.
+A file `poison-REQUEST` beside the folders has that turn end the process of whoever runs it, once
+the worker is not held up at the stage `poison`.
 What it does is in its journal. A worker is forked from a server that has loaded all modules.
 """
 
@@ -78,6 +80,11 @@ class Child:
         assert self._process.pid is not None
         os.kill(self._process.pid, number)
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process runs."""
+        return self._process.is_alive()
+
     def end(self) -> None:
         """Kill it, whatever state it is in."""
         if self.is_started:
@@ -105,6 +112,9 @@ class HeldModel(PacedModel):
     ) -> AsyncIterator[ModelResponse]:
         """Answer when the file is gone."""
         async for response in super().generate(prompt, wire, stream=stream):
+            if (self._folder.parent / f"poison-{prompt.items[-1].invocation}").exists():
+                await held(self._folder, "poison")
+                os._exit(9)
             await held(self._folder, "model")
             yield response
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from tests.turns.child import APP, Child
+from tests.turns.child import APP, Child, until
 from weft.content import to_content
 from weft.load import LoadPlan, run_load
 from weft.load.plan import PlannedTurn
@@ -49,13 +49,13 @@ class Shop:
         self.turns: Turns = open_turns(self.store, engine)
         self.run = uuid4().hex[:8]
         self.children: list[Child] = []
-        self._folder = folder
+        self.folder = folder
         self._planned: dict[SessionKey, list[PlannedTurn]] = {}
 
     async def worker(self, *holds: str, slots: int = 4) -> Child:
         """A worker that is ready, and will be held up at these stages."""
         name = f"{self.run}-w{len(self.children) + 1}"
-        child = Child(self.address, self.engine, self._folder, name, slots)
+        child = Child(self.address, self.engine, self.folder, name, slots)
         self.children.append(child)
         for stage in holds:
             child.hold(stage)
@@ -77,6 +77,10 @@ class Shop:
         if turn not in planned:
             planned.append(turn)
         return turn
+
+    def forget(self, turn: PlannedTurn) -> None:
+        """Do not judge the session of a turn that is never answered."""
+        del self._planned[turn.key]
 
     async def recover(self, *living: Child) -> None:
         """Hand on the turns of all workers but these, as somebody does again and again."""
@@ -297,6 +301,45 @@ async def test_a_turn_that_kills_its_workers_is_put_aside(shop: Shop) -> None:
     assert is_new
     await until_done(shop, shop.plan("a", 1))
     assert one.name
+
+
+async def test_turns_beside_one_that_kills_its_workers_are_answered(shop: Shop) -> None:
+    """Four turns are in each of two workers that die: which of them did it, the third shows."""
+    planned = [shop.plan(session, 0) for session in "abcd"]
+    poison = planned[1]
+    (shop.folder / f"poison-{poison.request_id}").touch()
+    for session in "abcd":
+        await shop.put(session, 0)
+    for _ in range(2):
+        child = await shop.worker("model", "poison", slots=4)
+        for turn in planned:
+            await child.until("asked", turn.request_id)
+        child.let_go("poison")
+        await until(lambda child=child: not child.is_alive, "the poison kills")
+        await shop.recover()
+    infos = [await shop.turns.find(turn.key, turn.request_id) for turn in planned]
+    assert [(info.status, info.kills) for info in infos if info] == [("waiting", 2)] * 4
+    await shop.put("b", 1)  # it goes on behind the one that is put aside
+    deaths = 2
+    worker = await shop.worker(slots=4)
+    async with asyncio.timeout(120):
+        while any(
+            info.status in ("waiting", "running") for info in await shop.turns.list(app_name=APP)
+        ):
+            if not worker.is_alive:
+                deaths += 1
+                worker = await shop.worker(slots=4)
+            await shop.recover(worker)
+            await asyncio.sleep(0.05)
+    infos = [await shop.turns.find(turn.key, turn.request_id) for turn in planned]
+    ends = [(info.status, info.kills) for info in infos if info]
+    assert ends == [("done", 2), ("failed", 3), ("done", 2), ("done", 2)]
+    assert deaths == 3
+    events = await shop.store.events(poison.key) or []
+    said = [event.text for event in events if event.text]
+    assert said[-1] == f"done {shop.plan('b', 1).message}"
+    shop.forget(poison)
+    await shop.judge()
 
 
 async def until_done(shop: Shop, turn: PlannedTurn) -> None:

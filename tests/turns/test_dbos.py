@@ -179,6 +179,56 @@ async def test_a_worker_that_stops_gives_its_turns_back(turns: Turns, app: str) 
         await until(turns, app, "done", 1)
 
 
+async def test_a_suspect_runs_alone_and_a_death_is_counted_for_it_only(
+    turns: Turns, app: str, postgres_url: str
+) -> None:
+    """Two workers die with all turns, the third while one of them runs alone."""
+    for session in ("a", "b", "x", "y"):
+        await turns.put(turn(app, session, "r"))
+    infos = {info.turn.key.id: info for info in await turns.list(app_name=app)}
+    with psycopg.connect(postgres_url) as server:
+        server.execute(
+            "INSERT INTO weft.turn_notes (turn, kills) VALUES (%s, 2), (%s, 2)",
+            [f"dbos:{infos[session].turn.id}" for session in ("a", "b")],
+        )
+    running: set[str] = set()
+    together: list[set[str]] = []
+    alone = asyncio.Event()
+    release = asyncio.Event()
+
+    async def run(turn: QueuedTurn) -> TurnEnd:
+        running.add(turn.key.id)
+        if turn.key.id in ("a", "b"):
+            alone.set()
+            await release.wait()
+        await asyncio.sleep(0.05)
+        together.append({*running})
+        running.remove(turn.key.id)
+        return TurnEnd("done")
+
+    async def nobody() -> frozenset[str]:
+        return frozenset()
+
+    async with working(turns, app, run):
+        await alone.wait()
+        (guilty,) = running
+        # others find the worker dead: what DBOS has taken meanwhile is not to blame
+        await turns.recover(nobody)
+        infos = {info.turn.key.id: info for info in await turns.list(app_name=app)}
+        (other,) = {"a", "b"} - {guilty}
+        release.set()
+        async with asyncio.timeout(60):
+            while (await turns.list(id=infos[other].turn.id))[0].status != "done":  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    assert (infos[guilty].status, infos[guilty].kills) == ("failed", 3)
+    assert {info.kills for name, info in infos.items() if name in "xy"} == {0}
+    assert infos[other].kills == 2
+    assert [sessions for sessions in together if sessions & {"a", "b"}] == [{guilty}, {other}]
+    with psycopg.connect(postgres_url) as server:
+        notes = server.execute("SELECT 1 FROM weft.turn_notes WHERE turn LIKE 'dbos:alone:%'")
+        assert notes.fetchall() == []
+
+
 async def test_turns_run_with_runners(turns: Turns, app: str, postgres_url: str) -> None:
     store = open_store(postgres_url)
     model = ScriptedModel([f"answer {n}" for n in range(6)])

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import time
 
 import msgspec
 import psycopg
@@ -118,14 +119,20 @@ async def test_a_delayed_turn_lets_others_pass_and_then_has_its_place(
     turns: OwnedTurns, app: str
 ) -> None:
     source = turns.source(apps=[app], worker="w1")
-    await turns.put(turn(app, "s", "late"), delay=0.2)
-    await turns.put(turn(app, "s", "now"))
-    (id,) = await take(source)
+    for delay in (0.3, 3.0, 30.0):
+        session, begun = f"s{delay}", time.monotonic()
+        await turns.put(turn(app, session, "late"), delay=delay)
+        await turns.put(turn(app, session, "now"))
+        (id,) = await take(source)
+        if time.monotonic() - begun < delay:
+            break
+        await source.settle(id, TurnEnd("done"))  # the machine was too slow: with more time, then
+        assert len(await take(source)) == 1
     assert (await turns.list(id=id))[0].turn.request_id == "now"
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(delay + 0.3)
     assert await take(source) == []
     await source.settle(id, TurnEnd("done"))
-    assert await take_requests(source) == ["s/late"]
+    assert await take_requests(source) == [f"{session}/late"]
 
 
 async def test_a_turn_is_handed_on_and_fails_after_three_kills(turns: OwnedTurns, app: str) -> None:
@@ -151,6 +158,99 @@ async def test_a_turn_is_handed_on_and_fails_after_three_kills(turns: OwnedTurns
     assert not await turns.retry("0")
     assert await turns.retry(info.turn.id)
     assert await take_requests(source) == ["s/poison"]
+
+
+async def make_suspects(turns: OwnedTurns, app: str, *sessions: str) -> None:
+    """Put a turn into each session; two workers die while they have all of them."""
+    for session in sessions:
+        await turns.put(turn(app, session, "r"))
+
+    async def nobody() -> frozenset[str]:
+        return frozenset()
+
+    await turns.recover(nobody)  # what other tests left in the database
+    for worker in ("w1", "w2"):
+        assert len(await take(turns.source(apps=[app], worker=worker))) == len(sessions)
+        await turns.recover(nobody)
+
+
+async def test_a_death_is_counted_for_a_suspect_only_where_it_was_alone(
+    turns: OwnedTurns, app: str
+) -> None:
+    async def nobody() -> frozenset[str]:
+        return frozenset()
+
+    async def ends() -> dict[str, tuple[str, int]]:
+        infos = await turns.list(app_name=app)
+        return {info.turn.key.id: (info.status, info.kills) for info in infos}
+
+    await make_suspects(turns, app, "a", "b")
+    await turns.put(turn(app, "new", "r"))
+    assert len(await take(turns.source(apps=[app], worker="w3"))) == 3
+    assert await turns.recover(nobody) == 3
+    assert await ends() == {"a": ("waiting", 2), "b": ("waiting", 2), "new": ("waiting", 1)}
+    source = turns.source(apps=[app], worker="w4")
+    ids = await take(source)
+    assert await source.drop_adrift(ids[:1]) == 2
+    assert await turns.recover(nobody) == 1
+    assert await ends() == {"a": ("failed", 3), "b": ("waiting", 2), "new": ("waiting", 1)}
+
+
+async def test_a_suspect_runs_alone_and_others_between_two_of_them(
+    turns: OwnedTurns, app: str
+) -> None:
+    await make_suspects(turns, app, "a", "b", "c")
+    for session in ("x", "y"):
+        await turns.put(turn(app, session, "r"))
+    running: set[str] = set()
+    together: list[set[str]] = []
+    stop = asyncio.Event()
+
+    async def run(turn: QueuedTurn) -> TurnEnd:
+        running.add(turn.key.id)
+        together.append({*running})
+        await asyncio.sleep(0.05)
+        together.append({*running})
+        running.remove(turn.key.id)
+        return TurnEnd("done")
+
+    work = asyncio.create_task(turns.work(run, apps=[app], worker="w3", slots=4, stop=stop))
+    await until_done(turns, app, 5)
+    stop.set()
+    await work
+    assert len(together) == 10
+    suspects = [sessions for sessions in together if sessions & {"a", "b", "c"}]
+    assert sorted(map(sorted, suspects)) == [["a"], ["a"], ["b"], ["b"], ["c"], ["c"]]
+
+
+async def test_a_worker_that_stops_hands_on_the_suspect_that_waits_in_it(
+    turns: OwnedTurns, app: str
+) -> None:
+    await make_suspects(turns, app, "a")
+    await turns.put(turn(app, "long", "r"))
+    begun, stop = asyncio.Event(), asyncio.Event()
+    ran: list[str] = []
+
+    async def run(turn: QueuedTurn) -> TurnEnd:
+        ran.append(turn.key.id)
+        begun.set()
+        await stop.wait()
+        return TurnEnd("done")
+
+    (id,) = (info.turn.id for info in await turns.list(app_name=app) if info.kills)
+    source = turns.source(apps=[app], worker="w0")
+    assert await source.take(1)
+    assert await source.settle(id, TurnEnd("released", after=0.3))  # the other is taken first
+    work = asyncio.create_task(turns.work(run, apps=[app], worker="w3", slots=4, stop=stop))
+    async with asyncio.timeout(60):
+        await begun.wait()
+        while (await turns.list(id=id))[0].status != "running":  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    stop.set()
+    await work
+    ends = {info.turn.key.id: (info.status, info.kills) for info in await turns.list(app_name=app)}
+    assert ends == {"a": ("waiting", 2), "long": ("done", 0)}
+    assert ran == ["long"]
 
 
 async def test_a_turn_that_is_ours_unknown_to_us_is_found_again(

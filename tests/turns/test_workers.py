@@ -42,6 +42,24 @@ class Process:
         """Send it a signal."""
         self.process.send_signal(sign)
 
+    def read(self, path: str) -> tuple[int, str]:
+        """What it answers."""
+        try:
+            with urllib.request.urlopen(self.address + path, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    async def says(self, path: str, status: int) -> str:
+        """Wait until it answers so; what it says then."""
+        async with asyncio.timeout(120):
+            while True:
+                code, text = await asyncio.to_thread(self.read, path)
+                if code == status:
+                    return text
+                await asyncio.sleep(0.1)
+
     async def code(self) -> int:
         """Its exit code, once it has ended."""
         async with asyncio.timeout(120):
@@ -194,12 +212,18 @@ async def test_a_worker_that_is_told_to_stop_leaves_what_does_not_end_to_the_nex
     assert [event.error_code for event in log.events] == [None], "no word of it in the log"
 
 
-async def test_a_worker_lets_turns_end_that_do_within_the_grace(file_desk: Desk) -> None:
-    worker = await file_desk.start("--grace", "60")
-    await file_desk.put("s", "slow 0.5 a")
-    await file_desk.put("s", "slow 0.5 b")
-    await file_desk.until(lambda infos: infos["slow 0.5 a"].status == "running")
+async def test_a_worker_lets_turns_end_that_do_within_the_grace(
+    file_desk: Desk, tmp_path: Path
+) -> None:
+    worker = await file_desk.start("--grace", "600")
+    gate = tmp_path / "gate"
+    first, second = f"until {gate} a", f"until {gate} b"
+    await file_desk.put("s", first)
+    await file_desk.put("s", second)
+    await file_desk.until(lambda infos: infos[first].status == "running")
     worker.send(signal.SIGTERM)
+    await worker.says("/ready", 503)
+    gate.touch()
     assert await worker.code() == 0
     infos = await file_desk.until(lambda infos: True)
     assert [info.status for info in infos.values()] == ["done", "waiting"]
@@ -223,6 +247,45 @@ async def test_a_turn_that_kills_three_workers_is_set_aside_and_the_next_goes_on
     assert infos["kill"].reason == "3 workers died while they ran it"
 
 
+async def test_turns_beside_one_that_kills_its_workers_are_answered(
+    file_desk: Desk, tmp_path: Path
+) -> None:
+    messages = ["slow 1 a", "kill", "slow 1 b", "slow 1 c"]
+    for at, message in enumerate(messages):
+        await file_desk.put(f"s{at}", message)  # one worker takes all four at once
+
+    async def nobody() -> frozenset[str]:
+        return frozenset()
+
+    for _ in range(2):
+        await (await file_desk.start()).code()
+        await file_desk.turns.recover(nobody)
+    listed = await asyncio.to_thread(
+        run_weft, tmp_path, "turns", "list", "--store", file_desk.address
+    )
+    (line,) = (line for line in listed.stdout.splitlines() if "kill" in line)
+    assert line.endswith("2 workers died while they ran it: it runs alone")
+    deaths = 2
+
+    async def replace_the_dead() -> None:
+        nonlocal deaths
+        while True:
+            await (await file_desk.start()).code()
+            deaths += 1
+
+    helping = asyncio.create_task(replace_the_dead())
+    infos = await file_desk.until(
+        lambda infos: not {info.status for info in infos.values()} & {"waiting", "running"}
+    )
+    helping.cancel()
+    assert {name: info.status for name, info in infos.items()} == {
+        message: "failed" if message == "kill" else "done" for message in messages
+    }
+    assert deaths == 3
+    booked = sorted(str(item) for (item,) in file_desk.run_sql("SELECT item FROM bookings"))
+    assert booked == sorted(messages[:1] + messages[2:])
+
+
 async def test_a_worker_that_was_declared_dead_ends(desk: Desk) -> None:
     worker = await desk.start()
     table = "turn_workers" if desk.address.startswith("sqlite") else "weft.turn_workers"
@@ -236,18 +299,10 @@ async def test_a_worker_says_how_it_is(file_desk: Desk) -> None:
     await file_desk.put("s", "lamp")
     await file_desk.until(lambda infos: infos["lamp"].status == "done")
 
-    def read(path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(worker.address + path, timeout=60) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-
-    assert await asyncio.to_thread(read, "/health") == (200, "ok\n")
-    assert await asyncio.to_thread(read, "/ready") == (200, "ok\n")
-    assert (await asyncio.to_thread(read, "/other"))[0] == 404
-    status, text = await asyncio.to_thread(read, "/metrics")
+    assert await asyncio.to_thread(worker.read, "/health") == (200, "ok\n")
+    assert await worker.says("/ready", 200) == "ok\n"
+    assert (await asyncio.to_thread(worker.read, "/other"))[0] == 404
+    status, text = await asyncio.to_thread(worker.read, "/metrics")
     assert status == 200
     assert 'weft_turns_total{app="desk",outcome="done"} 1' in text
     assert 'weft_queue_turns{app="desk",status="done"} 1' in text

@@ -206,9 +206,14 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Take("store", default=DEFAULT_STORE),
             "recorded_format",
             "model",
+            "redact",
             "host",
             "port",
-            Take("html", "Write one recording as a page of its own, and stop."),
+            Take("html", "Write one session as a page of its own, redacted, and stop."),
+            "raw",
+            Take("session", "With --html: the stored session to write."),
+            Take("app", "The app of that session, where several have its id."),
+            Take("only_user", "The user of that session."),
         ),
         """See in a browser what models saw, and why: stored sessions, or recordings.
 
@@ -542,6 +547,6 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "doctor",
         "doctor:doctor_command",
         (),
-        "Look at Python, dependencies, extras, tokenizers, keys and the working folder.",
+        "Look at Python, dependencies, extras, tokenizers, prices, keys and the working folder.",
     ),
 )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import weft
 from weft.cli.options import CommandOptions
 
-CORE = ("genai-prices", "httpx2", "jsonschema-rs", "msgspec", "splintr-rs")
+CORE = ("httpx2", "jsonschema-rs", "msgspec", "splintr-rs")
 """What Weft cannot do without, as named in its package metadata."""
 
 OLDEST_PYTHON = (3, 11)
@@ -34,12 +34,13 @@ class Checkup(NamedTuple):
 
 
 def doctor_command(_: CommandOptions) -> int:
-    """Look at Python, dependencies, extras, tokenizers, keys and the working folder."""
+    """Look at Python, dependencies, extras, tokenizers, prices, keys and the working folder."""
     sections = (
         ("weft", _versions()),
         ("dependencies", _dependencies()),
         ("extras", _extras()),
         ("tokenizers", _tokenizers()),
+        ("prices", _prices()),
         ("keys in the environment (names only)", _keys()),
         ("code execution", _code()),
         ("working folder", _folder()),
@@ -125,6 +126,13 @@ def _tokenizers() -> Iterator[Checkup]:
         near = abs(count - _COUNTED) <= _COUNTED // 2
         words = f"{counter.name} finds {count} tokens in a sentence of {len(_SAMPLE)} characters"
         yield Checkup(near, name, words, "" if near else "pip install --force-reinstall splintr-rs")
+
+
+def _prices() -> Iterator[Checkup]:
+    """Whose list of prices is used, and of which version."""
+    from weft.dialects.price_list import price_list
+
+    yield Checkup(True, "list", str(price_list()))
 
 
 def _keys() -> Iterator[Checkup]:

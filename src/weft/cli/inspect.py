@@ -1,20 +1,23 @@
 """`weft inspect`: the inspector alone, on stored or recorded sessions."""
 
+import asyncio
 import glob
 import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from weft.cli.inputs import require_existing, require_folder, without_password
+from weft.cli.inputs import find_session, require_existing, require_folder, without_password
 from weft.cli.load import app_of, load_node
 from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.cli.serve import run_application
-from weft.declare import Node
-from weft.errors import UsageError
+from weft.declare import C, Node
+from weft.declare.policy_parts import Redact, is_pattern
+from weft.errors import DeclarationError, UsageError
 from weft.inspector import Inspection
 from weft.inspector.export import export
-from weft.inspector.sources import RecordedSessions, SessionSource, StoredSessions
+from weft.inspector.sources import RecordedSessions, SessionSource, StoredSessions, key_text
 from weft.recordings.read import read_files
+from weft.session import SessionKey
 from weft.stores import beside_store, open_artifacts, open_store
 
 _ENDINGS = (".json", ".jsonl", ".gz", ".db", ".txt")
@@ -23,9 +26,11 @@ _ENDINGS = (".json", ".jsonl", ".gz", ".db", ".txt")
 def inspect_command(options: CommandOptions) -> int:
     """Show the inspector, or with --html write one session as a page."""
     options = _with_store(options)
+    redact = _redactions(options)
+    _require_use(options)
     if options.html is not None:
         require_folder(options.html, "--html")
-        return _write(options)
+        return _write(options, options.html, redact)
     try:
         from weft.server.access import LOOPBACK, Limits
         from weft.server.application import Application
@@ -33,7 +38,7 @@ def inspect_command(options: CommandOptions) -> int:
         raise UsageError(
             f"the inspector needs {error.name}", where="inspect", hint='pip install "weft[serve]"'
         ) from None
-    source, what = _source(options)
+    source, what = _source(options, redact)
     application = Application(
         [],
         auth=None,
@@ -63,7 +68,46 @@ def _with_store(options: CommandOptions) -> CommandOptions:
     return replace(options, listed=others, store=addresses[0])
 
 
-def _source(options: CommandOptions) -> tuple[SessionSource, str]:
+def _require_use(options: CommandOptions) -> None:
+    """Refuse an option that would say nothing."""
+    needs = {
+        "--raw": (options.raw, options.html, "--html FILE"),
+        "--session": (options.session, options.html, "--html FILE"),
+        "--app": (options.app, options.session, "--session ID --html FILE"),
+        "--user": (options.only_user, options.session, "--session ID --html FILE"),
+    }
+    for flag, (value, other, what) in needs.items():
+        if value and not other:
+            raise UsageError(
+                f"{flag} is about the file that is written, and there is none",
+                where=flag,
+                hint=f"add {what}, or leave {flag} out",
+            )
+
+
+def _redactions(options: CommandOptions) -> tuple[Redact, ...]:
+    """What --redact names, as a policy would have it."""
+    names = [
+        name.strip()
+        for one in options.redact or ()
+        for name in ([one] if is_pattern(one) else one.split(","))
+    ]
+    if not names:
+        return ()
+    if options.raw:
+        raise UsageError(
+            "--raw keeps all, and --redact does not",
+            where="--redact",
+            hint="leave one of the two out",
+        )
+    try:
+        policy = C.default().redact(*names)
+    except DeclarationError as error:
+        raise UsageError(error.message, where="--redact", hint=error.hint) from None
+    return tuple(one for one in policy.protections if isinstance(one, Redact))
+
+
+def _source(options: CommandOptions, redact: tuple[Redact, ...]) -> tuple[SessionSource, str]:
     """The sessions that are asked for, and how they are called."""
     recordings = [Path(one) for one in options.listed or () if _is_recording(one)]
     if recordings:
@@ -74,7 +118,13 @@ def _source(options: CommandOptions) -> tuple[SessionSource, str]:
                 hint="name recordings, or programs with the --store of their sessions",
             )
         read = list(read_files(recordings, format=options.recorded_format))
-        return RecordedSessions(read, model=options.model), f"{len(read)} recordings"
+        source = RecordedSessions(read, model=options.model, redact=redact)
+        return source, f"{len(read)} recordings"
+    return _stored(options, redact), f"the sessions of {without_password(options.address)}"
+
+
+def _stored(options: CommandOptions, redact: tuple[Redact, ...]) -> StoredSessions:
+    """The sessions of a store, with the programs that are named."""
     require_existing(options.address)
     programs: dict[str, Node] = {}
     files: list[str] = []
@@ -84,32 +134,75 @@ def _source(options: CommandOptions) -> tuple[SessionSource, str]:
         files += _files_of(target)
     store = open_store(options.address)
     artifacts = open_artifacts(beside_store(store))
-    source = StoredSessions(
-        store, programs, artifacts=artifacts, files=tuple(files), model=options.model
+    return StoredSessions(
+        store,
+        programs,
+        artifacts=artifacts,
+        files=tuple(files),
+        model=options.model,
+        redact=redact,
     )
-    return source, f"the sessions of {without_password(options.address)}"
 
 
-def _write(options: CommandOptions) -> int:
-    """One recording as a page of its own."""
+def _write(options: CommandOptions, file: Path, redact: tuple[Redact, ...]) -> int:
+    """One session as a page of its own."""
+    if options.session is not None:
+        inspection, key = asyncio.run(_stored_session(options, options.session, redact))
+        again = ["weft", "inspect", *(options.listed or ())]
+        again += ["--store", without_password(options.address)]
+    else:
+        inspection, key = _recorded_session(options, redact), "1"
+        again = ["weft", "inspect", *(options.listed or ())]
+        if options.recorded_format:
+            again += ["--format", options.recorded_format]
+    if options.model:
+        again += ["--model", options.model]
+    page = export(inspection, key=key, command=shlex.join(again), raw=options.raw)
+    file.write_text(page, "utf-8", errors="backslashreplace")
+    print(f"wrote {file}: {_kind_words(inspection, raw=options.raw)}")
+    return 0
+
+
+def _kind_words(inspection: Inspection, *, raw: bool) -> str:
+    """What the file holds, for whoever sends it on."""
+    rules = ", ".join(inspection.rules.words)
+    if not rules:
+        return "all as it is stored; no agent redacts anything, and --redact names nothing"
+    if raw:
+        return f"all as it is stored, also what the agents hide ({rules})"
+    return f"redacted by rule ({rules})"
+
+
+def _recorded_session(options: CommandOptions, redact: tuple[Redact, ...]) -> Inspection:
     recordings = [Path(one) for one in options.listed or () if _is_recording(one)]
     read = list(read_files(recordings, format=options.recorded_format))
-    if len(read) != 1 or options.html is None:
+    if len(read) != 1:
         raise UsageError(
             f"a page holds one session, and {len(read)} recordings are named",
             where="--html",
-            hint="name one recording; `weft sessions export` writes a stored session as one",
+            hint="name one recording, or a stored session: weft inspect pkg.module:agent"
+            " --store sqlite:///FILE --session ID --html FILE",
         )
-    inspection = Inspection.of_recording(read[0], model=options.model)
-    again = ["weft", "inspect", *map(str, recordings)]
-    if options.recorded_format:
-        again += ["--format", options.recorded_format]
-    if options.model:
-        again += ["--model", options.model]
-    page = export(inspection, key="1", command=shlex.join(again))
-    options.html.write_text(page, "utf-8", errors="backslashreplace")
-    print(f"wrote {options.html}")
-    return 0
+    return Inspection.of_recording(read[0], model=options.model, redact=redact)
+
+
+async def _stored_session(
+    options: CommandOptions, id: str, redact: tuple[Redact, ...]
+) -> tuple[Inspection, str]:
+    """A stored session with the program that ran it, and its key."""
+    if any(map(_is_recording, options.listed or ())):
+        raise UsageError(
+            "a recording and a stored session are named together",
+            where="--session",
+            hint="leave one of the two out",
+        )
+    source = _stored(options, redact)
+    try:
+        session = await find_session(source.store, id, app=options.app, user=options.only_user)
+        key = key_text(SessionKey(session.app_name, session.user_id, session.id))
+        return await source.inspection(key), key
+    finally:
+        await source.store.close()
 
 
 def _is_recording(text: str) -> bool:

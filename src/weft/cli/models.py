@@ -178,7 +178,7 @@ def facts_lines(model: str) -> Iterator[str]:
     if facts.media is not None:
         yield _line("media", ", ".join(facts.media) or "text only")
     yield _line("caching", _caching(facts))
-    yield _line("price", _price(table["price"]))
+    yield _line("price", _price(model, table["price"]))
 
 
 def _line(name: str, text: str) -> str:
@@ -202,9 +202,11 @@ def _caching(facts: Facts) -> str:
     return f"from {cache.minimum:,} tokens on{lifetime}; {shares}"
 
 
-def _price(price: Json) -> str:
+def _price(model: str, price: Json) -> str:
+    from weft.compiler.costs import advise_price
+
     if not isinstance(price, dict):
-        return "not known"
+        return "; ".join(filter(None, ("not known", advise_price(model))))
     return (
         f"${price['input']:g} in, ${price['output']:g} out,"
         f" ${price['cache_read']:g} from the cache, for a million tokens"

@@ -409,6 +409,17 @@ class CommandOptions:
     html: Annotated[
         Path | None, Option("--html", help="Write the report as a page.", metavar="FILE")
     ] = None
+    raw: Annotated[
+        bool, Option("--raw", help="With --html: keep what the agents redact or withhold.")
+    ] = False
+    redact: Annotated[
+        Texts,
+        Option(
+            "--redact",
+            help="Hide these too, as a policy names them: email,card. Or a regular expression.",
+            metavar="NAMES",
+        ),
+    ] = None
     frontier: Annotated[
         Path | None,
         Option(

@@ -17,6 +17,7 @@ from weft.misuse import meant
 from weft.runtime.background import interrupt_session
 from weft.session import Store
 from weft.turns import TurnInfo, Turns, TurnStatus, open_turns
+from weft.turns.inbox import poison_reason
 from weft.turns.worker import queue_database, unserved, worker_name
 
 _LISTED = 100
@@ -151,8 +152,15 @@ def _cells(info: TurnInfo) -> list[str]:
         safe(turn.key.app_name),
         info.status,
         safe(turn.request_id),
-        clip(safe(info.reason), 60),
+        clip(safe(info.reason or _suspicion(info)), 60),
     ]
+
+
+def _suspicion(info: TurnInfo) -> str:
+    """Why a turn that waits or runs is alone in its worker, if it is."""
+    if info.status not in ("waiting", "running") or not info.turn.is_suspect:
+        return ""
+    return f"{poison_reason(info.kills)}: it runs alone"
 
 
 def _as_json(info: TurnInfo) -> dict[str, object]:

@@ -105,9 +105,11 @@ def first_instructions(
     if known is not None and known.wording is wording:
         return known.instructions
     recorded = recorded_by(log[index])
+    # what the provider said then is lost, and asking it now would be another text
     if wording.asks and not recorded:
         return None
     then = session.before(index)
+    # what the caller laid over the session's state, it had then
     over = {key: value for key, value in state.items() if key not in session.state}
     facts = facts_of(then.events)
     scope = Scope(
@@ -133,11 +135,11 @@ def recorded_by(event: Event) -> dict[str, str]:
 
 def is_long(log: Strand[Event], least: int) -> bool:
     """Whether so many letters were said."""
-    return not least or _letters(log, len(log)) >= least
+    return not least or _has_letters(log, len(log), least)
 
 
 class _Letters:
-    """How many letters a log has before each of its events, and after the last."""
+    """How many letters a log has before each of its events, as far as anybody asked."""
 
     __slots__ = ("sums",)
 
@@ -145,14 +147,19 @@ class _Letters:
         self.sums = [0]
 
 
-def _letters(log: Strand[Event], upto: int) -> int:
-    """The letters of a log up to there; events that stay are looked at once."""
+def _has_letters(log: Strand[Event], upto: int, least: int) -> bool:
+    """Whether a log has so many letters up to there; each event is looked at once.
+
+    It looks no further than it must: a log that a store keeps is not in memory behind that.
+    """
     sums, stays = log.memo[_Letters].sums, min(upto, log.settled)
-    if len(sums) <= stays:
+    if len(sums) <= stays and sums[-1] < least:
         with log.lock:
-            for index in range(len(sums) - 1, stays):
-                sums.append(sums[-1] + _size(log[index]))
-    return sums[stays] + sum(_size(log[index]) for index in range(stays, upto))
+            while len(sums) <= stays and sums[-1] < least:
+                sums.append(sums[-1] + _size(log[len(sums) - 1]))
+    if len(sums) <= stays:
+        return True  # it stopped where there were enough
+    return sums[stays] + sum(_size(log[index]) for index in range(stays, upto)) >= least
 
 
 def _size(event: Event) -> int:
@@ -178,7 +185,8 @@ def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> in
             continue
         if (event.branch or "") != branch or event.partial:
             continue
-        if not least or _letters(log, index) >= least:
+        if not least or _has_letters(log, index, least):
+            # an answer that is not stored yet may be another next time
             if index < log.settled:
                 log.memo.keep(_Looked(index, index), *key)
             return index
@@ -208,6 +216,7 @@ def _different(then: TextBlock | None, now: TextBlock) -> Iterator[_Piece]:
     """The lines that differ, or the whole text where it has another number of lines."""
     new = now.text.split("\n")
     old = then.text.split("\n") if then is not None else []
+    # lines cannot be matched: the whole text is said again
     if len(old) != len(new):
         yield _Piece(now.text, _spans(now))
         return

@@ -4,19 +4,16 @@ Where nobody knows a model's price, a token is worth what a fresh one costs: its
 counted in fresh tokens. Prices are loaded when somebody asks, so compiling never does.
 """
 
-import functools
 from datetime import UTC, datetime
-from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from weft.dialects.facts import Cache, facts_for, seller_of, wire_name
 
 if TYPE_CHECKING:
-    from genai_prices.types import ModelInfo
-
     from weft.compiler.compiled import Compilation
+    from weft.dialects.price_list import Amounts, Listing
 
 READ, WRITE = 0.10, 1.25
 """What a token costs that is read again, or kept, where nobody knows: shares of a fresh one."""
@@ -208,32 +205,27 @@ def price_of(model: str, *, tokens: int = 0) -> Price | None:
 
     What the list does not say of caching is worked out from the model's facts.
     """
-    prices = _prices(model)
-    if prices is None:
+    listed = _amounts(model)
+    if listed is None:
         return None
-    fresh = _amount(prices, "input_mtok", tokens)
+    amounts = listed.of_request(tokens)
+    fresh = amounts.input
     if fresh is None:
         return None
     cache = facts_for(model).cache
-    shares = {
-        "cache_read_mtok": cache.read,
-        "cache_write_mtok": cache.write,
-        "cache_write_1h_mtok": cache.write_long,
-    }
-    amounts = {name: _amount(prices, name, tokens) for name in shares}
-    read, write, longer = (
-        amount if amount is not None else fresh * shares[name] for name, amount in amounts.items()
+    pairs = (
+        (amounts.cache_read, cache.read),
+        (amounts.cache_write, cache.write),
+        (amounts.cache_write_long, cache.write_long),
     )
-    return Price(fresh, _amount(prices, "output_mtok", tokens) or 0.0, read, write, longer)
+    read, write, longer = (fresh * share if known is None else known for known, share in pairs)
+    return Price(fresh, amounts.output or 0.0, read, write, longer)
 
 
 def cliffs_of(model: str) -> tuple[int, ...]:
     """Where prices jump: a request of more tokens than that pays another price for all of them."""
-    prices = _prices(model)
-    if prices is None:
-        return ()
-    tiers = (_tiers(price) for price in prices.values())
-    return tuple(sorted({start for listed in tiers for start, _ in listed}))
+    amounts = _amounts(model)
+    return tuple(start for start, _ in amounts.above) if amounts is not None else ()
 
 
 def window_of(model: str) -> int:
@@ -241,45 +233,36 @@ def window_of(model: str) -> int:
     known = facts_for(model).window
     if known:
         return known
-    entry = _listed(model)
-    return entry.context_window or 0 if entry is not None else 0
+    listing = _listing(model)
+    return listing.window if listing is not None else 0
 
 
-@functools.lru_cache(maxsize=256)
-def _listed(model: str) -> "ModelInfo | None":
+def _amounts(model: str) -> "Amounts | None":
+    """The prices of now."""
+    listing = _listing(model)
+    return listing.amounts_at(datetime.now(UTC)) if listing is not None else None
+
+
+def advise_price(model: str) -> str:
+    """What to type where a model has no price; empty where no list can have it."""
+    if _is_unlisted(model) or price_of(model) is not None:
+        return ""
+    from weft.dialects.price_list import newer_prices
+
+    return f"for newer prices: {newer_prices()}"
+
+
+def _is_unlisted(model: str) -> bool:
+    """Whether a model is asked where no list looks: on this machine, or at an address."""
+    return model.startswith(("http://", "https://", "local"))
+
+
+def _listing(model: str) -> "Listing | None":
     """The model in the list, under its provider's name for it."""
-    # a server of one's own has no listed price
-    if model.startswith(("http://", "https://", "local")):
+    if _is_unlisted(model):  # a server of one's own has no listed price
         return None
-    # loaded late: it is large, and compiling needs no price
-    from genai_prices.data_snapshot import get_snapshot
+    # Loaded late: it is large, and compiling needs no price.
+    from weft.dialects.price_list import price_list
 
-    try:
-        return get_snapshot().find_provider_model(wire_name(model), None, seller_of(model), None)[1]
-    except LookupError:
-        return None
-
-
-def _prices(model: str) -> dict[str, object] | None:
-    """The prices of today by the name of what they are for."""
-    entry = _listed(model)
-    return dict(vars(entry.get_prices(datetime.now(UTC)))) if entry is not None else None
-
-
-def _amount(prices: dict[str, object], name: str, tokens: int) -> float | None:
-    """A price for a request of so many tokens."""
-    listed = prices.get(name)
-    base = listed if isinstance(listed, Decimal) else vars(listed).get("base") if listed else None
-    # tiers are in rising order: the last that the request exceeds is the one it pays
-    for start, price in _tiers(listed):
-        base = price if tokens > start else base
-    return float(base) if isinstance(base, Decimal) else None
-
-
-def _tiers(price: object) -> list[tuple[int, Decimal]]:
-    """From how many tokens on a price is another, and which."""
-    if price is None or isinstance(price, Decimal):
-        return []
-    listed = cast("list[object]", vars(price).get("tiers") or [])
-    pairs = [(vars(tier).get("start"), vars(tier).get("price")) for tier in listed]
-    return [(s, p) for s, p in pairs if isinstance(s, int) and isinstance(p, Decimal)]
+    match = price_list().find(wire_name(model), seller_of(model))
+    return match[1] if match is not None else None

@@ -310,8 +310,8 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
             and len(msgspec.json.encode(results)) > MOST_LETTERS
         ):
             return None
-    # lone surrogates and values that are no JSON are mended on the long way
     except (UnicodeEncodeError, OverflowError, TypeError):
+        # lone surrogates and values that are no JSON are mended on the long way
         return None
     blocks: list[Block] = []
     answers: list[Block] = []
@@ -674,8 +674,8 @@ def _standard_base64(data: str) -> str:
 def _sendable(content: Content, event: Event, diagnostics: list[Diagnostic]) -> Content:
     """The content as it can be sent; only a lone surrogate ever changes it."""
     try:
+        # only a lone surrogate cannot be encoded: trying is cheaper than looking at every text
         msgspec.json.encode(content)
-    # only a lone surrogate cannot be encoded: trying is cheaper than looking at every text
     except UnicodeEncodeError:
         whole = mended(compact(msgspec.to_builtins(content)), event, diagnostics)
         return msgspec.json.decode(whole, type=Content)

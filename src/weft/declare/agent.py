@@ -258,6 +258,7 @@ class Agent(Composable, Generic[AnswerT]):
 
     def __post_init__(self) -> None:
         """Normalise what people pass, and refuse what cannot be right."""
+        # first: every other error names the agent
         check_name(self.name)
         self._part_tools()
         values = vars(self)
@@ -268,6 +269,7 @@ class Agent(Composable, Generic[AnswerT]):
         self._set("context", merge_view(self.name, self.context, self.include_contents))
         if self.examples:
             self._set("examples", fitted_examples(self))
+        # last: it needs fields that are normalised
         tree.check(self)
         self._check_flows()
 
@@ -350,6 +352,7 @@ class Agent(Composable, Generic[AnswerT]):
         return self is other or all(mine[f] == theirs[f] for f in self.__dataclass_fields__)
 
     def __hash__(self) -> int:
+        # fields may hold lists and dicts, and equal agents have equal names
         return hash(self.name)
 
     def _set(self, name: str, value: object) -> None:
@@ -397,6 +400,7 @@ class _AnsweringAgent(types.GenericAlias):
         """The agent, unless what it answers with is only in the brackets."""
         agent = cast("type[Agent]", self.__origin__)(*args, **cast("AgentOptions", options))
         answer = self.__args__[0]
+        # the brackets promise a type that the agent would not answer with
         if agent.output_schema is None and answer not in (str, Any, object):
             spelling = getattr(answer, "__name__", str(answer))
             raise wrong(

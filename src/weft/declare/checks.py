@@ -132,6 +132,7 @@ def check_tools(agent: str, field: str, values: object) -> tuple[Tool, ...]:
 
 def check_children(agent: str, field: str, values: object) -> "tuple[Agent | Flow, ...]":
     """Agents and flows that may be handed over to."""
+    # one agent without a list around it is a common slip
     if isinstance(values, Composable) or not isinstance(values, Iterable):
         raise wrong(agent, field, f"{field} is not a list", f"write {field}=[a, b]")
     children = tuple(cast("Iterable[object]", values))
@@ -257,9 +258,11 @@ def check_schema(agent: str, field: str, declared: object) -> object:
     if inspect.isroutine(declared):
         raise wrong(agent, field, f"{declared!r} is no type", "pass a type or a JSON Schema dict")
     json_schema = schema.of_type(declared, where=f"{agent}.{field}")
+    # such text cannot be sent as UTF-8
     if has_lone_surrogate(compact(json_schema)):
         raise wrong(agent, field, "the schema holds a lone surrogate", "mend its texts")
     if isinstance(declared, Mapping):
+        # its author may change the dict later, and an agent is frozen
         return deepcopy(cast("Mapping[str, object]", declared))
     return declared
 

@@ -56,6 +56,7 @@ def same(one: Json, other: Json) -> bool:
     """Whether two values say the same; of texts, blanks around them and letter case say nothing."""
     if isinstance(one, str) and isinstance(other, str):
         return _label(one) == _label(other)
+    # in Python True == 1, in JSON it is not
     return isinstance(one, bool) is isinstance(other, bool) and one == other
 
 
@@ -104,6 +105,7 @@ def _kind(value: Json) -> str:
 def look_up(key: str, state: Mapping[str, Json]) -> Json:
     """The value of the key, read as `{key}` in a template is; None if it is missing."""
     value = state.get(key)
+    # the key itself comes first: one with a dot in its name is found as it is
     if value is None:
         for variable in template.parse(f"{{{key}}}").variables:
             return template.lookup(variable, state, {})

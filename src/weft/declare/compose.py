@@ -81,6 +81,7 @@ class Composable:
         from weft.declare.inputs import check_inputs
 
         named = {**check_inputs("takes", declared), **check_inputs("takes", keys)}
+        # a step or a gate has no field for it: a sequence of one has
         if "inputs" not in vars(self):
             from weft.declare.flow import Sequence
 

@@ -86,6 +86,7 @@ def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> J
             value = cast("Json", cast("Thinking", value).to_option())
         canonical = ALIASES.get(name, name)
         if canonical not in OPTIONS:
+            # `maxOutputTokens`, as some providers write it, is near to our name for it
             spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower()
             near = close(spelled, [*OPTIONS, *ALIASES], cutoff=0.5)
             valid = ", ".join(OPTIONS)
@@ -104,6 +105,7 @@ def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> J
                 hint=f"keep `{canonical}` only",
             )
         types, words = OPTIONS[canonical]
+        # a bool is an int in Python
         wrong_bool = isinstance(value, bool) and bool not in types
         if value is not None and (wrong_bool or not isinstance(value, types)):
             raise DeclarationError(
@@ -396,6 +398,7 @@ def run_over(shared: RunConfig, own: RunConfig) -> RunConfig:
             options = overlay(shared.generate_config, own.generate_config)
             if options != own.generate_config:
                 changes[name] = options
+        # an option at its default counts as not given
         elif above == getattr(_USUAL, name) != below:
             changes[name] = below
     return msgspec.structs.replace(own, **changes) if changes else own

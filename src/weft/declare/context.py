@@ -115,6 +115,7 @@ class DraftActions:
     def to_actions(self, delta: Mapping[str, Json] | None = None) -> Actions:
         """The actions as they go into the event, with `delta` on top of what was written."""
         written = self.state_delta.delta
+        # most callbacks change nothing: they share one value
         if (
             not written
             and not delta
@@ -192,6 +193,7 @@ class CallbackContext(Generic[DepsT]):
     def user_content(self) -> Content | None:
         """What the user said to start this invocation."""
         content: Content | None = None
+        # from the end up to another invocation: the log may be long
         for event in reversed(self.session.events):
             if event.invocation_id != self.invocation_id:
                 if content is not None:

@@ -238,6 +238,7 @@ class CustomAgent(Composable, metaclass=_Settling):
     def heir_of(self, node: "Node") -> "Node | None":
         """The node below this one that stands for `node`; None if it was not declared."""
         for original, heir in self._origins:
+            # the code may run the node it was declared with, or an equal one
             if node is original or node is heir or node == original:
                 return heir
         return None
@@ -257,6 +258,7 @@ class CustomAgent(Composable, metaclass=_Settling):
         return adopted
 
     def __setattr__(self, name: str, value: object) -> None:
+        # `settle` sets the children last
         if self._children is not None:
             raise FrozenError(
                 f"`{name}` cannot be changed: a CustomAgent is frozen once it is made",
@@ -295,6 +297,7 @@ class CustomAgent(Composable, metaclass=_Settling):
         name = self.name
         check_name(name, kind="CustomAgent")
         check_text(name, "description", self.description)
+        # `reads = ()` says that it reads nothing; without it nobody knows
         declared = {field for one in (self, *_classes(kind)) for field in vars(one)}
         self._declared = frozenset(declared & {"reads", "writes"})
         for field in ("reads", "writes"):
@@ -326,6 +329,7 @@ def _check_run(kind: str, run: object) -> None:
     where = f"{kind}.run"
     if not callable(run):
         raise DeclarationError(f"{run!r} cannot be called", where=where, hint=hint)
+    # an async function without `yield` is no generator, and is easily written
     if inspect.iscoroutinefunction(run):
         raise DeclarationError(
             "it yields nothing: there is no `yield` in it", where=where, hint=hint

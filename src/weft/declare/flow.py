@@ -331,6 +331,7 @@ def _flat(flow: Sequence | Parallel | Fallback, nodes: "tuple[Node, ...]") -> "t
 def _alike(outer: Flow, inner: Flow) -> bool:
     if type(inner) is not type(outer) or inner.description:
         return False
+    # its callbacks run around it, so it must stay a node
     if inner.before_agent is not None or inner.after_agent is not None:
         return False
     if isinstance(inner, Parallel) and isinstance(outer, Parallel):

@@ -112,6 +112,7 @@ def misfit(function: Callable[..., object], count: int) -> str | None:
 def ask(function: StateFunction, state: Mapping[str, Any]) -> object:
     """What a function says of the state; something to wait for would count as true, so it fails."""
     answer = function(state)
+    # closed, or Python warns that it was never awaited
     if inspect.iscoroutine(answer):
         answer.close()
         raise TypeError("it gave something to wait for, not an answer")

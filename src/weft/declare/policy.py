@@ -129,6 +129,7 @@ class Verbs(Generic[Changed]):
         ):
             if value is not None:
                 require_count("compact", name, value, least)
+        # a digest must be well below the limit that it is made for
         if to is None:
             to = max(64, min(300, (results or 600) // 2, (texts or 600) // 2))
         require_count("compact", "to", to, 64)
@@ -567,6 +568,7 @@ class Policy(Verbs["Policy"]):
         if not self.is_conditional:
             return self
         stages: tuple[Stage, ...] = ()
+        # protections and writings of conditions that hold count for the whole request
         whole = replace(self, stages=(Stage(ThisTurn()),), limit=None)
         for stage in self.stages:
             selector = stage.selector
@@ -607,6 +609,7 @@ def _united(first: tuple[Stage, ...], second: tuple[Stage, ...]) -> tuple[Stage,
     stages = list(first)
     stages += [stage for stage in second if stage not in stages]
     if len(stages) > 1:
+        # nothing beside something adds nothing
         loud = [stage for stage in stages if not isinstance(stage.selector, Nothing)]
         stages = loud or stages[:1]
     return tuple(stages)
@@ -666,5 +669,9 @@ class TokenBudget(DeclaredStruct, frozen=True, forbid_unknown_fields=True):
     def limit(self) -> Budget:
         """The same as a budget of a policy."""
         return Budget(
-            self.token_budget, overflow="drop", reserve=0, keep_recent=max(self.keep_recent, 1)
+            # at least the newest item: a request without it asks nothing
+            self.token_budget,
+            overflow="drop",
+            reserve=0,
+            keep_recent=max(self.keep_recent, 1),
         )

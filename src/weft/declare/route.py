@@ -150,6 +150,7 @@ class Route(ByFields, Composable):
                 f"`{name_of(predicate)}` is asked already", where=where, hint="keep one of the two"
             )
         label = f"when({name_of(predicate)})"
+        # labels go into the log, so two lambdas must not share one
         again = sum(case.label.split(" #")[0] == label for case in self.cases)
         label = f"{label} #{again + 1}" if again else label
         case = Case("when", to_node(node, where=where), label, predicate=predicate)
@@ -191,6 +192,7 @@ class Route(ByFields, Composable):
                 if self._asked(case.predicate, case.label, state):
                     return case.label, case.node
                 continue
+            # once, and only if a case compares it: a missing key is an error
             if not looked:
                 current, looked = self._value(state), True
             if current is not None and self._compared(case, current):

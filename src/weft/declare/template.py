@@ -89,6 +89,7 @@ def value_positions(source: str, values: Iterable[str]) -> tuple[int, ...]:
         if "{" not in value and "}" not in value:
             continue
         named.update(_name(p, value) for p in _parsed(value).pieces if _is_spot(p, value))
+        # a function may have stripped the value before it put it into its text
         for form in {value, value.strip()}:
             at = source.find(form) if form else -1
             while at >= 0:
@@ -126,6 +127,7 @@ def _name(spot: Literal | Variable, source: str) -> str:
 
 
 def _parsed(source: str) -> Template:
+    # most texts have no braces
     if "{" not in source:
         text = (Literal(source, 0, len(source)),) if source else ()
         return Template(source, text, ())

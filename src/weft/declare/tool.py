@@ -133,6 +133,7 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
             raise DeclarationError(
                 "its description is not text", where=f"tool {name}", hint="pass a string"
             )
+        # the schema of a function is made by us and is sound
         if self.function is None:
             shape = schema.of_type(self.parameters, where=f"tool {name}.parameters")
             if shape.get("type", "object") != "object":

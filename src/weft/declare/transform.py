@@ -46,6 +46,7 @@ def renamed(names: tuple[tuple[str, str], ...]) -> Change:
     """Move values to other names, all at once, so that two can change places."""
 
     def change(state: Look) -> JsonObject:
+        # deletions first: a new name may be an old one
         delta: JsonObject = {old: None for old, _ in names}
         delta.update({new: needed(state, old, "rename") for old, new in names})
         return delta
@@ -330,6 +331,7 @@ class Changes:
     def when(self, predicate: StateFunction, change: Step) -> Step:
         """Make a change where a predicate of the state holds."""
         check_predicate(predicate, where="S.when")
+        # capturing and tagging is done by the runtime, not by the function that is asked here
         if not isinstance(cast("object", change), Step) or change.captures or change.tags:
             raise _wrong(
                 "when",
@@ -510,6 +512,7 @@ def noted(current: Json, note: Json, strategy: Strategy) -> Json:
     match strategy:
         case "append":
             listed = _listed(current)
+            # the same note twice in a row is one, as when a turn is resumed
             return listed if listed and listed[-1] == note else [*listed, note]
         case "replace":
             return note
@@ -532,6 +535,7 @@ def _parsed(note: Json) -> Json:
     if not isinstance(note, str):
         return note
     text = note.strip()
+    # models like to put fences around JSON
     if text.startswith("```") and text.endswith("```") and "\n" in text:
         text = text[text.index("\n") + 1 : -3].strip()
     if not text.startswith(("{", "[")):

@@ -189,11 +189,13 @@ def rebuild(node: Node, change: Callable[[Agent], Agent]) -> Node:
     if isinstance(node, Agent):
         return change(node)
     new_children = tuple(rebuild(child, change) for child in node.children)
+    # the same object: plans are kept by identity
     if all(new is old for new, old in zip(new_children, node.children, strict=True)):
         return node
     if isinstance(node, CustomAgent):
         return node.adopting(new_children)
     fresh = iter(new_children)
+    # field by field: `__init__` takes other arguments, and would check everything again
     rebuilt = copy(node)
     for name, value in vars(node).items():
         object.__setattr__(rebuilt, name, _with_children(value, fresh))
@@ -336,6 +338,7 @@ class _KeysTaken(DefaultVisitor[set[str]]):
 
     def visit_step(self, node: Step) -> set[str]:
         keys = {*node.reads, *(old for old, _ in node.renames)}
+        # a plain function that declares nothing may read anything
         if node.asks or not (node.written or node.reads or node.writes):
             keys.add(_OPAQUE)
         return keys

@@ -139,7 +139,7 @@ class Redaction:
 
     def value(self, value: Json, path: tuple[str, ...] = ()) -> Json:
         """A JSON value with everything replaced; the very same object where nothing is."""
-        if path and value is not None and self._is_field(path) and not _is_placeholder(value):
+        if self.is_replaced(value, path):
             return self.placeholder(path[-1], value)
         match value:
             case bool() | None:
@@ -165,14 +165,22 @@ class Redaction:
                 same = all(one is other for one, other in zip(listed, value, strict=True))
                 return value if same else listed
 
-    def _leaf(self, text: str, path: tuple[str, ...]) -> Json:
+    def is_replaced(self, value: Json, path: tuple[str, ...]) -> bool:
+        """Whether a value is replaced whatever it is: its field is named."""
+        if not path or value is None:
+            return False
+        return self._is_field(path) and not _is_placeholder(value)
+
+    def leaf_rounds(self, text: str, path: tuple[str, ...]) -> Iterator[list[TextCut]]:
+        """The cuts of each round in a text that is the value of a field."""
         # a text can be JSON itself: its fields count too
         if self.wanted.fields and text[:1] in "{[" and len(text) > 2:
             inner = _parsed(text)
             if isinstance(inner, dict | list):
                 changed = self.value(inner, path)
                 if changed is not inner:
-                    return compact(changed)
+                    yield [TextCut(0, len(text), compact(changed))]
+                    return
         # the name of the field is read as a label in front of the value
         if path:
             label = _label(path)
@@ -182,8 +190,14 @@ class Redaction:
                 if cut.start >= len(label)
             ]
             if cuts:
+                yield cuts
                 text = replaced(text, cuts)
-        after = self.text(text)
+        yield from self.rounds(text)
+
+    def _leaf(self, text: str, path: tuple[str, ...]) -> Json:
+        after = text
+        for cuts in self.leaf_rounds(text, path):
+            after = replaced(after, cuts)
         return text if after == text else after
 
     def _number(self, number: int, path: tuple[str, ...]) -> Json:
@@ -251,15 +265,21 @@ def replaced(text: str, cuts: Sequence[TextCut]) -> str:
 
 
 def moved(ends: Sequence[int], cuts: Sequence[TextCut]) -> list[int]:
-    """Map positions of a text to positions after its cuts; one inside a cut moves to its end."""
+    """Map positions of a text, in order, to positions after its cuts.
+
+    One inside a cut moves to its end.
+    """
     places: list[int] = []
+    shift = done = 0
     for end in ends:
-        shift = 0
-        for cut in cuts:
-            if cut.start >= end:
-                break
-            shift += len(cut.placeholder) - (min(cut.end, end) - cut.start)
-        places.append(end + shift)
+        while done < len(cuts) and cuts[done].end <= end:
+            cut = cuts[done]
+            shift += len(cut.placeholder) - (cut.end - cut.start)
+            done += 1
+        place = end + shift
+        if done < len(cuts) and cuts[done].start < end:
+            place += len(cuts[done].placeholder) - (end - cuts[done].start)
+        places.append(place)
     return places
 
 

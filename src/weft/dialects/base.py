@@ -22,7 +22,17 @@ from weft.dialects.options import Option, Range, fit_option
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream
 from weft.dialects.strict_rules import Outline, RequestForm, StrictTurns, refuse_form
-from weft.dialects.track import Entry, Head, Lowered, LoweringReport, Placed, Track, Wire, track_of
+from weft.dialects.track import (
+    Entry,
+    Head,
+    Lowered,
+    LoweringReport,
+    Placed,
+    Track,
+    Wire,
+    keep_track,
+    track_of,
+)
 from weft.dialects.wire import ReadRequest, deep_update, escape, leaves, put
 from weft.ir import (
     Block,
@@ -40,6 +50,7 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
+from weft.session.strand import Strand
 from weft.values import (
     Json,
     JsonObject,
@@ -86,6 +97,7 @@ class Spelling(msgspec.Struct, frozen=True):
         begins = self.first is None or self.first.match(text)
         if text and begins and len(text) <= self.longest and not self.illegal.search(text):
             return text
+        # the hash tells it from another text that would come to the same letters
         mark = digest(text.encode("utf-8", "surrogatepass"))[:8]
         known = self.illegal.sub("_", text)[: self.longest - len(mark) - 2]
         spelled = f"{known}_{mark}"
@@ -155,6 +167,7 @@ class Dialect:
         """The request: head and settled turns as they were, and the new items on top of them."""
         traits, items = self.traits, prompt.items
         head = track.head
+        # the head changes seldom: it is lowered once, and reused as long as it fits
         if head is None or not head.fits(prompt):
             wire_head, placed = self.head(prompt, report)
             lead = tuple(self._encodable(entry, report) for entry in self.lead(prompt))
@@ -167,17 +180,19 @@ class Dialect:
             fresh = items.since(track.items)
             if items.tail:
                 fresh = fresh[: settled - track.items]
-            ready, last = self._extend(track.open, fresh, report, track)
+            done = len(track.wires)
+            ready, last = self.extend(track.open, fresh, report, begins=track.begins, done=done)
             track.settle(settled, ready, last, report.take())
         tail = items.tail
+        # the author's last word is for this request only: the cache mark stands before it
         once = tail[-1:] if tail and tail[-1].kind == "system" else ()
         lasting_items = tail[: len(tail) - len(once)]
         rest, last = (
-            self._extend(track.open, lasting_items, report) if lasting_items else ([], track.open)
+            self.extend(track.open, lasting_items, report) if lasting_items else ([], track.open)
         )
         lasting = [*rest, last] if last is not None else rest
         if once:
-            more, last = self._extend(last, once, report)
+            more, last = self.extend(last, once, report)
             rest += more if last is None else [*more, last]
         else:
             rest = lasting
@@ -195,7 +210,7 @@ class Dialect:
             traits.turns,
             head.diagnostics + track.diagnostics + report.take(),
             track,
-            len(track.final),
+            len(track.wires),
             rest,
             lasting,
         )
@@ -204,7 +219,7 @@ class Dialect:
         """The turns of one item by itself, as a request to the model has them."""
         stores = self.holds(Prompt(model, ""))
         report = LoweringReport(dialect=self.traits.name, strict=False, model=model, stores=stores)
-        ready, last = self._extend(None, (item,), report)
+        ready, last = self.extend(None, (item,), report)
         return ready if last is None else [*ready, last]
 
     def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
@@ -247,17 +262,22 @@ class Dialect:
         )
         return Entry({**first.wire, key: before + after}, first.role, first.blocks + moved)
 
-    def _extend(
+    def extend(
         self,
         last: Entry | None,
         items: Sequence[Item],
         report: LoweringReport,
-        track: Track | None = None,
+        *,
+        begins: list[int] | None = None,
+        done: int = 0,
     ) -> tuple[list[Entry], Entry | None]:
-        """The turns that are final once these items follow `last`, and the new last one."""
+        """The turns that are final once these items follow `last`, and the new last one.
+
+        `begins` is told of each item which turn it begins, behind the `done` ones; -1 where it
+        continues the turn before.
+        """
         ready: list[Entry] = []
         merging = self.traits.merges_turns
-        done = len(track.final) if track is not None else 0
         for item in items:
             blocks = item.blocks
             block = blocks[0]
@@ -276,7 +296,7 @@ class Dialect:
                 entries = self._item(blocks, report)
                 if not is_encodable([entry.wire for entry in entries]):
                     entries = [self._encodable(entry, report) for entry in entries]
-            begins = -1
+            begun = -1
             for number, entry in enumerate(entries):
                 if last is None:
                     last = entry
@@ -286,10 +306,11 @@ class Dialect:
                 else:
                     ready.append(last)
                     last = entry
+                # where the item's first turn begins, for who cuts the request at an item
                 if not number:
-                    begins = done + len(ready)
-            if track is not None:
-                track.begins.append(begins)
+                    begun = done + len(ready)
+            if begins is not None:
+                begins.append(begun)
         return ready, last
 
     def _encodable(self, entry: Entry, report: LoweringReport) -> Entry:
@@ -330,6 +351,7 @@ class Dialect:
     def part(self, block: Block, report: LoweringReport) -> Wire | None:
         """One block as a part of a turn, or None where there is nothing to say."""
         wire = self._spell_part(block, report)
+        # fields of another provider mean nothing to this one
         if block.kept is None or wire is None or block.provider != self.traits.name:
             return wire
         return self.with_kept(wire, block)
@@ -439,6 +461,7 @@ class Dialect:
                     deep_update(wire, extra)
                     placed += [Placed(f"/{escape(key)}", origin) for key in extra]
                 continue
+            # providers refuse a choice among no tools
             if name in _ABOUT_TOOLS and not prompt.tools:
                 report.add(
                     "WEFT702",
@@ -639,6 +662,69 @@ class Dialect:
         )
 
 
+class TurnsOnly:
+    """Lowers items as they come, and keeps their turns alone.
+
+    What says where each turn came from is made again from the items when somebody asks for it.
+    """
+
+    def __init__(self, dialect: Dialect, model: str) -> None:
+        self._dialect = dialect
+        self._model = model
+        self._report = self._new_report()
+        self._wires: list[Wire] = []
+        self._last: Entry | None = None
+        self._turn = 0
+        """The turn that the first of the open items begins."""
+        self._count = 0
+        """How many items stand before it."""
+        self.open_items: list[Item] = []
+        """The items whose turns may go on with the next item."""
+
+    def add(self, items: Sequence[Item]) -> bool:
+        """Lower more items; False where something is to be said about one of them."""
+        begins: list[int] = []
+        ready, self._last = self._dialect.extend(
+            self._last, items, self._report, begins=begins, done=len(self._wires)
+        )
+        for entry in ready:
+            self._wires.append(entry.wire)
+        self.open_items += items
+        opens = len(begins) - 1
+        while opens >= 0 and begins[opens] < 0:
+            opens -= 1
+        if opens >= 0:
+            settled = len(self.open_items) - len(items) + opens
+            self._turn = begins[opens]
+            self._count += settled
+            del self.open_items[:settled]
+        return not self._report.diagnostics
+
+    def settled(self) -> Track | None:
+        """The turns that are final; None where there are none yet."""
+        if not self._turn:
+            return None
+        del self._wires[self._turn :]
+        return Track.late(self._count, self._wires)
+
+    def keep_with(self, items: Strand[Item], track: Track) -> None:
+        """Keep the turns with the items that they came from."""
+        count = self._count
+
+        def lower_again() -> tuple[list[Entry], list[int]]:
+            begins: list[int] = []
+            ready, last = self._dialect.extend(
+                None, items.between(0, count), self._new_report(), begins=begins
+            )
+            return (ready if last is None else [*ready, last]), begins
+
+        track.lower_again = lower_again
+        keep_track(track, items, self._dialect.traits.name, self._model)
+
+    def _new_report(self) -> LoweringReport:
+        return LoweringReport(dialect=self._dialect.traits.name, strict=False, model=self._model)
+
+
 def _is_passing(prompt: Prompt) -> bool:
     """Whether the last results change in the next request, so that the mark stands before them."""
     tip = prompt.items.tip
@@ -675,6 +761,7 @@ def _as_text(block: CodeBlock | CodeResultBlock, text: str, report: LoweringRepo
 def result_text(block: ResultBlock) -> str:
     """A result as text: its one value where it has only one, else compact JSON."""
     response = block.response
+    # a tool that returns plain text has it under one of these names
     if len(response) == 1:
         for key in ("result", "output", "error"):
             if isinstance(value := response.get(key), str):

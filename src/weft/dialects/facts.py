@@ -2,7 +2,7 @@
 
 A table a topic, read top down: the first pattern that matches wins. What is not in them gets
 safe defaults and is marked unknown. Prices, and the windows of models that are not in here, are
-in `weft.compiler.costs`, which takes longer to load.
+in the list of prices (`price_list.py`), which is loaded when somebody asks.
 """
 
 import functools

@@ -2,10 +2,9 @@
 
 A name that nobody can be asked by is refused alike by compiling, replaying and running. Other
 names are told by their words first. Only one with a word that no vendor's model has is looked up
-in the list of prices, which takes a third of a second to load.
+in the list of prices, which is loaded for that.
 """
 
-import functools
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from weft.errors import UsageError
 from weft.misuse import close
 
 if TYPE_CHECKING:
-    from genai_prices.types import Provider
+    from weft.dialects.price_list import PriceList
 
 FORMS = "gemini-*, claude-*, gpt-*, provider/model, http://host/v1#model, local"
 
@@ -103,13 +102,15 @@ def is_misspelt(name: str) -> bool:
     known = all(word in _WORDS or re.search(r"\d", word) for word in words)
     if known and (versioned or vendor != "anthropic"):
         return False
-    return not _is_listed(vendor, name)
+    return _prices().find(name, vendor) is None
 
 
 def near_names(services: Sequence[str], model: str) -> list[str]:
     """Up to three names the price list has for these services that are near to the name."""
     named = {_LISTED_AS.get(service, service) for service in services}
-    listed = [each.id for seller in _sellers() if seller.id in named for each in seller.models]
+    listed = [
+        each.id for seller in _prices().sellers if seller.id in named for each in seller.listings
+    ]
     return close(model, dict.fromkeys(listed), most=3, cutoff=0.6)
 
 
@@ -123,13 +124,7 @@ def _vendor(name: str) -> str:
     return next((vendor for shape, vendor in _VENDORS if re.match(shape, name)), "")
 
 
-@functools.lru_cache(maxsize=256)
-def _is_listed(vendor: str, name: str) -> bool:
-    matches = (each.find_model(name) for each in _sellers() if each.id == vendor)
-    return any(model is not None for model in matches)
+def _prices() -> "PriceList":
+    from weft.dialects.price_list import price_list
 
-
-def _sellers() -> "Sequence[Provider]":
-    from genai_prices.data_snapshot import get_snapshot
-
-    return get_snapshot().providers
+    return price_list()

@@ -5,17 +5,19 @@ import itertools
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from importlib.resources import files
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 
 from weft.compiler.explain import SentTurns
+from weft.compiler.prefix import Segment
 from weft.compiler.report import SentRow
+from weft.detect.redaction import TextCut, moved, replaced
 from weft.diagnostics import Origin
 from weft.inspector import questions
 from weft.inspector.inspection import Inspection
@@ -39,19 +41,35 @@ REOPEN = "weft inspect pkg.module:object --store sqlite:///weft.db"
 
 
 def export(
-    inspection: Inspection, *, key: str, largest: int = LARGEST, command: str = REOPEN
+    inspection: Inspection,
+    *,
+    key: str,
+    largest: int = LARGEST,
+    command: str = REOPEN,
+    raw: bool = False,
 ) -> str:
     """The whole session as a page: film, requests, caches, checks. It asks no server.
 
+    A file goes to people that nobody knows. What any agent of the session redacts or withholds is
+    replaced in all of it; `raw` keeps all that is stored. The file says which of the two it is.
+
     `command` opens the session again, for what only its program can answer: the page names it.
     """
+    inspection = inspection.for_file(raw=raw)
+    mask = inspection.mask
+    key = mask.text(key) if mask is not None else key
     data: dict[str, str] = {}
     quoted = _query(session=key)
-    film = {**inspection.film(), "command": command}
+
+    def answered(answer: JsonObject) -> str:
+        return _encoded(mask.fields(answer) if mask is not None else answer)
+
+    film = inspection.film()
+    film |= {"command": command, "file": _kind_of_file(inspection, raw=raw)}
     data[f"ghosts?{quoted}"] = _encoded(inspection.ghosts())
-    data[f"dead-weight?{quoted}"] = _encoded(questions.dead_weight(inspection))
-    data[f"trust?{quoted}"] = _encoded(questions.trust(inspection))
-    data[f"picture?{quoted}"] = _encoded(questions.picture(inspection))
+    data[f"dead-weight?{quoted}"] = answered(questions.dead_weight(inspection))
+    data[f"trust?{quoted}"] = answered(questions.trust(inspection))
+    data[f"picture?{quoted}"] = answered(questions.picture(inspection))
     pieces = Pieces()
     packed: list[_PackedStep] = []
     before: dict[str, _DrawnRequest] = {}
@@ -75,8 +93,14 @@ def export(
         where = _query(session=key, step=str(one.number))
         data[f"request?{where}"], data[f"cache?{where}"] = one.request, one.cache
         size += len(one.request) + len(one.cache) + pieces.use(one)
-    data[f"film?{quoted}"] = _encoded(film)
+    data[f"film?{quoted}"] = answered(film)
     return _inlined(data, pieces, key)
+
+
+def _kind_of_file(inspection: Inspection, *, raw: bool) -> JsonObject:
+    """What a reader has to know of the file: whether it is redacted, and by which rules."""
+    rules = inspection.rules
+    return {"redacted": bool(rules) and not raw, "rules": list[Json](rules.words)}
 
 
 class _PackedStep(NamedTuple):
@@ -243,14 +267,49 @@ class _DrawnRequest:
             if index >= 0:
                 self._marks.append(_Mark(mark.segments + len(fresh), len(numbers), len(places)))
                 self._starts.append(stretch[0].start)
-            for start, end, pointer, origin in stretch:
+            lengths = self._lengths(index, stretch)
+            for length, (_, _, pointer, origin) in zip(lengths, stretch, strict=True):
                 place = places.setdefault(pointer, len(places))
-                fresh.append([end - start, self._origins.number(origin), place])
+                fresh.append([length, self._origins.number(origin), place])
         known = before._segments if before is not None else None
         self._segments = _PackedList(self._pieces, fresh, known, mark.segments)
         known = before._pointers if before is not None else None
-        new = list[Json](islice(places, mark.pointers, None))
+        new: list[Json] = [self._view.shown(one) for one in islice(places, mark.pointers, None)]
         self._pointers = _PackedList(self._pieces, new, known, mark.pointers)
+
+    def _lengths(self, index: int, stretch: Sequence[Segment]) -> list[int]:
+        """How long the segments of the head, of a turn, or of the rest are as they are shown."""
+        first = stretch[0].start
+        ends = [one.end - first for one in stretch]
+        if self._view.mask is not None:
+            if 0 <= index < len(self._turns):
+                lead = 1 if index else 0  # the comma
+                fields = [(lead, self._key, self._turns[index])]
+            else:
+                fields = self._fields(behind=index >= 0)
+            ends = moved(ends, [cut for one in fields for cut in self._cuts_of(*one)])
+        return [end - start for start, end in pairwise([0, *ends])]
+
+    def _fields(self, *, behind: bool) -> list[tuple[int, str, Json]]:
+        """The fields before the turns, or behind them, each with where its value begins there."""
+        fields: list[tuple[int, str, Json]] = []
+        at, is_behind = 1, False
+        for index, (name, value) in enumerate(self._request.wire.items()):
+            if name == self._key:
+                at, is_behind = 1, True
+                continue
+            at += len(compact(name)) + (2 if index else 1)
+            if is_behind == behind:
+                fields.append((at, name, value))
+            at += len(compact(value))
+        return fields
+
+    def _cuts_of(self, at: int, name: str, value: Json) -> Iterator[TextCut]:
+        """What is cut out of a field or a turn, which begins at `at`."""
+        if self._view.mask is not None:
+            text = self._inspection.shared.text(value)
+            for cut in self._view.mask.wire_cuts(text, value, (name,)):
+                yield TextCut(at + cut.start, at + cut.end, cut.placeholder)
 
     def _draw_texts(self, before: "_DrawnRequest | None") -> None:
         """The text field by field and turn by turn, each with its age."""
@@ -272,7 +331,7 @@ class _DrawnRequest:
             if name != self._key:
                 if index >= first or not same:
                     text = compact(value)
-                    whole = f"{opening}{label}{text}"
+                    whole = f"{opening}{label}{self._shown(text, name, value)}"
                     texts.append(pieces.text(whole))
                     ages.append([len(whole), age_of(name, text)])
                 opening = ""
@@ -280,7 +339,8 @@ class _DrawnRequest:
             opening = f"{opening}{label}["
             for number in range(self._common, len(self._turns)):
                 text = shared.text(self._turns[number])
-                whole = f"{',' if number else opening}{text}"
+                shown = self._shown(text, name, self._turns[number])
+                whole = f"{',' if number else opening}{shown}"
                 texts.append(pieces.text(whole))
                 ages.append([len(whole), age_of(name, text)])
             opening = "]" if self._turns else f"{opening}]"
@@ -293,6 +353,10 @@ class _DrawnRequest:
         alike = next((at for at, (new, past) in enumerate(both) if new != past), least)
         known = before._packed_ages if before is not None else None
         self._packed_ages = _PackedList(pieces, [[*one] for one in ages[alike:]], known, alike)
+
+    def _shown(self, text: str, name: str, value: Json) -> str:
+        """A field or a turn as it is shown."""
+        return replaced(text, [*self._cuts_of(0, name, value)])
 
     def _draw_rows(self, before: "_DrawnRequest | None") -> None:
         """The rows: those of the turns grow, those around them are told anew."""
@@ -324,9 +388,8 @@ class _DrawnRequest:
         self._packed_origins = _PackedList(self._pieces, self._origins.to_json(mark), known, mark)
 
     def _rows(self, rows: Iterable[SentRow]) -> list[Json]:
-        return [
-            {**row_json(row, self._origins), "text": self._pieces.text(row.text)} for row in rows
-        ]
+        drawn = (row_json(row, self._origins, self._view.mask) for row in rows)
+        return [{**row, "text": self._pieces.text(str(row["text"]))} for row in drawn]
 
     def packed(self) -> _PackedStep:
         """The answers about this request, with numbers in the place of its parts."""

@@ -4,9 +4,11 @@ Nothing here calls a model. A request is compiled from the log as it was then, s
 what was sent, to the byte. A variant is the same log under another policy, budget or model.
 """
 
+import copy
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from threading import RLock
 from typing import NamedTuple
@@ -15,8 +17,10 @@ from weft.compiler.breaks import read_again
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import Cost, cost_of
 from weft.compiler.explain import source_of
+from weft.compiler.mask import Mask, MaskRules, redactions_in, rules_of
 from weft.compiler.prefix import TurnSegments
 from weft.declare import Agent, C, Node, Policy, RunConfig, Sequence
+from weft.declare.policy_parts import Label, Redact
 from weft.declare.visit import rebuild
 from weft.declare.words import policy_from
 from weft.dialects import Entry
@@ -56,14 +60,14 @@ class Variant(NamedTuple):
         return rebuild(root, lambda agent: agent.sees(self.policy_for(agent)))
 
     def policy_for(self, agent: Agent) -> Policy:
-        """The agent's policy, changed."""
+        """The agent's policy, changed. What it redacts or withholds stays so under any other."""
         policy = policy_from(self.policy) if self.policy else agent.context or PLAIN
         if self.window:
             limit, policy = policy.limit, C.window(self.window)
             policy = dataclasses.replace(policy, limit=limit)
         if self.budget:
             policy = dataclasses.replace(policy, limit=None).budget(self.budget)
-        return policy
+        return _as_protected(policy, agent.context)
 
     def config(self, base: RunConfig) -> RunConfig:
         """The run's config, with this model where one is named."""
@@ -80,11 +84,20 @@ class Variant(NamedTuple):
         return f"{agent.name} = {changed}.sees({self.policy_for(agent)})"
 
 
+def _as_protected(policy: Policy, own: Policy | None) -> Policy:
+    """A policy with all that another one keeps from models."""
+    if own is None:
+        return policy
+    labels = (one for one in own.protections if isinstance(one, Label))
+    protections = dict.fromkeys((*policy.protections, *redactions_in(own), *labels))
+    return dataclasses.replace(policy, protections=tuple(protections))
+
+
 class Inspection:
     """A session with the program that ran it.
 
     `artifacts` are the newest texts of the session's artifacts. `files` are the sources in which
-    declarations are looked up.
+    declarations are looked up. `redact` is what the reader hides beside what the agents do.
     """
 
     def __init__(
@@ -95,18 +108,23 @@ class Inspection:
         config: RunConfig | None = None,
         artifacts: Mapping[str, str] | None = None,
         files: tuple[str, ...] = (),
+        redact: tuple[Redact, ...] = (),
     ) -> None:
         self.root = root
         self.session = session
         self.config = config or RunConfig()
         self.artifacts = artifacts or {}
         self.files = files
+        self.redact = redact
         self.lock = RLock()
         """Held while somebody asks: what is rebuilt once must not be rebuilt by two at a time."""
         self._later: Inspection | None = None
         self._alone: OrderedDict[tuple[int, Variant], Inspection] = OrderedDict()
         """The latest what-ifs: who compares two policies goes to and fro between them."""
         self._rehearsed: dict[Variant, Inspection] = {}
+        self._rehearsals: dict[Variant, Iterator[Answered]] = {}
+        self._rehearsing = RLock()
+        self._watchers = 0
         self.shared = SharedTurns()
         self.sent_tokens: dict[str, int] | None = None
         """Of a variant: the tokens of what was sent, by the event that answered it."""
@@ -114,7 +132,9 @@ class Inspection:
         """What a reader has to know of how the requests were rebuilt."""
 
     @classmethod
-    def of_recording(cls, recording: Recording, *, model: str | None = None) -> "Inspection":
+    def of_recording(
+        cls, recording: Recording, *, model: str | None = None, redact: tuple[Redact, ...] = ()
+    ) -> "Inspection":
         """A recording, with agents that have nothing but what was recorded of them."""
         agents = list(recorded_agents(recording).values())
         if not agents:
@@ -124,7 +144,50 @@ class Inspection:
                 hint="inspect a recording that holds a model's answers",
             )
         root = agents[0] if len(agents) == 1 else Sequence(*agents)
-        return cls(root, recording.session, config=RunConfig(model=model))
+        return cls(root, recording.session, config=RunConfig(model=model), redact=redact)
+
+    def anew(
+        self, session: Session, *, root: Node | None = None, config: RunConfig | None = None
+    ) -> "Inspection":
+        """Another session, program or config, looked at as this one is."""
+        return Inspection(
+            root or self.root,
+            session,
+            config=config or self.config,
+            artifacts=self.artifacts,
+            files=self.files,
+            redact=self.redact,
+        )
+
+    # What may not be shown
+
+    @cached_property
+    def rules(self) -> MaskRules:
+        """What the agents' policies redact or withhold, and what the reader hides."""
+        return rules_of(self.root, self.config) + MaskRules(self.redact)
+
+    @cached_property
+    def mask(self) -> Mask | None:
+        """What stands beside requests is shown under this: events, state, words of calls."""
+        return Mask(self.rules, self.session, self.artifacts) if self.rules else None
+
+    @cached_property
+    def request_mask(self) -> Mask | None:
+        """Requests are shown under this: as they were sent, but for what the reader hides."""
+        if not self.redact:
+            return None
+        return Mask(MaskRules(self.redact), self.session, self.artifacts)
+
+    def for_file(self, *, raw: bool) -> "Inspection":
+        """The same inspection for readers that nobody knows.
+
+        The rules of all agents then hold for every text, also for requests of an agent that has
+        no such rule. With `raw` nothing is hidden that is stored.
+        """
+        shown = copy.copy(self)
+        mask = None if raw else self.mask
+        shown.__dict__ |= {"mask": mask, "request_mask": mask}
+        return shown
 
     @cached_property
     def steps(self) -> list[Answered]:
@@ -146,22 +209,14 @@ class Inspection:
         known, log = self.session.events, session.events
         last = known.tip
         if last is not None and (len(log) < len(known) or log[len(known) - 1].id != last.id):
-            return Inspection(
-                self.root,
-                session,
-                config=self.config,
-                artifacts=self.artifacts,
-                files=self.files,
-            )
+            return self.anew(session)
         with self.lock:
             # The walk goes on once; whoever asks this one again is sent on to where it went.
             if self._later is not None and len(self._later.session.events) <= len(log):
                 later = self._later
                 return later if len(later.session.events) == len(log) else later.grown(session)
             steps = [*self.steps, *self._walk.take(log.since(len(known)))]
-            later = Inspection(
-                self.root, session, config=self.config, artifacts=self.artifacts, files=self.files
-            )
+            later = self.anew(session)
             later.notice = self.notice
             later.shared = self.shared
             later.__dict__ |= {"steps": steps, "_walk": self._walk}
@@ -171,11 +226,24 @@ class Inspection:
     def rehearse(self, variant: Variant) -> Iterator[Answered]:
         """Compile the session otherwise, step by step, each at the price of what is new in it.
 
-        Once all steps are there, what-ifs and comparisons under the variant find them.
+        Once all steps are there, what-ifs and comparisons under the variant find them. Who
+        rehearses what somebody rehearses already takes turns with them.
         """
         with self.lock:
             if variant in self._rehearsed:
                 return
+            rehearsal = self._rehearsals.get(variant)
+            if rehearsal is None:
+                rehearsal = self._rehearsals[variant] = self._rehearse(variant)
+        while True:
+            with self._rehearsing:
+                step = next(rehearsal, None)
+            if step is None:
+                return
+            yield step
+
+    def _rehearse(self, variant: Variant) -> Iterator[Answered]:
+        with self.lock:
             other = self.under(variant)
         steps: list[Answered] = []
         for event in self.session.events:
@@ -187,21 +255,30 @@ class Inspection:
         with self.lock:
             self._rehearsed[variant] = other
 
+    @contextmanager
+    def watched(self) -> Generator[None]:
+        """Somebody looks at the session. What was rehearsed goes when the last one has left."""
+        self._watchers += 1
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+            if not self._watchers:
+                self.forget_rehearsed()
+
     def forget_rehearsed(self) -> None:
         """Let go of what was rehearsed: nobody looks any more."""
-        self._rehearsed.clear()
+        with self.lock:
+            self._rehearsals.clear()
+            self._rehearsed.clear()
 
     def under(self, variant: Variant) -> "Inspection":
         """The same session, compiled otherwise."""
         rehearsed = self._rehearsed.get(variant)
         if rehearsed is not None:
             return rehearsed
-        other = Inspection(
-            variant.laid_over(self.root),
-            self.session,
-            config=variant.config(self.config),
-            artifacts=self.artifacts,
-            files=self.files,
+        other = self.anew(
+            self.session, root=variant.laid_over(self.root), config=variant.config(self.config)
         )
         other.sent_tokens = self.tokens_of_sent()
         return other
@@ -267,20 +344,23 @@ class Inspection:
 
     def film(self) -> JsonObject:
         """One frame for each step, lanes for branches, and what all of it cost."""
-        tokens = _SourceTokens()
+        tokens, show = _SourceTokens(), _Shown(self.mask)
         return {
-            "session": self.summary(),
+            "session": show.fields(self.summary()),
             "notice": self.notice,
-            "frames": [_frame(step, tokens) for step in self.steps],
-            "events": [_event_row(index, event) for index, event in enumerate(self.session.events)],
-            "state": _clipped_values(self.session.initial),
+            "hidden": list[Json](self.rules.words),
+            "frames": [_frame(step, tokens, show) for step in self.steps],
+            "events": [
+                _event_row(index, event, show) for index, event in enumerate(self.session.events)
+            ],
+            "state": show.state(self.session.initial),
             "waiting": [
                 {
                     "id": one.call_id,
                     "name": one.name,
                     "kind": one.kind,
-                    "question": one.question,
-                    "args": one.args,
+                    "question": show.text(one.question),
+                    "args": show.value(one.args),
                 }
                 for one in pending_in(self.session)
             ],
@@ -360,13 +440,16 @@ class SharedTurns:
         known = self._parts.get((id(request), dialect))
         if known is None:
             parts: dict[str, set[str]] = {}
-            for _, key, text in self.spans(request, dialect):
+            for _, key, text, _ in self.spans(request, dialect):
                 parts.setdefault(key, set()).add(text)
             known = self._parts[id(request), dialect] = (request, parts)
         return known[1]
 
-    def spans(self, request: Compilation, dialect: str) -> Iterator[tuple[int, str, str]]:
-        """The fields of a request, turns one by one, each with where it ends in its text."""
+    def spans(self, request: Compilation, dialect: str) -> Iterator[tuple[int, str, str, Json]]:
+        """The fields of a request, turns one by one, each with where it ends in its text.
+
+        Each is told as its field's name, as JSON, and as the value it is.
+        """
         at, turns = 1, request.lowered(dialect).turns
         for index, (key, value) in enumerate(request.lower(dialect).items()):
             at += len(compact(key)) + 1 + (1 if index else 0)
@@ -375,12 +458,12 @@ class SharedTurns:
                 for number, turn in enumerate(value):
                     text = self.text(turn)
                     at += len(text) + (1 if number else 0)
-                    yield at, key, text
+                    yield at, key, text, turn
                 at += 1
             else:
                 text = compact(value)
                 at += len(text)
-                yield at, key, text
+                yield at, key, text, value
 
 
 class _SourceTokens:
@@ -443,7 +526,35 @@ class _SourceTokens:
             counted = upto
 
 
-def _frame(step: Answered, tokens: _SourceTokens) -> JsonObject:
+class _Shown:
+    """Texts and values as the film shows them: what the rules hide is hidden before they are cut.
+
+    Half a value would be hidden from the rules, and not from readers.
+    """
+
+    def __init__(self, mask: Mask | None) -> None:
+        self._mask = mask
+
+    def text(self, text: str, longest: int = 0) -> str:
+        """A text, cut where it is longer."""
+        text = self._mask.text(text) if self._mask is not None else text
+        return _clip(text, longest) if longest else text
+
+    def value(self, value: Json) -> Json:
+        """A JSON value."""
+        return self._mask.value(value) if self._mask is not None else value
+
+    def fields(self, answer: JsonObject) -> JsonObject:
+        """Fields of ours with names and ids in them."""
+        return self._mask.fields(answer) if self._mask is not None else answer
+
+    def state(self, values: JsonObject) -> JsonObject:
+        """State as the page shows it: each value as JSON, long ones cut."""
+        values = self._mask.state(values) if self._mask is not None else values
+        return {key: _clip(compact(value), 200) for key, value in values.items()}
+
+
+def _frame(step: Answered, tokens: _SourceTokens, show: _Shown) -> JsonObject:
     """One step as the film strip draws it."""
     event, request = step.event, step.request
     frame: JsonObject = {
@@ -454,9 +565,9 @@ def _frame(step: Answered, tokens: _SourceTokens) -> JsonObject:
         "scope": event.isolation_scope or "",
         "invocation": event.invocation_id,
         "time": event.timestamp,
-        "problem": step.problem,
+        "problem": show.text(step.problem),
         "calls": [{"id": call.id, "name": call.name} for call in event.calls],
-        "text": _clip(event.text or "", 200),
+        "text": show.text(event.text or "", 200),
         "error": event.error_code or "",
         "reported": _reported(event),
     }
@@ -509,7 +620,7 @@ def _reported(event: Event) -> JsonObject | None:
     }
 
 
-def _event_row(index: int, event: Event) -> JsonObject:
+def _event_row(index: int, event: Event, show: _Shown) -> JsonObject:
     """An event as the lanes below the strip draw it."""
     return {
         "index": index,
@@ -517,17 +628,12 @@ def _event_row(index: int, event: Event) -> JsonObject:
         "author": event.author,
         "branch": event.branch or "",
         "time": event.timestamp,
-        "text": _clip(event.text or "", 200),
+        "text": show.text(event.text or "", 200),
         "calls": [call.name for call in event.calls],
         "results": [result.name for result in event.results],
-        "state": _clipped_values(event.actions.state_delta),
-        "error": _clip(": ".join(filter(None, (event.error_code, event.error_message))), 400),
+        "state": show.state(event.actions.state_delta),
+        "error": show.text(": ".join(filter(None, (event.error_code, event.error_message))), 400),
     }
-
-
-def _clipped_values(values: JsonObject) -> JsonObject:
-    """State as the page shows it: each value as JSON, long ones cut."""
-    return {key: _clip(compact(value), 200) for key, value in values.items()}
 
 
 def _clip(text: str, longest: int) -> str:

@@ -16,6 +16,7 @@ from weft.checker.check import check
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import cost_of, rates_for
 from weft.compiler.explain import notes_of
+from weft.compiler.mask import Mask
 from weft.compiler.report import block_text
 from weft.declare import Agent, C, Node, tree
 from weft.declare.visit import rebuild
@@ -93,13 +94,7 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
         events=tagged,
     )
     root = rebuild(inspection.root, _with_forced)
-    forced = Inspection(
-        root,
-        session,
-        config=inspection.config,
-        artifacts=inspection.artifacts,
-        files=inspection.files,
-    )
+    forced = inspection.anew(session, root=root)
     forced.sent_tokens = inspection.tokens_of_sent()
     view, now = _at(forced, number, Variant(), step=step), inspection.request(number)
     cost, was = cost_of(view.request), cost_of(now)
@@ -128,7 +123,7 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
             vanished = {
                 "number": step.number,
                 "agent": step.event.author,
-                "because": list[Json](_reasons(step.request, text)),
+                "because": list[Json](_reasons(inspection, step.request, text)),
             }
             break
     in_log = next(
@@ -140,7 +135,7 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
         None,
     )
     return {
-        "text": text,
+        "text": _shown(inspection, text),
         "steps": [{"number": step.number, "in_view": here} for step, here in rows],
         "born": in_log,
         "vanished": vanished,
@@ -182,7 +177,7 @@ def dead_weight(inspection: Inspection) -> JsonObject:
     for event in inspection.session.events:
         written.update(event.actions.state_delta)
     unread: list[Json] = [
-        {"key": key, "size": len(compact(value))}
+        {"key": _shown(inspection, key), "size": len(compact(value))}
         for key, value in written.items()
         if key not in seen.keys and value is not None
     ]
@@ -191,7 +186,11 @@ def dead_weight(inspection: Inspection) -> JsonObject:
 
 
 def trust(inspection: Inspection) -> JsonObject:
-    """What is fenced, labelled or redacted, and into which calls untrusted words went."""
+    """What is fenced, labelled or redacted, and into which calls untrusted words went.
+
+    Redacted and labelled values are told by their placeholders, in words and in arguments.
+    """
+    mask = inspection.mask
     guards: dict[tuple[str, str], JsonObject] = {}
     fenced: dict[str, str] = {}
     for step in inspection.steps:
@@ -208,13 +207,16 @@ def trust(inspection: Inspection) -> JsonObject:
                 if isinstance(listed, list) and note.before.event not in listed:
                     listed.append(note.before.event)
                 if note.step.startswith("fence"):
-                    fenced[note.before.event] = _text(note.before)
+                    fenced[note.before.event] = _shown(inspection, _text(note.before))
     for event in inspection.session.events:
         if event.results:
-            fenced.setdefault(event.id, compact([result.response for result in event.results]))
+            whole: Json = [result.response for result in event.results]
+            shown = mask.value(whole) if mask is not None else whole
+            fenced.setdefault(event.id, compact(shown))
     return {
         "guards": list[Json](guards.values()),
-        "flows": list[Json](_flows(inspection.session.events, fenced)),
+        "flows": list[Json](_flows(inspection.session.events, fenced, mask)),
+        "hidden": list[Json](inspection.rules.words),
     }
 
 
@@ -225,7 +227,7 @@ def picture(inspection: Inspection) -> JsonObject:
         counts[step.event.author] = counts.get(step.event.author, 0) + 1
     problems = check(inspection.root)
     return {
-        "svg": to_svg(graph_of(inspection.root)),
+        "svg": _shown_svg(inspection),
         "checks": [
             {
                 "code": one.code,
@@ -237,7 +239,7 @@ def picture(inspection: Inspection) -> JsonObject:
             for one in problems
         ],
         "steps": dict[str, Json](counts),
-        "state": inspection.session.state,
+        "state": _shown_state(inspection),
     }
 
 
@@ -333,18 +335,19 @@ class _TextSearch:
         return known[1]
 
 
-def _reasons(request: Compilation, text: str) -> Iterator[JsonObject]:
+def _reasons(inspection: Inspection, request: Compilation, text: str) -> Iterator[JsonObject]:
     """The passes that dropped or changed an item which holds the text."""
-    presentable = request.presentable
+    presentable, mask = request.presentable, inspection.request_mask
     for note in notes_of(request):
         after = _text(note.after) if note.after is not None else ""
         if text in _text(note.before) and text not in after:
             before = presentable(note.before) if presentable is not None else note.before
+            words = _text(before)
             yield {
                 "pass": note.step,
                 "reason": note.reason,
                 "event": note.before.event,
-                "text": _text(before)[:2000],
+                "text": (mask.text(words) if mask is not None else words)[:2000],
             }
 
 
@@ -371,15 +374,20 @@ class _StateSearch:
                     self.keys.add(origin.name)
 
 
-_WORDS = re.compile(r"[A-Za-z0-9_][\w./:@-]{5,}[A-Za-z0-9_]")
+_WORDS = re.compile(r"<[A-Z][A-Z0-9_]{1,40}_[0-9a-f]{10}>|[A-Za-z0-9_][\w./:@-]{5,}[A-Za-z0-9_]")
+"""Words that hardly two texts have by chance, and placeholders."""
 
 
-def _flows(events: Sequence[Event], untrusted: dict[str, str]) -> Iterator[JsonObject]:
+def _flows(
+    events: Sequence[Event], untrusted: dict[str, str], mask: Mask | None
+) -> Iterator[JsonObject]:
     """Words of results and fenced texts that stand in the arguments of later calls."""
     known: dict[str, str] = {}
     for event in events:
         for call in event.calls:
-            words = sorted(set(_WORDS.findall(_values_of(call.args or {}))) & known.keys())
+            args: Json = call.args or {}
+            args = mask.value(args) if mask is not None else args
+            words = sorted(set(_WORDS.findall(_values_of(args))) & known.keys())
             if words:
                 yield {
                     "call": call.name,
@@ -400,6 +408,27 @@ def _values_of(value: Json) -> str:
     if isinstance(value, list):
         return "\n".join(map(_values_of, value))
     return value if isinstance(value, str) else compact(value)
+
+
+def _shown(inspection: Inspection, text: str) -> str:
+    """A text as it may be shown."""
+    return inspection.mask.text(text) if inspection.mask is not None else text
+
+
+def _shown_svg(inspection: Inspection) -> str:
+    """The graph as SVG, with its words as they may be shown."""
+    from html import escape, unescape
+
+    svg = to_svg(graph_of(inspection.root))
+    if inspection.mask is None:
+        return svg
+    shown = inspection.mask.text
+    return re.sub(r"(?<=>)[^<>]+(?=<)", lambda words: escape(shown(unescape(words[0]))), svg)
+
+
+def _shown_state(inspection: Inspection) -> JsonObject:
+    state = inspection.session.state
+    return inspection.mask.state(state) if inspection.mask is not None else state
 
 
 def _text(item: Item) -> str:

@@ -15,10 +15,12 @@ from typing import NamedTuple
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import cost_of, rates_for
 from weft.compiler.explain import SentTurns, explain, notes_of
+from weft.compiler.mask import Mask
 from weft.compiler.prefix import SourceMap
 from weft.compiler.report import Report, SentRow, block_text
 from weft.declare import Agent, Node
 from weft.declare.tool import Tool
+from weft.detect.redaction import TextCut, moved, replaced
 from weft.diagnostics import Origin
 from weft.inspector.inspection import Inspection
 from weft.ir import Item
@@ -36,6 +38,7 @@ class RequestView:
         self.inspection = inspection
         self.number = number
         self.request = inspection.request(number)
+        self.mask = inspection.request_mask
         self._turns = turns
 
     @cached_property
@@ -55,9 +58,8 @@ class RequestView:
 
     def pieces(self) -> list[str]:
         """The text in pieces that other requests may have too: up to each turn's end."""
-        ends = [
-            end for end, _, _ in self.inspection.shared.spans(self.request, self.request.dialect)
-        ]
+        spans = self.inspection.shared.spans(self.request, self.request.dialect)
+        ends = [end for end, *_ in spans]
         bounds = [0, *ends, len(self.text)]
         return [self.text[start:end] for start, end in pairwise(bounds) if end > start]
 
@@ -65,27 +67,47 @@ class RequestView:
         """All that the page draws of one request; without `raw`, only its messages."""
         origins = Origins(self.inspection)
         pointers: dict[str, int] = {}
+        found = [*self.source_map.segments()] if raw else []
+        cuts = self._cuts()
         segments: list[Json] = [
-            [
-                segment.end,
-                origins.number(segment.origin),
-                pointers.setdefault(segment.pointer, len(pointers)),
-            ]
-            for segment in (self.source_map.segments() if raw else ())
+            [end, origins.number(one.origin), pointers.setdefault(one.pointer, len(pointers))]
+            for one, end in zip(found, moved([one.end for one in found], cuts), strict=True)
         ]
         return {
             **self.facts(),
-            "text": self.text,
+            "text": replaced(self.text, cuts),
             "segments": segments,
-            "pointers": list[Json](pointers),
-            "rows": [row_json(row, origins) for row in self.report.sent],
+            "pointers": [self.shown(one) for one in pointers],
+            "rows": [row_json(row, origins, self.mask) for row in self.report.sent],
             "left_out": [one.to_json(origins) for one in self.left_out()],
             "chains": self.chains(),
             "origins": origins.to_json(),
         }
 
+    def shown(self, text: str) -> str:
+        """A text about the request as it may be shown."""
+        return self.mask.text(text) if self.mask is not None else text
+
+    def _cuts(self) -> list[TextCut]:
+        """What is cut out of the request's text for readers, and what stands there instead."""
+        return [*self._cuts_near(self.request, 0, len(self.text))]
+
+    def _cuts_near(self, request: Compilation, start: int, end: int) -> Iterator[TextCut]:
+        """The cuts in the fields and turns that stand in a stretch of a request's text."""
+        if self.mask is None:
+            return
+        for last, key, text, value in self.inspection.shared.spans(request, self.request.dialect):
+            first = last - len(text)
+            if last > start and first < end:
+                for cut in self.mask.wire_cuts(text, value, (key,)):
+                    yield TextCut(first + cut.start, first + cut.end, cut.placeholder)
+
     def facts(self) -> JsonObject:
         """What the page draws of a request beside its text, its rows and what they came from."""
+        facts = self._facts()
+        return facts if self.mask is None else self.mask.fields(facts)
+
+    def _facts(self) -> JsonObject:
         report = self.report
         return {
             "number": self.number,
@@ -131,12 +153,20 @@ class RequestView:
             chains.setdefault(note.before.event, []).append(
                 {
                     "pass": note.step,
-                    "reason": note.reason,
-                    "before": _item_text(before),
-                    "after": _item_text(after) if after is not None else None,
+                    "reason": self.shown(note.reason),
+                    "before": self._item_text(before),
+                    "after": self._item_text(after) if after is not None else None,
                 }
             )
-        return {event: list[Json](notes) for event, notes in chains.items() if event}
+        mask = self.mask
+        return {
+            mask.identity(event) if mask is not None else event: list[Json](notes)
+            for event, notes in chains.items()
+            if event
+        }
+
+    def _item_text(self, item: Item) -> str:
+        return self.shown("\n".join(block_text(block) for block in item.blocks))[:LONGEST]
 
     def left_out(self) -> list["Missing"]:
         """What was not sent as it stands in the log, the dearest first."""
@@ -145,9 +175,9 @@ class RequestView:
             Missing(
                 row.step,
                 row.action,
-                row.reason,
+                self.shown(row.reason),
                 row.origin,
-                row.text,
+                self.shown(row.text),
                 max(0, row.before - row.after),
                 max(0, row.before - row.after) * rates.fresh,
                 rates.money,
@@ -185,21 +215,42 @@ class RequestView:
             old = self.inspection.shared.whole_text(before, request.dialect)
             at = _differs_at(old, self.text)
             broken = request.prefix_break
+            earlier, now = self._around(before, old, at), self._around(request, self.text, at)
             answer |= {
-                "before": old[max(0, at - 400) : at + 400],
-                "after": self.text[max(0, at - 400) : at + 400],
+                "before": earlier[0],
+                "after": now[0],
+                "lead": [earlier[1], now[1]],
                 "at": at,
                 "byte": len(self.text[:at].encode(errors="surrogatepass")),
                 "broken": str(broken) if broken is not None else "",
                 "author": str(broken.origin) if broken is not None else "",
             }
-        return answer
+        return answer if self.mask is None else self.mask.fields(answer)
+
+    def _around(self, request: Compilation, text: str, at: int) -> tuple[str, int]:
+        """The text of a request around a place as it may be shown, and where the place is in it.
+
+        No value is cut in two.
+        """
+        start, end = max(0, at - _NEAR), min(len(text), at + _NEAR)
+        near = [
+            cut
+            for cut in self._cuts_near(request, start, end)
+            if cut.start < end and cut.end > start
+        ]
+        if near:
+            start, end = min(start, near[0].start), max(end, near[-1].end)
+        cuts = [TextCut(cut.start - start, cut.end - start, cut.placeholder) for cut in near]
+        return replaced(text[start:end], cuts), moved([at - start], cuts)[0]
 
     def _ages(self) -> list[Json]:
         """Stretches of the text with their ages: `[end, requests]`."""
         shared, dialect = self.inspection.shared, self.request.dialect
         age_of = self.ages()
-        return [[end, age_of(key, text)] for end, key, text in shared.spans(self.request, dialect)]
+        spans = [*shared.spans(self.request, dialect)]
+        ends = moved([end for end, *_ in spans], self._cuts())
+        ages = (age_of(key, text) for _, key, text, _ in spans)
+        return [[end, age] for end, age in zip(ends, ages, strict=True)]
 
     def ages(self) -> Callable[[str, str], int]:
         """What says of a text in a field in how many requests in a row it stands unchanged."""
@@ -225,6 +276,9 @@ class RequestView:
                 earlier.append(step.request)
         return earlier
 
+
+_NEAR = 400
+"""Characters before and behind the first difference that are shown."""
 
 OLDEST = 12
 """How many requests back the age of a stretch is looked for."""
@@ -270,8 +324,9 @@ class Origins:
 
     def to_json(self, first: int = 0) -> list[Json]:
         """All of them, or those from one number on, in the order of their numbers."""
-        authors = self._inspection.authors
-        return [self._one(origin, authors) for origin in islice(self.numbers, first, None)]
+        authors, mask = self._inspection.authors, self._inspection.request_mask
+        listed = (self._one(origin, authors) for origin in islice(self.numbers, first, None))
+        return [mask.answer(one) if mask is not None else one for one in listed]
 
     def _one(self, origin: Origin, authors: Mapping[str, str]) -> Json:
         return {
@@ -370,8 +425,12 @@ def _function_place(tool: Tool) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
-def row_json(row: SentRow, origins: Origins) -> JsonObject:
+def row_json(row: SentRow, origins: Origins, mask: Mask | None = None) -> JsonObject:
     """A row of a request as the page draws it."""
+    text, pointer, ends = row.text, row.pointer, [piece.end for piece in row.pieces]
+    if mask is not None:
+        pointer = mask.text(pointer)
+        text, ends = mask.with_ends(text, ends)
     return {
         "source": row.source,
         "kind": row.kind,
@@ -379,16 +438,14 @@ def row_json(row: SentRow, origins: Origins) -> JsonObject:
         "tokens": row.tokens,
         "origin": origins.number(row.origin),
         "stability": row.stability,
-        "pointer": row.pointer,
-        "text": row.text,
+        "pointer": pointer,
+        "text": text,
         "shared": row.shared,
         "history": row.history,
-        "pieces": [[piece.end, origins.number(piece.origin)] for piece in row.pieces],
+        "pieces": [
+            [end, origins.number(piece.origin)] for end, piece in zip(ends, row.pieces, strict=True)
+        ],
     }
-
-
-def _item_text(item: Item) -> str:
-    return "\n".join(block_text(block) for block in item.blocks)[:LONGEST]
 
 
 def _differs_at(old: str, new: str) -> int:

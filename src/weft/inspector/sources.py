@@ -8,6 +8,7 @@ import msgspec
 
 from weft.compiler.costs import Load, rates_for
 from weft.declare import Node
+from weft.declare.policy_parts import Redact
 from weft.errors import SessionError
 from weft.inspector.inspection import Inspection
 from weft.passes.summaries import name_of_model
@@ -41,9 +42,16 @@ class SessionSource(Protocol):
 class RecordedSessions:
     """Recordings of any kind that `weft replay` reads."""
 
-    def __init__(self, recordings: Sequence[Recording], *, model: str | None = None) -> None:
+    def __init__(
+        self,
+        recordings: Sequence[Recording],
+        *,
+        model: str | None = None,
+        redact: tuple[Redact, ...] = (),
+    ) -> None:
         self._recordings = {str(number): one for number, one in enumerate(recordings, 1)}
         self._model = model
+        self._redact = redact
         self._open: dict[str, Inspection] = {}
 
     async def sessions(self) -> list[Json]:
@@ -58,8 +66,9 @@ class RecordedSessions:
         if key not in self._recordings:
             raise _no_session(key)
         if key not in self._open:
-            recording = self._recordings[key]
-            self._open[key] = Inspection.of_recording(recording, model=self._model)
+            self._open[key] = Inspection.of_recording(
+                self._recordings[key], model=self._model, redact=self._redact
+            )
         return self._open[key]
 
     async def length(self, key: str) -> int | None:
@@ -71,7 +80,7 @@ class RecordedSessions:
 class StoredSessions:
     """Sessions in a store, with the programs that ran them by the name of their app.
 
-    `user` limits it to one user's sessions.
+    `user` limits it to one user's sessions. `redact` hides values beside what the agents hide.
     """
 
     def __init__(
@@ -83,6 +92,7 @@ class StoredSessions:
         files: tuple[str, ...] = (),
         user: str | None = None,
         model: str | None = None,
+        redact: tuple[Redact, ...] = (),
     ) -> None:
         self.store = store
         self.programs = dict(programs)
@@ -90,6 +100,7 @@ class StoredSessions:
         self._files = files
         self._user = user
         self._model = model
+        self._redact = redact
         self._open: dict[SessionKey, Inspection] = {}
 
     async def sessions(self) -> list[Json]:
@@ -144,7 +155,9 @@ class StoredSessions:
     async def _inspect(self, session: Session) -> Inspection:
         root = self.programs.get(session.app_name)
         if root is None or not _speaks(root, session):
-            inspection = Inspection.of_recording(recording_of(session), model=self._model)
+            inspection = Inspection.of_recording(
+                recording_of(session), model=self._model, redact=self._redact
+            )
             inspection.notice = (
                 "The program that ran this session is not here. Instructions and tools are made up"
                 " from the log; name the program to see them."
@@ -153,7 +166,7 @@ class StoredSessions:
         texts: dict[str, str] = {}
         if self._artifacts is not None:
             texts = await texts_at(self._artifacts, session, len(session.events))
-        return Inspection(root, session, artifacts=texts, files=self._files)
+        return Inspection(root, session, artifacts=texts, files=self._files, redact=self._redact)
 
     def _model_of(self, key: SessionKey) -> str:
         root = self.programs.get(key.app_name)

@@ -10,6 +10,7 @@ from weft.models.retry import Retry
 from weft.models.services import ANTHROPIC
 from weft.values import Json, JsonObject
 
+# The version of the API: sent with every request, unless the caller's headers name another.
 VERSION = "2026-10-21"
 
 _FIELDS: dict[str, str] = {
@@ -79,6 +80,7 @@ class Anthropic(Remote):
         )
 
     def _path(self, model: str, *, stream: bool) -> str:
+        # some servers are named with the version in their address, as OpenAI's are
         return "/messages" if self.address.endswith("/v1") else "/v1/messages"
 
     def _own_headers(self, wire: JsonObject, body: bytes) -> dict[str, str]:
@@ -99,6 +101,7 @@ def betas(wire: JsonObject, body: bytes) -> list[str]:
         kind = tool.get("type") if isinstance(tool, dict) else None
         if isinstance(kind, str) and kind in _TOOLS:
             names.append(_TOOLS[kind])
+    # the body is searched as bytes: to walk through all turns would take longer
     names += [name for mark, name in _MARKS.items() if mark in body]
     return names
 

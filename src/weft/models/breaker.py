@@ -53,6 +53,7 @@ class Circuit:
             if self._opened is None:
                 return False
             wait = self._remaining_pause()
+            # one call at a time tries the server: the others go on failing at once
             if wait <= 0 and not self._trial:
                 self._trial = True
                 return True
@@ -67,6 +68,7 @@ class Circuit:
 
     def leave(self, outcome: str, *, trial: bool) -> None:
         """Note how a call that was let through ended: a code, "ok", or "" for given up."""
+        # the common case, without the lock
         if outcome == "ok" and self._opened is None and not self._failed:
             return
         with self._lock:
@@ -76,6 +78,7 @@ class Circuit:
                 enough = self._opened is None and self._failed >= self._breaker.failures
                 if trial or enough:
                     self._opened = self._breaker.clock()
+            # any answer, even a refusal, says that the server is well; "" says nothing
             elif outcome:
                 self._failed, self._opened = 0, None
             if trial:
@@ -108,4 +111,5 @@ def circuit_of(address: str, model: str, breaker: Breaker | None = None) -> Circ
     chosen = breaker if breaker is not None else _usual
     key = (address, model, chosen)
     circuit = _circuits.get(key)
+    # two threads may come here at once: both must get the same one
     return circuit if circuit is not None else _circuits.setdefault(key, Circuit(chosen))

@@ -35,6 +35,7 @@ def carrier_for(client: object, vendor: str, headers: Mapping[str, str], *, wher
     """
     if client is None:
         return Http()
+    # told by its module, not by isinstance: no vendor's package is imported here
     roots = {kind.__module__.partition(".")[0] for kind in type(client).__mro__}
     if "httpx2" in roots and hasattr(client, "aclose"):
         return Http(cast("httpx2.AsyncClient", client))
@@ -110,10 +111,12 @@ class VendorCarrier:
         own = {name: text for name, text in sending.headers.items() if name in _OURS}
         options: dict[str, object] = {
             "headers": {**own, **self._headers, **_UNREAD},
+            # Weft asks again itself, and notes the attempts
             "max_retries": 0,
             "timeout": httpx2.Timeout(timeouts.read, connect=timeouts.connect),
         }
         body: dict[str, object] = {"content": sending.body}
+        # Azure, Bedrock and Vertex move fields of the JSON into the path or the headers
         if not self._plain:
             body = {"body": msgspec.json.decode(sending.body)}
 
@@ -133,6 +136,7 @@ class VendorCarrier:
         except Exception as error:
             response = _answered(error, sending.url)
             return _ThreadReply(response) if waits else HttpReply(response)
+        # Bedrock frames its events in a format of Amazon's
         if reply.headers.get("content-type", "") != _FRAMED:
             return reply
         return _UnframedReply(reply, self._client._make_sse_decoder())  # pyright: ignore[reportPrivateUsage]
@@ -143,6 +147,7 @@ def _answered(error: Exception, url: str) -> "httpx2.Response":
     response = cast("httpx2.Response | None", vars(error).get("response"))
     if response is not None:
         return response
+    # the clients wrap what the connection raised
     cause = error.__cause__
     if isinstance(cause, Exception):
         raise broken(cause, url) from error
@@ -231,6 +236,7 @@ class _ThreadReply:
             self._response.close()
             return
         self._reading.add_done_callback(self._read_in_vain)
+        # a thread cannot be cancelled: with its connection shut, its read ends
         stream = cast("_NetworkStream", self._response.extensions["network_stream"])
         connection = stream.get_extra_info("socket")
         if isinstance(connection, socket.socket):
@@ -242,6 +248,7 @@ class _ThreadReply:
         self._response.close()
 
     async def _waited(self, work: Callable[[], bytes]) -> bytes:
+        # shielded below, because `close` must know that the thread still reads
         self._reading = asyncio.get_running_loop().run_in_executor(None, work)
         try:
             return await asyncio.shield(self._reading)
@@ -351,7 +358,9 @@ class GoogleCarrier:
     async def send(self, sending: Sending) -> Reply:
         """Send the bytes once, to where the client's models are."""
         inner, timeouts = self._inner, sending.timeouts
+        # the client puts its own version before the path
         path = sending.path.lstrip("/").removeprefix("v1beta/")
+        # Vertex names models by their publisher
         if inner.vertexai and path.startswith("models/"):
             path = f"publishers/google/{path}"
         try:
@@ -360,6 +369,7 @@ class GoogleCarrier:
             request.headers.update(self._headers)
             if request.timeout is None:
                 request.timeout = timeouts.read
+            # the part below the client's own retries
             once = inner._async_request_once  # pyright: ignore[reportPrivateUsage]
             asked = once(request, True, implicit_retry=False)
             answered = await in_time(asked, timeouts, sending.url)
@@ -379,6 +389,7 @@ def _refusal(error: Exception, url: str) -> Reply:
     response, code = fields.get("response"), fields.get("code")
     if response is not None and hasattr(response, "aread"):
         return HttpReply(cast("httpx2.Response", response))
+    # without a response object, as over aiohttp, the exception has the status and the JSON
     if isinstance(code, int):
         return _RaisedReply(code, msgspec.json.encode(fields.get("details")))
     if type(error).__module__.startswith(("httpx", "aiohttp", "httpcore")):

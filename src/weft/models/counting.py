@@ -63,5 +63,6 @@ async def count(model: Model, prompt: Prompt, wire: JsonObject) -> int:
 def _body(endpoint: CountEndpoint, prompt: Prompt, wire: JsonObject) -> JsonObject:
     if endpoint.takes is None:
         name = wire_name(prompt.model)
+        # Gemini counts a whole request only inside this field, and wants the model named again
         return {"generateContentRequest": {"model": f"models/{name}", **wire}}
     return {key: value for key, value in wire.items() if key in endpoint.takes}

@@ -71,6 +71,7 @@ class FallbackModel:
                     if response.partial:
                         has_streamed = True
                         yield response
+                    # an error may also come as a response; words that came with it are an answer
                     elif (
                         response.error_code in self.on
                         and not has_streamed
@@ -83,6 +84,7 @@ class FallbackModel:
             except Exception as error:
                 failure = self._failure(error, model)
                 failed.append((model, failure))
+                # what was shown cannot be taken back by another model's answer
                 if has_streamed or failure.code not in self.on:
                     raise
                 if model is not self.models[-1]:
@@ -129,6 +131,7 @@ def _with_schema(prompt: Prompt, model: Model) -> Prompt:
         return prompt
     facts = facts_for(model.name)
     takes = facts.native_schema and dialect_named(model.dialect).takes_schema(output.schema)
+    # some models take a schema or tools, but not both
     if takes and (facts.schema_with_tools or not prompt.tools):
         return prompt
     reminder = TextBlock(

@@ -91,6 +91,7 @@ class Gemini(Remote):
         self, prompt: Prompt, wire: JsonObject, *, stream: bool
     ) -> AsyncIterator[ModelResponse]:
         """Send the request, in full or after a head that the provider keeps."""
+        # no cache is wanted, or the caller names one of their own
         if self._keeps is None or NAMED in wire:
             return super().generate(prompt, wire, stream=stream)
         return self._generate_after(self._keeps, prompt, wire, stream=stream)
@@ -112,6 +113,7 @@ class Gemini(Remote):
                         has_answered = True
                         yield response if response.partial else noted(response, named)
             except ModelError as error:
+                # words were shown, or the request itself is wrong: in full it fares no better
                 if has_answered or not is_lost(error, name):
                     raise
                 HEADS.lose(head, name)
@@ -124,6 +126,7 @@ class Gemini(Remote):
 
     def _asks_as(self) -> str:
         """The address and the caller. A cache of one caller is not visible to another."""
+        # whose credentials a client has, nobody can tell: each is a caller of its own
         if self._client is not None:
             return f"client {id(self._client)}"
         return f"{self.address} {digest(' '.join(self._secrets()).encode())}"
@@ -193,6 +196,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _LEAST = 4_096
 """From how many tokens on a head is kept, for models of which that is not known."""
 
+# Seconds before its end from which on a kept head is not named any more.
 _MARGIN = 60.0
 
 _PAUSE = 60.0
@@ -247,6 +251,7 @@ def is_lost(error: ModelError, name: str) -> bool:
     """Whether a request was refused because of what it names, and not for itself."""
     if error.status not in (400, 403, 404):
         return False
+    # the field is called `cachedContent`, `cached_content` or "cached content" in errors
     words = error.message.lower().replace(" ", "").replace("_", "")
     return NAMED.lower() in words or name.lower() in words
 
@@ -288,6 +293,7 @@ class Heads:
             making = entry.making
             if making is None or making.done() or making.get_loop().is_closed():
                 making = entry.making = loop.create_task(self._create(head, entry, seconds, make))
+            # a task of another loop cannot be awaited: this request is sent in full
             elif making.get_loop() is not loop:
                 return ""
         return await asyncio.shield(making)  # others wait for it too
@@ -321,6 +327,7 @@ class Heads:
         first = self._first.setdefault((head.place, head.model, head.agent), head.mark)
         if len(self._first) > _MOST:
             self._first.popitem(last=False)
+        # a head that changes is kept only once it was sent twice: to keep it costs money
         again, entry.seen = entry.seen, True
         return entry, entry.large and (again or (head.static and first == head.mark))
 
@@ -333,12 +340,14 @@ class Heads:
                 raise ModelError("the answer has no `name`", code="bad_response")
         except ModelError as error:
             passing = error.code in PASSING
+            # a head that the provider refuses for itself will be refused next time, too
             entry.rests = now() + (_PAUSE if passing else math.inf)
             self._warn(head, error)
             return ""
         finally:
             entry.making = None
         entry.name, entry.used = name, False
+        # a little before its end: a request that is on its way must still find it
         entry.until = began + seconds - min(_MARGIN, seconds / 5)
         return name
 

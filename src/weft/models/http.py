@@ -106,6 +106,7 @@ class Http:
         """Send exactly these bytes, and wait for the head of the answer."""
         client = self._client if self._client is not None else await _opened()
         try:
+            # not the auth of a client that somebody passed: our headers say who asks
             asked = client.send(_request(sending), stream=True, auth=None)
             return HttpReply(await in_time(asked, sending.timeouts, sending.url))
         except ModelError:
@@ -183,6 +184,7 @@ class HttpReply:
         """The next piece of the body, as it comes; nothing where it ends."""
         if self._pieces is None:
             response = self._response
+            # raw pieces come as they arrive; a decoder may hold some back
             coded = response.headers.get("content-encoding", "identity") != "identity"
             self._pieces = response.aiter_bytes() if coded else response.aiter_raw()
         try:
@@ -202,6 +204,7 @@ _SLOW = "try again, or allow more time: timeout=600"
 
 def broken(error: Exception, url: str) -> ModelError:
     """The error for a connection that failed; httpx2's and its predecessor's are named alike."""
+    # by name: errors of httpx, and of clients that wrap it, are of other classes
     kinds = {kind.__name__ for kind in type(error).__mro__}
     host = _host(url)
     if "ConnectTimeout" in kinds:
@@ -234,6 +237,7 @@ def _reason(error: Exception) -> str:
 def _host(url: str) -> str:
     """The scheme and host of an address: what may be shown of it."""
     scheme, _, rest = url.partition("://")
+    # no login and no path: either may hold a key
     return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}"
 
 
@@ -243,7 +247,10 @@ def timeouts_of(timeouts: object, where: str) -> Timeouts:
         return Timeouts()
     if isinstance(timeouts, int | float) and not isinstance(timeouts, bool) and timeouts > 0:
         return Timeouts(
-            connect=min(10.0, timeouts), first_byte=float(timeouts), read=float(timeouts)
+            # nobody who waits long for an answer wants to wait as long for a connection
+            connect=min(10.0, timeouts),
+            first_byte=float(timeouts),
+            read=float(timeouts),
         )
     if isinstance(timeouts, Timeouts):
         values = cast("tuple[object, ...]", msgspec.structs.astuple(timeouts))
@@ -296,6 +303,7 @@ async def _pooled() -> "httpx2.AsyncClient":
     loop = asyncio.get_running_loop()
     pool = _pools.get(loop)
     if pool is None:
+        # the clients of loops that ended without finishing their generators
         for other in [each for each in list(_pools) if each.is_closed()]:
             _pools.pop(other, None)
         keeper = _keep(loop)

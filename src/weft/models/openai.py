@@ -64,6 +64,7 @@ class OpenAI(Remote):
         if self.dialect == "openai-chat" and self.service.stream_usage:
             options = wire.get("stream_options")
             own = options if isinstance(options, dict) else {}
+            # what the caller wrote stands over ours
             body["stream_options"] = {"include_usage": True, **own}
         return body
 
@@ -86,6 +87,7 @@ def _service(name: object) -> Service:
 
 def _dialect(name: str, api: object, *, own: bool) -> str:
     if api is None:
+        # all servers that speak OpenAI's formats speak chat; few speak responses
         return "openai-chat" if not own or _is_old(name) else "openai-responses"
     if api not in ("responses", "chat"):
         raise DeclarationError(

@@ -35,6 +35,7 @@ async def require_answer(reply: Reply, dialect: str, url: str) -> None:
     body = await reply.read()
     text = body.decode("utf-8", "replace")
     if 300 <= status < 400:
+        # the base alone: a query there may hold a key
         there = address_of(reply.headers.get("location", "elsewhere")).base or "/"
         raise ModelError(
             f"{url} sends on to {there} instead of answering",
@@ -52,6 +53,7 @@ async def require_answer(reply: Reply, dialect: str, url: str) -> None:
     asked = asked_to_wait(reply.headers)
     if asked is not None:
         error.retry_after = asked
+    # OpenAI and Anthropic say so of what will fail again, whatever its status
     raise _final(error) if reply.headers.get("x-should-retry") == "false" else error
 
 
@@ -73,6 +75,7 @@ class Reading:
     def _streams(self, *, asked: bool) -> bool:
         """Whether events come: what the answer says it is counts more than what was asked for."""
         kind = self._reply.headers.get("content-type", "")
+        # some servers stream unasked, others answer a request for a stream with plain JSON
         return "event-stream" in kind or (asked and "json" not in kind)
 
     async def more(self) -> list[ModelResponse] | None:
@@ -127,6 +130,7 @@ class Reading:
             partial = stream.feed(name, data)
             if partial is not None:
                 partials.append(partial)
+        # `[DONE]` ends a stream of OpenAI's format, though the connection may stay open
         if self._events.done:
             stream.ended()
         return partials
@@ -213,11 +217,13 @@ def _object(body: bytes | str) -> JsonObject | None:
         value: Json = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = _forgiven(body)
+    # Gemini sends the error of a stream as a list
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, dict):
         return None
     opens = body.count(b"[") + body.count(b"{") if isinstance(body, bytes) else _opens(body)
+    # the brackets are counted first: to walk through every answer would cost time
     return None if opens > _DEEPEST and deeper_than(value, _DEEPEST) else value
 
 

@@ -37,6 +37,7 @@ def model_for(name: str, *, where: str) -> Model:
     """The model of that name, or an error that says how to get one."""
     model = _models.get(name)
     if model is None:
+        # shared, so that all agents use the same connections and the same circuit
         model = _models.setdefault(name, _create_model(name, where))
     return model
 
@@ -52,6 +53,7 @@ def _create_model(name: str, where: str) -> Model:
     provider, slash, bare = name.partition("/")
     if not slash:
         return _vendors_own(name)
+    # a name alone has no project and no login
     if provider in _VERTEX:
         raise UsageError(
             f"`{name}` needs a Vertex project and a login",
@@ -88,7 +90,7 @@ def _served(name: str, service: Service) -> Model:
 def _at_address(name: str, where: str) -> Model:
     address = address_of(name)
     model = address.fragment
-    if address.login or address.query:  # a name is example and kept in the log
+    if address.login or address.query:  # names are shown, and kept in the log
         raise UsageError(
             f"the name `{address.base}#{model}` was written with a login or a query in it",
             where=where,

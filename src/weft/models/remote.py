@@ -95,6 +95,7 @@ class Remote:
             sending = await self._sending(wire, model, stream=stream)
         except ModelError as error:
             raise self._with_provider(error, model) from None
+        # a client has an address of its own, which we do not know
         place = self.address if self._client is None else f"client {id(self._client)}"
         circuit = circuit_of(place, model, self._breaker)
         trial = self._enter(circuit, model)
@@ -125,6 +126,7 @@ class Remote:
                         await reading.close()
                 failed = await self._advised(failed, model)
                 pause = trail.failed(failed, has_streamed=has_streamed)
+                # a trial is one attempt: the circuit decides whether there is another
                 if pause is None or trial:
                     outcome = failed.code
                     raise self._given_up(failed, trail)
@@ -137,6 +139,7 @@ class Remote:
                     has_streamed = False
                 await self._retry.sleep(pause)
         finally:
+            # also when the reader left: else the circuit would wait for its trial for ever
             circuit.leave(outcome, trial=trial)
 
     async def ask_beside(
@@ -194,6 +197,7 @@ class Remote:
         headers = {
             "content-type": "application/json",
             "accept": "text/event-stream" if stream else "application/json",
+            # a packed stream arrives in large pieces
             "accept-encoding": "identity" if stream else "gzip, deflate",
             "user-agent": _AGENT,
         }
@@ -202,6 +206,7 @@ class Remote:
             headers |= self._lent
         body = encode(self._body(wire, stream=stream), where=self.name)
         headers |= self._headers
+        # last: it merges the caller's headers with what this request needs
         headers |= self._own_headers(wire, body)
         _require_plain(headers)
         path = self._path(model, stream=stream)
@@ -237,6 +242,7 @@ class Remote:
 
     async def _asked(self, sending: Sending, trail: Trail, *, stream: bool) -> Reading:
         remaining, usual = max(trail.remaining, 0.001), sending.timeouts
+        # no attempt may last longer than the call as a whole
         if remaining < max(usual.first_byte, usual.read):
             shorter = Timeouts(
                 connect=min(usual.connect, remaining),
@@ -249,6 +255,7 @@ class Remote:
             await require_answer(reply, self.dialect, sending.url)
             return Reading(reply, self.dialect, sending.url, stream=stream)
         except BaseException:
+            # else the connection stays taken
             await reply.close()
             raise
 
@@ -265,6 +272,7 @@ class Remote:
             if self._client is not None:
                 error.hint = "check the key or the credentials of the client you passed"
         elif error.code == "not_found" and self._base_url is None:
+            # the list of known names is large, and read for this hint only
             near = await asyncio.to_thread(near_names, (self.service.name,), model)
             if near:
                 error.hint = f"did you mean {' or '.join(near)}? else check base_url"
@@ -288,6 +296,7 @@ class Remote:
         long = [each for each in dict.fromkeys(keys) if len(each) >= _LONG]
         if not long:
             return response
+        # one search through the JSON finds a key in any field
         written = encode(response, where=self.name).decode()
         if not any(form in written for each in long for form in spellings(each)):
             return response
@@ -325,6 +334,7 @@ def _forget_causes(error: ModelError, hidden: Iterable[str]) -> None:
         cause = cause.__cause__ or cause.__context__
         if cause is not None:
             text = f"{cause} {cause!r}"
+            # the whole chain goes: a traceback prints it to the end
             if without_keys(text, hidden) != text:
                 error.__cause__ = error.__context__ = None
                 return
@@ -332,6 +342,7 @@ def _forget_causes(error: ModelError, hidden: Iterable[str]) -> None:
 
 def _bare(headers: Iterable[str]) -> list[str]:
     """The keys in headers, without the word that says of which kind they are."""
+    # "Bearer KEY": the word before it is no secret
     return [text.rpartition(" ")[2] for text in headers]
 
 

@@ -16,6 +16,7 @@ from weft.values import Json, JsonObject
 PASSING = frozenset(("rate_limited", "overloaded", "timeout", "connection", "cut_stream"))
 """Codes of what may have passed a moment later."""
 
+# Below 500 these too may pass: timed out, a conflict, too early, too many requests.
 _PASSING_STATUSES = frozenset((408, 409, 425, 429))
 
 
@@ -101,18 +102,22 @@ class Trail:
         retry = self._retry
         if len(self.attempts) + 1 >= retry.attempts or isinstance(error, Final):
             return None
+        # the reader would see the beginning of the answer twice
         if has_streamed and not retry.after_partial:
             return None
         status = error.status if error.status is not None else 0
         passing = status in _PASSING_STATUSES or status >= 500 or error.code in PASSING
+        # these come with many a status, and are the same next time
         if not passing or error.code in ("auth", "context_overflow"):
             return None
         pause = min(retry.most, retry.first * 2 ** len(self.attempts))
         pause *= 1 - retry.jitter * retry.random()
         if error.retry_after is not None:
+            # nobody should sit in a call for so long: the caller may have another model
             if error.retry_after > retry.longest:
                 return None
             pause = max(error.retry_after, 0.0) + retry.jitter * retry.random() * retry.first
+        # to wait until after the deadline helps nobody
         return pause if pause < self.remaining else None
 
 
@@ -147,6 +152,7 @@ def retry_of(retries: object, where: str) -> Retry:
 
 def asked_to_wait(headers: Mapping[str, str]) -> float | None:
     """How many seconds the headers of an answer ask to wait, in any of the spellings there are."""
+    # some providers send milliseconds; HTTP itself knows seconds, or a date
     text = headers.get("retry-after-ms", "").strip()
     if (milliseconds := _number(text)) is not None:
         return milliseconds / 1000
@@ -167,4 +173,5 @@ def _number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
+    # `float` also reads "nan" and "inf"
     return value if 0 <= value < float("inf") else None

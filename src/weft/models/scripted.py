@@ -189,9 +189,11 @@ class ScriptedModel:
         sent = {**wire}
         turns = sent.get(self._turns)
         if isinstance(turns, list):
+            # the list grows with the next request: a copy stays as it was sent
             sent[self._turns] = turns[:]
         self.prompts.append(prompt)
         self.wires.append(sent)
+        # behind the recording, so that a test can look at the request that was refused
         self._checker.check(prompt, wire)
         entry = self._next(prompt)
         answer = entry if isinstance(entry, Answer) else await resolve(entry, prompt)
@@ -326,6 +328,7 @@ def prepare(entry: object, *, where: str) -> Answer | Later:
         if isinstance(entry, Cut) and entry.error is not None:
             _require_failure(entry.error, where)
         return _changed(inner, entry) if isinstance(inner, Answer) else Later(entry, where)
+    # a class is an exception to raise, not a function to call
     if callable(entry) and not isinstance(entry, type):
         return Later(cast("Callable[[Prompt], object]", entry), where)
     try:

@@ -225,6 +225,7 @@ def spellings(secret: str) -> tuple[str, ...]:
         for plain in tuple(forms):
             raw = plain.encode("utf-8", "surrogatepass")
             for coded in (base64.b64encode(raw), base64.urlsafe_b64encode(raw)):
+                # without the padding, which is lost where other text follows
                 forms.add(coded.decode().rstrip("="))
     return tuple(sorted(filter(None, forms), key=len, reverse=True))
 
@@ -235,6 +236,7 @@ def without_keys(text: str, secrets: Iterable[str]) -> str:
         for form in spellings(secret) if secret.strip() else ():
             if form not in text:
                 continue
+            # a long key may stand inside other text, as in an address
             if len(form) >= _WORD:
                 text = text.replace(form, MARK)
             else:
@@ -268,6 +270,7 @@ def without_secrets(text: str, *holders: object) -> str:
 
     own = [value for holder in holders for value in _keys_on(holder)]
     text = without_keys(text, (*own, *environment_keys()))
+    # from the end, so that the places before stay right
     for one in sorted(find(text, kinds_named(("secrets",))), key=lambda one: -one.start):
         if MARK not in text[one.start : one.end]:
             text = text[: one.start] + MARK + text[one.end :]
@@ -288,6 +291,7 @@ class BareAddresses(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let the record through, its addresses bare."""
+        # the transport's log has the address among the arguments of its format
         if isinstance(record.args, tuple):
             record.args = tuple(
                 address_of(str(each)).base if "://" in str(each) else each for each in record.args

@@ -151,8 +151,8 @@ class StartedRun:
         try:
             await self._ready
         except BaseException:
-            self._task.cancel()
             # whoever starts it gave up: a run that nobody knows of must not go on
+            self._task.cancel()
             raise
         # it ended before the session was open: its error is raised here, and not logged as well
         if not self._is_open:
@@ -436,8 +436,8 @@ async def _next_slice(
     store: Store, services: Services, key: SessionKey, reader: Follower, position: int
 ) -> list[Event]:
     """Stored events that the reader has not got yet."""
-    reader.is_behind = False
     # the flag is cleared before the store is read: what comes meanwhile sets it again
+    reader.is_behind = False
     events = await store.events(key, after=position, limit=SLICE)
     if events is None or reader.is_gone:
         raise await unknown_session(services, key)

@@ -88,6 +88,7 @@ class BoundTool:
             return self.function(*args, **kwargs)
         finally:
             took = time.perf_counter() - begun
+            # -1 for ever: a function that was slow once may be so again
             self._quick = self._quick + 1 if took < FAST and self._quick >= 0 else -1
 
 
@@ -106,6 +107,7 @@ def _plain_arguments(signature: schema.Signature | None) -> type[msgspec.Struct]
         (param.name, param.type) if param.required else (param.name, param.type, None)
         for param in sorted(signature.params, key=lambda param: not param.required)
     ]
+    # a default in the schema is filled in, which the plain way does not do
     if any(not param.required and param.default is not msgspec.UNSET for param in signature.params):
         return None
     return msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from weft.codes import report
 from weft.compiler import Compilation
-from weft.compiler.costs import Load, price_of, rates_for
+from weft.compiler.costs import Load, advise_price, price_of, rates_for
 from weft.compiler.plan import ModelLike
 from weft.declare import Node, RunBudget, RunConfig
 from weft.declare.nodes import every_agent
@@ -160,10 +160,12 @@ def require_prices(root: Node, config: RunConfig) -> None:
         return
     unknown = [name for name in _models(root, config) if not is_priced(name)]
     if unknown:
+        hint = "limit tokens= or steps= instead, or name a model that has a price"
+        advice = advise_price(unknown[0])
         raise UsageError(
             f"nobody knows what `{unknown[0]}` costs, so its money cannot be limited",
             where="RunBudget.money",
-            hint="limit tokens= or steps= instead, or name a model that has a price",
+            hint=f"{hint}; {advice}" if advice else hint,
         )
 
 

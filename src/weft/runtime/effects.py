@@ -128,6 +128,7 @@ class _Asking(NamedTuple):
         lock = invocation.asked.setdefault((place.scope, want.fingerprint), asyncio.Lock())
         async with lock:
             known = effects_of(invocation.view(place.scope).events).get(want.fingerprint)
+            # another branch asked while this one waited for the lock
             if known is not None:
                 lost = want.key not in invocation.state_at(place)
                 if lost and _is_due(want, {want.fingerprint: known}):
@@ -136,6 +137,7 @@ class _Asking(NamedTuple):
             if want.kind == "memory":
                 await self._search(want)
                 return True
+            # these calls count too; without them the request is sent as it is
             if invocation.llm_calls >= invocation.config.max_llm_calls:
                 return False
             spending = invocation.spending
@@ -156,6 +158,7 @@ class _Asking(NamedTuple):
             if want.through >= 0:
                 effect["through"] = want.through
             if outcome.error:
+                # a failure is stored as well: it is not asked again at every step
                 effect["error"] = outcome.error
             else:
                 effect["outcome"] = outcome.outcome
@@ -227,6 +230,7 @@ class _Asking(NamedTuple):
             instruction=(_Instruction(want.instruction), "provide"),
             output_schema=want.schema,
             context=_guarded(self.compiled),
+            # another model than the agent's own sees nothing that is labelled
             cleared=self.plan.agent.cleared if own else (),
         )
         model = chosen_model(self.invocation.services, agent, chosen)
@@ -342,6 +346,7 @@ def _problem(want: Want, outcome: Json, sent: str) -> str:
             return f"it has {len(words)} letters, and {want.longest} are the most"
         if made_up := invented(words, sent):
             return f"it says what was not said: {', '.join(made_up[:5])}"
+    # what was redacted before it was sent cannot be asked back
     must_keep = [one for one in want.must_keep if not missing(sent, [one])]
     if gone := missing(words, must_keep):
         return f"it leaves out: {', '.join(gone[:5])}"
@@ -388,4 +393,5 @@ def _says(source: str, fact: str) -> bool:
     if missing(source, marks) or any(one not in spoken for one in (*names, *numbers)):
         return False
     words = _WORD.findall(normal(fact))
+    # five letters of a word: endings differ
     return bool(marks or names or numbers or not words) or any(word[:5] in spoken for word in words)

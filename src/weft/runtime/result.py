@@ -1,6 +1,6 @@
 """The result of a run: the answer, what it cost, and the session it leaves behind."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic
 
@@ -56,13 +56,26 @@ class Result(ByFields, Generic[AnswerT]):
     """Whether the log had the `request_id` already: this is what came of it then."""
 
     def _repr_html_(self) -> str:
+        show = self._mask()
         tokens = self.usage.total_token_count or 0
-        parts = [line(self.text)] if self.text else []
+        parts = [line(show(self.text))] if self.text else []
         if self.error is not None:
-            parts.append(line(f"{self.error.error_code}: {self.error.error_message}", "error"))
+            error = f"{self.error.error_code}: {self.error.error_message}"
+            parts.append(line(show(error), "error"))
         parts += [line(f"waits for an answer: {name}", "warning") for name in self.waiting.values()]
         parts += [line(str(one), str(one.severity)) for one in self.diagnostics]
-        return framed(f"{tokens:,} tokens", *parts, events_table(self.events))
+        return framed(f"{tokens:,} tokens", *parts, events_table(self.events, show))
+
+    def _mask(self) -> Callable[[str], str]:
+        """What shows a text without what the run's requests had redacted: notebooks are sent on."""
+        from weft.passes.redact import applied_rules
+
+        rules = applied_rules(self.session.events, self.session.id)
+        if not rules:
+            return str
+        from weft.compiler.mask import Mask, MaskRules
+
+        return Mask(MaskRules(rules), self.session).text
 
     @property
     def state(self) -> JsonObject:

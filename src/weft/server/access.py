@@ -64,6 +64,7 @@ class Tokens:
         """Tokens by user: `Tokens({"ann": "a long secret"})`."""
         self._users: list[tuple[bytes, Identity]] = []
         for user, token in users.items():
+            # a header takes printable ASCII only, and a short token can be guessed
             if len(token) < 16 or not re.fullmatch(r"[\x21-\x7e]+", token):
                 raise UsageError(
                     f"the token of `{user}` is too short, or has spaces or other odd characters",
@@ -164,6 +165,7 @@ def headers_of(scope: Scope) -> dict[bytes, bytes]:
     """
     headers: dict[bytes, bytes] | None = scope.get("weft.headers")
     if headers is None:
+        # reversed: a dict keeps the last of a name, and the first is wanted
         headers = scope["weft.headers"] = dict(reversed([*scope["headers"]]))
     return headers
 
@@ -294,11 +296,13 @@ class Gatekeeper:
     async def _admit(self, scope: Scope) -> Identity | None:
         """Who asks, or a problem; None for the printed address, which brings a token to keep."""
         headers = headers_of(scope)
+        # fewer names than headers: one came twice
         if len(headers) < len(scope["headers"]):
             self._require_once(scope)
         asker = tuple(map(headers.get, _ASKER))
         if asker not in self._askers:
             self._require_origin(headers, self._require_host(headers))
+            # clients choose these headers: the table must not grow with what they send
             if len(self._askers) < _MOST_ASKERS and sum(map(len, filter(None, asker))) < 500:
                 self._askers.add(asker)
         self._require_small(headers)
@@ -308,6 +312,7 @@ class Gatekeeper:
         identity = identify(scope) if identify is not None else await self._identity(scope)
         if identity is None:
             query = HTTPConnection(scope).query_params
+            # the address that was printed at the start has the token in it
             if scope["method"] == "GET" and "token" in query:
                 return None
             raise Problem(
@@ -348,6 +353,7 @@ class Gatekeeper:
     def _require_host(self, headers: dict[bytes, bytes]) -> str:
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name, colon, port = host.rpartition(":")
+        # an IPv6 address has colons of its own: `[::1]`
         if not colon or (port and not port.isdigit()):
             name = host
         if "*" not in self._hosts and name not in self._hosts and host not in self._hosts:
@@ -384,6 +390,7 @@ class Gatekeeper:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
             raise Problem(400, "content-length", "the content-length is not a number")
+        # so long a number is not even read
         if len(length) > 18 or int(length) > self._limits.body:
             raise too_large(self._limits)
 
@@ -391,6 +398,7 @@ class Gatekeeper:
         """Keep the token of the printed address in a cookie, and lead to the page without it."""
         connection = HTTPConnection(scope)
         token = connection.query_params["token"]
+        # looked at as if it had come as a header, so that one check decides
         trial = {**scope, "weft.headers": {b"authorization": b"Bearer " + token.encode()}}
         if self._identify is None or not self._identify(trial):
             raise Problem(
@@ -403,6 +411,7 @@ class Gatekeeper:
             cookie_name(scope),
             token,
             httponly=True,
+            # no page of another origin can use it
             samesite="strict",
             secure=scope.get("scheme") == "https",
             path="/",
@@ -423,4 +432,5 @@ def inner_path(scope: Scope) -> str:
     if not root or not path.startswith(root):
         return path
     below = path[len(root) :]
+    # `/apiary` is not below a mount at `/api`
     return below if not below or below[0] == "/" else path

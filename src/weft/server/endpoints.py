@@ -145,6 +145,7 @@ class Call:
                     raise too_large(limits)
                 chunks.append(chunk)
         except asyncio.CancelledError:
+            # the watch cancels the task to end `receive`, which has no timeout of its own
             raise arrival.refusal() from None
         finally:
             served.watch.discard(arrival)
@@ -175,6 +176,7 @@ class _Arrival:
         if self._problem is None:
             return asyncio.CancelledError()
         if self._task is not None:
+            # the problem is answered: the task goes on, and must not count as cancelled
             self._task.uncancel()
         return self._problem
 
@@ -265,6 +267,7 @@ class Endpoint:
         """The endpoint as an application; `shape` writes what is wrong."""
 
         async def run(scope: Scope, receive: Receive, send: Send) -> None:
+            # a mounted application gets no lifespan events: its first request starts it up
             served.start_up()
             try:
                 answer = await self.handler(Call(served, scope, receive))

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weft.declare.nodes import every_agent
-from weft.errors import SessionError, UsageError, WeftError
+from weft.errors import SessionBusy, SessionError, UsageError, WeftError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.export import LIBRARY, PAGE, SCRIPTS, STYLE, export
 from weft.inspector.inspection import REHEARSED
@@ -51,6 +51,10 @@ _SLICE = 0.004
 
 _LONGEST = 30.0
 """Seconds of work that a rehearsal of one session may take."""
+
+LETTING_GO = 2.0
+"""Seconds that a message waits for the session. A reader sees the last event of a run a moment
+before the run lets go of its session, and may answer at once."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
@@ -96,14 +100,20 @@ class ServedSessions(StoredSessions):
         """Give the agent a message; the run goes on without a reader."""
         place = self.key_of(key)
         runner = self._served.runner(place.app_name)
-        await self._served.start(runner, text, user=place.user_id, session=place.id, create=False)
+        await _started(
+            lambda: self._served.start(
+                runner, text, user=place.user_id, session=place.id, create=False
+            )
+        )
 
     async def answer(self, key: str, call_id: str, answer: object) -> None:
         """Answer a question that is open."""
         place = self.key_of(key)
         runner = self._served.runner(place.app_name)
-        await self._served.start(
-            runner, None, user=place.user_id, session=place.id, answers={call_id: answer}
+        await _started(
+            lambda: self._served.start(
+                runner, None, user=place.user_id, session=place.id, answers={call_id: answer}
+            )
         )
 
     async def fork(self, key: str, event: int, text: str, state: JsonObject) -> JsonObject:
@@ -113,8 +123,10 @@ class ServedSessions(StoredSessions):
         """
         place = self.key_of(key)
         runner = self._served.runner(place.app_name)
+        # before the copy is made: a fork that cannot be run leaves no session behind
         await self._served.require_room(place.app_name, place.user_id)
         session = await runner.fork(user_id=place.user_id, session_id=place.id, upto=event)
+        # no run takes the state with a message, so it is written by itself
         if not text and state:
             last = session.events.tip
             written = Event(
@@ -135,6 +147,19 @@ class ServedSessions(StoredSessions):
         return {"key": key_text(new), "id": session.id}
 
 
+async def _started(start: Callable[[], Awaitable[object]]) -> None:
+    """Start a run, in a moment if another one is about to let go of the session."""
+    until = time.monotonic() + LETTING_GO
+    while True:
+        try:
+            await start()
+            return
+        except SessionBusy:
+            if time.monotonic() >= until:
+                raise
+        await asyncio.sleep(0.02)
+
+
 class ServedSources:
     """The sources of a server: one for each store and user, kept with what they rebuilt."""
 
@@ -150,6 +175,7 @@ class ServedSources:
             stores = self._served.stores
             parts = [ServedSessions(self._served, store, identity) for store in stores]
             source = parts[0] if len(parts) == 1 else SeveralStores(parts)
+            # the oldest goes: rebuilt sessions take memory
             while len(self._sources) >= _USERS:
                 self._sources.pop(next(iter(self._sources)))
             self._sources[identity] = source
@@ -264,10 +290,12 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
         return endpoint
 
     async def exported(request: Request) -> Response:
-        key = _text(request, "session")
+        key, raw = _text(request, "session"), _switch(request, "raw")
         inspection = await source(request).inspection(key)
-        page = await asyncio.to_thread(export, inspection, key=key)
-        name = "".join(c if c.isalnum() else "-" for c in inspection.session.id)[:60]
+        page = await asyncio.to_thread(export, inspection, key=key, raw=raw)
+        id, mask = inspection.session.id, None if raw else inspection.mask
+        id = mask.text(id) if mask is not None else id
+        name = "".join(c if c.isalnum() else "-" for c in id)[:60]
         disposition = f'attachment; filename="{name}.html"'
         return HTMLResponse(page, headers={**_HEADERS, "Content-Disposition": disposition})
 
@@ -322,6 +350,7 @@ _Action = Callable[[Talk, Call], Awaitable[Json]]
 
 
 def _answered(answer: _Answer, inspection: Inspection, request: Request) -> Json:
+    # answers are made in threads, and compile the same log
     with inspection.lock:
         return answer(inspection, request)
 
@@ -474,18 +503,19 @@ async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]
     """Compile a session under the policies that people try, so that the first to ask waits less.
 
     It works beside the loop, a little at a time, and waits while anybody asks or runs. It goes on
-    until it is cancelled, and then lets go of what it made.
+    until it is cancelled; what was made is kept as long as anybody else looks.
     """
     try:
         inspection = await source.inspection(key)
     except WeftError:
         return  # it was deleted meanwhile, or the store fails: who asks is told
     spent = 0.0
-    try:
+    with inspection.watched():
         for policy in REHEARSED:
             walk = inspection.rehearse(Variant(policy=policy))
             done = False
             while not done and spent < _LONGEST:
+                # nobody who asks or runs waits for a rehearsal
                 if is_busy():
                     await asyncio.sleep(PULSE / 10)
                     continue
@@ -493,10 +523,10 @@ async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]
                 done = await asyncio.to_thread(_walk_on, walk)
                 took = time.monotonic() - begun
                 spent += took
+                # it rests as long as it worked: half of one core at most
                 await asyncio.sleep(took)
+        # what was rehearsed is kept until nobody looks any more
         await asyncio.Event().wait()
-    finally:
-        inspection.forget_rehearsed()
 
 
 def _walk_on(walk: Iterator[object]) -> bool:
@@ -525,8 +555,20 @@ def _text(request: Request, name: str) -> str:
     return text
 
 
+def _switch(request: Request, name: str) -> bool:
+    text = request.query_params.get(name, "") or "false"
+    if text not in ("true", "false"):
+        raise UsageError(
+            f"`{name}` is neither true nor false: {text[:40]!r}",
+            where="inspector",
+            hint=f"write ?{name}=true, or leave it out",
+        )
+    return text == "true"
+
+
 def _count(request: Request, name: str) -> int:
     text = request.query_params.get(name, "") or "0"
+    # longer numbers are refused before they are read: no event has such a number
     if not text.isdecimal() or len(text) > 9:
         raise UsageError(f"`{name}` is no number: {text[:40]!r}", where="inspector")
     return int(text)

@@ -98,13 +98,16 @@ class QueuedRun:
                         is_last = not event.partial and event.author != "user"
                         pause = _LOOK_SOON if is_last and _may_end(event) else _LOOK_EVERY
                         yield event
+                    # the queue is asked only when the run may be over: it is another round trip
                     if not waiting.empty() or event.partial or pause == _LOOK_EVERY:
                         continue
+                # an error of the reader, as of a deleted session, is raised here
                 elif reading.done():
                     reading.result()
                 info = await self._turns.find(self.key, self._turn.request_id)
                 if info is not None and info.status in ("waiting", "running"):
                     continue
+                # the turn is over, and its last events may not have reached the reader yet
                 rest = await self._runner.store.events(self.key, after=position) or []
                 if rest and reader is not None and not reading.done():
                     # the reader has their partial events too, and need only look
@@ -245,18 +248,22 @@ async def queue_run(
         state=dict(state or {}),
         retry=tuple(retry),
         invocation_id=None if content is not None else id,
+        # the session is made here; if it is deleted, the turn must not bring it back
         requires_session=True,
         options=dict(options),
         tools=tools,
         stream=stream,
     )
+    # an id that was made just now is known to nobody
     known = await turns.find(key, request) if request_id is not None else None
+    # a message that comes again must not stop, or be refused for, its own run
     if known is None:
         await _make_room(runner, key, busy)
     length = len(stored.events) if stored is not None else 0
     if stored is None:
         with suppress(Conflict):  # another request was faster
             await runner.store.create(key)
+    # before the turn is put: a worker may begin to stream at once
     reader = await runner.join(user_id=user, session_id=key.id) if stream and follow else None
     try:
         if reader is not None:

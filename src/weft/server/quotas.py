@@ -180,6 +180,7 @@ class _Account(msgspec.Struct):
 
     def begin_turn(self, now: float) -> None:
         """Count a turn that begins."""
+        # counted by the second, so that an account stays small however many turns begin
         if self.turns and int(self.turns[-1][0]) == int(now):
             self.turns[-1] = now, self.turns[-1][1] + 1
         else:
@@ -203,6 +204,7 @@ class _Account(msgspec.Struct):
         """From when on a new account would be the same."""
         ends = [now, *(last + _MINUTE for last, _ in self.turns[-1:])]
         if self.tokens or self.open:
+            # a run may be open past midnight: its account is kept a day longer
             ends.append((self.day + 1) * _DAY + _DAY * bool(self.open))
         return max(ends)
 
@@ -333,6 +335,7 @@ class QuotaBook:
 
         asked = self._put(limited, take, takes=True)
         try:
+            # shielded: the count may be on its way, and then room was taken
             await asyncio.shield(asked)
         except asyncio.CancelledError:  # who asked is gone: what is taken nevertheless goes back
 
@@ -348,6 +351,7 @@ class QuotaBook:
         """The room of a run that an earlier process began: it goes on in any case."""
         limited = self._limited(app, user)
         if limited:
+            # it goes on whatever the quota says, but others see that it is open
             self._note_open(limited, 1)
             self._put(limited, _no_change).add_done_callback(_note_failure)
         return Reservation(self, limited)
@@ -381,6 +385,7 @@ class QuotaBook:
 
     def _limited(self, app: str, user: str) -> tuple[_Limited, ...]:
         """Those of the two of whom something is limited; on most servers nobody is."""
+        # without quotas a request is not even looked at
         if self._is_free:
             return ()
         quotas = self.quotas
@@ -464,6 +469,7 @@ class QuotaBook:
                 }
                 if self._counts_open:
                     after[_SERVER + self._server] = Tally({"beat": now}, now + 2 * _SILENT)
+                # what did not change is not written
                 return {key: one for key, one in after.items() if one.value != tallies.get(key)}
 
             names = [*keys, *([_SERVER + self._server] if self._counts_open else [])]
@@ -500,6 +506,7 @@ class QuotaBook:
         silent: set[str] = set()
         for name in {name for account in accounts for name in account.open}:
             beat = tallies.get(_SERVER + name, {}).get("beat")
+            # `abs`: a clock that was set back must not make a dead server live for ever
             is_heard = isinstance(beat, int | float) and abs(now - beat) < _SILENT
             if name != self._server and not is_heard:
                 silent.add(name)
@@ -533,6 +540,7 @@ class LocalTallies:
         if len(tallies) >= self._sweep_at:
             for name in [name for name, one in tallies.items() if one.until <= now]:
                 del tallies[name]
+            # twice as many next time: a sweep that finds nothing must not come with every request
             self._sweep_at = max(_FEW_ACCOUNTS, 2 * len(tallies))
 
 
@@ -556,6 +564,7 @@ _SENTENCES = {
 
 def _problem_of(refusal: _Refusal, now: float) -> Problem:
     """What the client is told: which limit, how much, and when it is free again."""
+    # rounded up: who comes back in time must not be refused again
     seconds = int(refusal.pause) + 1
     free_at: str | None = None
     hint = "try again when one of these runs has ended"

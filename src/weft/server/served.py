@@ -91,6 +91,7 @@ class Served:
 
     def start_up(self) -> None:
         """Go on with what an earlier process left unfinished; once."""
+        # with a queue the workers go on with what was cut off
         if self._recovering is None and self._recover and self.turns is None:
             self._recovering = asyncio.get_running_loop().create_task(self._recover_all())
 
@@ -109,6 +110,7 @@ class Served:
                 await asyncio.gather(*self._runs, return_exceptions=True)
         for queued in self._watched:
             queued.stop_watching()
+        # what runs used is counted before the stores are closed
         if self._counting:
             await asyncio.wait(self._counting)
         await self.quotas.close()
@@ -116,6 +118,7 @@ class Served:
             await self.turns.close()
         closed: set[int] = set()
         for runner in self.runners.values():
+            # two apps may share one runner
             if id(runner) not in closed:
                 closed.add(id(runner))
                 await runner.close()
@@ -181,6 +184,7 @@ class Served:
             runner.app_name, await depth.waiting() if depth is not None else None
         )
         async with _Admission(self, runner.app_name, user) as reservation:
+            # only a new session must have a name that is fit for addresses
             if message is not None and session and create:
                 require_id(session)
             if isinstance(message, Content):
@@ -225,6 +229,7 @@ class Served:
                     config=self._configured(chosen, busy, stream=stream),
                 )
             except SessionError as error:
+                # the runtime's hint names other sessions and users: a client must not see those
                 if error.message.startswith("there is no session"):
                     raise unknown_session(session or "") from None
                 raise
@@ -272,6 +277,7 @@ class Served:
             if self.queue_depth is not None:
                 self.queue_depth.add(-1)
             return
+        # nobody counts its tokens or its end: it need not be watched
         if not reservation.needs_end:
             reservation.end(0)
             return
@@ -292,6 +298,7 @@ class Served:
         if known is not None and known[0] is config:
             return known[1]
         changed = msgspec.structs.replace(config, busy=busy, stream=stream)
+        # a config made for one request must not stay in the table
         if any(config is runner.config for runner in self.runners.values()):
             self._configs[key] = (config, changed)
         return changed
@@ -359,6 +366,7 @@ class Served:
         try:
             return self.event_stream(identity, chunks, headers)
         except Problem:
+            # too many streams: the run goes on, but nobody reads it
             run.unfollow()
             raise
 
@@ -410,6 +418,7 @@ def _queued_options(usual: RunConfig, config: RunConfig | None) -> Mapping[str, 
     """What a request asks of the model, as it goes with a turn; the rest is its worker's."""
     if config is None or config == usual:
         return {}
+    # a worker has the config of its own runner, so another one would be dropped in silence
     if msgspec.structs.replace(config, generate_config=usual.generate_config) != usual:
         raise Problem(
             422,

@@ -30,6 +30,7 @@ then, and need no second task.
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
+    # a proxy such as nginx would collect the stream, and pass it on when it is over
     (b"x-accel-buffering", b"no"),
 ]
 
@@ -57,6 +58,7 @@ class EventBatches(Protocol):
 def frame(event: Event) -> bytes:
     """One event of the log."""
     data = event.to_json()
+    # without an id: a client that connects again asks from the last stored event
     if event.sequence is None:
         return b"data: %b\n\n" % data
     return b"id: %d\ndata: %b\n\n" % (event.sequence, data)
@@ -161,6 +163,7 @@ class EventStream:
                 self._is_sending = False
                 self._last_sent = 0.0
         except asyncio.CancelledError:
+            # somebody else cancelled the task: the server's own end is not ours to hide
             if not self._is_stopped:
                 raise
             if self._writing is not None:
@@ -189,6 +192,7 @@ class EventStream:
         if not self._looked:
             self._looked = now
             return
+        # from the second look on: most streams are over sooner, and need no second task
         if self._listening is None:
             self._listening = asyncio.get_running_loop().create_task(_disconnected(self._receive))
             self._listening.add_done_callback(lambda _: self.stop())
@@ -199,6 +203,7 @@ class EventStream:
         if not self._last_sent:  # something was sent since the last look
             self._last_sent = now
         elif self._is_sending:
+            # the client has not taken a byte for so long: it holds a connection and a reader
             if now - self._last_sent >= self._stalled:
                 self.stop()
         else:

@@ -183,6 +183,7 @@ class Event(Value, frozen=True):
         for part in parts:
             has_calls = has_calls or part.function_call is not None
             has_results = has_results or part.function_response is not None
+        # an error ends the turn, also without words
         if self.error_code and not self.partial and not has_calls:
             return True
         if has_calls or has_results or self.partial:
@@ -218,6 +219,7 @@ def read_event(data: bytes | str) -> Event:
     """
     try:
         return _decoder.decode(data)
+    # unknown fields, or snake_case: the slow way sorts them out
     except msgspec.ValidationError as error:
         return event_from(msgspec.json.decode(data), error)
     except msgspec.DecodeError:  # lone surrogates, which the fast reader does not know
@@ -248,6 +250,7 @@ def respelled(value: object, kind: type[Value]) -> object:
     spelled: dict[str, object] = {}
     for key, field_value in cast("dict[str, object]", value).items():
         name = names.get(key, key)
+        # ADK writes null for a field that is not set
         if field_value is None and name in names.values():
             continue
         within = inner.get(name)
@@ -269,6 +272,7 @@ def _spelling(kind: type[Value]) -> tuple[dict[str, str], dict[str, type[Value]]
         for field in fields
         if (kind_inside := _value_type(field.type))
     }
+    # its type says only that they are objects
     if kind is FunctionResponse:
         inner["parts"] = Part
     return names, inner
@@ -293,6 +297,7 @@ def _known(value: object, kind: type[Value], where: str, unknown: dict[str, obje
     fields = {*names.values()}
     known: dict[str, object] = {}
     for name, field_value in cast("dict[str, object]", value).items():
+        # the escapes of a JSON pointer
         place = f"{where}/{name.replace('~', '~0').replace('/', '~1')}"
         within = inner.get(name)
         if name not in fields:

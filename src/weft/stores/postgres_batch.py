@@ -231,9 +231,9 @@ async def move_locks(
     names = [array_literal(column) for column in zip(*keys, strict=True)]
     numbers = array_literal([lock_number(key) for key in keys])
     async with connection.pipeline():
+        # first the unlocks: a session may be given back and wanted again in one batch
         if freed:
             await connection.execute(_UNLOCK, (array_literal(freed),))
-        # first the unlocks: a session may be given back and wanted again in one batch
         locked = await connection.execute(_LOCK, (worker, *names, numbers))
         looked = await connection.execute(_LOOK, names)
     since = cast("list[tuple[str, str, str, float]]", await locked.fetchall())

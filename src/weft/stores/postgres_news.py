@@ -81,9 +81,9 @@ class News:
                 while self._changed.isdisjoint(numbers):
                     self._heard.clear()
                     await self._heard.wait()
+        # numbers of sessions that nobody waits for are dropped here, too
         self._changed.clear()
 
-    # numbers of sessions that nobody waits for are dropped here, too
     def hear(self, server: ConnectionPool, channels: dict[str, Hear]) -> None:
         """Listen to these channels too."""
         is_new = not channels.keys() <= self._channels.keys()

@@ -276,12 +276,12 @@ async def insert_events(
                     "worker": worker,
                 },
             )
-        # another writer has the place in the log, or the session is gone
         except (UniqueViolation, ForeignKeyViolation):
-            # the statement inserted nothing: the log has grown, or the lease is lost
+            # another writer has the place in the log, or the session is gone
             raise Stale from None
         row = cast("tuple[float | None] | None", await cursor.fetchone())
         if row is None:
+            # the statement inserted nothing: the log has grown, or the lease is lost
             raise Stale
         asked = row[0]
     await share(connection, stored.key, growth.app, growth.user)
@@ -616,7 +616,7 @@ async def beat(connection: Connection, worker: str) -> None:
 
 def lock_number(key: SessionKey) -> int:
     """The number that stands for a session among the server's advisory locks."""
-    # with a separator that no name has: ("a", "bc") and ("ab", "c") differ
+    # the separator keeps ("a", "bc") and ("ab", "c") apart
     text = "\0".join(("weft", *key)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
 

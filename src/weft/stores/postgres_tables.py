@@ -174,8 +174,8 @@ async def migrate(connection: Connection, migrations: Sequence[Migration], *, wh
         return
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
-        version = await version_of(connection, migrations, where=where)
         # looked at again: another process may have migrated while this one waited for the lock
+        version = await version_of(connection, migrations, where=where)
         if version == 0:
             await connection.execute("CREATE SCHEMA IF NOT EXISTS weft")
             await connection.execute("CREATE TABLE weft.version (version integer NOT NULL)")

@@ -56,6 +56,7 @@ def encode_event(event: Event) -> EventRow:
         if len(data) < LARGE:
             read_event(data)
         else:
+            # a large event is checked without its JSON, which is faster
             msgspec.convert(msgspec.to_builtins(event), Event)
     except (ValueError, RecursionError) as error:
         raise SessionError(f"the event is not one: {error}", where=f"event {event.id}") from None
@@ -164,6 +165,7 @@ def still_waits(rows: Iterable[bytes]) -> bool:
             event = _questions.decode(row)
         except ValueError:
             return True  # whoever reads the session says what is wrong with it
+        # the rewind may hide an answer
         if event.actions is not None and event.actions.rewind_before_invocation_id:
             return True
         for part in event.content.parts or () if event.content is not None else ():

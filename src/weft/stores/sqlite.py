@@ -132,6 +132,7 @@ class SqliteStore:
         require_recent(recent)
         if skip_unreadable:
             return await self._sound(key, recent=recent, after=after)
+        # a glance from the event loop itself: no thread, if the cached session is the newest
         if (recent is None and after is None) or self._cache.get(key) is not None:
             glance = self._opened().glances.at(key)
             if glance is not None:
@@ -192,9 +193,11 @@ class SqliteStore:
                 return session
 
         def work(connection: sqlite3.Connection) -> _Appended:
+            # the careful way, where the rows made in advance did not fit: read again, then add
             opened.whole.require(connection)
             stored = self.newest(connection, key)
             if not follows(session, stored.events):
+                # the same append twice is one: its first answer may have been lost
                 if not has_all(stored.events, events):
                     raise conflict(session, stored.events)
                 shared = tables.read_shared(connection, StateReader(key))
@@ -209,6 +212,7 @@ class SqliteStore:
                 leases.stop(tables.list_requests(connection))
             return lambda: self._keep(after) and grown.session
 
+        # nothing to make rows from before the writer has its turn
         if known is None or growth is None:
             return await self._explained(opened.writer.run(work))
         grown = growth
@@ -224,6 +228,7 @@ class SqliteStore:
         addition = Addition(work, rows, finish, share if grown.app or grown.user else None)
         opened.writer.gather(addition)
         try:
+            # it waits in the writer's line with those of other sessions: one commit for all
             after = await addition.result()
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise explained(error, self._path, timeout=self._timeout) from None
@@ -364,6 +369,7 @@ class SqliteStore:
         opened = self._opened()
 
         def rewrite() -> None:
+            # partial events that nobody took yet may quote what was deleted
             forget_letters(self._path)
             with opened.leases.alone():
                 connection = open_file(self._path, timeout=self._timeout, alone=nullcontext())
@@ -380,12 +386,14 @@ class SqliteStore:
         opened = self._opened()
         lease = await opened.leases.line.acquire(key, busy=busy, interrupt=interrupt)
         try:
+            # the first try needs no thread and no waiting
             if not opened.leases.take(lease):
                 await self._outwait(opened, lease, busy)
         except BaseException:
             await lease.release()
             raise
         lease.settle()
+        # while a lease is held, this thread looks whether another process wants it
         opened.reader.wake()
         return lease
 
@@ -446,6 +454,7 @@ class SqliteStore:
             with inside(self):
                 yield transaction
         except BaseException:
+            # the writer's thread waits for this: without it nobody could write any more
             await self._explained(hold.rollback())
             raise
         await self._explained(hold.commit())
@@ -461,6 +470,7 @@ class SqliteStore:
             self._cache = SessionCache()
         if opened is not None and opened.process == os.getpid():
             opened.glances.close()
+            # the writer hands its last commits to the flusher, which therefore ends behind it
             await opened.reader.close()
             await opened.writer.close()
             await opened.flusher.close()
@@ -489,6 +499,7 @@ class SqliteStore:
                         alone=leases.alone(),
                         factory=WriterConnection,
                     )
+                    # the flusher does it, once for many commits
                     leave_flushing(connection)
                     cast("WriterConnection", connection).guard()
                     return connection
@@ -592,16 +603,23 @@ class _Glances:
             if self._connection is None:
                 address = f"{self._path.as_uri()}?mode=rw"
                 self._connection = sqlite3.connect(
-                    address, timeout=0, isolation_level=None, check_same_thread=False, uri=True
+                    # timeout 0: the event loop must not wait for a lock
+                    address,
+                    timeout=0,
+                    isolation_level=None,
+                    check_same_thread=False,
+                    uri=True,
                 )
             glance = tables.glance(self._connection, key)
         except (sqlite3.Error, UnicodeDecodeError):
+            # locked, or damaged: the reader's thread waits, or says what is wrong
             return None
         finally:
             self._lock.release()
         if glance is None:
             return _NOT_THERE
         if sum(len(value) for _, value, _ in (*glance.app, *glance.user)) > self.MOST:
+            # reading so much would hold up the event loop
             self._heavy.add(owner)
         return glance
 
@@ -647,6 +665,7 @@ class _SqliteTransaction:
         if not follows(self._session, stored.events):
             raise conflict(self._session, stored.events)
         growth = grow(self._session, events)
+        # an append that does not fit must not undo what the tool wrote before it
         connection.execute("SAVEPOINT append")
         try:
             rows, size = tables.new_rows(stored, growth)

@@ -91,9 +91,11 @@ def add_chapter(
     end = chapter_end(first, _length(connection, number), limit)
     if end is None:
         return None
+    # a chapter behind damaged ones would never be used
     earlier = chapters_of(connection, number, first)
     if earlier is None:
         return None
+    # one more than the chapter: it shows where the turn ends
     rows = _stored(connection, number, first, end + 1)
     chapter = next_chapter(rows, first, earlier, where=str(key))
     if chapter is None:
@@ -145,6 +147,7 @@ def pack_chapter(connection: sqlite3.Connection, key: SessionKey, limit: int) ->
         ).fetchone(),
     )
     if first + length > limit:
+        # a chapter is packed as a whole, or not at all
         return None
     packed = pack(_stored(connection, number, first, first + length))
     connection.execute(
@@ -249,6 +252,7 @@ def fetch_from(path: Path, number: int, *, where: str) -> Fetch:
         address = f"{path.as_uri()}?mode=ro"
         try:
             with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as connection:
+                # both reads see one state: the chapter may be packed between them
                 connection.execute("BEGIN")
                 first, rows, length = _around(connection, number, position)
         except sqlite3.Error as error:

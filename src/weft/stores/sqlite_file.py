@@ -14,8 +14,10 @@ from weft.stores.rows import HAS_DELTA, checksum_of
 APPLICATION_ID = 0x57454654
 """What marks a SQLite file as ours: the letters WEFT."""
 
+# An append rewrites whole pages. Smaller ones make each write of a long session smaller.
 PAGE_SIZE = 2048
 
+# How long the log written ahead gets before SQLite moves it into the file.
 CHECKPOINT_BYTES = 4_000_000
 
 CHECKED_BYTES = 16_000_000
@@ -182,6 +184,7 @@ def file_version(
     """The version of the tables, 0 for a new file; a file that is not ours is refused."""
     version = _number(connection, "PRAGMA user_version")
     if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
+        # an empty file is nobody's yet, and becomes ours
         if version or _number(connection, "SELECT count(*) FROM sqlite_master"):
             raise StoreError(
                 "this is a SQLite database of another program",
@@ -202,6 +205,7 @@ def file_version(
 
 def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> None:
     if file_version(connection, path, migrations) == 0:
+        # both last as long as the file, and the page size is fixed once there is a log
         connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
         connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("BEGIN IMMEDIATE")
@@ -241,6 +245,7 @@ class WholeFile:
         """What is wrong with the file, or nothing."""
         with self._lock:
             if self._damage is None:
+                # once: the check reads the whole file
                 small = self._path.stat().st_size <= CHECKED_BYTES
                 self._damage = damage(connection) if small else ""
             return self._damage
@@ -320,9 +325,11 @@ WHERE session NOT IN (SELECT number FROM sessions) LIMIT 1"""
 def explained(error: Exception, path: Path, *, timeout: float) -> StoreError:
     """What SQLite's error means here, and what to do about it."""
     code = (
+        # extended codes have the plain one in their low byte
         error.sqlite_errorcode & 0xFF if isinstance(error, sqlite3.Error) and _coded(error) else 0
     )
     if isinstance(error, UnicodeDecodeError):
+        # SQLite hands out damaged text as it is, and Python cannot decode it
         code = sqlite3.SQLITE_CORRUPT
     message, hint = str(error), ""
     match code:

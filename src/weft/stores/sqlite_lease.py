@@ -52,6 +52,7 @@ class FileLocks:
         try:
             _lock(self._descriptor, place, wait=wait)
         except OSError as error:
+            # systems differ in how they say that the lock is taken
             if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
                 return False
             raise StoreError(
@@ -76,6 +77,7 @@ class FileLocks:
         It is about the time, and greater than the turn before even if the clock was set back.
         """
         now = time.time()
+        # the next greater number: never the same turn twice
         turn = max(math.nextafter(self.turn(place), math.inf), now)
         try:
             _write_at(self._descriptor, _slot(place), _TURN.pack(turn))
@@ -145,6 +147,7 @@ class FileLeases:
     @contextmanager
     def alone(self) -> Generator[None, None, None]:
         """Make or migrate the file while no other thread or process does."""
+        # a lock of the file keeps out other processes only, not other threads of this one
         with self._opening:
             locks = self._opened()
             locks.take(OPENING, wait=True)
@@ -202,6 +205,7 @@ OPENING = 0
 def place_of(key: SessionKey) -> int:
     """The byte that stands for a session: far apart from any other, and never OPENING."""
     text = "\0".join(key).encode("utf-8", "surrogatepass")
+    # odd, so never OPENING; 62 bits, because the offset of a lock is a signed number
     return (int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) >> 2) | 1
 
 
@@ -240,6 +244,7 @@ if sys.platform == "win32":
         pass
 
     def _lock(descriptor: int, place: int, *, wait: bool) -> None:
+        # Windows takes 31 bits of an offset; sessions that share a byte wait for each other
         os.lseek(descriptor, place % 2**31, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
 
@@ -264,6 +269,7 @@ else:
     def _write_at(descriptor: int, offset: int, data: bytes) -> None:
         os.pwrite(descriptor, data, offset)
 
+    # A lock of the process would be lost when any descriptor of the file is closed in it.
     _OFD = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
     """Whether locks belong to the open file, and not to the process."""
 
@@ -284,6 +290,7 @@ else:
             fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, place, os.SEEK_SET)
 
     def _is_locked(descriptor: int, place: int) -> bool:
+        # else it is tried out: taken for a moment, and given back
         if _OFD:  # asked without taking it
             wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
             answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted)

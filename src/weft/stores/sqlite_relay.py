@@ -68,6 +68,7 @@ class FileCarrier:
         """Take letters from now on; who follows is looked up when something is sent."""
         if not follows:
             return
+        # it makes the file, which tells those who run that somebody may follow
         self._run(lambda connection: connection.execute("SELECT 1"))
         taking = self._taking
         if taking is None or taking.done():
@@ -94,6 +95,7 @@ class FileCarrier:
                 "DELETE FROM followers WHERE session = ? AND name = ?",
                 [(number, self.name) for number in departed],
             )
+            # processes that were killed say no goodbye: their rows and letters go here
             connection.execute(f"DELETE FROM followers WHERE until < {_NOW}")
             connection.execute(
                 "DELETE FROM letters WHERE name <> ? AND name NOT IN (SELECT name FROM followers)",
@@ -124,6 +126,7 @@ class FileCarrier:
 
     def followers(self, numbers: Sequence[int]) -> dict[str, list[int]]:
         """Who follows these sessions; nobody where there is no file."""
+        # nobody has ever followed from elsewhere: no file is made for asking
         if self._connection is None and not self._path.exists():
             return {}
         marks = ", ".join("?" * len(numbers))
@@ -148,6 +151,7 @@ class FileCarrier:
         if taking is not None and taking.get_loop() is asyncio.get_running_loop():
             taking.cancel()
         connection, self._connection = self._connection, None
+        # a forked child must not close the connection of its parent
         if connection is not None and self._process == os.getpid():
             connection.close()
 
@@ -170,8 +174,10 @@ class FileCarrier:
         if self._connection is None or self._process != os.getpid():
             connection = sqlite3.connect(self._path, timeout=_WAIT, check_same_thread=False)
             try:
+                # no flush and no journal on the disk: letters are worth nothing after a crash
                 connection.execute("PRAGMA synchronous=OFF")
                 connection.execute("PRAGMA journal_mode=MEMORY")
+                # what was said must not stay readable in free pages
                 connection.execute("PRAGMA secure_delete=ON")
                 connection.executescript(_TABLES)
             except BaseException:

@@ -108,6 +108,7 @@ def read_newest(
     row = _session_row(connection, key, cached.number if cached is not None else 0)
     if row is None:
         return None
+    # not cached, or deleted and made anew under the same name
     if cached is None or cached.number != row.number:
         cached = row.begun(StateReader(key))
         if row.chaptered and (opened := _by_chapters(connection, cached, row, path)) is not None:
@@ -126,6 +127,7 @@ def _by_chapters(
     """The session by its chapters and the events behind them; None where all must be read."""
     chapters = chapters_of(connection, row.number, row.chaptered)
     tail = [*_rows(connection, row, row.chaptered)]
+    # damaged chapters, or a gap behind them: all of it is read, and that says what is wrong
     if chapters is None or row.chaptered + len(tail) != row.length:
         return None
     fetch = fetch_from(path, row.number, where=str(begun.key))
@@ -162,6 +164,7 @@ def read_part(
     writing = cast(
         "list[tuple[int, bytes, int | None]]",
         connection.execute(
+            # said outright: SQLite would go through all events of the session by their places
             "SELECT place - ?, CAST(event AS BLOB), checksum FROM events INDEXED BY deltas"
             f" WHERE place >= ? AND place < ? AND {HAS_DELTA} ORDER BY place",
             (start, start + first, start + ROOM),
@@ -218,6 +221,7 @@ def _rows(connection: sqlite3.Connection, row: _SessionRow, first: int) -> Itera
         " WHERE place >= ? AND place < ? ORDER BY place",
         (number * ROOM + first, (number + 1) * ROOM),
     )
+    # in slices: the rows of a long log are never all in memory
     while rows := cast("list[RawRow]", cursor.fetchmany(SLICE)):
         yield from rows
 
@@ -293,6 +297,7 @@ def new_rows(stored: StoredSession, growth: Growth) -> tuple[list[NewRow], int]:
         data, checksum = encode_event(event)
         size += len(data)
         rows.append((place, event.timestamp, data.decode(), checksum, stored.number, before))
+        # only the first row must find its neighbour: the others bring theirs
         place, before = place + 1, None
     return rows, size
 
@@ -499,6 +504,7 @@ def list_apps(connection: sqlite3.Connection) -> list[str]:
 
 def delete_session(connection: sqlite3.Connection, key: SessionKey) -> None:
     """Delete a session with its events and turns; what they wrote to shared scopes stays."""
+    # first: a session may have queued turns and no row yet
     erase_turns(connection, *key)
     row = cast(
         "tuple[int] | None",
@@ -563,6 +569,7 @@ def tally(
     connection: sqlite3.Connection, names: Sequence[str], count: Count, beside: str, now: float
 ) -> None:
     """Change what processes count together under these names; what is over is forgotten."""
+    # made with the first use: most stores count nothing together
     connection.execute(
         "CREATE TABLE IF NOT EXISTS tallies"
         " (name TEXT PRIMARY KEY, value TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID"

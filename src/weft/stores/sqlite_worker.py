@@ -108,6 +108,7 @@ class ConnectionThread:
         gathered = self._gathered.get(loop)
         if gathered is None:
             gathered = self._gathered[loop] = []
+            # when everything that is ready now has run
             loop.call_soon(self._submit_gathered, loop)
         gathered.append(job)
         if len(gathered) >= MOST_GATHERED:
@@ -120,6 +121,7 @@ class ConnectionThread:
 
     def wake(self) -> None:
         """Have the thread see whether something is to be watched."""
+        # a thread that watches wakes up by itself
         if not self._watching:
             with self._lock:
                 self._put(())
@@ -157,6 +159,7 @@ class ConnectionThread:
                     connection = connection or self._connect()
                     self._serve(connection, batch)
                 except Exception as error:
+                    # the file cannot be opened: the next batch tries again
                     for job in batch:
                         job.failed(error)
             if watch is not None and due is not None and time.monotonic() >= due:
@@ -193,6 +196,7 @@ def read(connection: sqlite3.Connection, batch: Sequence[Task]) -> None:
         else:
             _settle([job])
         finally:
+            # also after success: a reader that stays in a transaction goes on seeing the old state
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
@@ -215,6 +219,7 @@ class FileWriter:
 
     def __call__(self, connection: sqlite3.Connection, batch: Sequence[Task]) -> None:
         """Commit the jobs, and have them flushed."""
+        # first what ends at once: a held transaction lasts as long as its tool
         plain = [job for job in batch if not isinstance(job, Hold)]
         if plain:
             self._together(connection, plain)
@@ -227,11 +232,13 @@ class FileWriter:
         try:
             additions = [cast("Addition[object]", job) for job in jobs if _adds(job)]
             rows = [row for job in additions for row in job.rows]
+            # the common case: only events, few enough for one statement
             is_plain = len(additions) == len(jobs) and len(rows) <= MOST_ROWS
             if is_plain and not any(job.shares for job in additions):
                 if not add_rows(connection, rows):  # a statement is a transaction
                     raise _Unfit
             else:
+                # the write lock at once: a transaction that reads first could not get it later
                 connection.execute("BEGIN IMMEDIATE")
                 for job in jobs:
                     if not _adds(job):
@@ -244,6 +251,7 @@ class FileWriter:
         except Exception as error:
             # nothing was committed: each job gets a chance, and an error, of its own
             _roll_back(connection)
+            # it was alone already; an addition has its careful way still to try
             if len(jobs) == 1 and not _adds(jobs[0]):
                 jobs[0].failed(error)
                 return
@@ -336,6 +344,7 @@ class Flusher:
     def _run(self) -> None:
         is_open = True
         while is_open:
+            # everything that was committed since the last flush shares the next one
             queued = [self._queue.get()]
             with suppress(Empty):
                 while True:
@@ -479,8 +488,10 @@ class Hold:
     def work(self, connection: sqlite3.Connection) -> None:
         """Serve the transaction from its beginning to its end; a commit is flushed."""
         try:
+            # from here on the tool's task uses the connection; this thread waits for the end
             self._begun.work(connection)
             _settle([self._begun])
+            # nothing else is served meanwhile: a transaction is alone in the file
             end, commits = self._queue.get()
             try:
                 end.work(connection)

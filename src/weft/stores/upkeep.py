@@ -57,6 +57,7 @@ async def migrate_store(address: str) -> StoreVersion:
     """Bring the tables up to date, while others work on."""
     store = open_store(address)
     try:
+        # any use opens the store, and that migrates it
         await store.apps()
     finally:
         await store.close()
@@ -86,6 +87,7 @@ async def downgrade_store(address: str) -> StoreVersion:
     async with tables.explaining(address):
         connection = await tables.connect(_server(address))
         async with connection, connection.transaction():
+            # no process may migrate forward at the same time
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (tables.MIGRATING,))
             await unpack_all(connection)
             for statement in tables.UNDO:
@@ -112,6 +114,7 @@ def _copy(path: Path, target: Path) -> int:
         raise UsageError(
             "the file exists already", where=str(target), hint="name one that does not"
         )
+    # a copy that was cut off must not have the name of a whole one
     unfinished = target.with_name(f".{target.name}.part")
     try:
         source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_WAIT)

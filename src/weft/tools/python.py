@@ -107,7 +107,7 @@ class PythonTool:
             f" {'' if self.network else 'There is no network. '}Files that it writes to its working"
             " folder are kept as artifacts; `files` names artifacts to put there first."
         )
-        apart = not self.network and isolation()["network"]
+        apart = not self.network and isolation().get("network", False)
         make = tool(
             name=self.name,
             description=about,
@@ -324,7 +324,7 @@ def isolation() -> Mapping[str, bool]:
                 cwd=place,
                 env=_environment(Path(place)),
                 capture_output=True,
-                timeout=20,
+                timeout=60,
                 check=False,
                 pass_fds=(child_end,),
             )

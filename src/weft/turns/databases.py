@@ -29,7 +29,7 @@ Cell = str | int | float | None
 Values = Mapping[str, "Cell | Sequence[str] | Sequence[int]"]
 
 TURNS_CHANNEL = "weft_turns"
-"""Where it is announce that a turn was put in the inbox."""
+"""The channel on which it is announced that a turn was put in the inbox."""
 
 
 class QueueDatabase(Protocol):
@@ -71,6 +71,7 @@ class SqlSpelling(NamedTuple):
     """Behind a statement that puts a turn: tells the workers."""
 
 
+# `:name` in a statement, but not the `::type` of PostgreSQL
 _NAME = re.compile(r"(?<!:):([a-z_]+)")
 
 _CONNECTIONS = 2
@@ -102,7 +103,7 @@ class ServerDatabase:
         self._spelled: dict[str, bytes] = {}
 
     def listen_to(self, *channels: str) -> None:
-        """Have `news` wait for what is announce there."""
+        """Have `news` wait for what is announced on these channels."""
         self._channels = channels
 
     async def open(self) -> None:
@@ -116,6 +117,7 @@ class ServerDatabase:
             if await _server_version(connection, where) < len(SERVER_MIGRATIONS):
                 async with connection.transaction():
                     await lock_migrations(connection)
+                    # asked again: another process may have made them meanwhile
                     version = await _server_version(connection, where)
                     for statement in (one for step in SERVER_MIGRATIONS[version:] for one in step):
                         await connection.execute(statement.encode())
@@ -175,6 +177,7 @@ class ServerDatabase:
 
         if self._pool is None or self._pool.loop is not asyncio.get_running_loop():
             self._pool = ConnectionPool(self._address, self._worker)
+            # an event belongs to one event loop, as connections do
             self._heard = asyncio.Event()
         return self._pool
 
@@ -189,7 +192,8 @@ class ServerDatabase:
             with suppress(DriverError):
                 for channel in self._channels:
                     await connection.execute(f'LISTEN "{channel}"'.encode())
-                self._heard.set()  # of what was put before, nobody has announce
+                # what was put before this connection listened was announced to nobody
+                self._heard.set()
                 async for _ in connection.notifies():
                     self._heard.set()
         finally:
@@ -277,6 +281,7 @@ class FileDatabase:
                         hint="pass a sqlite3.Connection to the file of the store, or the"
                         " connection of store.transaction(session)",
                     )
+                # in the caller's transaction: the tables are made, and undone, with what it puts
                 _make_tables(connection, self._path)
                 return work(connection)()
             return await self._current().run(work)

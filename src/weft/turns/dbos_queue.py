@@ -28,6 +28,7 @@ from weft.turns.dbos_worker import DbosWorker
 from weft.turns.inbox import poison_reason
 from weft.turns.turn import (
     MOST_KILLS,
+    SUSPECT_KILLS,
     Living,
     QueuedTurn,
     RunTurn,
@@ -109,12 +110,15 @@ class DbosTurns:
         owners = await self._run(tables.OWNERS, {})
         if not owners:
             return 0
+        # asked behind the owners: a worker that began in between lives, and keeps its turns
         alive = await living()
         handed_on = 0
         for (owner,) in owners:
             if owner not in alive:
                 values = {
                     "worker": owner,
+                    "alone": tables.alone_note_of(str(owner)),
+                    "suspect": SUSPECT_KILLS,
                     "most": MOST_KILLS,
                     "reason": poison_reason(MOST_KILLS),
                 }
@@ -186,6 +190,7 @@ class DbosTurns:
             old = await tables.execute(connection, tables.OLD, {"keep": keep, "most": most})
             if old:
                 numbers = [cast("int", number) for number, _ in old]
+                # a turn has one workflow for each time that it was put
                 ids = [f"{number:019}.{at}" for number, tries in cast("list[tuple[int, int]]", old)
                        for at in range(tries + 1)]  # fmt: skip
                 values = {"numbers": numbers, "notes": [*map(tables.note_of, numbers)], "ids": ids}

@@ -41,6 +41,11 @@ def note_of(number: int) -> str:
     return f"dbos:{number}"
 
 
+def alone_note_of(worker: str) -> str:
+    """The name of the note that says which workflow a worker runs alone."""
+    return f"dbos:alone:{worker}"
+
+
 def migrate(url: str) -> None:
     """Have DBOS make its tables, or bring them up to date."""
     from dbos import DBOS
@@ -56,6 +61,7 @@ def _sqlalchemy_url(url: str) -> str:
 
     options = {name: str(value) for name, value in conninfo_to_dict(url).items()}
     host = options.get("host", "")
+    # a path of a socket, or several hosts, do not fit into the host of an address
     plain = not host.startswith("/") and "," not in host
     if plain:
         options.pop("host", None)
@@ -187,33 +193,48 @@ OWNERS = f"""
 SELECT DISTINCT executor_id FROM {_STATUS} WHERE name = '{WORKFLOW}' AND status = 'PENDING'
 """
 
+# DBOS takes turns while a suspect runs alone, so that one is noted: it is the only one to blame.
 HAND_ON = f"""
 WITH orphans AS MATERIALIZED (
     SELECT workflow_uuid AS id, 'dbos:' || split_part(workflow_uuid, '.', 1)::bigint AS turn
     FROM {_STATUS}
     WHERE name = '{WORKFLOW}' AND status = 'PENDING' AND executor_id = %(worker)s
     FOR UPDATE),
+alone AS (DELETE FROM weft.turn_notes WHERE turn = %(alone)s RETURNING reason AS id),
+guilty AS (SELECT id FROM alone JOIN orphans USING (id)),
+blamed AS (
+    SELECT turn FROM orphans LEFT JOIN weft.turn_notes AS notes USING (turn)
+    WHERE CASE WHEN EXISTS (SELECT 1 FROM guilty) THEN id IN (SELECT id FROM guilty)
+        ELSE coalesce(kills, 0) < %(suspect)s OR (SELECT count(*) FROM orphans) = 1 END),
 noted AS (
     INSERT INTO weft.turn_notes (turn, kills)
-    SELECT turn, 1 FROM orphans
+    SELECT turn, 1 FROM blamed
     ON CONFLICT (turn) DO UPDATE SET kills = turn_notes.kills + 1,
         reason = CASE WHEN turn_notes.kills + 1 >= %(most)s THEN %(reason)s
                  ELSE turn_notes.reason END
     RETURNING turn, kills)
 UPDATE {_STATUS} SET
-    status = CASE WHEN kills >= %(most)s THEN 'MAX_RECOVERY_ATTEMPTS_EXCEEDED'
+    status = CASE WHEN coalesce(kills, 0) >= %(most)s THEN 'MAX_RECOVERY_ATTEMPTS_EXCEEDED'
              ELSE 'ENQUEUED' END,
-    completed_at = CASE WHEN kills >= %(most)s THEN ({_NOW} * 1000)::bigint END,
+    completed_at = CASE WHEN coalesce(kills, 0) >= %(most)s THEN ({_NOW} * 1000)::bigint END,
     {_FREE}
-FROM orphans JOIN noted USING (turn)
+FROM orphans LEFT JOIN noted USING (turn)
 WHERE workflow_uuid = orphans.id RETURNING workflow_uuid
 """
 
 READ = """
-SELECT number, dbos_turns.turn, coalesce(notes.attempts, 0) FROM weft.dbos_turns
+SELECT number, dbos_turns.turn, coalesce(notes.attempts, 0), coalesce(notes.kills, 0)
+FROM weft.dbos_turns
 LEFT JOIN weft.turn_notes AS notes ON notes.turn = 'dbos:' || number
 WHERE number = ANY(%(numbers)s)
 """
+
+ALONE = """
+INSERT INTO weft.turn_notes (turn, reason) VALUES (%(turn)s, %(id)s)
+ON CONFLICT (turn) DO UPDATE SET reason = excluded.reason
+"""
+
+NOT_ALONE = "DELETE FROM weft.turn_notes WHERE turn = %(turn)s"
 
 # Nothing is noted of a turn that was deleted while it ran.
 NOTE = """
@@ -286,7 +307,7 @@ class DbosRow(NamedTuple):
     def info(self) -> TurnInfo:
         """The turn as a list shows it."""
         return TurnInfo(
-            decode_turn(self.text, id=str(self.number), attempts=self.attempts),
+            decode_turn(self.text, id=str(self.number), attempts=self.attempts, kills=self.kills),
             STATUSES[self.status],
             0,
             self.due,

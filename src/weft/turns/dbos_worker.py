@@ -3,13 +3,15 @@
 DBOS has threads and an event loop of its own, and a process has one DBOS. Turns run in the event
 loop of the worker, and how they end is what DBOS writes down.
 
-Top to bottom: the worker's part, the ways between the two loops, the connections of DBOS.
+Top to bottom: the worker's part, the gate to its turns, the ways between the two loops, the
+connections of DBOS.
 """
 
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from weft.errors import StoreError, UsageError
@@ -17,7 +19,15 @@ from weft.stores.postgres_batch import Batches
 from weft.stores.postgres_tables import KEEPALIVES
 from weft.turns import dbos_tables as tables
 from weft.turns.databases import ServerDatabase
-from weft.turns.turn import RunTurn, StopSignal, TurnEnd, UnreadableTurn, decode_turn
+from weft.turns.taking import SUSPECT_PATIENCE, SUSPECT_REST
+from weft.turns.turn import (
+    QueuedTurn,
+    RunTurn,
+    StopSignal,
+    TurnEnd,
+    UnreadableTurn,
+    decode_turn,
+)
 
 if TYPE_CHECKING:
     import dbos
@@ -30,6 +40,9 @@ _POLL_EVERY = 0.1
 
 _ADRIFT_EVERY = 2.0
 """Seconds between two looks for turns that this worker owns and does not run."""
+
+_GATE_PATIENCE = 1.0
+"""Seconds that a turn waits for a suspect to end, until it is given back for other workers."""
 
 _CONNECTIONS = 4
 """Connections that DBOS has of its own in a worker."""
@@ -66,6 +79,7 @@ class DbosWorker:
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Semaphore(slots)
         """All workers of a queue count as many slots, so there may be more turns than room."""
+        self._gate = _Gate()
         self._running: dict[str, int] = {}
         self._reading: Batches[int, tables.Row | None] = Batches(self._read, at_once=1)
         self._engine: sqlalchemy.Engine | None = None
@@ -74,6 +88,7 @@ class DbosWorker:
         """Start DBOS in this process; its threads take turns from now on."""
         from dbos import DBOS
 
+        # a second worker would silently get the first one's DBOS
         if not _ONE_DBOS.acquire(blocking=False):
             raise UsageError(
                 "this process has a worker on DBOS already",
@@ -88,14 +103,17 @@ class DbosWorker:
             async def turn(number: int) -> None:
                 id = DBOS.workflow_id
                 assert id is not None
+                # DBOS calls this in its own loop; runners and stores belong to the worker's
                 await _elsewhere(self._carry_out(id, number), self._loop)
 
+            # the kills of a turn are counted in our notes, as for every queue
             DBOS.workflow(name=tables.WORKFLOW, max_recovery_attempts=None)(turn)
             DBOS.listen_queues(list(queues))
             DBOS.launch()
             for queue in queues:
                 register_queue(queue, self._slots)
         except BaseException:
+            # else its threads go on, and the lock stays taken
             self.destroy()
             raise
 
@@ -128,6 +146,7 @@ class DbosWorker:
         stopping = asyncio.ensure_future(_signalled(self._stop))
         suspects: set[str] = set()
         try:
+            # only what is adrift in two looks: a turn may just have been taken
             while not stopping.done():
                 await asyncio.wait([stopping], timeout=_ADRIFT_EVERY)
                 try:
@@ -149,11 +168,12 @@ class DbosWorker:
 
     async def _carry_out(self, id: str, number: int) -> None:
         """Run a turn until it is over; how it ended is what DBOS sees of it."""
+        # counted: a turn that was given back may be taken again before its first run has ended
         self._running[id] = self._running.get(id, 0) + 1
         try:
             async with self._room:
                 while True:
-                    outcome = await self._outcome(number)
+                    outcome = await self._outcome(id, number)
                     if outcome.kind != "again":
                         break
                     await self._until_written(tables.AGAIN, number, outcome.reason)
@@ -170,18 +190,36 @@ class DbosWorker:
             if not self._running[id]:
                 del self._running[id]
 
-    async def _outcome(self, number: int) -> TurnEnd:
+    async def _outcome(self, id: str, number: int) -> TurnEnd:
         if self._stop.is_set():  # it was taken in the moment in which we stopped
             return TurnEnd("released")
         row = await self._reading.put(number)
+        # whoever deletes a session deletes its turns
         if row is None:
             return TurnEnd("cancelled", "it was deleted")
-        _, text, attempts = row
+        _, text, attempts, kills = cast("tuple[int, str, int, int]", row)
         try:
-            turn = decode_turn(str(text), id=str(number), attempts=cast("int", attempts))
+            turn = decode_turn(text, id=str(number), attempts=attempts, kills=kills)
         except UnreadableTurn as error:
             return TurnEnd("failed", str(error))
-        return await self._run(turn)
+        if not await self._gate.enter(alone=turn.is_suspect):
+            return TurnEnd("released")
+        try:
+            if self._stop.is_set():  # it waited at the gate meanwhile
+                return TurnEnd("released")
+            return await (self._run_alone(id, turn) if turn.is_suspect else self._run(turn))
+        finally:
+            self._gate.leave()
+
+    async def _run_alone(self, id: str, turn: QueuedTurn) -> TurnEnd:
+        """Run a suspect, which is noted meanwhile: if the worker dies, it is to blame."""
+        _log.warning("turn %s runs alone: %d workers died while they ran it", turn.id, turn.kills)
+        note = {"turn": tables.alone_note_of(self._worker), "id": id}
+        await self._persistent(tables.ALONE, note)
+        try:
+            return await self._run(turn)
+        finally:
+            await self._persistent(tables.NOT_ALONE, note)
 
     async def _settle(self, id: str, number: int, outcome: TurnEnd) -> None:
         """Return where the workflow has succeeded; else raise what DBOS makes the end of it."""
@@ -225,6 +263,69 @@ class DbosWorker:
                 _log.warning("a turn waits for the database: %s", error.message)
             await asyncio.sleep(pause)
             pause = min(pause * 2, 2.0)
+
+
+class _Gate:
+    """Lets turns of a worker begin: any number side by side, or a suspect when none runs."""
+
+    def __init__(self) -> None:
+        self._inside = 0
+        self._is_closed = False
+        """A suspect runs, or waits until those that run have ended."""
+        self._rest_ends = 0.0
+        """When a suspect may close it again, by the monotonic clock."""
+        self._patience = SUSPECT_PATIENCE
+        self._changed = asyncio.Event()
+
+    async def enter(self, *, alone: bool) -> bool:
+        """Wait until a turn may begin; False where that takes too long."""
+
+        def may_begin() -> bool:
+            return not self._is_closed and (not alone or time.monotonic() >= self._rest_ends)
+
+        if not await self._until(may_begin, _GATE_PATIENCE):
+            return False
+        if alone and not await self._close():
+            return False
+        self._inside += 1
+        return True
+
+    def leave(self) -> None:
+        """The turn has ended, and the gate opens if it was alone."""
+        self._inside -= 1
+        if self._is_closed and not self._inside:
+            self._open(rest=SUSPECT_REST)
+        self._change()
+
+    async def _close(self) -> bool:
+        """Let no turn begin, and wait for those that run; False where they take too long."""
+        self._is_closed = True
+        is_empty = False
+        try:
+            is_empty = await self._until(lambda: not self._inside, self._patience)
+        finally:
+            if not is_empty:
+                self._open(rest=self._patience)
+        self._patience = SUSPECT_PATIENCE if is_empty else self._patience * 2
+        return is_empty
+
+    def _open(self, *, rest: float) -> None:
+        self._is_closed = False
+        self._rest_ends = time.monotonic() + rest
+        self._change()
+
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _until(self, is_so: Callable[[], bool], seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                while not is_so():
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
 
 
 _ONE_DBOS = threading.Lock()

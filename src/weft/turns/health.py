@@ -60,6 +60,7 @@ async def answer_health(pages: Pages, *, host: str, port: int) -> asyncio.Server
 async def _asked(reader: asyncio.StreamReader) -> str:
     """The path that a client asks for; the rest of its request is read and not needed."""
     method, path, _ = (await reader.readuntil(b"\r\n")).decode("latin-1").split(" ", 2)
+    # the headers are read, or closing would reset the connection before the answer is there
     while await reader.readuntil(b"\r\n") != b"\r\n":
         pass
     return path.partition("?")[0] if method in ("GET", "HEAD") else ""

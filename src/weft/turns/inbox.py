@@ -16,6 +16,7 @@ from weft.turns.databases import Cell, QueueDatabase, SqlSpelling, Values
 from weft.turns.taking import TakenTurn, take_turns
 from weft.turns.turn import (
     MOST_KILLS,
+    SUSPECT_KILLS,
     Living,
     QueuedTurn,
     RunTurn,
@@ -76,6 +77,7 @@ class InboxTurns:
         """Up to so many turns, which are this worker's from now on."""
         if time.monotonic() - self._placed >= _PLACE_EVERY:
             self._placed = time.monotonic()
+            # one at a time, so that they get their places in the order in which they are due
             while await self._database.run(self._statements.place_due, {}):
                 pass
         values: Values = {"apps": list(apps), "worker": worker, "most": most}
@@ -112,12 +114,16 @@ class InboxTurns:
         rows = await self._database.run(self._statements.owners, {})
         if not rows:
             return 0
+        # asked behind the owners: a worker that began in between lives, and keeps its turns
         alive = await living()
-        dead = sorted({str(owner) for (owner,) in rows} - alive)
         handed_on = 0
-        for owner in dead:
+        for owner, owned in rows:
+            if str(owner) in alive:
+                continue
             values: Values = {
                 "worker": owner,
+                "owned": owned,
+                "suspect": SUSPECT_KILLS,
                 "most": MOST_KILLS,
                 "reason": poison_reason(MOST_KILLS),
             }
@@ -257,6 +263,7 @@ class Statements:
                             AND earlier.place < head.place)
                 ORDER BY priority DESC, place LIMIT :most {sql.skip_locked})
             RETURNING {_COLUMNS}"""
+        # only its owner ends a turn: a worker that was stopped may wake up when another has it
         mine = "number = :number AND worker = :worker AND status = 'running'"
         self.end = f"""
             UPDATE {table} SET status = :status, reason = :reason, ended_at = {now}
@@ -274,12 +281,16 @@ class Statements:
             WHERE status = 'running' AND worker = :worker
                 AND NOT ({sql.is_in.format("number", ":running")})
             RETURNING number"""
-        self.owners = f"SELECT DISTINCT worker FROM {table} WHERE status = 'running'"
+        self.owners = f"""
+            SELECT worker, count(*) FROM {table} WHERE status = 'running'
+            GROUP BY worker ORDER BY worker"""
+        # A suspect runs when its worker has nothing else: beside others it only waited.
+        kills = "kills + CASE WHEN kills < :suspect OR :owned = 1 THEN 1 ELSE 0 END"
         self.hand_on = f"""
-            UPDATE {table} SET kills = kills + 1,
-                status = CASE WHEN kills + 1 >= :most THEN 'failed' ELSE 'waiting' END,
-                reason = CASE WHEN kills + 1 >= :most THEN :reason ELSE reason END,
-                ended_at = CASE WHEN kills + 1 >= :most THEN {now} END
+            UPDATE {table} SET kills = {kills},
+                status = CASE WHEN {kills} >= :most THEN 'failed' ELSE 'waiting' END,
+                reason = CASE WHEN {kills} >= :most THEN :reason ELSE reason END,
+                ended_at = CASE WHEN {kills} >= :most THEN {now} END
             WHERE status = 'running' AND worker = :worker RETURNING number{sql.announce}"""
         self.find = f"SELECT {_COLUMNS} FROM {table} WHERE {same} AND request_id = :request_id"
         self.list = f"""
@@ -331,13 +342,14 @@ class TurnRow(NamedTuple):
 
     def turn(self) -> QueuedTurn:
         """The turn, or an error if this version cannot read it."""
-        return decode_turn(self.text, id=str(self.number), attempts=self.attempts)
+        return decode_turn(self.text, id=str(self.number), attempts=self.attempts, kills=self.kills)
 
     def taken(self) -> TakenTurn:
         """The row as the worker has it that took it."""
         try:
             return TakenTurn(str(self.number), self.turn())
         except UnreadableTurn as error:
+            # a newer Weft put it: it becomes a dead letter, and the others are run
             return TakenTurn(str(self.number), None, str(error))
 
     def info(self) -> TurnInfo:

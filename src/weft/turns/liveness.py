@@ -174,13 +174,16 @@ class Liveness:
                 self._entered.set()
                 is_first = False
             except StoreError as error:
+                # a worker that cannot even begin says so to whoever started it
                 if is_first:
                     self._failure = error
                     self._entered.set()
                     return
                 _log.warning("the worker cannot say that it lives: %s", error.message)
+                # the lock is gone with the connection: `enter` takes it again
                 self._connected = 0.0
                 self._table.close()
+            # sooner while there is no connection: others bury who is silent without its lock
             self._stopping.wait(BEAT_EVERY if self._connected else BEAT_EVERY / 4)
         with suppress(StoreError):
             if self._connected and not self.is_dead:
@@ -188,6 +191,7 @@ class Liveness:
         self._table.close()
 
     def _tick(self) -> None:
+        # the row is gone: others hand on the turns of this worker, and must not be raced
         if not self._table.beat():
             self.is_dead = True
             self._in_loop(self._died)
@@ -208,8 +212,10 @@ class Liveness:
         self._seen = {}
         silent: list[tuple[str, float]] = []
         for worker, beat in self._table.beats():
+            # the beat is compared, not read as a time: clocks of machines differ
             known, since = before.get(worker, (None, now))
             self._seen[worker] = (beat, since if known == beat else now)
+            # only a suspicion: `bury` asks for the lock as well
             if worker != self._info.worker and now - self._seen[worker][1] >= SILENT_AFTER:
                 silent.append((worker, beat))
         return silent if now - self._connected >= _PATIENCE else []
@@ -225,6 +231,7 @@ class Liveness:
 
     def _begin_recovery(self) -> None:
         """Have the turns of the dead handed on, unless another worker does it now."""
+        # one worker at a time: two would hand on the same turn twice, and count two kills
         if self._recovering is None and self._table.lock_recovery():
             self._recovered_at = time.monotonic()
             with suppress(RuntimeError):  # the loop is closed: the worker ends
@@ -334,8 +341,10 @@ class FileLiving:
     def bury(self, worker: str, beat: float, *, hangs: bool) -> bool:
         """Declare a worker dead."""
         assert self._locks is not None
+        # it has its lock, so its process lives: it is only slow
         if not hangs and self._locks.is_taken(_place(worker)):
             return False
+        # with the beat that was seen: one that came meanwhile keeps it alive
         statement = "DELETE FROM turn_workers WHERE worker = ? AND beat = ? RETURNING 1"
         return bool(self._run(statement, (worker, beat)))
 
@@ -375,4 +384,5 @@ class FileLiving:
 def _place(worker: str) -> int:
     """The byte that stands for a worker; never one that stands for something else."""
     digest = hashlib.blake2b(worker.encode(), digest_size=7).digest()
+    # above every fixed number in this file of locks
     return int.from_bytes(digest) | 1 << 56

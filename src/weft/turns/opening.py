@@ -97,6 +97,7 @@ async def put_message(
         requires_session=True,
         every=seconds_of(every, where="every") if every is not None else None,
     )
+    # made now, so that a turn of a session which is deleted later can tell, and fails
     if not await store.lengths([key]):
         with suppress(Conflict):  # another process was faster
             await store.create(key)

@@ -42,6 +42,7 @@ class ServerLiving:
             self._connection.execute("SET synchronous_commit = off; SET statement_timeout = '5s'")
             # whoever buried this worker has cut its connection off, or will not be long
             self._connection.execute("SELECT pg_advisory_lock(%s)", (_number(info.worker),))
+            # after a break the row is still there; where it is gone, this worker was declared dead
             if not self._is_known:
                 self._connection.execute(
                     f"INSERT INTO weft.turn_workers VALUES (%s, %s, %s, %s, {_NOW}, {_NOW})",

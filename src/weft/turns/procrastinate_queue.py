@@ -24,6 +24,7 @@ from weft.turns.inbox import poison_reason
 from weft.turns.taking import TakenTurn, take_turns
 from weft.turns.turn import (
     MOST_KILLS,
+    SUSPECT_KILLS,
     Living,
     QueuedTurn,
     RunTurn,
@@ -91,6 +92,7 @@ class ProcrastinateTurns:
             if not await _has_tables(connection):
                 async with connection.transaction():
                     await lock_migrations(connection)
+                    # asked again under the lock: another process may have made them meanwhile
                     if not await _has_tables(connection):
                         await connection.execute(self._app.schema_manager.get_schema().encode())
             await _require_functions(connection, self._database.url)
@@ -144,6 +146,7 @@ class ProcrastinateTurns:
             owners = await _execute(connection, _OWNERS, {"task": _TASK})
         if not owners:
             return 0
+        # asked behind the owners: a worker that began in between lives, and keeps its turns
         alive = await living()
         dead = [owner for owner, worker in owners if worker not in alive]
         handed_on = 0
@@ -151,11 +154,13 @@ class ProcrastinateTurns:
             values = {
                 "owner": owner,
                 "task": _TASK,
+                "suspect": SUSPECT_KILLS,
                 "most": MOST_KILLS,
                 "reason": poison_reason(MOST_KILLS),
             }
             async with self._database.connection() as connection:
                 handed_on += len(await _execute(connection, _HAND_ON, values))
+            # a job may lose the number of its owner, when Procrastinate forgets a worker
             if owner is not None:
                 await self._app.job_manager.unregister_worker(cast("int", owner))
         return handed_on
@@ -290,6 +295,7 @@ class JobSource:
             job = await self._jobs.fetch_job(queues=self._queues, worker_id=owner)
             if job is None:
                 return []
+            # a job without a lock was delayed: it joins the line of its session now
             if job.lock is not None:
                 return [await self._taken(job)]
             await self._join_line(job)
@@ -346,14 +352,16 @@ class JobSource:
         return self._owner
 
     async def _taken(self, job: Job) -> TakenTurn:
-        id, attempts = str(job.id), 0
+        id, attempts, kills = str(job.id), 0, 0
+        # it was handed on or tried before: our notes know how often it failed
         if job.attempts:
             async with self._database.connection() as connection:
                 notes = await _execute(connection, _NOTES, {"id": job.id})
-            attempts = cast("int", notes[0][0]) if notes else 0
+            if notes:
+                attempts, kills = cast("tuple[int, int]", notes[0])
         try:
             text = job.task_kwargs.get("turn")
-            return TakenTurn(id, decode_turn(str(text), id=id, attempts=attempts))
+            return TakenTurn(id, decode_turn(str(text), id=id, attempts=attempts, kills=kills))
         except UnreadableTurn as error:
             return TakenTurn(id, None, str(error))
 
@@ -409,6 +417,7 @@ async def _execute(
 
 async def _put(connection: "Connection", values: Mapping[str, object]) -> bool:
     try:
+        # no transaction of the caller's: the statement commits itself
         if connection.autocommit and not has_begun(connection):
             await _execute(connection, _PUT, values)
         else:
@@ -417,6 +426,7 @@ async def _put(connection: "Connection", values: Mapping[str, object]) -> bool:
             async with connection.transaction():  # what is known must not break it
                 await _execute(connection, _PUT, values)
     except psycopg.errors.UniqueViolation:
+        # the request is known: it was put before
         return False
     return True
 
@@ -546,28 +556,32 @@ INSERT INTO weft.turn_owners VALUES (%(owner)s, %(worker)s)
 
 _FORGET_OWNER = "DELETE FROM weft.turn_owners WHERE owner = %(owner)s"
 
+# A suspect runs when its worker has nothing else: beside others it only waited.
 _HAND_ON = """
 WITH orphans AS MATERIALIZED (
     SELECT id, queue_name FROM procrastinate_jobs
     WHERE status = 'doing' AND task_name = %(task)s AND worker_id IS NOT DISTINCT FROM %(owner)s
     FOR UPDATE),
+blamed AS (
+    SELECT id FROM orphans LEFT JOIN weft.turn_notes ON turn = id::text
+    WHERE coalesce(kills, 0) < %(suspect)s OR (SELECT count(*) FROM orphans) = 1),
 noted AS (
     INSERT INTO weft.turn_notes (turn, kills)
-    SELECT id::text, 1 FROM orphans
+    SELECT id::text, 1 FROM blamed
     ON CONFLICT (turn) DO UPDATE SET kills = turn_notes.kills + 1,
         reason = CASE WHEN turn_notes.kills + 1 >= %(most)s THEN %(reason)s
                  ELSE turn_notes.reason END
     RETURNING turn::bigint AS id, kills)
-SELECT CASE WHEN kills >= %(most)s
+SELECT CASE WHEN coalesce(kills, 0) >= %(most)s
     THEN procrastinate_finish_job_v1(id, 'failed', false)::text
     ELSE procrastinate_retry_job_v2(id, now(), NULL, NULL, NULL)::text END,
     -- Procrastinate tells of new jobs only
     pg_notify('procrastinate_queue_v1#' || queue_name,
         json_build_object('type', 'job_inserted', 'job_id', id)::text)
-FROM noted JOIN orphans USING (id)
+FROM orphans LEFT JOIN noted USING (id)
 """
 
-_NOTES = "SELECT attempts FROM weft.turn_notes WHERE turn = %(id)s::text"
+_NOTES = "SELECT attempts, kills FROM weft.turn_notes WHERE turn = %(id)s::text"
 
 _TEXT = "SELECT args ->> 'turn' FROM procrastinate_jobs WHERE id = %(id)s AND task_name = %(task)s"
 
@@ -646,7 +660,9 @@ class _JobRow(NamedTuple):
     def info(self) -> TurnInfo:
         """The job as a list shows it."""
         return TurnInfo(
-            decode_turn(self.text, id=str(self.id), attempts=self.attempts or 0),
+            decode_turn(
+                self.text, id=str(self.id), attempts=self.attempts or 0, kills=self.kills or 0
+            ),
             _STATUSES[self.status],
             self.priority,
             self.due,

@@ -60,6 +60,7 @@ class TurnRunner:
         self._configs = {
             app: msgspec.structs.replace(
                 runner.config,
+                # the queue is asked first whether the run that was cut off was given up
                 unfinished="reject",
                 busy="queue",
                 queue_timeout=runner.config.queue_timeout or _LEASE_PATIENCE,
@@ -112,25 +113,30 @@ class TurnRunner:
             task.cancel()
 
     async def _outcome(self, turn: QueuedTurn) -> TurnEnd:
+        # taken in the moment in which this worker was told to stop
         if self._is_handing_over:
             return TurnEnd("released")
         try:
+            # first: a schedule must not end because one of its turns fails
             if turn.every is not None:
                 await self._put_next(turn)
             return self._judge(turn, await self._run(turn))
         except LeaseLost as error:  # whoever has the session now goes on with it
             return TurnEnd("released", str(error))
         except SessionBusy as error:
+            # a run outside of the queue has the session: this counts as no attempt
             return TurnEnd("released", str(error), _FIRST_PAUSE)
         except (StoreError, ModelError, RunError) as error:
             return self._again(turn, str(error))
         except WeftError as error:
+            # what is declared or sent wrong stays wrong
             return TurnEnd("failed", str(error))
         except Exception as error:
             _log.exception("turn %s of %s", turn.request_id, turn.key)
             return self._again(turn, f"{type(error).__name__}: {error}")
         except asyncio.CancelledError:
             task = asyncio.current_task()
+            # we cancelled the run, and nobody cancelled this task
             if self._hands_over() and not (task is not None and task.cancelling()):
                 return TurnEnd("released")
             raise
@@ -143,8 +149,14 @@ class TurnRunner:
         name, mark, count = turn.request_id.rpartition("#")
         if not mark or not count.isdecimal():
             name, count = turn.request_id, "1"
+        # the id counts up, so that the next turn is known if it is put twice
         following = msgspec.structs.replace(
-            turn, request_id=f"{name}#{int(count) + 1}", attempts=0, id="", follower=None
+            turn,
+            request_id=f"{name}#{int(count) + 1}",
+            attempts=0,
+            kills=0,
+            id="",
+            follower=None,
         )
         await self._turns.put(following, delay=turn.every or 0.0)
 
@@ -166,6 +178,7 @@ class TurnRunner:
                 turn = msgspec.structs.replace(turn, request_id=anew, requires_session=True)
                 result = await self._run_in(runner, turn, config)
         except SessionError:
+            # whoever deleted the session wants no answer any more
             if not await runner.store.lengths([turn.key]):
                 return None
             raise
@@ -212,6 +225,7 @@ class TurnRunner:
         task = asyncio.get_running_loop().create_task(_result_of(running))
         self._running[task] = running
         try:
+            # shielded, so that the run can be handed over before it is cancelled
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.done():  # somebody cancelled us: to the log, the process has died
@@ -230,8 +244,10 @@ class TurnRunner:
         if error is None:
             return TurnEnd("done")
         words = f"{error.error_code}: {error.error_message}"
+        # somebody stopped it: to try again would undo that
         if error.interrupted:
             return TurnEnd("cancelled", words)
+        # to try again would answer in the middle of a later talk
         if result.repeated and _went_on(result, error):
             hint = "the conversation went on without it: send the message anew"
             return TurnEnd("failed", f"{words}; {hint}")

@@ -25,6 +25,9 @@ TurnStatus = Literal["waiting", "running", "done", "failed", "cancelled"]
 MOST_KILLS = 3
 """How many workers a turn may take with it until nobody takes it any more."""
 
+SUSPECT_KILLS = MOST_KILLS - 1
+"""After how many of them it is a suspect: it runs alone, so that one more death is its own."""
+
 Living = Callable[[], Awaitable[frozenset[str]]]
 """Asks for the names of the workers that live now."""
 
@@ -74,7 +77,8 @@ class Turns(Protocol):
 
         It returns when none of them runs any more: `run` ends soon after the signal. What `run`
         returns is written down until the database has it. A turn that this worker owns and does
-        not run, because an answer of the database was lost, is found and handed on.
+        not run, because an answer of the database was lost, is found and handed on. A suspect
+        is run when nothing else runs here, and nothing else is run until it has ended.
         """
         ...
 
@@ -82,7 +86,9 @@ class Turns(Protocol):
         """Hand on every turn whose owner does not live; gives how many there were.
 
         It asks who lives after it has looked who owns what, so a worker that has just begun
-        loses nothing. A turn that was handed on `MOST_KILLS` times in this way has failed.
+        loses nothing. A turn that was handed on `MOST_KILLS` times in this way has failed. Where
+        a suspect ran alone, the death is counted for it only; where it waited for others to end,
+        for the others only.
         One process at a time calls it, and again and again: a worker that was declared dead may
         take a turn before it notices.
         """
@@ -179,8 +185,15 @@ class QueuedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """How often somebody had it taken again after it had failed or was cancelled."""
     attempts: int = 0
     """How often it was run and failed."""
+    kills: int = 0
+    """How many workers died while they ran it."""
     id: str = ""
     """The queue's own name for it, once it is in one."""
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may be what kills its workers: then it runs alone."""
+        return self.kills >= SUSPECT_KILLS
 
 
 class ClientTool(msgspec.Struct, frozen=True):
@@ -274,9 +287,10 @@ class UnreadableTurn(WeftError):
 
 
 def encode_turn(turn: QueuedTurn) -> str:
-    """The turn as JSON; attempts and id are for the queue to keep."""
+    """The turn as JSON; attempts, kills and id are for the queue to keep."""
     return msgspec.json.encode(
         {
+            # the lowest that means the same: workers are upgraded one after the other
             "version": _VERSION if turn.options or turn.tools else _PLAIN_VERSION,
             "app": turn.key.app_name,
             "user": turn.key.user_id,
@@ -297,7 +311,9 @@ def encode_turn(turn: QueuedTurn) -> str:
     ).decode()
 
 
-def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> QueuedTurn:
+def decode_turn(
+    text: str | bytes, *, id: str = "", attempts: int = 0, kills: int = 0
+) -> QueuedTurn:
     """The turn that was written down, or an error if a newer version wrote it."""
     try:
         written = msgspec.json.decode(text, type=_WrittenTurn)
@@ -332,12 +348,14 @@ def decode_turn(text: str | bytes, *, id: str = "", attempts: int = 0) -> Queued
         follower=written.follower,
         retries=written.retries,
         attempts=attempts,
+        kills=kills,
         id=id,
     )
 
 
 def retried(text: str) -> str:
     """The turn as it is written down when it is to be taken once more, by whichever version."""
+    # as raw JSON: fields that this version does not know stay
     written = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     retries = msgspec.json.decode(written.get("retries", b"0"), type=int)
     return msgspec.json.encode({**written, "retries": retries + 1}).decode()
@@ -351,6 +369,7 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*")
 def seconds_of(duration: str | float, *, where: str) -> float:
     """How many seconds a duration has: `"90s"`, `"15m"`, `"1h"`, `"1d"`, or a number of them."""
     value = cast("object", duration)
+    # True is an int in Python
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e9:
         return float(value)
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None

@@ -109,6 +109,7 @@ class Worker:
             await self._database.open()
             await self.turns.open()
             self._liveness = await self._live()
+            # before the first turn: whoever put it may follow it in another process
             if isinstance(self.store, RelayingStore):
                 await self.store.relay.watch()
             if port is not None:
@@ -129,6 +130,7 @@ class Worker:
 
     def stop(self) -> None:
         """Take no more turns, and end; called again, end at once."""
+        # the second time: no more grace
         if self._stop.is_set():
             self._ended.set()
         self._stop.set()
@@ -187,6 +189,7 @@ class Worker:
         try:
             await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
             self._is_working = False
+            # also when `work` ended by itself: nothing may go on behind it
             self._run.hand_over()
             await working
         finally:

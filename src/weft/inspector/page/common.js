@@ -1,6 +1,6 @@
 // What all views share: asking the server, the connection, numbers as words, small parts.
 // Texts are only ever set as text. Nothing is loaded from outside.
-import { html, useState, useEffect, useRef, useMemo } from "./vendor/htm-preact.js";
+import { html, useState, useEffect, useLayoutEffect, useRef, useMemo } from "./vendor/htm-preact.js";
 
 export const embedded = window.WEFT_DATA || null;
 const texts = window.WEFT_TEXTS || [], parts = window.WEFT_PARTS || [];
@@ -42,25 +42,27 @@ export function lostConnection(text = LOST) {
 export function holdsConnection() {
   if (!trouble.get()) return;
   trouble.set("");
-  answers.clear();
+  forgetAnswers();
   returns.set(returns.get() + 1);
 }
 
 // Answers about steps that are over never change; the last few are kept, so that going back is quick.
-const answers = new Map();
+// Forgotten answers leave with their map: one that was asked for before and arrives later is not kept.
+let answers = new Map();
 const KEPT = ["request", "cache"];
-export const forgetAnswers = () => answers.clear();
+export const forgetAnswers = () => { answers = new Map(); };
 
 export async function ask(path, params = {}, options = {}) {
   const wanted = Object.entries(params).filter(([, v]) => v !== "" && v !== undefined && v !== null);
   const query = new URLSearchParams(wanted).toString();
   const key = query ? `${path}?${query}` : path;
-  if (answers.has(key)) return answers.get(key);
+  const known = answers;
+  if (known.has(key)) return known.get(key);
   if (embedded && !(key in embedded)) throw new Error("This file holds no answer to that. Open the session with `weft inspect` to ask it.");
   const answer = inUnits(embedded ? joined(embedded[key]) : await fetched(`inspect/api/${key}`, options));
   if (KEPT.includes(path)) {
-    answers.set(key, answer);
-    if (answers.size > 16) answers.delete(answers.keys().next().value);
+    known.set(key, answer);
+    if (known.size > 16) known.delete(known.keys().next().value);
   }
   return answer;
 }
@@ -138,13 +140,22 @@ export function useAnswer(path, params, ready = true) {
   return { ...state, busy: ready && state.key !== key };
 }
 
+// Answers to what a click asked arrive in any order, and late. `begin()` gives a test: whether nothing
+// was begun since, and the component is still there.
+export function useNewest() {
+  const last = useRef(0);
+  const begin = () => { const mine = ++last.current; return () => mine === last.current; };
+  useEffect(() => begin, []);
+  return begin;
+}
+
 // A stream of server-sent events that is opened again for as long as somebody listens.
-export function listen(address, handlers) {
+export function listen(address, { opened, ...handlers }) {
   let source = null, timer = 0, over = false;
   const close = () => { over = true; clearTimeout(timer); if (source) source.close(); };
   const open = () => {
     source = new EventSource(address());
-    source.onopen = holdsConnection;
+    source.onopen = () => { holdsConnection(); if (opened) opened(); };
     source.onerror = () => {
       if (over) return;
       if (trouble.get() === "") lostConnection();
@@ -228,7 +239,7 @@ export function Changed({ before, after }) {
 // A dialog: the browser keeps the focus inside, closes it with Escape, and puts the focus back.
 export function Dialog({ title, close, children }) {
   const box = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = document.activeElement;
     box.current.showModal();
     return () => { if (before && before.isConnected) before.focus(); };

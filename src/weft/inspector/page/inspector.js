@@ -1,8 +1,8 @@
 // The inspector: one page over the JSON of /inspect/api, or over data embedded in the page.
-import { html, render, useState, useEffect, useCallback, useErrorBoundary, useRef } from "./vendor/htm-preact.js";
+import { html, render, useState, useEffect, useCallback, useErrorBoundary, useLayoutEffect, useRef } from "./vendor/htm-preact.js";
 import {
   Dialog, Empty, Problem, Waiting, ago, cachedShare, cost, embedded, fetched, forgetAnswers, many, number, posted, trouble,
-  useAnswer, useShared,
+  useAnswer, useNewest, useShared,
 } from "./common.js";
 import { Film } from "./film.js";
 import { Request, light } from "./request.js";
@@ -60,6 +60,8 @@ function Session({ place, setPlace, open, help }) {
   const [version, setVersion] = useState(0);
   const [at, setAt] = useState(null);
   const film = useAnswer("film", { session, version: version || "" });
+  const asking = useRef(false);
+  asking.current = film.busy;
   const ghosts = useAnswer("ghosts", { session, version: version || "" }, Boolean(film.data && film.data.frames.length));
   const frames = film.data ? film.data.frames : [];
   const now = Math.min(step || frames.length, frames.length);
@@ -72,8 +74,13 @@ function Session({ place, setPlace, open, help }) {
   useEffect(() => {
     if (embedded || !film.data) return undefined;
     let timer = 0;
-    const again = () => { forgetAnswers(); setVersion((v) => v + 1); };
-    const close = follow(session, film.data, { grown: () => { clearTimeout(timer); timer = setTimeout(again, 60); }, gone: again });
+    // A film that travels is drawn before the next one is asked for: a session that grows fast is seen to grow.
+    const again = () => {
+      timer = asking.current ? setTimeout(again, 60) : 0;
+      if (!timer) { forgetAnswers(); setVersion((v) => v + 1); }
+    };
+    const soon = () => { timer = timer || setTimeout(again, 60); };
+    const close = follow(session, film.data, { grown: soon, gone: soon });
     return () => { clearTimeout(timer); close(); };
   }, [session, Boolean(film.data)]);
   const View = TABS.find(([id]) => id === tab)[2];
@@ -85,7 +92,7 @@ function Session({ place, setPlace, open, help }) {
         <h1 title=${film.data ? film.data.session.id : ""}>${film.data ? film.data.session.id : ""}</h1>
         ${film.data && html`<${Totals} summary=${film.data.session} />`}
         <span class="grow"></span>
-        ${!embedded && html`<a class="hide" href=${`inspect/api/export?session=${encodeURIComponent(session)}`} download>Export as one file</a>`}
+        ${!embedded && html`<${Export} session=${session} hidden=${film.data ? film.data.hidden : []} />`}
         <button onClick=${() => go(now - 1)} disabled=${now <= 1} aria-label="step before">←</button>
         <span data-testid="step">${now} / ${frames.length}</span>
         <button onClick=${() => go(now + 1)} disabled=${now >= frames.length} aria-label="next step">→</button>
@@ -96,6 +103,7 @@ function Session({ place, setPlace, open, help }) {
     <main>
       ${film.error && (film.status === 404 ? html`<${Empty} title="This session is gone."><p role="alert">${film.error}</p><button onClick=${() => open("")}>all sessions</button><//>` : html`<${Problem} text=${film.error} />`)}
       ${!film.data && !film.error && html`<${Waiting} />`}
+      ${embedded && film.data && html`<${FileKind} file=${film.data.file} />`}
       ${film.data && film.data.notice && html`<p class="note">${film.data.notice}</p>`}
       ${frames.length > 0 && html`<${Film} film=${film.data} ghosts=${ghosts.data} now=${now} go=${go} />`}
       ${film.data && !isReady && html`<${Empty} title="No model was asked yet.">${film.data.can_chat ? html`<button class="on" onClick=${() => choose("chat")}>talk to the agent</button>` : "When the agent runs, its requests appear here."}<//>`}
@@ -103,14 +111,27 @@ function Session({ place, setPlace, open, help }) {
     </main>`;
 }
 
+// The session as a file: redacted as the agents' policies say, or all that is stored.
+function Export({ session, hidden }) {
+  const address = `inspect/api/export?session=${encodeURIComponent(session)}`;
+  const [title, other] = hidden.length ? [`without what the agents hide: ${hidden.join(", ")}`, true] : ["the log as it is stored: no agent hides anything", false];
+  return html`<span class="hide exports"><a href=${address} title=${title} download>Export as one file</a>${other && html` <span class="dim">redacted, or</span> <a href=${`${address}&raw=true`} title=${`with what the agents hide: ${hidden.join(", ")}`} download>as stored</a>`}</span>`;
+}
+
+// What an exported file holds.
+const FileKind = ({ file }) => html`<p class=${`note ${file.redacted || !file.rules.length ? "" : "warning"}`} data-testid="file">${file.redacted
+  ? html`<b>Redacted file.</b> Placeholders stand where the agents' rules found a value: ${file.rules.join(", ")}.`
+  : html`<b>File as stored.</b> ${file.rules.length ? `It holds the log with all values, also those that the agents hide: ${file.rules.join(", ")}. Send it only to people who may read the session.` : "It holds the log with all values: no agent redacts anything."}`}</p>`;
+
 // A view that fails says so, and leaves the others alone.
 function Guarded({ children }) {
   const [error, reset] = useErrorBoundary();
   return error ? html`<${Problem} text=${`This view failed: ${error.message || error}`} /><button onClick=${reset}>try again</button>` : children;
 }
 
+// In a layout effect: the step that is shown is the step that the next key starts from.
 function useSessionKeys({ now, go, choose, last }) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const press = (e) => {
       const find = document.querySelector("[data-find]");
       if ((e.ctrlKey || e.metaKey) && e.key === "f" && find && document.activeElement !== find) { find.focus(); find.select(); e.preventDefault(); return; }
@@ -177,7 +198,16 @@ function Sessions({ open, help }) {
   const columns = COLUMNS.filter(([id]) => !["app", "user", "tokens", "cached", "cost", "updated"].includes(id) || (data || []).some((s) => (id === "updated" ? timeOf(s) : id === "cached" || id === "cost" ? s.tokens : s[id])));
   const has = new Set(columns.map(([id]) => id));
   const rows = (data || []).filter(fits).sort((a, b) => { const [x, y] = [a, b].map((s) => (sort[0] === "updated" ? timeOf(s) : s[sort[0]] ?? 0)); return (x < y ? -1 : x > y ? 1 : 0) * sort[1]; });
-  const begin = (app) => posted(`api/apps/${encodeURIComponent(app)}/sessions`, {}).then((made) => open(JSON.stringify([made.app, made.user, made.id]), "chat"), (e) => setFault(e.message));
+  const newest = useNewest();
+  const [beginning, setBeginning] = useState(false);
+  // Who has opened another session meanwhile stays there: the new one is in the list.
+  const begin = (app) => {
+    const isWanted = newest();
+    setBeginning(true);
+    setFault("");
+    posted(`api/apps/${encodeURIComponent(app)}/sessions`, {})
+      .then((made) => isWanted() && open(JSON.stringify([made.app, made.user, made.id]), "chat"), (e) => setFault(e.message)).finally(() => setBeginning(false));
+  };
   const arrows = (e) => {
     if (!/^Arrow(Up|Down)$/.test(e.key) || isTyping(e)) return;
     const links = [...e.currentTarget.querySelectorAll("a.open")], next = links[links.indexOf(document.activeElement) + (e.key === "ArrowDown" ? 1 : -1)];
@@ -186,14 +216,14 @@ function Sessions({ open, help }) {
   const waiting = (data || []).reduce((n, s) => n + (s.waiting || 0), 0);
   return html`
     <header><div class="bar"><h1>Weft inspector</h1><span class="dim hide">every request, and why it is what it is</span><span class="grow"></span>
-      <${NewSession} apps=${apps} begin=${begin} /><input type="search" placeholder="search" aria-label="search sessions" value=${search} onInput=${(e) => setSearch(e.target.value)} /><button onClick=${help} aria-label="keys" title="keys">?</button></div></header>
+      <${NewSession} apps=${apps} begin=${begin} busy=${beginning} /><input type="search" placeholder="search" aria-label="search sessions" value=${search} onInput=${(e) => setSearch(e.target.value)} /><button onClick=${help} aria-label="keys" title="keys">?</button></div></header>
     <main class="list">
       <${Problem} text=${error || fault} />
       ${!data && !error && html`<${Waiting} />`}
       ${data && rows.length === 0 && (data.length ? html`<${Empty} title="No session fits that."><button onClick=${() => setSearch("")}>show all ${data.length}</button><//>` : html`<${Empty} title="No session yet.">${apps.length ? "Begin one above, or run the agent: it appears here." : "Run the agent, and it appears here."}<//>`)}
       ${rows.length > 0 && html`<p class="dim">${many(rows.length, "session")}${waiting > 0 && html` · <b class="accent">${many(waiting, "question")} ${waiting === 1 ? "waits" : "wait"} for an answer</b>`}</p>
       <table class="stack" data-testid="sessions" onKeyDown=${arrows}><thead><tr>${columns.map(([id, name]) => html`<th class=${["id", "app", "user", "waiting"].includes(id) ? "" : "n"} aria-sort=${sort[0] === id ? (sort[1] > 0 ? "ascending" : "descending") : "none"}>${name && html`<button class="plain" onClick=${() => setSort([id, sort[0] === id ? -sort[1] : id === "id" ? 1 : -1])}>${name}${sort[0] === id ? (sort[1] > 0 ? " ↑" : " ↓") : ""}</button>`}</th>`)}</tr></thead>
-        <tbody>${rows.map((s) => html`<${Line} s=${s} open=${open} asking=${asking === s.key} setAsking=${setAsking} answered=${() => { setAsking(""); setVersion((v) => v + 1); }} canAnswer=${apps.includes(s.app)} has=${has} />`)}</tbody></table>`}
+        <tbody>${rows.map((s) => html`<${Line} key=${s.key} s=${s} open=${open} asking=${asking === s.key} setAsking=${setAsking} answered=${() => { setAsking((now) => (now === s.key ? "" : now)); setVersion((v) => v + 1); }} canAnswer=${apps.includes(s.app)} has=${has} />`)}</tbody></table>`}
     </main>`;
 }
 
@@ -222,11 +252,11 @@ function Answers({ session, open, answered }) {
     ${asked && html`<button class="link" onClick=${() => open(session, "chat")}>see the conversation</button>`}`;
 }
 
-function NewSession({ apps, begin }) {
+function NewSession({ apps, begin, busy }) {
   const [app, setApp] = useState("");
   if (!apps.length) return null;
   return html`${apps.length > 1 && html`<select aria-label="app of the new session" value=${app || apps[0]} onChange=${(e) => setApp(e.target.value)}>${apps.map((one) => html`<option value=${one}>${one}</option>`)}</select>`}
-    <button class="on" onClick=${() => begin(app || apps[0])}>New session</button>`;
+    <button class="on" disabled=${busy} onClick=${() => begin(app || apps[0])}>New session</button>`;
 }
 
 // The list is read again while it can be seen, the less often the longer that takes.

@@ -19,7 +19,8 @@ export function Request({ session, step, film, show }) {
   const { data, error, busy } = useAnswer("request", { session, step });
   const [raw, setRaw] = useMemory("raw", false);
   const [picked, setPicked] = useState(null);
-  useEffect(() => { setPicked(null); light(null); pointed.set(null); }, [step, session]);
+  // A piece that was picked while the next request travelled is none of it.
+  useEffect(() => { setPicked(null); light(null); pointed.set(null); }, [step, session, data && data.number]);
   useEffect(() => () => light(null), []);
   if (error) return html`<${Problem} text=${error} />`;
   if (!data) return html`<${Waiting} />`;
@@ -47,7 +48,7 @@ export function Spans({ view, raw, picked, pick, film, show, fresh }) {
   const Text = raw ? Raw : Messages;
   return html`<div class="columns"><div class="sent">
       <div class="find" role="search"><input type="search" data-find placeholder="find in this request" aria-label="find in this request" value=${query} onInput=${(e) => setQuery(e.target.value)}
-          onKeyDown=${(e) => { if (e.key === "Enter") { e.preventDefault(); next(e.shiftKey ? -1 : 1); } else if (e.key === "Escape") { setQuery(""); e.target.blur(); } }} />
+          onKeyDown=${(e) => { if (e.key === "Enter") { e.preventDefault(); if (wanted === query) next(e.shiftKey ? -1 : 1); else setWanted(query); } else if (e.key === "Escape") { setQuery(""); e.target.blur(); } }} />
         ${wanted && html`<span class="dim" role="status" data-testid="hits">${hits.length ? `${nth + 1} of ${number(hits.length)}` : "not in this request"}</span>
           <button onClick=${() => next(-1)} disabled=${!hits.length} aria-label="previous hit">↑</button><button onClick=${() => next(1)} disabled=${!hits.length} aria-label="next hit">↓</button>`}</div>
       <div onMouseOver=${(e) => point(at(e))} onMouseLeave=${() => point(null)} onClick=${press}>

@@ -1,6 +1,6 @@
 // The log, forks side by side, the chat, and the questions that wait for an answer.
-import { html, useState, useEffect, useMemo, useRef } from "./vendor/htm-preact.js";
-import { Dialog, Empty, Problem, Waiting, ask, cachedShare, cost, embedded, listen, many, number, posted, short, shared, useAnswer, useShared } from "./common.js";
+import { html, useState, useEffect, useLayoutEffect, useMemo, useRef } from "./vendor/htm-preact.js";
+import { Dialog, Empty, Problem, Waiting, ask, cachedShare, cost, embedded, fetched, listen, many, number, posted, short, shared, useAnswer, useNewest, useShared } from "./common.js";
 
 export const addressOf = (key) => {
   const [app, user, id] = JSON.parse(key);
@@ -30,11 +30,16 @@ export function follow(session, film, { grown, gone }) {
       feed.set({ ...now, events: [...now.events, event].slice(-2 * NEWEST), partial: null });
       if (last > length) grown(last);
     } else if (event.partial) {
-      const before = now.partial && now.partial.author === event.author ? now.partial : { author: event.author, text: "", thought: "" };
-      feed.set({ ...now, partial: { author: event.author, text: before.text + said(event), thought: before.thought + said(event, true) } });
+      // Pieces have the id of their answer. One that is void takes back the others: the answer begins anew, or never ends.
+      const isVoid = event.interrupted || event.errorCode;
+      const before = now.partial && now.partial.id === event.id && !isVoid ? now.partial : { text: "", thought: "" };
+      const partial = { id: event.id, author: event.author, text: before.text + said(event), thought: before.thought + said(event, true) };
+      feed.set({ ...now, partial: isVoid && !event.content ? null : partial });
     }
   };
   return listen(() => `${base}/events?${query}&follow=true&after=${last}`, {
+    // A stream that is opened again may begin an answer again, or in its midst: what was heard of it is void.
+    opened: () => { const now = feed.get(); if (now.session === session && now.partial) feed.set({ ...now, partial: null }); },
     message: take,
     problem: (e) => { if (JSON.parse(e.data).status === 404) { gone(); return "close"; } return undefined; },
   });
@@ -51,13 +56,19 @@ export function Events({ film, session, open, at }) {
   const box = useRef(null);
   const drawn = useGrowth(at === null ? 80 : at + 1, film.events.length);
   useEffect(() => { const row = at !== null && box.current && box.current.querySelector(`[data-event="${at}"]`); if (row) { row.scrollIntoView({ block: "center" }); row.focus(); } }, [at]);
-  const look = (index) => ask("event", { session, index }).then((event) => setOpened((old) => ({ ...old, [index]: old[index] ? "" : JSON.stringify(event, null, 2) })), (e) => setError(e.message));
+  const shut = (index) => setOpened(({ [index]: _, ...others }) => others);
+  const look = (index) => {
+    if (index in opened) { shut(index); return; }
+    setOpened((old) => ({ ...old, [index]: "" }));
+    ask("event", { session, index }).then((event) => setOpened((old) => (index in old ? { ...old, [index]: JSON.stringify(event, null, 2) } : old)), (e) => { shut(index); setError(e.message); });
+  };
   if (beside) return html`<${SideBySide} left=${session} film=${film} right=${beside} open=${open} close=${() => setBeside(null)} />`;
   return html`<div data-testid="events" ref=${box}><${Problem} text=${error} />
     ${forking && html`<${Fork} event=${forking} session=${session} close=${() => setForking(null)} made=${(fork) => { setForking(null); setBeside(fork); }} />`}
+    ${film.hidden.length > 0 && html`<p class="dim">Placeholders stand where the agents hide a value.${!embedded && " “All of it” shows an event as it is stored."}</p>`}
     <div class="log">${film.events.slice(0, drawn).map((e) => html`<div key=${e.id} data-event=${e.index} tabindex="-1" class=${`entry ${e.index === at ? "here" : ""}`}><span class="n dim">${e.index + 1}</span><span class="who"><b>${e.author}</b>${e.branch ? html`<span class="dim"> ${e.branch}</span>` : ""}</span>
       <div class="what"><pre class="text">${e.text}${e.calls.length ? html`${e.text ? "\n" : ""}<span class="calls">→ ${e.calls.join(", ")}</span>` : ""}${e.results.length ? html`${e.text ? "\n" : ""}<span class="results">← ${e.results.join(", ")}</span>` : ""}</pre>${e.error && html`<div class="red">${e.error}</div>`}${Object.entries(e.state).map(([k, v]) => html`<div class="mono dim">${k} = ${short(v, 120)}</div>`)}${opened[e.index] && html`<pre class="text card">${opened[e.index]}</pre>`}</div>
-      <span class="acts">${!embedded && html`<button aria-expanded=${Boolean(opened[e.index])} onClick=${() => look(e.index)}>${opened[e.index] ? "less" : "all of it"}</button>`} ${!embedded && film.can_fork && html`<button onClick=${() => setForking(e)} title="go on from before this event, in a new session">fork here</button>`}</span></div>`)}</div>
+      <span class="acts">${!embedded && html`<button aria-expanded=${e.index in opened} onClick=${() => look(e.index)}>${e.index in opened ? "less" : "all of it"}</button>`} ${!embedded && film.can_fork && html`<button onClick=${() => setForking(e)} title="go on from before this event, in a new session">fork here</button>`}</span></div>`)}</div>
     ${film.events.length === 0 && html`<${Empty} title="The log is empty.">Say something to the agent.<//>`}</div>`;
 }
 
@@ -75,6 +86,7 @@ function Fork({ event, session, close, made }) {
   const [state, setState] = useState("");
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
+  const newest = useNewest();
   useEffect(() => { if (isUser) ask("event", { session, index: event.index }).then((whole) => setText(said(whole)), (e) => { setText(""); setError(e.message); }); }, []);
   const go = (e) => {
     e.preventDefault();
@@ -82,7 +94,8 @@ function Fork({ event, session, close, made }) {
     try { values = state.trim() ? JSON.parse(state) : null; } catch (problem) { setError(`The state is no JSON: ${problem.message}`); return; }
     if (values !== null && (typeof values !== "object" || Array.isArray(values))) { setError('The state is an object: {"key": "value"}'); return; }
     setBusy(true);
-    posted(`inspect/api/fork?session=${encodeURIComponent(session)}&event=${event.index}`, { text: text || "", state: values }).then(made, (problem) => { setBusy(false); setError(problem.message); });
+    const isWanted = newest(); // who has closed the dialog meanwhile is left alone: the fork is in the list
+    posted(`inspect/api/fork?session=${encodeURIComponent(session)}&event=${event.index}`, { text: text || "", state: values }).then((fork) => isWanted() && made(fork), (problem) => { setBusy(false); setError(problem.message); });
   };
   return html`<${Dialog} title=${`Go on from before event ${event.index + 1}`} close=${close}><form onSubmit=${go}>
       <p class="dim">A new session begins with the ${many(event.index, "event")} before this one. ${isUser ? "Say it otherwise, or change the state:" : "The agent goes on from there, or with another message:"}</p>
@@ -119,34 +132,60 @@ function bubbleOf(event) {
   };
 }
 
+// What is typed in the chat of a session, whether it travels, and what went wrong with it. It stays
+// while another view is open: what does not arrive is there when the user comes back.
+const drafts = shared({});
+const BLANK = { text: "", busy: false, error: "" };
+const draftOf = (session) => drafts.get()[session] || BLANK;
+const redraft = (session, part) => drafts.set({ ...drafts.get(), [session]: { ...draftOf(session), ...part } });
+
 export function Chat({ session, film }) {
-  const [text, setText] = useState("");
-  const [error, setError] = useState("");
-  const [busy, setBusy] = useState(false);
+  const { text, busy, error } = useShared(drafts)[session] || BLANK;
+  const [answered, setAnswered] = useState(null);
   const live = useShared(feed), end = useRef(null), field = useRef(null), near = useRef(true);
   const events = live.session === session ? live.events : [];
   const [all, setAll] = useState(false);
   const shown = useMemo(() => (all ? events : events.slice(-60)).map(bubbleOf).filter((one) => one.text || one.thought || one.calls.length || one.results.length || one.error), [events, all]);
   useEffect(() => { const look = () => { near.current = innerHeight + scrollY > document.documentElement.scrollHeight - 200; }; addEventListener("scroll", look); return () => removeEventListener("scroll", look); }, []);
   useEffect(() => { if (end.current && near.current) end.current.scrollIntoView({ block: "end" }); }, [events.length, film.waiting.length, live.partial]);
-  useEffect(() => { if (field.current) field.current.focus({ preventScroll: true }); }, []);
+  // In a layout effect: what is typed as soon as the field is seen goes into it.
+  useLayoutEffect(() => { if (field.current) field.current.focus({ preventScroll: true }); }, []);
+  const waiting = useQuestions(session, film);
   if (embedded || !film.can_chat) return html`<div data-testid="chat"><${Empty} title="These sessions can only be looked at."><p>To talk to the agent, serve it:</p><p class="bar command"><code class="text">weft serve pkg.module:agent</code></p><//></div>`;
   const { base, query } = addressOf(session);
   const last = events[events.length - 1];
   const running = Boolean(live.partial) || (last && !film.waiting.length && !last.errorCode && (last.author === "user" || isCall(last)));
-  const post = (path, body) => { setBusy(true); setError(""); near.current = true; return posted(`inspect/api/${path}?session=${encodeURIComponent(session)}`, body).then(() => true, (e) => setError(e.message)).finally(() => setBusy(false)); };
-  const stop = () => posted(`${base}/cancel?${query}`, {}).catch((e) => setError(e.message));
+  const post = (path, body, arrived) => {
+    redraft(session, { busy: true, error: "" });
+    near.current = true;
+    posted(`inspect/api/${path}?session=${encodeURIComponent(session)}`, body).then(arrived, (e) => redraft(session, { error: e.message })).finally(() => redraft(session, { busy: false }));
+  };
+  const stop = () => posted(`${base}/cancel?${query}`, {}).catch((e) => redraft(session, { error: e.message }));
   // The field is emptied when the message has arrived, unless the user has typed on meanwhile.
-  const send = () => text.trim() && !busy && post("say", { text }).then((arrived) => arrived && setText((now) => (now === text ? "" : now)));
+  const send = () => text.trim() && !draftOf(session).busy && post("say", { text }, () => draftOf(session).text === text && redraft(session, { text: "" }));
   return html`<div class="chat" data-testid="chat">
     ${events.length > 60 && !all ? html`<p><button class="link" onClick=${() => setAll(true)}>show earlier words</button></p>` : film.session.events > events.length && shown.length > 0 && html`<p class="dim">Earlier events are in the log.</p>`}
     ${shown.length === 0 && html`<${Empty} title="Say something to the agent.">The strip above grows with every call it makes.<//>`}
     <div role="log" aria-live="polite" aria-label="conversation">${shown.map((one) => html`<${Bubble} ...${one} />`)}
       ${live.partial && html`<div aria-live="off" data-testid="partial"><${Bubble} ...${live.partial} partial=${true} /></div>`}</div>
     ${running && html`<div class="bar dim" role="status"><span class="pulse"></span>working… <button onClick=${stop}>stop</button></div>`}
-    ${film.waiting.map((w) => html`<${Question} key=${w.id} asked=${w} post=${(body) => post("answer", body)} busy=${busy} />`)}
+    ${waiting.map((w) => html`<${Question} key=${w.id} asked=${w} post=${(body) => post("answer", body, () => setAnswered(film))} busy=${busy || answered === film} />`)}
     <${Problem} text=${error} />
-    <form class="say" onSubmit=${(e) => { e.preventDefault(); send(); }}><textarea rows="2" ref=${field} aria-label="message" placeholder="message; Enter sends, Shift+Enter begins a line" value=${text} onInput=${(e) => setText(e.target.value)} onKeyDown=${(e) => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); } }}></textarea><button class="on" disabled=${busy || !text.trim()}>${busy ? "…" : "send"}</button></form><div ref=${end}></div></div>`;
+    <form class="say" onSubmit=${(e) => { e.preventDefault(); send(); }}><textarea rows="2" ref=${field} aria-label="message" placeholder="message; Enter sends, Shift+Enter begins a line" value=${text} onInput=${(e) => redraft(session, { text: e.target.value })} onKeyDown=${(e) => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); } }}></textarea><button class="on" disabled=${busy || !text.trim()}>${busy ? "…" : "send"}</button></form><div ref=${end}></div></div>`;
+}
+
+// The open questions. The strip has them as they may be shown to anybody; who answers sees all of them.
+function useQuestions(session, film) {
+  const [stored, setStored] = useState([]);
+  const ids = film.waiting.map((one) => one.id).join();
+  useEffect(() => {
+    if (!ids || !film.can_chat || !film.hidden.length) return undefined;
+    let live = true;
+    const { base, query } = addressOf(session);
+    fetched(`${base}/questions?${query}`).then((asked) => live && setStored(asked), () => {}); // it shows what the strip has
+    return () => { live = false; };
+  }, [session, ids]);
+  return film.waiting.map((one) => stored.find((other) => other.id === one.id) || one);
 }
 
 const isCall = (event) => ((event.content && event.content.parts) || []).some((p) => p.functionCall || p.functionResponse);

@@ -1,8 +1,8 @@
 // What was left out, what was cached, what if, since when, dead weight, the graph, trust.
-import { html, useState, useEffect, useMemo, useRef } from "./vendor/htm-preact.js";
+import { html, useState, useEffect, useLayoutEffect, useMemo, useRef } from "./vendor/htm-preact.js";
 import {
   Copy, Empty, Fact, Problem, Waiting, ask, cachedShare, change, cost, download, embedded, NeedsServer, many, named, number, placeOf, share, short,
-  toUnits, useAnswer, useStateAt, withNumbers,
+  toUnits, useAnswer, useNewest, useStateAt, withNumbers,
 } from "./common.js";
 import { Film, highest } from "./film.js";
 import { Spans } from "./request.js";
@@ -17,15 +17,16 @@ export function LeftOut({ session, step, film, show }) {
   const { data, error } = useAnswer("request", { session, step });
   const [forced, setForced] = useState(null);
   const result = useRef(null);
-  useEffect(() => setForced(null), [session, step]);
+  const newest = useNewest();
+  useEffect(() => { newest(); setForced(null); }, [session, step]);
   useEffect(() => { if (forced && result.current) { result.current.scrollIntoView({ block: "nearest" }); result.current.focus(); } }, [forced]);
   if (error) return html`<${Problem} text=${error} />`;
   if (!data) return html`<${Waiting} />`;
   const groups = new Map();
   for (const row of data.left_out) { const k = `${row.pass}\n${row.reason}`; groups.set(k, [...(groups.get(k) || []), row]); }
   const force = (row) => {
-    const name = named(data.origins[row.origin], film);
-    ask("force", { session, step, events: data.origins[row.origin].name }).then((answer) => setForced({ answer, name }), (e) => setForced({ error: e.message }));
+    const name = named(data.origins[row.origin], film), isWanted = newest();
+    ask("force", { session, step, events: data.origins[row.origin].name }).then((answer) => isWanted() && setForced({ answer, name }), (e) => isWanted() && setForced({ error: e.message }));
   };
   return html`<div data-testid="left-out">
     ${forced && (forced.error ? html`<${Problem} text=${forced.error} />` : html`<section class="card" ref=${result} tabindex="-1"><div class="bar"><b>Compiled again with ${forced.name}</b><span class="grow"></span><button onClick=${() => setForced(null)}>close</button></div>
@@ -60,7 +61,7 @@ function Against({ now, then, film, show }) {
 export function Cache({ session, step, film }) {
   const { data, error } = useAnswer("cache", { session, step });
   const request = useAnswer("request", { session, step });
-  if (error) return html`<${Problem} text=${error} />`;
+  if (error || request.error) return html`<${Problem} text=${error || request.error} />`;
   if (!data || !request.data || request.data.number !== data.number) return html`<${Waiting} />`;
   const text = request.data.text, ends = toUnits(text, data.ages.map(([end]) => end));
   const parts = data.ages.map(([, age], i) => [text.slice(i ? ends[i - 1] : 0, ends[i]), age]);
@@ -70,7 +71,7 @@ export function Cache({ session, step, film }) {
       ${data.lost > 0 && html`<${Fact} name="lost to a changed prefix" value=${html`<span class="red">${cost(data.lost, data.money)}</span>`} was="in this call" better=${false} />`}</div>
     ${data.first ? html`<p class="dim">The first request of this agent: there is none before it to compare with.</p>` : html`<h2>First difference: character ${number(data.at + 1)}, byte ${number(data.byte + 1)}</h2>
       ${data.broken ? html`<p class="red">${withNumbers(data.broken, film)}${data.author && html` <span class="dim">· written by ${withNumbers(data.author, film)}</span>`}</p>` : html`<p class="green">The request before stands whole at the start of this one: only new turns follow.</p>`}
-      <div class="pairs">${[["before", data.before], ["now", data.after]].map(([name, piece]) => { const [cut] = toUnits(piece, [Math.min(400, data.at)]); return html`<div><b class="dim">${name}</b><pre class="text cliffs">${piece.slice(0, cut)}<span class="cliff" role="separator" aria-label="first difference"></span>${piece.slice(cut) || html`<i class="dim">the request ends here</i>`}</pre></div>`; })}</div>`}
+      <div class="pairs">${[["before", data.before], ["now", data.after]].map(([name, piece], i) => { const [cut] = toUnits(piece, [data.lead[i]]); return html`<div><b class="dim">${name}</b><pre class="text cliffs">${piece.slice(0, cut)}<span class="cliff" role="separator" aria-label="first difference"></span>${piece.slice(cut) || html`<i class="dim">the request ends here</i>`}</pre></div>`; })}</div>`}
     <h2>How long each part stayed unchanged</h2>
     <div class="legend dim"><span>new</span><span class="scale" aria-hidden="true">${[0, 1, 2, 4, 6, 8, 10, 12].map((age) => html`<i style=${heat(age)}></i>`)}</span><span>in 12 requests before, or more</span></div>
     <div class="heat text" tabindex="0" role="region" aria-label="the request, coloured by age">${parts.map(([t, age]) => html`<span title=${age ? `unchanged in ${many(age, "request")} before` : "new, or changed"} style=${heat(age)}>${short(t, 600)}</span>`)}</div></div>`;
@@ -89,9 +90,12 @@ export function WhatIf({ session, step, film, show }) {
   const { data, error, busy } = useAnswer("what-if", { session, step, ...late }, !embedded);
   const request = useAnswer("request", { session, step });
   const set = (name, value) => { setForm((old) => ({ ...old, [name]: value })); setWhole(null); setSaid(null); };
-  const all = () => { setWhole({}); ask("compare", { session, ...late }).then((answer) => setWhole({ answer }), (e) => setWhole({ error: e.message })); };
-  const save = () => ask("test", { session, step, ...late }).then(
-    ({ text }) => { download(`test_step_${step}.py`, text); setSaid({ text }); }, (e) => setSaid({ error: e.message }));
+  // The answer to a form that was changed meanwhile is not shown.
+  const latest = useRef(form);
+  latest.current = form;
+  const all = () => { setWhole({}); ask("compare", { session, ...form }).then((answer) => latest.current === form && setWhole({ answer }), (e) => latest.current === form && setWhole({ error: e.message })); };
+  const save = () => ask("test", { session, step, ...form }).then(
+    ({ text }) => { const name = `test_step_${step}.py`; download(name, text); if (latest.current === form) setSaid({ text, name }); }, (e) => latest.current === form && setSaid({ error: e.message }));
   const turns = new Set(film.frames.slice(0, step).map((f) => f.invocation)).size, largest = Math.max(2000, 1.5 * highest(film, null));
   const round = 10 ** Math.floor(Math.log10(largest / 50));
   if (embedded) return html`<${NeedsServer} film=${film} name="whatif" title="An exported file cannot compile.">It holds the requests that were sent. What another policy, budget or model would have made of them, the compiler says.<//>`;
@@ -105,7 +109,7 @@ export function WhatIf({ session, step, film, show }) {
       <datalist id="policies">${POLICIES.map((p) => html`<option value=${p}></option>`)}</datalist><datalist id="models">${models.map((m) => html`<option value=${m}></option>`)}</datalist></div>
     <${Problem} text=${error} />
     ${data && !error && html`<div aria-busy=${busy} aria-live="polite"><${Compared} a=${data} /></div><div class="bar"><code class="text">${data.code}</code><${Copy} text=${data.code} name="copy as code" /><button onClick=${save}>save as test</button><button class="on" onClick=${all}>the whole session</button></div>
-      ${said && (said.error ? html`<${Problem} text=${said.error} />` : html`<details class="card" open><summary>saved as <code>test_step_${step}.py</code></summary><pre class="text">${said.text}</pre></details>`)}
+      ${said && (said.error ? html`<${Problem} text=${said.error} />` : html`<details class="card" open><summary>saved as <code>${said.name}</code></summary><pre class="text">${said.text}</pre></details>`)}
       ${whole && whole.error && html`<${Problem} text=${whole.error} />`}
       ${whole && !whole.error && !whole.answer && html`<${Waiting} />`}
       ${whole && whole.answer && html`<${Both} a=${whole.answer} step=${step} />`}
@@ -152,7 +156,8 @@ export function DeadWeight({ session, version }) {
 export function Graph({ session, step, film, version }) {
   const { data, error } = useAnswer("picture", { session, version: version || "" });
   const box = useRef(null), frame = film.frames[step - 1], state = useStateAt(film, step);
-  useEffect(() => {
+  // In a layout effect: the drawing and the words above it are of the same step.
+  useLayoutEffect(() => {
     if (data && box.current) box.current.replaceChildren(picture(data.svg, frame, state));
     const svg = box.current && box.current.firstChild;
     if (svg) fitted(svg);
@@ -202,6 +207,6 @@ export function Trust({ session, film, show, version }) {
   if (error) return html`<${Problem} text=${error} />`;
   if (!data) return html`<${Waiting} />`;
   const links = (ids) => ids.map((id) => html`<${EventLink} id=${id} film=${film} show=${show} />`);
-  return html`<div data-testid="trust"><h2>Fenced, labelled, redacted</h2><p class="dim">By rule, never by value: what was hidden stays hidden here too.</p>${data.guards.length ? html`<table><thead><tr><th>pass</th><th>rule</th><th class="n">times</th><th>events</th></tr></thead><tbody>${data.guards.map((g) => html`<tr><td class="mono">${g.pass}</td><td>${g.reason}</td><td class="n">${number(g.steps)}</td><td>${links(g.events)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No policy here fences, labels or redacts.</p>`}
+  return html`<div data-testid="trust"><h2>Fenced, labelled, redacted</h2><p class="dim">By rule, never by value: what was hidden stays hidden here too.${data.hidden.length > 0 && ` The agents hide: ${data.hidden.join(", ")}.`}</p>${data.guards.length ? html`<table><thead><tr><th>pass</th><th>rule</th><th class="n">times</th><th>events</th></tr></thead><tbody>${data.guards.map((g) => html`<tr><td class="mono">${g.pass}</td><td>${g.reason}</td><td class="n">${number(g.steps)}</td><td>${links(g.events)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No policy here fences, labels or redacts.</p>`}
     <h2>Words of results in later calls</h2><p class="dim">What a tool brought in is not to be trusted. These calls repeat words of it in their arguments.</p>${data.flows.length ? html`<table><thead><tr><th>call</th><th>in event</th><th>words</th><th>from events</th></tr></thead><tbody>${data.flows.map((f) => html`<tr><td class="mono">${f.call}</td><td>${links([f.event])}</td><td class="mono">${f.words.join("  ")}</td><td>${links(f.from)}</td></tr>`)}</tbody></table>` : html`<p class="dim">No call uses words that came from a result.</p>`}</div>`;
 }

@@ -68,6 +68,7 @@ def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> ChatReque
         **{key: value for key, value in wire.items() if key != "model"},
         "stream": True,
         "stream_options": {"include_usage": True},
+        # pieces come while the request is still read, so it can be stopped then
         "return_progress": True,
     }
     tools = [_function(tool) for tool in objects(wire.get("tools"))]
@@ -119,6 +120,7 @@ def _plain(messages: list[JsonObject], tools: list[JsonObject]) -> list[Json]:
     names: dict[str, str] = {}
     lines = [_HEADING, *map(_line, tools)] if tools else []
     first = bool(messages) and messages[0].get("role") in ("system", "developer")
+    # there is no system text to put the tools into
     if lines and not first:
         turns.append({"role": "system", "content": "\n".join(lines)})
     for index, message in enumerate(messages):
@@ -191,6 +193,7 @@ def bounded(schema: Json) -> Json:
     if "array" in kinds:
         limited.setdefault("maxItems", _MOST_ITEMS)
     if "object" in kinds and "properties" in limited:
+        # an object with room for any field has no end
         limited.setdefault("additionalProperties", False)
     return limited
 
@@ -272,6 +275,7 @@ def _with_calls(body: JsonObject, allowed: tuple[str, ...], *, by_grammar: bool)
     else:
         return body
     choice: JsonObject = {**choices[0], "message": {**message, **changes}}
+    # an answer that was cut off keeps its reason
     if "tool_calls" in changes and choice.get("finish_reason") == "stop":
         choice["finish_reason"] = "tool_calls"
     return {**body, "choices": [choice, *choices[1:]]}

@@ -126,6 +126,7 @@ class Engine:
         threads = setup.threads or max(1, (os.cpu_count() or 2) - 1)
         params.cpuparams.n_threads = threads
         params.cpuparams_batch.n_threads = threads
+        # the engine shares its window out among the slots
         params.n_ctx = setup.window * setup.slots
         params.n_parallel = setup.slots
         params.n_batch = _BATCH
@@ -176,6 +177,7 @@ class Engine:
 
         def note_slot(piece: JsonObject) -> bool:
             nonlocal used
+            # asked for only to learn which slot the engine chose
             details = piece.pop("__verbose", None)
             slot = details.get("id_slot") if isinstance(details, dict) else None
             used = slot if isinstance(slot, int) else used
@@ -202,6 +204,7 @@ class Engine:
         if tokens is None:
             tokens = self._cut(self._post("/apply-template", key)["prompt"], whole=True)
             while len(self._readings) >= _MOST_READINGS:
+                # with defaults: another thread may have emptied it
                 self._readings.pop(next(iter(self._readings), b""), None)
             self._readings[key] = tokens
         return tokens
@@ -244,6 +247,7 @@ def _note_fork() -> None:
     """
     global _starting, _is_fork
     _is_fork = _is_fork or bool(_engines)
+    # the lock may have been held by a thread that the child does not have
     _starting = threading.Lock()
 
 

@@ -114,6 +114,7 @@ class LocalModel:
                 delta = answer.feed("", piece)
                 if stream and delta is not None:
                     begun = begun or delta.text
+                    # what may be a call is held back until it is complete
                     if request.shows(begun):
                         yield delta
             body = request.read(answer.body())
@@ -122,6 +123,7 @@ class LocalModel:
         except ModelError as error:
             raise self._under_own_name(error, engine) from error
         finally:
+            # the engine stops with its next piece
             await pieces.aclose()
 
     def tokens(self, wire: JsonObject) -> tuple[int, ...] | None:
@@ -218,11 +220,13 @@ async def _pieces(
     gone = False
 
     def tell(piece: JsonObject) -> bool:
+        # the reports of progress only serve to stop an answer that nobody waits for
         if not gone and "prompt_progress" not in piece:
             loop.call_soon_threadsafe(queue.put_nowait, trace.note(piece))
         return gone
 
     def work() -> None:
+        # it waited for a free worker, and its reader has left
         if gone:
             return
         try:

