@@ -26,7 +26,7 @@ from weft.errors import UsageError, describe_kind
 from weft.inspector.sources import SessionSource
 from weft.misuse import explained
 from weft.runtime import Runner
-from weft.server import adk, openai, sessions
+from weft.server import adk, openai, openai_conversations, sessions
 from weft.server.access import (
     LOOPBACK,
     Authenticate,
@@ -322,4 +322,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *sessions.ENDPOINTS,
     *adk.ENDPOINTS,
     *openai.ENDPOINTS,
+    *openai_conversations.ENDPOINTS,
 )
