@@ -18,7 +18,7 @@ from pathlib import Path
 import serving
 
 import weft.inspector
-from weft import Agent, Content, Event, Part, RunConfig, Session
+from weft import Agent, C, Content, Event, Part, RunConfig, Session
 from weft.content import call_part, result_part
 from weft.inspector import Inspection
 from weft.inspector.export import export
@@ -91,6 +91,9 @@ def get_weather(city: str, day: int) -> dict[str, str]:
 
 
 BOT = Agent("bot", model="gpt-5", instruction="You help with {topic?}.", tools=[get_weather])
+
+GUARDED = BOT.sees(C.default().redact("email", "api_key", "phone"))
+"""The same, with rules that look through all of it."""
 
 
 def session(shape: str, *, turns: int = EVENTS // 4, calls: int = 1) -> Session:
@@ -182,24 +185,26 @@ def measure_rehearsed() -> None:
 
 def measure_open() -> None:
     """A session of 500 calls with requests of 200 kB and more, as the page opens it."""
-    inspection = Inspection(BOT, long_session(500), files=(__file__,))
-    opening = timed(lambda: json.dumps(inspection.film()))
-    last = len(inspection.steps)
-    request = timed(lambda: json.dumps(RequestView(inspection, last).to_json()))
-    sizes = [len(RequestView(inspection, number).text) / 1e3 for number in (1, last)]
-    print(f"{last} calls, requests of {sizes[0]:.0f} to {sizes[1]:.0f} kB:", end=" ")
-    print(f"opened in {opening:.0f} ms of CPU, the last request shown in {request:.0f} ms")
+    for agent, words in ((BOT, ""), (GUARDED, ", with redaction")):
+        inspection = Inspection(agent, long_session(500), files=(__file__,))
+        opening = timed(lambda i=inspection: json.dumps(i.film()))
+        last = len(inspection.steps)
+        view = RequestView(inspection, last)
+        request = timed(lambda v=view: json.dumps(v.to_json()))
+        sizes = [len(RequestView(inspection, number).text) / 1e3 for number in (1, last)]
+        print(f"{last} calls{words}, requests of {sizes[0]:.0f} to {sizes[1]:.0f} kB:", end=" ")
+        print(f"opened in {opening:.0f} ms of CPU, the last request shown in {request:.0f} ms")
 
 
 def measure_export() -> None:
     """The same session as one file, with all its requests, and half of it."""
-    for calls in (250, 500):
-        inspection = Inspection(BOT, long_session(calls), files=(__file__,))
+    for calls, agent, words in ((250, BOT, ""), (500, BOT, ""), (500, GUARDED, ", redacted,")):
+        inspection = Inspection(agent, long_session(calls), files=(__file__,))
         inspection.film()
         pages: list[str] = []
         took = timed(lambda i=inspection, p=pages: p.append(export(i, key="s")))
         size = len(pages[0]) / 1e6
-        print(f"exported {calls} calls in {took / 1e3:.1f} s of CPU, {size:.1f} MB")
+        print(f"exported {calls} calls{words} in {took / 1e3:.1f} s of CPU, {size:.1f} MB")
 
 
 def measure_page() -> None:

@@ -199,7 +199,7 @@ def prepare(page, view: str) -> None:
         page.wait_for_selector("[data-testid=compared]")
     elif view == "whatif":
         page.click("text='C.auto()'")
-        page.wait_for_selector("text=sees(C.auto())")
+        page.wait_for_selector("text=sees(C.auto()")
         page.click("text=the whole session")
         page.wait_for_selector("[data-testid=both]")
         page.evaluate("scrollTo(0, 300)")

@@ -60,6 +60,10 @@ def _uses_pydantic(tp: object) -> bool:
 def generate(tp: object, where: str) -> JsonObject:
     """A type's schema as its engine writes it."""
     hint = "use str, numbers, bool, lists, dicts, Literal, Enum, a dataclass or a pydantic model"
+    if importlib.util.find_spec("pydantic") is None:
+        hint += (
+            "; with pydantic there are more, such as unions of dataclasses: pip install pydantic"
+        )
     if isinstance(tp, str):
         raise DeclarationError(
             f"the annotation `{tp}` cannot be resolved", where=where, hint="import it in the module"
@@ -72,9 +76,11 @@ def generate(tp: object, where: str) -> JsonObject:
         raise
     except Exception as error:  # pydantic's errors share no base
         reason = "it nests too deep" if isinstance(error, RecursionError) else str(error)
+        lines = reason.splitlines()
+        reason = lines[-1] if lines[0].endswith(":") else lines[0]  # a list of cures, then the type
         name = shorten(getattr(tp, "__name__", "") or str(tp), 60)
         raise DeclarationError(
-            f"`{name}` has no JSON Schema: {shorten(reason.splitlines()[0], 160)}",
+            f"`{name}` has no JSON Schema: {shorten(reason, 160)}",
             where=where,
             hint=hint,
         ) from error
@@ -92,7 +98,9 @@ def _msgspec_schema(tp: object) -> JsonObject:
     records = [each for each in _types(tp) if _fields(each)]
     fields = [(record, field) for record in records for field in _fields(record)]
     asked = [_spell(tp), *records, *(_spell(field.type) for _, field in fields)]
-    schemas, parts = msgspec.json.schema_components(asked, schema_hook=_schema_hook)
+    anything: list[type] = []
+    hook = functools.partial(_schema_hook, anything)
+    schemas, parts = msgspec.json.schema_components(asked, schema_hook=hook)
     names = [str(each.get("$ref", "")).removeprefix("#/$defs/") for each in schemas[1:]]
     for (record, field), schema in zip(fields, schemas[1 + len(records) :], strict=True):
         properties = parts.get(names[records.index(record)], {}).get("properties", {})
@@ -101,6 +109,8 @@ def _msgspec_schema(tp: object) -> JsonObject:
             default = {"default": old["default"]} if "default" in old else {}
             properties[field.key] = {**schema, **default}
     root = {**schemas[0], "$defs": parts} if parts else schemas[0]
+    if anything:
+        root = _with_anything(root)
     orders = {_key(values): values for each in _types(tp) if (values := _choices(each))}
     return _ordered(root, orders) if orders else root
 
@@ -135,15 +145,28 @@ def _undiscriminated(node: JsonObject, _: tuple[str, ...] = ()) -> JsonObject:
     return node
 
 
-def _schema_hook(tp: type) -> dict[str, object]:
+_ANYTHING: JsonObject = {"x-anything": True}
+"""Stands for the schema of `object`, which is empty: msgspec takes no empty one from a hook."""
+
+
+def _schema_hook(anything: list[type], tp: type) -> dict[str, object]:
     if tp is object:
-        return {}
+        anything.append(tp)
+        return {**_ANYTHING}
     raise NotImplementedError
+
+
+def _with_anything(node: JsonObject, _: tuple[str, ...] = ()) -> JsonObject:
+    """The schema with an empty one wherever `object` stands."""
+    node = map_children(node, _with_anything)
+    return {key: value for key, value in node.items() if key not in _ANYTHING}
 
 
 def _spell(tp: object) -> object:
     """The type in words msgspec writes down."""
     origin, args = get_origin(tp), get_args(tp)
+    if tp is object:
+        return typing.Any
     if tp is datetime.datetime or tp is datetime.time:
         form = "date-time" if tp is datetime.datetime else "time"
         return Annotated[tp, msgspec.Meta(extra_json_schema={"format": form})]
@@ -200,6 +223,7 @@ def _types(tp: object) -> Iterator[object]:
     queue, seen = [tp], set[int]()
     while queue:
         each = queue.pop()
+        # values of a Literal and the parameters of a Callable are no types
         if id(each) in seen or isinstance(each, (str, list)):
             continue
         seen.add(id(each))
@@ -224,6 +248,7 @@ def convert(tp: object, value: Json) -> object:
     """The value as the type; exact first, then "5" for 5 where nothing else could be meant."""
     try:
         if _uses_pydantic(tp):
+            # as JSON text: a strict model takes a list for a tuple, or text for a date, only there
             converted: object = _adapter(tp).validate_json(compact(value))
         else:
             try:
@@ -232,6 +257,7 @@ def convert(tp: object, value: Json) -> object:
                 converted = msgspec.convert(value, tp, strict=False, dec_hook=_dec_hook)
     except (ValueError, RecursionError) as error:
         raise SchemaError(str(error)) from error
+    # the cheap look at the text comes first: nearly no value needs the second
     if _spells_no_number(value) and _holds_no_number(tp, converted):
         raise SchemaError("a number must be finite, and `nan` or `inf` is not")
     return converted

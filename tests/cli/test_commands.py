@@ -70,6 +70,7 @@ def test_the_doctor_finds_this_machine_well(tmp_path: Path) -> None:
         assert re.search(rf"ok +{name} +\d", done.stdout)
     assert re.search(r"ok +o200k +o200k finds \d+ tokens", done.stdout)
     assert re.search(r"ok +gemma +gemma3 finds \d+ tokens", done.stdout)
+    assert re.search(r"ok +list +\d,\d+ models of \d+ sellers, from genai-prices \d", done.stdout)
     assert "compiling and explaining need none" in done.stdout
 
 

@@ -109,3 +109,7 @@ def test_what_is_not_known_of_a_model_is_said_to_be_so(tmp_path: Path) -> None:
     assert told["known"] is False
     assert told["price"] is None
     assert told["window"] is None
+    said = weft(tmp_path, "models", "no-such-model").stdout.splitlines()[-1]
+    assert said == "  price    not known; for newer prices: pip install -U genai-prices"
+    said = weft(tmp_path, "models", "local").stdout.splitlines()[-1]
+    assert said == "  price    not known"

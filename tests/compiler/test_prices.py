@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from weft.compiler.costs import price_of, window_of
+from weft.compiler.costs import advise_price, price_of, window_of
 
 
 def test_a_price_knows_what_reading_and_writing_a_cache_cost() -> None:
@@ -32,6 +32,12 @@ def test_where_nobody_knows_nothing_is_made_up(model: str) -> None:
     assert window_of(model) == 0
 
 
+def test_a_model_that_a_newer_list_may_have_is_told_where_to_get_one() -> None:
+    assert advise_price("claude-weaver-9") == "for newer prices: pip install -U genai-prices"
+    for model in ("claude-opus-5", "local", "http://localhost:8080/v1#m"):
+        assert advise_price(model) == ""
+
+
 def test_a_window_comes_from_the_facts_or_else_from_the_list() -> None:
     assert window_of("claude-opus-5") == 1_000_000
     assert window_of("gpt-5") == 400_000
@@ -43,9 +49,9 @@ def test_compiling_and_running_load_no_prices() -> None:
         "model = t.ScriptedModel(['hi'], name='claude-opus-5', dialect='anthropic');"
         "agent = weft.Agent('bot', model=model);"
         "weft.run_sync(agent, 'hello').check(); weft.compile(agent, message='x').wire;"
-        "print('genai_prices' in sys.modules)"
+        "print({'genai_prices', 'weft.dialects.price_list'} & set(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "False"
+    assert done.stdout.strip() == "set()"

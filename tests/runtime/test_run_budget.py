@@ -126,8 +126,9 @@ async def test_money_is_counted_at_the_models_price_with_cached_tokens_at_theirs
 
 
 async def test_a_model_without_a_price_is_refused_before_anything_runs() -> None:
-    with pytest.raises(UsageError, match="nobody knows what `scripted` costs"):
+    with pytest.raises(UsageError, match="nobody knows what `scripted` costs") as refused:
         await run(["done"], RunBudget(money=1.0))
+    assert refused.value.hint.endswith("for newer prices: pip install -U genai-prices")
 
 
 async def test_a_tool_that_is_an_agent_shares_the_budget() -> None:

@@ -502,6 +502,50 @@ def test_pydantic_and_jsonschema_are_loaded_only_when_needed() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_object_is_anything_and_needs_no_pydantic() -> None:
+    code = (
+        "import sys, weft.schema as s, collections.abc, dataclasses, typing\n"
+        "sys.modules['pydantic'] = None\n"
+        "@dataclasses.dataclass\n"
+        "class Row:\n"
+        "    value: object\n"
+        "    rest: collections.abc.Sequence[object] = ()\n"
+        "class Pair(typing.NamedTuple):\n"
+        "    one: object\n"
+        "def f(a: object, b: dict[str, object], c: list[object], d: Row, e: Pair): 'Text.'\n"
+        "form = s.of_function(f, context_type=None)\n"
+        "print({key: form.parameters['properties'][key] for key in 'abc'})\n"
+        "print('x-anything' in str(form))\n"
+        "values = {'a': None, 'b': {'x': [1]}, 'c': [{}], 'd': {'value': 1.5}, 'e': [{'y': 2}]}\n"
+        "print(s.validate_arguments(form, values))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "{'a': {}, 'b': {'type': 'object'}, 'c': {'type': 'array'}}",
+        "False",
+        "{'a': None, 'b': {'x': [1]}, 'c': [{}], 'd': Row(value=1.5, rest=()),"
+        " 'e': Pair(one={'y': 2})}",
+    ]
+
+
+def test_a_type_that_only_pydantic_reads_is_refused_without_it_with_what_to_type() -> None:
+    code = (
+        "import sys, datetime, pathlib, weft.schema as s, weft.errors as e\n"
+        "sys.modules['pydantic'] = None\n"
+        "for kind in (datetime.date | str, pathlib.Path):\n"
+        "    try: s.of_type(kind, where='w')\n"
+        "    except e.DeclarationError as error: print(error.message, '|', error.hint)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    union, path = done.stdout.splitlines()
+    assert "may not contain more than one str-like type" in union
+    assert path.startswith(
+        "`Path` has no JSON Schema: type <class 'pathlib.Path'> is not supported"
+    )
+    assert union.endswith("pip install pydantic")
+    assert path.endswith("pip install pydantic")
+
+
 def test_a_handwritten_schema_is_copied_and_kept() -> None:
     written = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -33,6 +33,7 @@ from weft.compiler.instruction import Instructions, Scope, Wording, resolve_inst
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
 from weft.compiler.recall import DEFAULT
+from weft.compiler.talk import Target
 from weft.compiler.toolsets import with_offered
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Policy, RunConfig, TokenBudget
@@ -314,7 +315,10 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
         except LateResult:
             # a call that was not read has its result in view: from now on all of the log is read
             note_late(events)
-    woven = weave(events, inputs.facts, slot, basis, env, passes)
+    # Nobody looks at the items of a plain request that is only to be sent.
+    sends = call.brief and whole and labelled is None and not call.config.strict
+    target = Target(plan.target.dialect, plan.target.model) if sends else None
+    woven = weave(events, inputs.facts, slot, basis, env, passes, target)
     return _View(policy, passes, env, scale, labelled, woven)
 
 

@@ -259,9 +259,9 @@ def _is_unlisted(model: str) -> bool:
 
 def _listing(model: str) -> "Listing | None":
     """The model in the list, under its provider's name for it."""
-    if _is_unlisted(model):
+    if _is_unlisted(model):  # a server of one's own has no listed price
         return None
-    # loaded late: it is large, and compiling needs no price
+    # Loaded late: it is large, and compiling needs no price.
     from weft.dialects.price_list import price_list
 
     match = price_list().find(wire_name(model), seller_of(model))

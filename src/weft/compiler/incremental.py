@@ -7,14 +7,14 @@ thread starts again from the beginning; the report says what that broke.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from weft.compiler.view import Built, PlainTalk, build_items, build_some, plain_items
+from weft.compiler.talk import Target, lower_talk, read_talk
+from weft.compiler.view import Built, build_items, build_some, plain_items
 from weft.declare import Policy
 from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
@@ -151,9 +151,21 @@ class Thread:
         self._passed_by = -1
         """From where on events of other branches were not looked at; -1 where all were."""
 
-    def weave(self, events: Strand[Event], facts: LogFacts, env: Env, passes: Passes) -> Woven:
-        """Run what is new through the passes, and settle what cannot change any more."""
+    def weave(
+        self,
+        events: Strand[Event],
+        facts: LogFacts,
+        env: Env,
+        passes: Passes,
+        target: Target | None = None,
+    ) -> Woven:
+        """Run what is new through the passes, and settle what cannot change any more.
+
+        `target` is for whom the plain talk of a long log may be lowered at once.
+        """
         if passes.plain_fresh and self._may_talk(events, facts, env):
+            if target is not None and not self.consumed:
+                self._lower_talk(events, env, target)
             talk = self._talk(events, env)
             if talk is not None:
                 return talk
@@ -203,7 +215,7 @@ class Thread:
         """
         consumed, settled = self.consumed, events.settled
         count = settled - consumed
-        plain = _plain_talk(events, consumed, env.agent, self.used_ids)
+        plain = read_talk(events, consumed, env.agent, self.used_ids)
         items, opens = plain.items, self.settled.settled == 0
         tail: list[Item] = []
         if plain.read == count and events.tail:
@@ -220,16 +232,27 @@ class Thread:
             return None
         self.consumed = consumed + plain.read
         self.settled = self.settled.grown(items)
-        if plain.calls:
-            # later calls must not take these ids, and a late result may name them
-            self.used_ids |= plain.calls
-            self.called |= plain.calls
-            self.features |= Feature.CALLS
+        self._remember_calls(plain.calls)
         if plain.read < count:
             # the plain part is settled; the passes get the rest
             return None
         items_now = self.settled.with_tail(tail) if tail else self.settled
         return self._woven(items_now, self.notes, self.diagnostics, events)
+
+    def _lower_talk(self, events: Strand[Event], env: Env, target: Target) -> None:
+        """Settle the plain talk that a long log begins with, without keeping its items."""
+        talk = lower_talk(events, env.agent, target)
+        if talk is not None:
+            self.consumed = talk.read
+            self.settled = talk.items
+            self._remember_calls(talk.calls)
+
+    def _remember_calls(self, calls: set[str]) -> None:
+        """Keep the ids of plain calls: no later call may take them, and results name them."""
+        if calls:
+            self.used_ids |= calls
+            self.called |= calls
+            self.features |= Feature.CALLS
 
     def _woven(
         self,
@@ -350,34 +373,6 @@ class Thread:
                         self.called.add(block.id)
 
 
-def _plain_talk(
-    events: Strand[Event], consumed: int, agent: str, used: AbstractSet[str]
-) -> PlainTalk:
-    """The plain talk that what is new begins with.
-
-    A long log is read in pieces, and its events are forgotten once their items are built: all of
-    them at once take more memory than the request.
-    """
-    settled = events.settled
-    if settled - consumed <= _PIECE:
-        return plain_items(events.between(consumed, settled), consumed, agent, used)
-    items: list[Item] = []
-    calls: set[str] = set()
-    at = consumed
-    while at < settled:
-        piece = events.read_once(at, min(at + _PIECE, settled))
-        plain = plain_items(piece, at, agent, used, calls)
-        if not plain.read:
-            break
-        items += plain.items
-        at += plain.read
-    return PlainTalk(items, at - consumed, calls)
-
-
-_PIECE = 2_000
-"""How many events of a long log are in memory at once."""
-
-
 def _passing(items: list[Item]) -> Strand[Item]:
     """Items of which nothing is final yet."""
     strand: Strand[Item] = Strand()  # `Strand[Item]()` is slower, and this is done at every step
@@ -418,11 +413,18 @@ def _came(position: int, joined: Mapping[int, int]) -> int:
 
 
 def weave(
-    events: Strand[Event], facts: LogFacts, slot: Slot, basis: Basis, env: Env, passes: Passes
+    events: Strand[Event],
+    facts: LogFacts,
+    slot: Slot,
+    basis: Basis,
+    env: Env,
+    passes: Passes,
+    target: Target | None = None,
 ) -> Woven:
     """The items of a request, woven by the thread of this view, one compilation at a time.
 
-    The thread is kept with the log; a new one begins where the old one does not fit.
+    The thread is kept with the log; a new one begins where the old one does not fit. `target` is
+    for whom plain talk may be lowered without keeping its items.
     """
     with events.lock:
         # a log may be compiled in several threads of the process at once
@@ -439,7 +441,7 @@ def weave(
                 thread = threads.older = Thread(slot, basis, views.shared(slot))
         elif thread is None or thread.basis != basis:
             thread = threads.newest = Thread(slot, basis, views.shared(slot))
-        return thread.weave(events, facts, env, passes)
+        return thread.weave(events, facts, env, passes, target)
 
 
 class _Views(msgspec.Struct):

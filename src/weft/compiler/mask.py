@@ -136,6 +136,7 @@ class Mask:
                 _walk(stage, value, 0, path, cuts)
                 if cuts:
                     rounds.add(cuts)
+                    # the next rule counts places in the text as it is now
                     value = cast("Json", json.loads(rounds.text))
             known = self._wires[text, path] = rounds.cuts
         return known
@@ -180,11 +181,7 @@ class Mask:
     def _find_cuts(self, text: str) -> tuple[TextCut, ...]:
         rounds = _Rounds(text)
         for stage in self._stages:
-            if "{" in rounds.text:
-                cuts: list[TextCut] = []
-                for at, value in _objects_in(rounds.text):
-                    _walk(stage, value, at, (), cuts)
-                rounds.add(cuts)
+            rounds.add(_cuts_in_objects(stage, rounds.text))
             for one in stage.rounds(rounds.text):
                 rounds.add(one)
         return rounds.cuts
@@ -278,7 +275,7 @@ def _walk(stage: _Stage, value: Json, at: int, path: Path, cuts: list[TextCut]) 
         return end
     if isinstance(value, dict):
         for name, each in value.items():
-            at = _walk_text(stage.rounds(name), name, at + 1, cuts) + 1
+            at = _walk_text(stage, name, at + 1, (), cuts) + 1
             at = _walk(stage, each, at, (*path, name), cuts)
         return at + 1 if value else at + 2
     if isinstance(value, list):
@@ -286,41 +283,46 @@ def _walk(stage: _Stage, value: Json, at: int, path: Path, cuts: list[TextCut]) 
             at = _walk(stage, each, at + 1, path, cuts)
         return at + 1 if value else at + 2
     if isinstance(value, str):
-        return _walk_text(stage.leaf_rounds(value, path), value, at, cuts)
+        return _walk_text(stage, value, at, path, cuts)
     end, after = at + len(compact(value)), stage.value(value, path)
     if after is not value:
         cuts.append(TextCut(at, end, compact(after)))
     return end
 
 
-def _walk_text(found: Iterable[Sequence[TextCut]], text: str, at: int, cuts: list[TextCut]) -> int:
+def _walk_text(stage: _Stage, text: str, at: int, path: Path, cuts: list[TextCut]) -> int:
     """The cuts in a text as places of its JSON, which begins at `at`; where it ends."""
     rounds = _Rounds(text)
-    for one in found:
+    rounds.add(_cuts_in_objects(stage, text))
+    for one in stage.leaf_rounds(rounds.text, path):
         rounds.add(one)
     for cut in rounds.cuts:
+        # less the quotes that each of these texts has as JSON
         start = at + len(compact(text[: cut.start])) - 1
         end = start + len(compact(text[cut.start : cut.end])) - 2
         cuts.append(TextCut(start, end, compact(cut.placeholder)[1:-1]))
     return at + len(compact(text))
 
 
-def _objects_in(text: str) -> Iterator[tuple[int, JsonObject]]:
-    """Objects of compact JSON that stand in a text, such as the arguments of a call."""
+def _cuts_in_objects(stage: _Stage, text: str) -> list[TextCut]:
+    """The cuts in JSON objects that stand in a text, such as the arguments of a call."""
+    cuts: list[TextCut] = []
     at = text.find("{")
     for _ in range(_TRIES):
         if at < 0:
-            return
+            break
         try:
             value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             at = text.find("{", at + 1)
             continue
-        if value and compact(value) == text[at:end]:
-            yield at, value
-            at = text.find("{", end)
-        else:
-            at = text.find("{", at + 1)
+        # places are counted in compact JSON
+        if compact(value) == text[at:end]:
+            _walk(stage, value, at, (), cuts)
+        elif (shown := stage.value(value)) is not value:  # in another spelling, so all of it
+            cuts.append(TextCut(at, end, json.dumps(shown, ensure_ascii=False)))
+        at = text.find("{", end)
+    return cuts
 
 
 _DECODER = json.JSONDecoder()

@@ -48,8 +48,6 @@ from weft.declare.policy_parts import (
 )
 from weft.errors import DeclarationError
 from weft.misuse import close
-from weft.replay.uses import strings_in as strings_in
-from weft.replay.uses import uses_of as uses_of
 
 if TYPE_CHECKING:
     from weft.declare.functions import StateFunction

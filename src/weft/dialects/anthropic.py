@@ -144,7 +144,7 @@ MAX_TOKENS = 8192
 """How long an answer may be where nobody said; the provider wants a number."""
 
 BLANK = "[blank]"
-"""What a user's turn says that has no words in it; the provider refuses it without."""
+"""Placeholder text for a user turn without text. Anthropic rejects an empty turn."""
 
 _OWN_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image")
 """Blocks of a message that only this provider has."""
@@ -282,6 +282,7 @@ class AnthropicDialect(Dialect):
         """The newer models refuse sampling options and thinking budgets."""
         facts = facts_for(prompt.model)
         if not facts.sampling:
+            # models that set their own sampling answer 400 to any of these
             if name in _SAMPLING:
                 return None
             if name == "thinking":
@@ -331,11 +332,12 @@ class AnthropicDialect(Dialect):
 
     def keep(self, prompt: Prompt, wire: Wire, track: Track, lasting: list[Entry]) -> Wire:
         """Marks at the end of what the next request begins with."""
+        # below its minimum the provider caches nothing, and a mark would be wasted
         least = facts_for(prompt.model).cache.minimum * LETTERS
         read = sum(letters(entry.wire) for entry in lasting)
         if not track.has_letters(least - read):
             return wire
-        end = len(track.final) + len(lasting) - 1
+        end = len(track.wires) + len(lasting) - 1
         return mark_end(prompt, wire, self.traits.turns, lasting, end)
 
     def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
@@ -373,6 +375,7 @@ class AnthropicDialect(Dialect):
         But for blank text that the model itself put among words: it goes back where it stood.
         """
         if role == "user":
+            # the provider wants results before anything else in a turn
             blocks = sorted(blocks, key=lambda block: not isinstance(block, ResultBlock))
         content: list[Json] = []
         sources: list[tuple[str, Block]] = []
@@ -426,6 +429,7 @@ class AnthropicDialect(Dialect):
         wire: Wire = {"type": "tool_result", "tool_use_id": self.id_of(block.call_id, report)}
         text = result_text(block)
         if block.media:
+            # a blank text block is refused
             texts: list[Json] = [{"type": "text", "text": text}] if text.strip() else []
             wire["content"] = texts + [self.media(media, report) for media in block.media]
         else:
@@ -438,6 +442,7 @@ class AnthropicDialect(Dialect):
         """An image or a document; the model's own turn takes text only."""
         kind, url = mime_of(block), address_of(block)
         text = document_text(block)
+        # the provider takes no media in its own turns
         if block.role == "model":
             return {"type": "text", "text": text or missing_media(block, report)}
         if text is not None:
@@ -655,10 +660,12 @@ def _settle(wire: Wire, most: float | None) -> None:
     choice = wire.get("tool_choice")
     if isinstance(choice, dict):
         choice.setdefault("type", "auto")
+        # the provider refuses the flag beside "none"
         if choice["type"] == "none":
             choice.pop("disable_parallel_tool_use", None)
     thinking = wire.get("thinking")
     budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    # the budget counts towards max_tokens, so the answer gets its own on top
     if isinstance(budget, int) and most is not None:
         wire["max_tokens"] = min(MAX_TOKENS + budget, most)
 
@@ -738,6 +745,7 @@ def _lift_usage(usage: JsonObject) -> Usage:
     """The counts, with what was cached among the prompt's, and thoughts apart from the rest."""
     read = count_in(usage.get("cache_read_input_tokens")) or 0
     written = count_in(usage.get("cache_creation_input_tokens")) or 0
+    # Anthropic counts cached tokens apart; the log counts them as part of the prompt
     asked = (count_in(usage.get("input_tokens")) or 0) + read + written
     output = count_in(usage.get("output_tokens")) or 0
     details = object_in(usage.get("output_tokens_details"))
@@ -784,6 +792,7 @@ class _GrowingBlock:
             text = "".join(pieces)
             if field == "partial_json":
                 if text:
+                    # arguments that are no JSON stay a text: who answers the call says so
                     arguments = read_arguments(text)
                     block["input"] = text if arguments is None else arguments
             else:
@@ -876,6 +885,7 @@ class AnthropicStream:
         """How the message ended, and the counts so far; what is left out stays as it was."""
         if self._message is None:
             raise _out_of_order("message_delta")
+        # the counts are totals, not differences: the later ones win
         usage = {**object_in(self._message.get("usage")), **without(object_in(data.get("usage")))}
         self._message.update(without(data, "type", "delta", "usage"))
         self._message.update(without(object_in(data.get("delta"))))
@@ -1216,6 +1226,7 @@ class AnthropicTurnRules:
             yield from self._blank
         self._blank = ()
         role = turn.get("role")
+        # plain words when no call is open: nothing about them can be wrong
         if role in ("user", "assistant") and not self._waiting and is_plain(turn.get("content")):
             self._last = (at, turn)
             return
@@ -1242,6 +1253,7 @@ class AnthropicTurnRules:
         if self._last is None:
             yield Finding(REQUEST, "/messages", "there are no turns", "say something")
         else:
+            # calls in the last turn of all are still to be answered
             if self._waiting and self._last[1].get("role") != "assistant":
                 yield from refuse_unanswered(dict(self._waiting), _PAIR)
             yield from _refuse_last_word(wire, *self._last, self._model)

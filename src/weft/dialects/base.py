@@ -9,7 +9,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import ClassVar, assert_never, cast
+from typing import ClassVar, Literal, assert_never, cast
 
 import msgspec
 
@@ -22,7 +22,17 @@ from weft.dialects.options import Option, Range, fit_option
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream
 from weft.dialects.strict_rules import Outline, RequestForm, StrictTurns, refuse_form
-from weft.dialects.track import Entry, Head, Lowered, LoweringReport, Placed, Track, Wire, track_of
+from weft.dialects.track import (
+    Entry,
+    Head,
+    Lowered,
+    LoweringReport,
+    Placed,
+    Track,
+    Wire,
+    keep_track,
+    track_of,
+)
 from weft.dialects.wire import ReadRequest, deep_update, escape, leaves, put
 from weft.ir import (
     Block,
@@ -40,6 +50,7 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
+from weft.session.strand import Strand
 from weft.values import (
     Json,
     JsonObject,
@@ -86,6 +97,7 @@ class Spelling(msgspec.Struct, frozen=True):
         begins = self.first is None or self.first.match(text)
         if text and begins and len(text) <= self.longest and not self.illegal.search(text):
             return text
+        # the hash tells it from another text that would come to the same letters
         mark = digest(text.encode("utf-8", "surrogatepass"))[:8]
         known = self.illegal.sub("_", text)[: self.longest - len(mark) - 2]
         spelled = f"{known}_{mark}"
@@ -155,6 +167,7 @@ class Dialect:
         """The request: head and settled turns as they were, and the new items on top of them."""
         traits, items = self.traits, prompt.items
         head = track.head
+        # the head changes seldom: it is lowered once, and reused as long as it fits
         if head is None or not head.fits(prompt):
             wire_head, placed = self.head(prompt, report)
             lead = tuple(self._encodable(entry, report) for entry in self.lead(prompt))
@@ -167,17 +180,19 @@ class Dialect:
             fresh = items.since(track.items)
             if items.tail:
                 fresh = fresh[: settled - track.items]
-            ready, last = self._extend(track.open, fresh, report, track)
+            done = len(track.wires)
+            ready, last = self.extend(track.open, fresh, report, begins=track.begins, done=done)
             track.settle(settled, ready, last, report.take())
         tail = items.tail
+        # the author's last word is for this request only: the cache mark stands before it
         once = tail[-1:] if tail and tail[-1].kind == "system" else ()
         lasting_items = tail[: len(tail) - len(once)]
         rest, last = (
-            self._extend(track.open, lasting_items, report) if lasting_items else ([], track.open)
+            self.extend(track.open, lasting_items, report) if lasting_items else ([], track.open)
         )
         lasting = [*rest, last] if last is not None else rest
         if once:
-            more, last = self._extend(last, once, report)
+            more, last = self.extend(last, once, report)
             rest += more if last is None else [*more, last]
         else:
             rest = lasting
@@ -195,7 +210,7 @@ class Dialect:
             traits.turns,
             head.diagnostics + track.diagnostics + report.take(),
             track,
-            len(track.final),
+            len(track.wires),
             rest,
             lasting,
         )
@@ -204,7 +219,7 @@ class Dialect:
         """The turns of one item by itself, as a request to the model has them."""
         stores = self.holds(Prompt(model, ""))
         report = LoweringReport(dialect=self.traits.name, strict=False, model=model, stores=stores)
-        ready, last = self._extend(None, (item,), report)
+        ready, last = self.extend(None, (item,), report)
         return ready if last is None else [*ready, last]
 
     def head(self, prompt: Prompt, report: LoweringReport) -> tuple[Wire, tuple[Placed, ...]]:
@@ -247,36 +262,25 @@ class Dialect:
         )
         return Entry({**first.wire, key: before + after}, first.role, first.blocks + moved)
 
-    def _extend(
+    def extend(
         self,
         last: Entry | None,
         items: Sequence[Item],
         report: LoweringReport,
-        track: Track | None = None,
+        *,
+        begins: list[int] | None = None,
+        done: int = 0,
     ) -> tuple[list[Entry], Entry | None]:
-        """The turns that are final once these items follow `last`, and the new last one."""
+        """The turns that are final once these items follow `last`, and the new last one.
+
+        `begins` is told of each item which turn it begins, behind the `done` ones; -1 where it
+        continues the turn before.
+        """
         ready: list[Entry] = []
         merging = self.traits.merges_turns
-        done = len(track.final) if track is not None else 0
         for item in items:
-            blocks = item.blocks
-            block = blocks[0]
-            if (
-                len(blocks) == 1
-                and type(block) is TextBlock
-                and not block.signature
-                and not block.kept
-                and block.role != "system"
-                and not block.text.isspace()
-            ):
-                entries: Sequence[Entry] = (self.spoken(block),)
-                if not block.text.isascii() and has_lone_surrogate(block.text):
-                    entries = (self._encodable(entries[0], report),)
-            else:
-                entries = self._item(blocks, report)
-                if not is_encodable([entry.wire for entry in entries]):
-                    entries = [self._encodable(entry, report) for entry in entries]
-            begins = -1
+            entries = self.item_turns(item.blocks, report)
+            begun = -1
             for number, entry in enumerate(entries):
                 if last is None:
                     last = entry
@@ -286,11 +290,32 @@ class Dialect:
                 else:
                     ready.append(last)
                     last = entry
+                # where the item's first turn begins, for who cuts the request at an item
                 if not number:
-                    begins = done + len(ready)
-            if track is not None:
-                track.begins.append(begins)
+                    begun = done + len(ready)
+            if begins is not None:
+                begins.append(begun)
         return ready, last
+
+    def item_turns(self, blocks: tuple[Block, ...], report: LoweringReport) -> Sequence[Entry]:
+        """The elements for the blocks of one item, before any of them is merged."""
+        block = blocks[0]
+        if (
+            len(blocks) == 1
+            and type(block) is TextBlock
+            and not block.signature
+            and not block.kept
+            and block.role != "system"
+            and not block.text.isspace()
+        ):
+            entry = self.spoken(block)
+            if not block.text.isascii() and has_lone_surrogate(block.text):
+                entry = self._encodable(entry, report)
+            return (entry,)
+        entries = self._item(blocks, report)
+        if not is_encodable([entry.wire for entry in entries]):
+            entries = [self._encodable(entry, report) for entry in entries]
+        return entries
 
     def _encodable(self, entry: Entry, report: LoweringReport) -> Entry:
         """The element as UTF-8 can carry it: this is the last place before it is sent.
@@ -330,6 +355,7 @@ class Dialect:
     def part(self, block: Block, report: LoweringReport) -> Wire | None:
         """One block as a part of a turn, or None where there is nothing to say."""
         wire = self._spell_part(block, report)
+        # fields of another provider mean nothing to this one
         if block.kept is None or wire is None or block.provider != self.traits.name:
             return wire
         return self.with_kept(wire, block)
@@ -368,7 +394,9 @@ class Dialect:
 
     def name_of(self, block: CallBlock | ResultBlock, report: LoweringReport) -> str:
         """The tool's name as the provider takes it; in a log it may be anything."""
-        name = self.traits.names.legal(block.name)
+        name = report.legal_names.get(block.name)
+        if name is None:
+            name = report.legal_names[block.name] = self.traits.names.legal(block.name)
         if name != block.name:
             words = f"{report.dialect} takes no tool called {block.name[:80]!r}, and reads `{name}`"
             report.add("WEFT611", block.origin, words)
@@ -377,7 +405,11 @@ class Dialect:
     def id_of(self, call_id: str, report: LoweringReport) -> str:
         """The id of a call as the provider takes it; one that it gave itself goes back as it is."""
         ids = self.traits.ids
-        return call_id if ids is None or call_id in report.own_ids else ids.legal(call_id)
+        if ids is None or call_id in report.own_ids:
+            return call_id
+        if call_id != report.last_id[0]:  # a result mostly follows its call
+            report.last_id = (call_id, ids.legal(call_id))
+        return report.last_id[1]
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """Text."""
@@ -439,6 +471,7 @@ class Dialect:
                     deep_update(wire, extra)
                     placed += [Placed(f"/{escape(key)}", origin) for key in extra]
                 continue
+            # providers refuse a choice among no tools
             if name in _ABOUT_TOOLS and not prompt.tools:
                 report.add(
                     "WEFT702",
@@ -639,6 +672,83 @@ class Dialect:
         )
 
 
+_LATER = Origin("event")
+"""Where a turn came from whose items will be made when somebody asks."""
+
+
+class TurnsOnly:
+    """Lowers items as they come, and keeps their turns alone.
+
+    What says where each turn came from is made again from the items when somebody asks for it.
+    """
+
+    def __init__(self, dialect: Dialect, model: str) -> None:
+        self._dialect = dialect
+        self._merges = dialect.traits.merges_turns
+        self._model = model
+        self._report = self._new_report()
+        self._wires: list[Wire] = []
+        self._last: Entry | None = None
+        self._items = 0
+        self._count = 0
+        """How many items stand before the last that begins a turn."""
+        self._turn = 0
+        """The turn that it begins."""
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether something is to be said about one of the turns."""
+        return bool(self._report.diagnostics)
+
+    def say(self, role: Literal["user", "model"], text: str) -> None:
+        """Lower an item that is one text, which is not blank."""
+        self._add((self._dialect.spoken(TextBlock(role=role, origin=_LATER, text=text)),))
+
+    def add(self, item: Item) -> None:
+        """Lower an item of any kind."""
+        self._add(self._dialect.item_turns(item.blocks, self._report))
+
+    def _add(self, entries: Sequence[Entry]) -> None:
+        """Add the turns of one item, as `Dialect.extend` does."""
+        last, wires, is_first = self._last, self._wires, True
+        for entry in entries:
+            if last is not None and self._merges and entry.role == last.role:
+                last = self._dialect.merge(last, entry)
+            else:
+                if last is not None:
+                    wires.append(last.wire)
+                last = entry
+                if is_first:
+                    self._turn, self._count = len(wires), self._items
+            is_first = False
+        self._last = last
+        self._items += 1
+
+    def settled(self) -> Track | None:
+        """The turns that are final; None where there are none yet."""
+        if not self._turn:
+            return None
+        del self._wires[self._turn :]
+        return Track.late(self._count, self._wires)
+
+    def keep_with(self, items: Strand[Item], track: Track) -> None:
+        """Keep the turns with the items that they came from."""
+        count = self._count
+
+        def lower_again() -> tuple[list[Entry], list[int]]:
+            begins: list[int] = []
+            ready, last = self._dialect.extend(
+                None, items.between(0, count), self._new_report(), begins=begins
+            )
+            return (ready if last is None else [*ready, last]), begins
+
+        track.lower_again = lower_again
+        keep_track(track, items, self._dialect.traits.name, self._model)
+
+    def _new_report(self) -> LoweringReport:
+        return LoweringReport(dialect=self._dialect.traits.name, strict=False, model=self._model)
+
+
 def _is_passing(prompt: Prompt) -> bool:
     """Whether the last results change in the next request, so that the mark stands before them."""
     tip = prompt.items.tip
@@ -675,6 +785,7 @@ def _as_text(block: CodeBlock | CodeResultBlock, text: str, report: LoweringRepo
 def result_text(block: ResultBlock) -> str:
     """A result as text: its one value where it has only one, else compact JSON."""
     response = block.response
+    # a tool that returns plain text has it under one of these names
     if len(response) == 1:
         for key in ("result", "output", "error"):
             if isinstance(value := response.get(key), str):

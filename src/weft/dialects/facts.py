@@ -2,7 +2,7 @@
 
 A table a topic, read top down: the first pattern that matches wins. What is not in them gets
 safe defaults and is marked unknown. Prices, and the windows of models that are not in here, are
-in `weft.compiler.costs`, which takes longer to load.
+in the list of prices (`price_list.py`), which is loaded when somebody asks.
 """
 
 import functools
@@ -251,6 +251,7 @@ def facts_for(model: str) -> Facts:
     if dialect is None:
         return Facts(_CHAT, known=False)
     facts = _in_full(family, bare) if family is not None else Facts(dialect)
+    # whoever passes a model on may cache, cut and steer it in other ways than its vendor
     if first not in _OWN:
         facts = facts._replace(
             late_system=False, cache=Cache(), thinks=True, rests="disabled", efforts=None

@@ -271,6 +271,7 @@ class GeminiDialect(Dialect):
             placed.append(system_placed(prompt, "/systemInstruction/parts/0/text"))
         if prompt.tools:
             self.put_tools(prompt, wire, placed, report)
+        # last: everything that the cached content holds is taken out again
         if "cachedContent" in wire:
             placed = self._without_cached(wire, placed, report)
         return wire, tuple(placed)
@@ -443,6 +444,7 @@ class GeminiDialect(Dialect):
 
     def own(self, block: Block, report: LoweringReport) -> bool:
         """A signature that does not say whose it is comes from the log's own provider, this."""
+        # the log has ADK's format, which is Gemini's: what names no maker came from there
         return not block.provider or super().own(block, report)
 
     def opaque(self, block: OpaqueBlock, report: LoweringReport) -> Wire | None:
@@ -496,6 +498,7 @@ class GeminiDialect(Dialect):
         if spent:
             rest["usageMetadata"] = spent
         blocked = text_in(object_in(body.get("promptFeedback")).get("blockReason"))
+        # the prompt itself was refused: there is no candidate to say why
         if blocked and not candidates:
             finish = blocked if blocked in _REASONS else "OTHER"
         code, message = _lift_error(
@@ -682,6 +685,7 @@ def _lift_part(wire: Json) -> Part:
         return _lift_thought(wire, text, signature)
     if isinstance(text, str) and text:
         return _with_fields(Part(text), {"text": text}, wire)
+    # an empty part that only carries a signature must go back as it came
     if signature and wire.keys() <= {"text", "thought", "thoughtSignature"}:
         return _lift_thought(wire, "", signature)
     return Part("") if wire == {"text": ""} else opaque_part(NAME, wire)
@@ -692,7 +696,7 @@ def _signature(wire: JsonObject) -> str | None:
 
 
 def _with_fields(part: Part, spelled: JsonObject, wire: JsonObject) -> Part:
-    """The part, signed, with what it lacks of the form it was given in once it is `made` again."""
+    """The part, signed, with the fields of `wire` that `spelled` would not send back."""
     signature = _signature(wire)
     if signature:
         spelled = {**spelled, "thoughtSignature": signature}
@@ -721,6 +725,7 @@ def _lift_call(wire: JsonObject, call: JsonObject) -> Part | None:
     arguments = call.get("args", {})
     call_id = text_in(call.get("id")) or None
     spelled: JsonObject = {"name": name, "args": arguments}
+    # ids that we made up are not sent back to the provider
     if call_id and not call_id.startswith("adk-"):
         spelled["id"] = call_id
     whole: JsonObject = {"functionCall": spelled}
@@ -875,6 +880,7 @@ class _GrowingCandidate:
         text = part.get("text")
         if isinstance(text, str) and len(part) == 1 + ("thought" in part):
             self._arguments = None
+            # a signature or a change to thinking begins a part of its own
             if self._texts and part.get("thought") == self.parts[-1].get("thought"):
                 self._texts.append(text)
             else:
@@ -998,7 +1004,7 @@ _MOST_ITEMS = 10_000
 
 
 class _GrowingArguments:
-    """_GrowingArguments that are put together from pieces."""
+    """The arguments of a call, put together from pieces as they stream."""
 
     __slots__ = ("_open", "values")
 
@@ -1032,6 +1038,7 @@ def _steps(path: str) -> list[str | int]:
     steps: list[str | int] = []
     for step in _STEP.finditer(path):
         if step["index"] is not None:
+            # a model may name any index, and a list is filled up to it
             steps.append(min(int(step["index"]), _MOST_ITEMS))
         else:
             steps.append(step["name"] or step["quoted"][1:-1])
@@ -1088,6 +1095,7 @@ _KINDS = {
 
 
 def _spell_value(value: Json, key: str) -> Json:
+    # their keys are the author's own, and are not ours to respell
     if key in _FOREIGN_WORDS:
         return value
     if isinstance(value, dict):
@@ -1501,6 +1509,7 @@ class GeminiTurnRules:
         """The open turn is over: the user's own words begin a new turn of signatures."""
         turn = self._open
         assert turn is not None
+        # signatures are asked for only since the user spoke last
         if turn.side == "user" and not turn.results:
             self._unsigned = ()
         elif turn.side == "model" and turn.unsigned:

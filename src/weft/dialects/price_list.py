@@ -60,7 +60,7 @@ class Amounts(msgspec.Struct, frozen=True, array_like=True):
         return next((dear for start, dear in reversed(self.above) if tokens > start), self)
 
 
-class Change(msgspec.Struct, frozen=True, array_like=True):
+class PriceChange(msgspec.Struct, frozen=True, array_like=True):
     """Other prices from a day on, or in some hours of every day, by the clock of UTC."""
 
     amounts: Amounts
@@ -97,7 +97,7 @@ class Listing(msgspec.Struct, frozen=True, array_like=True):
     """How many tokens a request with its answer may have; 0 where the list does not say."""
     rules: tuple[Rule, ...] = ("+",)
     """Any of them makes a name this model's."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[PriceChange, ...] = ()
 
     def amounts_at(self, moment: datetime) -> Amounts:
         """The prices of a moment: the last of those that are due then."""
@@ -324,18 +324,18 @@ def _read_model(model: "types.ModelInfo") -> Listing:
     return Listing(model.id, _read_amounts(first.prices), window, rules, changes)
 
 
-def _read_change(price: "types.ConditionalPrice") -> Change:
+def _read_change(price: "types.ConditionalPrice") -> PriceChange:
     from genai_prices.types import StartDateConstraint, TimeOfDateConstraint
 
     amounts = _read_amounts(price.prices)
     match price.constraint:
         case None:
-            return Change(amounts)
+            return PriceChange(amounts)
         case StartDateConstraint():
-            return Change(amounts, price.constraint.start_date)
+            return PriceChange(amounts, price.constraint.start_date)
         case TimeOfDateConstraint():
             hours = _in_utc(price.constraint.start_time), _in_utc(price.constraint.end_time)
-            return Change(amounts, hours=hours)
+            return PriceChange(amounts, hours=hours)
         case _:
             raise TypeError(f"`{type(price.constraint).__name__}` is no known condition")
 

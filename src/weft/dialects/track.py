@@ -1,6 +1,6 @@
 """What was lowered, kept from one request to the next."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import is_
 from sys import getrefcount
 from threading import RLock
@@ -99,6 +99,7 @@ class _Handed:
     def is_free(self, lead: int, wires: list[Wire]) -> bool:
         """Whether nobody refers to the list any more, and it begins and ends as it was given."""
         turns, final = self.turns, self.final
+        # somebody still has the request, or has changed its list: it must not be grown
         if getrefcount(turns) > _ALONE or len(turns) != self.length or lead != self.lead:
             return False
         return turns[lead] is wires[0] and turns[lead + final - 1] is wires[final - 1]
@@ -150,8 +151,11 @@ class Track:
         self.of: object = None
         self.head: Head | None = None
         self.items = 0
-        self.final: list[Entry] = []
+        self._final: list[Entry] = []
         self.wires: list[Wire] = []
+        """The turns that are final, as they are sent."""
+        self.lower_again: Callable[[], tuple[list[Entry], list[int]]] | None = None
+        """What makes the entries of the first turns, and what items begin, where nobody has."""
         self.open: Entry | None = None
         self.diagnostics: tuple[Diagnostic, ...] = ()
         self.letters = 0
@@ -162,8 +166,31 @@ class Track:
         self._handed: list[_Handed] = []
         self.begins: list[int] = []
         """The turn that each item begins; -1 where it continues the turn before."""
+        self.memo = Memo()
+        """What was found out about the final turns."""
         self.checked: dict[object, int] = {}
         """How many final turns were looked through, by what was looked for."""
+
+    @staticmethod
+    def late(items: int, wires: list[Wire]) -> "Track":
+        """The turns of so many items; `lower_again` says later where they came from."""
+        track = Track()
+        track.items, track.wires = items, wires
+        return track
+
+    @property
+    def final(self) -> list[Entry]:
+        """The turns that are final, with the blocks they came from."""
+        if self.lower_again is not None:
+            with self.lock:
+                if self.lower_again is not None:
+                    entries, begins = self.lower_again()
+                    pairs = zip(entries, self.wires, strict=False)
+                    # what was sent is what it is about: the turns themselves, not equal ones
+                    self._final[:0] = [msgspec.structs.replace(e, wire=wire) for e, wire in pairs]
+                    self.begins[:0] = begins
+                    self.lower_again = None
+        return self._final
 
     def fits(self, items: Strand[Item]) -> bool:
         """Whether its turns begin those of the items; a new one takes any."""
@@ -178,15 +205,17 @@ class Track:
         have been merged into the turn of the last.
         """
         with self.lock:
+            all_final = self.final
             last = min(length, len(self.begins) - 1)
             places = range(last, max(0, last - _NEAR), -1)
             upto = next((place for place in places if self.begins[place] > 0), 0)
+            # which diagnostics belong to the first items is not known
             if self.diagnostics or not upto:
                 return None
             final = self.begins[upto] - 1
             track = Track()
-            track.items, track.head, track.open = upto, self.head, self.final[final]
-            track.final, track.wires = self.final[:final], self.wires[:final]
+            track.items, track.head, track.open = upto, self.head, all_final[final]
+            track._final, track.wires = all_final[:final], self.wires[:final]
             track.begins = self.begins[:upto]
             if self._entries is not None:
                 track._entries = self._entries.fork(min(final, self._entries.settled))
@@ -201,7 +230,7 @@ class Track:
         diagnostics: tuple[Diagnostic, ...],
     ) -> None:
         """Keep the turns of so many items, the last one apart, and what was said of them."""
-        self.final += ready
+        self._final += ready
         for entry in ready:
             self.wires.append(entry.wire)
         self.open = last
@@ -300,6 +329,12 @@ def track_of(items: Strand[Item], dialect: str, model: str, *, strict: bool = Fa
     return items.memo[Track, dialect, model, strict]
 
 
+def keep_track(track: Track, items: Strand[Item], dialect: str, model: str) -> None:
+    """Keep turns that were lowered with the items they came from, for `track_of`."""
+    track.of = items.memo
+    items.memo.keep(track, dialect, model, False)
+
+
 class Lowered(msgspec.Struct):
     """A request in one dialect, with what is needed to say where each piece came from."""
 
@@ -344,6 +379,10 @@ class LoweringReport(msgspec.Struct, kw_only=True):
     own_ids: frozenset[str] = frozenset()
     """Ids of the calls at hand that the provider itself gave."""
     diagnostics: list[Diagnostic] = []
+    legal_names: dict[str, str] = {}
+    """Names of tools as the provider takes them, by what they are in the log."""
+    last_id: tuple[str, str] = ("", "")
+    """The id of a call in the log, and as the provider takes it: the last that was looked at."""
 
     def take(self) -> tuple[Diagnostic, ...]:
         """What was added since the last take."""

@@ -33,6 +33,7 @@ def refusals_of(dialect: Dialect, wire: JsonObject, model: str = "") -> tuple[Fi
 def findings_in(dialect: Dialect, lowered: Lowered, model: str) -> tuple[Finding, ...]:
     """What would be refused of a lowered request; what stays of it is read once."""
     head = judged_head(dialect, lowered, model)
+    # a request without turns is looked at in any case: most providers refuse it
     if not head.judges_turns and (lowered.final or lowered.rest):
         return head.findings
     return (*head.findings, *_refused_turns(dialect, lowered, head.name))
@@ -102,24 +103,23 @@ class _JudgedTurns:
 
 def _refused_turns(dialect: Dialect, lowered: Lowered, name: str) -> tuple[Finding, ...]:
     """What would be refused of the conversation; turns that stay are read once."""
-    entries, first, above = lowered.entries, len(lowered.lead), f"/{lowered.turns}"
+    track, final = lowered.track, lowered.final
+    first, above = len(lowered.lead), f"/{lowered.turns}"
     slot = (_JudgedTurns, dialect.traits.name, name, first)
-    judged = entries.memo.of(slot)
+    judged = track.memo.of(slot)
     if judged is None:
-        judged = entries.memo[slot] = _JudgedTurns(dialect.turn_rules(name))
+        judged = track.memo[slot] = _JudgedTurns(dialect.turn_rules(name))
     with judged.lock:  # to the end: what a fork was made of must not grow meanwhile
-        if judged.length > entries.settled:  # an older request, asked about after a newer one
+        if judged.length > final:  # an older request, asked about after a newer one
             earlier = judged.earlier
-            if earlier is None or earlier.length > entries.settled:
+            if earlier is None or earlier.length > final:
                 earlier = judged.earlier = _JudgedTurns(dialect.turn_rules(name))
             judged = earlier
-        fresh = entries.since(judged.length)
-        final = entries.settled - judged.length
-        for entry in fresh[:final]:
-            judged.findings += judged.rules.read(entry.wire, f"{above}/{first + judged.length}")
+        for wire in track.wires[judged.length : final]:
+            judged.findings += judged.rules.read(wire, f"{above}/{first + judged.length}")
             judged.length += 1
         rules, later = judged.rules.fork(), list[Finding]()
-        for index, entry in enumerate(fresh[final:], start=first + judged.length):
+        for index, entry in enumerate(lowered.rest, start=first + judged.length):
             later += rules.read(entry.wire, f"{above}/{index}")
         later += rules.end(lowered.wire)
         return (*judged.findings, *later)

@@ -7,7 +7,8 @@ what was sent, to the byte. A variant is the same log under another policy, budg
 import copy
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from threading import RLock
 from typing import NamedTuple
@@ -121,6 +122,9 @@ class Inspection:
         self._alone: OrderedDict[tuple[int, Variant], Inspection] = OrderedDict()
         """The latest what-ifs: who compares two policies goes to and fro between them."""
         self._rehearsed: dict[Variant, Inspection] = {}
+        self._rehearsals: dict[Variant, Iterator[Answered]] = {}
+        self._rehearsing = RLock()
+        self._watchers = 0
         self.shared = SharedTurns()
         self.sent_tokens: dict[str, int] | None = None
         """Of a variant: the tokens of what was sent, by the event that answered it."""
@@ -182,6 +186,7 @@ class Inspection:
         """
         shown = copy.copy(self)
         mask = None if raw else self.mask
+        # where `cached_property` keeps them: the copy must not find the old ones
         shown.__dict__ |= {"mask": mask, "request_mask": mask}
         return shown
 
@@ -215,6 +220,7 @@ class Inspection:
             later = self.anew(session)
             later.notice = self.notice
             later.shared = self.shared
+            # what was worked out goes on into the grown inspection
             later.__dict__ |= {"steps": steps, "_walk": self._walk}
             self._later = later
         return later
@@ -222,11 +228,25 @@ class Inspection:
     def rehearse(self, variant: Variant) -> Iterator[Answered]:
         """Compile the session otherwise, step by step, each at the price of what is new in it.
 
-        Once all steps are there, what-ifs and comparisons under the variant find them.
+        Once all steps are there, what-ifs and comparisons under the variant find them. Who
+        rehearses what somebody rehearses already takes turns with them.
         """
         with self.lock:
             if variant in self._rehearsed:
                 return
+            rehearsal = self._rehearsals.get(variant)
+            if rehearsal is None:
+                rehearsal = self._rehearsals[variant] = self._rehearse(variant)
+        while True:
+            # two threads must not advance one generator at once
+            with self._rehearsing:
+                step = next(rehearsal, None)
+            if step is None:
+                return
+            yield step
+
+    def _rehearse(self, variant: Variant) -> Iterator[Answered]:
+        with self.lock:
             other = self.under(variant)
         steps: list[Answered] = []
         for event in self.session.events:
@@ -238,9 +258,22 @@ class Inspection:
         with self.lock:
             self._rehearsed[variant] = other
 
+    @contextmanager
+    def watched(self) -> Generator[None]:
+        """Somebody looks at the session. What was rehearsed goes when the last one has left."""
+        self._watchers += 1
+        try:
+            yield
+        finally:
+            self._watchers -= 1
+            if not self._watchers:
+                self.forget_rehearsed()
+
     def forget_rehearsed(self) -> None:
         """Let go of what was rehearsed: nobody looks any more."""
-        self._rehearsed.clear()
+        with self.lock:
+            self._rehearsals.clear()
+            self._rehearsed.clear()
 
     def under(self, variant: Variant) -> "Inspection":
         """The same session, compiled otherwise."""

@@ -50,7 +50,9 @@ def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
     After:   system "Mail to <EMAIL_51ad1c0b3f>." | user "I am at <EMAIL_6ba1e0c1d2>"
     """
     what = wanted(options.kinds, options.patterns, options.fields)
-    known = known_placeholders(env.log, env.session.id)
+    placeholders = env.log.memo[_Placeholders, env.session.id]
+    placeholders.rules.setdefault(options)
+    known = placeholders.values
     put_back = restored_values(env.log)
     literals = [(value, placeholder) for value, placeholder, _ in put_back]
     redaction = Redaction(what, env.session.id, known, literals)
@@ -85,11 +87,17 @@ def known_placeholders(log: Strand[Event], session: str) -> dict[str, Json]:
     return log.memo[_Placeholders, session].values
 
 
+def applied_rules(log: Strand[Event], session: str) -> tuple[Redact, ...]:
+    """What was redacted in requests of a log's session, as far as this process compiled them."""
+    return tuple(log.memo[_Placeholders, session].rules)
+
+
 class _Placeholders:
-    """What the placeholders of one session stand for."""
+    """What the placeholders of one session stand for, and the rules that made them."""
 
     def __init__(self) -> None:
         self.values: dict[str, Json] = {}
+        self.rules: dict[Redact, None] = {}
 
 
 class _Restored:

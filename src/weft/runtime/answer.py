@@ -60,6 +60,7 @@ def spoken(content: Content, output: Output | None) -> Content:
         return content
     spelled = msgspec.structs.replace(calls[0], function_call=None, text=compact(call.args))
     parts = tuple(spelled if part is calls[0] else part for part in content.parts or ())
+    # words beside the call are no part of the answer: they would spoil its JSON
     parts_kept = tuple(part for part in parts if part is spelled or not part.text or part.thought)
     return Content(parts=parts_kept, role=content.role)
 
@@ -97,6 +98,7 @@ def parse(agent: Agent, text: str, *, wrapped: bool | None) -> tuple[Json, objec
                 )
             except SchemaError:
                 pass
+        # a schema that is no object was asked for under this name
         json_value = json_value["result"]
     value = schema.validate_value(agent.output_schema, json_value, where=where)
     return json_value, value

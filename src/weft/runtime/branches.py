@@ -63,6 +63,7 @@ async def run_map(
             raise failure
         count = len(items)
         begun: dict[str, JsonObject] = {
+            # each branch begins with its element: the list may change while they run
             inner.fork: {node.item: value}
             for (inner, _), value in zip(
                 _elements(invocation, place, node, count), items, strict=True
@@ -91,6 +92,7 @@ async def run_map(
     delta: JsonObject = {}
     for inner in done:
         shared = invocation.own_state(inner)
+        # shared state is not the branch's own: it must not be lost with it
         delta |= {k: v for k, v in shared.items() if scope_of(k) in ("app", "user")}
     outputs = _outputs(invocation, node, done)
     delta[node.into] = [outputs.get(inner.path) for inner, _ in nodes]
@@ -108,6 +110,7 @@ def _elements(
     Every invocation and round has new branches: an element has nothing to do with the one that had
     its number before.
     """
+    # made of the invocation and the place, so that a resumed run finds its branches again
     run_id = hashlib.blake2b(f"{invocation.id} {place.path}".encode(), digest_size=3).hexdigest()
     name = node.body.name
     return [
@@ -182,6 +185,7 @@ async def run_race(
     A branch that fails is out of the race. If the log says that one has completed, it has won.
     """
     nodes = branches_of(place, node)
+    # the branches must be known to write for themselves before anything is written
     if "begun" not in record.state:
         forks = Provenance(forks={inner.fork: {} for inner, _ in nodes})
         await decide(invocation, place, node.name, {"begun": True}, forks)
@@ -308,6 +312,7 @@ class Lanes:
                 if isinstance(brought, tuple):
                     event, taken = brought
                     yield self._streams.note(event)
+                    # its lane may have been cancelled meanwhile
                     if not taken.done():
                         taken.set_result(None)
                     continue
@@ -322,6 +327,7 @@ class Lanes:
             await stopped(self.tasks)
         lanes = zip(self._nodes, self.tasks, strict=False)
         cut = [place.path for (place, _), task in lanes if task.cancelled()]
+        # an open call without a result would make the next request illegal
         await settle_below(self._invocation, self._why, *cut)
         for void in self._streams.unfinished():
             yield void

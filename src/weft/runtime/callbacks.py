@@ -247,6 +247,7 @@ def _check_names(plugin: object) -> None:
     """Refuse a method that looks like a callback and would never be called."""
     known = (*MOMENTS, *RUN_MOMENTS)
     for attribute in dir(plugin):
+        # a misspelled callback would be silent for ever
         if attribute.startswith(("before_", "after_", "on_")) and attribute not in known:
             near = close(attribute, known, cutoff=0.6)
             raise DeclarationError(

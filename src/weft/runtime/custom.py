@@ -56,9 +56,11 @@ async def run_custom(
         except (NodeFailed, Suspended, Interrupted, StoreError):
             raise
         except Exception as error:
+            # code may catch everything: that the run waits or was stopped still counts
             if run.ending is not None:  # the code met it on its way, and made something else of it
                 raise run.ending from error
             if isinstance(error, ChildFailed):  # nobody caught it, and the log has it already
+                # what ended the run before it was resumed is tried again, once
                 if run.may_retry(error) and error.step != retried:
                     retried = error.step
                     continue
@@ -84,6 +86,7 @@ async def _drive(run: "CustomRun", node: CustomAgent) -> AsyncGenerator[Event, N
             stored = await run.take(event)
             if stored is not None:
                 yield stored
+                # the code yielded an error of its own: it ends the agent
                 if is_failure(stored) and not run.is_of_child(stored):
                     raise NodeFailed(stored)
         await run.end()
@@ -248,6 +251,7 @@ class CustomRun:
                 hint='yield ctx.say("text", key=value), or the events of ctx.run(node)',
             )
         known = self._child_events.get(event.id)
+        # a piece that streams is passed on: nothing of it is stored
         if event.partial and known is not None:
             return event
         if known is not None:
@@ -258,6 +262,7 @@ class CustomRun:
                     where=self._node.name,
                     hint="yield it as it is, or leave it out and yield ctx.say(...)",
                 )
+            # the reader had it before the run was resumed
             return None if event.id in self._replayed else event
         _check_event(self._node, event)
         if event.partial:
@@ -277,6 +282,7 @@ class CustomRun:
             noted = stored.provenance.yielded
             if past.child or noted is None or noted.digest != written:
                 raise self._diverged(step, f"yields {_in_words(event)}", past)
+            # the code must see the state as it was, or it may decide otherwise
             self._upto = position + 1 if any(later > step for later in self._past) else None
             return None
         self._upto = None
@@ -288,6 +294,7 @@ class CustomRun:
         await self._close_abandoned()
         if self.ending is not None:
             raise self.ending
+        # the code ended early, though the log has more of it
         more = [step for step in self._past if step >= self._step]
         if more:
             step = min(more)
@@ -348,6 +355,7 @@ class CustomRun:
     def _note_stranger(self, agent: Agent) -> None:
         """Say that an agent runs here that nobody declared; refuse one that protects something."""
         name = self._node.name
+        # labels hold for the whole run: one that appears in the middle would come too late
         unknown = [one for one in labels_of(agent) if one not in self._invocation.labels]
         if unknown:
             raise BadEvent(

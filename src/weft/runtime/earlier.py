@@ -73,6 +73,7 @@ def find_request(session: Session | None, request: Request, *, altered: bool) ->
             hint="send the message with a new request_id to run it again",
         )
     content = session.events[first].content
+    # the same id with other words: a slip of the client's that must not pass unseen
     if not altered and not _has_data(request.content) and content != request.content:
         raise SessionError(
             f"the request `{id}` came with another message before",
@@ -144,6 +145,7 @@ async def unfinished_sessions(
 ) -> AsyncIterator[SessionKey]:
     """The sessions of an app that changed since a time and whose last run was cut off."""
     for info in await store.sessions(app_name):
+        # the list is sorted by time: all others are older
         if info.last_update_time < since:
             return
         session = await store.get(info.key)

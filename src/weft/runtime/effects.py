@@ -28,7 +28,8 @@ from weft.errors import ModelError, SchemaError, WeftError
 from weft.ir import ModelResponse, ResultBlock, TextBlock, Want
 from weft.late import late_pattern
 from weft.runtime.answer import is_empty, parse, spoken
-from weft.runtime.invocation import Invocation, chosen_model
+from weft.runtime.bindings import chosen_model
+from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.place import Place, stopped
 from weft.session import Actions, Event, Session
@@ -128,6 +129,7 @@ class _Asking(NamedTuple):
         lock = invocation.asked.setdefault((place.scope, want.fingerprint), asyncio.Lock())
         async with lock:
             known = effects_of(invocation.view(place.scope).events).get(want.fingerprint)
+            # another branch asked while this one waited for the lock
             if known is not None:
                 lost = want.key not in invocation.state_at(place)
                 if lost and _is_due(want, {want.fingerprint: known}):
@@ -136,6 +138,7 @@ class _Asking(NamedTuple):
             if want.kind == "memory":
                 await self._search(want)
                 return True
+            # these calls count too; without them the request is sent as it is
             if invocation.llm_calls >= invocation.config.max_llm_calls:
                 return False
             spending = invocation.spending
@@ -156,6 +159,7 @@ class _Asking(NamedTuple):
             if want.through >= 0:
                 effect["through"] = want.through
             if outcome.error:
+                # a failure is stored as well: it is not asked again at every step
                 effect["error"] = outcome.error
             else:
                 effect["outcome"] = outcome.outcome
@@ -227,9 +231,10 @@ class _Asking(NamedTuple):
             instruction=(_Instruction(want.instruction), "provide"),
             output_schema=want.schema,
             context=_guarded(self.compiled),
+            # another model than the agent's own sees nothing that is labelled
             cleared=self.plan.agent.cleared if own else (),
         )
-        model = chosen_model(self.invocation.services, agent, chosen)
+        model = chosen_model(self.invocation.services.models, agent, chosen)
         request = compile_request(
             agent,
             session=aside,
@@ -342,6 +347,7 @@ def _problem(want: Want, outcome: Json, sent: str) -> str:
             return f"it has {len(words)} letters, and {want.longest} are the most"
         if made_up := invented(words, sent):
             return f"it says what was not said: {', '.join(made_up[:5])}"
+    # what was redacted before it was sent cannot be asked back
     must_keep = [one for one in want.must_keep if not missing(sent, [one])]
     if gone := missing(words, must_keep):
         return f"it leaves out: {', '.join(gone[:5])}"
@@ -388,4 +394,5 @@ def _says(source: str, fact: str) -> bool:
     if missing(source, marks) or any(one not in spoken for one in (*names, *numbers)):
         return False
     words = _WORD.findall(normal(fact))
+    # five letters of a word: endings differ
     return bool(marks or names or numbers or not words) or any(word[:5] in spoken for word in words)

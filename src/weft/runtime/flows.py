@@ -209,6 +209,7 @@ class NodeRun(Visitor[Events]):
             async with aclosing(run_node(self.invocation, inner, step)) as events:
                 async for event in events:
                     yield event
+            # escalating leaves the loop at once, not after the rest of the round
             if self.is_round and self._has_escalated(inner):
                 break
         await self._end(node)
@@ -225,6 +226,7 @@ class NodeRun(Visitor[Events]):
         stored = self.record.state.get("rounds")
         rounds = stored if isinstance(stored, int) else 0
         stop = self.record.state.get("stop") is True
+        # asked before the first round, once
         if node.while_ is not None and stored is None:
             try:
                 stop = await self._is_over(node)
@@ -246,6 +248,7 @@ class NodeRun(Visitor[Events]):
                 except NodeFailed as failure:
                     yield failure.event
                     raise
+            # stored before the next round: a run that is resumed does not ask the predicate again
             await self._decide(node, {"rounds": rounds, "stop": stop})
         await self._end(node)
 
@@ -257,6 +260,7 @@ class NodeRun(Visitor[Events]):
             choice = node.choices[index]
             inner = self.place.child(choice.name, index)
             is_last = index == len(node.choices) - 1
+            # its failure is dealt with here, so it stays one when the run is resumed
             if not is_last:
                 self.invocation.shelter(inner)
             try:
@@ -271,6 +275,7 @@ class NodeRun(Visitor[Events]):
                     event.content and is_below(path_of(event), inner.path)
                     for event in self.invocation.events()
                 )
+                # only if it spoke: such a mark makes every view of the log start again
                 undone = Provenance(undone=[inner.path]) if spoke else NOTHING
                 await self._decide(node, {"failed": index}, undone)
         await self._end(node)
@@ -339,6 +344,7 @@ class NodeRun(Visitor[Events]):
                         break
                     raise  # a timeout of the body's own
                 remaining = max(0.0, remaining - (clock() - since))
+                # the reader's own time does not count
                 yield streams.note(event)
         finally:
             await events.aclose()

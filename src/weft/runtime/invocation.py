@@ -223,6 +223,7 @@ class Invocation:
         self._artifacts: dict[str, str] | None = None
         self._versions: set[tuple[str, int]] | None = None
         """The versions of artifacts that belong to something: to events, or to this run."""
+        # a new run has nothing in the log before this: the past need not be read
         first, hidden = session.events.length, dict[int, str]()
         if resumed:
             first, hidden = 0, hidden_events(session.events)
@@ -239,6 +240,7 @@ class Invocation:
         # before it is open nothing is under way: the run looks at `asked_to_stop` then
         if self.is_open and not self.interrupted:
             self.interrupted = True
+            # without a task the reader has its turn, and looks at `interrupted` itself
             if self.task is not None:
                 self._is_cancelled = self.task.cancel()
 
@@ -284,6 +286,7 @@ class Invocation:
         """Take up what the log says about this invocation."""
         for event in self.events():
             self._note_escalation(event)
+            # limits count over the whole invocation, whichever process made the calls
             if event.usage is not None or is_reply(event) or event.provenance.effect is not None:
                 self.llm_calls += 1
             if event.actions.transfer_to_agent:
@@ -333,6 +336,7 @@ class Invocation:
             stored = [await noted(self, event) for event in stored]
         if self.services.on_event:
             stored = [await self._show_plugins(event) for event in stored]
+        # readers elsewhere get the pieces of an answer before its complete event
         if self.feed.sending is not None:
             await self.feed.sending.flush()
         store = self.services.store
@@ -344,6 +348,7 @@ class Invocation:
                 try:
                     self._grow(await store.append(self.session, *stored))
                 except asyncio.CancelledError:
+                    # whether the store has them is not known: to append again is safe
                     await unbroken(self._append_again(stored))
                     raise
         self._note(stored)
@@ -388,6 +393,7 @@ class Invocation:
     async def transaction(self) -> AsyncGenerator[Transaction]:
         """The store's transaction: what is written and appended in it is stored together."""
         async with self._lock:
+            # under the lock: the session must not grow between the tool's writes and its result
             scope = self.services.store.transaction(self.session)
             keeping = _TrackedTransaction(await scope.__aenter__(), self.session)
             try:
@@ -527,9 +533,11 @@ class Invocation:
     def bindings(self, agent: Agent) -> AgentBindings:
         """The agent's callbacks and tools."""
         known = self.services.bindings
+        # tools that a toolset gave are of this invocation only
         if agent.name in self.offers.tools:
             known = self.offers.bindings
         bindings = known.get(id(agent))
+        # another agent may have the id of one that is gone
         if bindings is None or bindings.agent is not agent:
             bindings = known[id(agent)] = AgentBindings(agent, self.services.plugins)
         return bindings
@@ -538,6 +546,7 @@ class Invocation:
         """The node below an agent, with the agent's model where it names none; made once."""
         heirs, key = self.services.heirs, (id(node), id(model))
         heir = heirs.get(key)
+        # the ids may be those of a node or a model that is gone
         if heir is None or heir[0] is not node or heir[1] is not model:
             heir = heirs[key] = (node, model, inherit(node, model))
         return heir[2]
@@ -545,6 +554,7 @@ class Invocation:
     async def save_artifact(self, name: str, part: Part) -> int:
         """Keep a new version of an artifact; one that a crash cut off from its event is used."""
         self._artifacts = None
+        # only a run that was cut off can have left a version that no event names
         if not self.resumed:
             return await self.services.artifacts.save(*self._owner, name, part)
         if self._versions is None:
@@ -657,36 +667,3 @@ async def failed(
     """An error event that is in the log, as the exception that ends the node."""
     event = await invocation.commit(invocation.event(author, place, error=(code, words)))
     return NodeFailed(event, cause)
-
-
-def chosen_model(services: Services, agent: Agent, chosen: object) -> Model:
-    """The model an agent is to be asked with."""
-    if not isinstance(chosen, str):
-        return _checked_model(agent, chosen)
-    model = services.models.get(chosen)
-    if model is None:
-        from weft.models.registry import model_for  # a model object needs no provider's address
-
-        model = services.models[chosen] = model_for(chosen, where=f"{agent.name}.model")
-    return model
-
-
-class _LastModel(msgspec.Struct, frozen=True):
-    """The model object an agent was last asked with."""
-
-    model: Model
-
-
-def _checked_model(agent: Agent, model: object) -> Model:
-    """The model object, once it is known to be one; the agent remembers that of the last."""
-    last = agent.memo.of(_LastModel)
-    if last is not None and last.model is model:
-        return last.model
-    if not isinstance(model, Model):
-        raise UsageError(
-            f"{describe_kind(model)} cannot be asked: it has no `generate`",
-            where=f"{agent.name}.model",
-            hint="pass a weft.models.Model, or weft.testing.ScriptedModel([...])",
-        )
-    agent.memo.keep(_LastModel(model))
-    return model

@@ -138,11 +138,13 @@ def restored_answer(content: Content, policy: Policy, session: Session, *, is_js
     from weft.detect import restored
 
     known = _known(policy, session, text)
+    # a value with quotes in it would break the JSON
     if is_json:
         known = {placeholder: _in_json(value) for placeholder, value in known.items()}
     used: JsonObject = {}
     parts: list[Part] = []
     for part in content.parts or ():
+        # thoughts are not shown to the user
         if part.text and not part.thought:
             text_with_values, values = restored(part.text, known)
             used |= values
@@ -171,6 +173,7 @@ def _known(policy: Policy, session: Session, text: str) -> Mapping[str, Json]:
     from weft.passes.redact import known_placeholders
 
     known = known_placeholders(session.events, session.id)
+    # this process has redacted the values itself
     if all(match.group() in known for match in PLACEHOLDER.finditer(text)):
         return known
     for step in policy.protections:

@@ -39,6 +39,7 @@ async def keep_large(invocation: Invocation, parts: Iterable[Part]) -> KeptParts
             smaller.append(part)
             continue
         known = await invocation.load_artifact(name, None)
+        # the same file again is not saved again; one that was tampered with is
         if known is None or artifact_name(known.inline_data) != name:
             named_blob = msgspec.structs.replace(blob, display_name=name)
             artifacts[name] = await invocation.save_artifact(name, Part(inline_data=named_blob))

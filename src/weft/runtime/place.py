@@ -118,6 +118,7 @@ async def stopped(tasks: "Sequence[asyncio.Task[T]]") -> None:
 async def ended(work: "Sequence[asyncio.Future[T]]") -> None:
     """Wait until all of it is done. If the caller is cancelled meanwhile, that is raised then."""
     cancelled: asyncio.CancelledError | None = None
+    # a cancellation is remembered, not obeyed: what is being stored must be stored whole
     while unfinished := [each for each in work if not each.done()]:
         try:
             await asyncio.wait(unfinished)
@@ -148,6 +149,7 @@ class Forking:
         forks = self._around(path_of(event))
         if any(key.startswith("temp:") for key in delta):
             passing = {key: value for key, value in delta.items() if key.startswith("temp:")}
+            # on a branch, None must stay: it hides the value of the branch around it
             if forks:
                 self._temps[forks[-1]] = {**self._temps.get(forks[-1], {}), **passing}
             else:

@@ -61,6 +61,7 @@ async def _before_run(invocation: Invocation) -> Event | None:
             answer = await settled(callback(context))
             if answer is not None and not isinstance(answer, Content):
                 raise wrong_answer("before_run", callback, answer, "Content")
+            # a run that is resumed behind its answer has nothing left to answer for
             if answer is not None and not over:
                 invocation.announced.append(plugin)
                 return await _answered(invocation, answer, context)

@@ -104,6 +104,7 @@ class Program:
         if not keys:
             return self
         supplied = {*state, *_supplied_keys(session)}
+        # a key that the application wrote has its writer: no agent is to write it as well
         known = {key for key in keys.values() if key in supplied}
         if known:
             world = self._start()

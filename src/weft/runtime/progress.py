@@ -166,6 +166,7 @@ class Progress:
 
     def _times(self, event: Event) -> int:
         results = event.results
+        # a result from outside, or of some of the calls only, is no repetition
         if len(results) != len(self._round) or event.author == "user":
             return 0
         waits = event.provenance.pending or () if event.custom_metadata is not None else ()
@@ -181,6 +182,7 @@ class Progress:
         calls, text = event.calls, event.text
         replied = _is_spoken(event) and not (calls and _asks_user(calls))
         self.steps += replied
+        # the whole answer is there: its pieces are in it
         if self.pieces and replied:
             self.pieces = []
         if rejected:
@@ -222,8 +224,10 @@ class Progress:
                 self.pending.discard(original)
                 continue
             self.open.pop(call_id, None)
+            # a preliminary result: the real one is still to come
             if call_id not in waits:
                 self.pending.discard(call_id)
+            # a hand-over alone brings nothing: two agents may pass the user to and fro
             if result.name != "transfer_to_agent":
                 self.news = True
 

@@ -106,6 +106,7 @@ def _names(handle: Json) -> list[str]:
 
 def _answer(known: Sequence[Held], call: FunctionCall, name: str, wish: _Wish) -> Outcome:
     """What one handle stands for, or as much of it as is asked for."""
+    # the newest of several equal ones
     match = next((one for one in reversed(known) if one.handle == name), None)
     if match is None:
         return _refused(call, f"there is no handle {name!r} in this session", known)
@@ -246,6 +247,7 @@ def _fitting(value: Json, query: str, *, limit: int, count: Count) -> JsonObject
     scores = rank(query, lines)
     best = max(scores, default=0.0)
     near = [index for index, score in enumerate(scores) if score > 0 and score >= best * _NEAR]
+    # lines that have the very words come first; else those that are near
     hits = literal or sorted(near, key=lambda index: -scores[index])
     if not hits:
         return {"result": f"nothing in it fits {query!r}; it has {len(lines):,} lines"}
@@ -260,10 +262,12 @@ def _around(hits: Sequence[int], lines: Sequence[str], *, limit: int, count: Cou
     chosen: set[int] = set()
     size = 0
     for hit in hits:
+        # with its neighbours, or alone where those do not fit
         for reach in (_CONTEXT, 0):
             stretch = range(max(0, hit - reach), min(len(lines), hit + reach + 1))
             new = [index for index in stretch if index not in chosen]
             cost = sum(count(lines[index]) + 1 for index in new) + 8
+            # at least one, however long it is
             if size + cost <= limit or not chosen:
                 chosen.update(new)
                 size += cost

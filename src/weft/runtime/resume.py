@@ -41,6 +41,7 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
     begun = begun_calls(events)
     parts: list[Part] = []
     for key, value in answers.items():
+        # a name will do where only one call of it waits
         named = [id for id, name in waiting.items() if name == key] if key not in waiting else []
         call_id = named[0] if len(named) == 1 else key
         event = call_for(session, callers, call_id)
@@ -131,6 +132,7 @@ def require_answers(session: Session, content: Content) -> Content:
             parts.append(part)
             continue
         (call, event), call_id = caller, answer.id or ""
+        # a result for another tool than the one that was called is not believed
         if answer.name not in (None, call.name):
             raise SessionError(
                 f"the call {call_id} is of {call.name}, and the answer says {answer.name}",
@@ -150,6 +152,7 @@ def require_answers(session: Session, content: Content) -> Content:
                 where="message",
                 hint='answer {"confirmed": true} or {"confirmed": false}',
             )
+        # a yes that was stored in time may come again later
         if call.name == CONFIRMATION and call_id not in answered:
             _require_in_time(call)
         open_yet = call_id.removeprefix(QUESTION) in waiting or call_id in {*waiting, *begun}
@@ -191,6 +194,7 @@ def answers_by_event(session: Session, content: Content) -> list[tuple[Event, Co
             asked = call_for(session, callers, part.function_response.id or "")
             events[asked.id] = asked
             parts.setdefault(asked.id, []).append(part)
+    # one run goes on at a time
     if len({asked.invocation_id for asked in events.values()}) > 1:
         raise SessionError(
             "one message answers calls of different invocations",
@@ -285,6 +289,7 @@ def answers_in(session: Session) -> dict[str, FunctionResponse]:
     for event in visible_events(session):
         if event.results:
             waits = event.provenance.pending or ()
+            # a preliminary result is no answer
             answers.update({r.id or "": r for r in event.results if r.id not in waits})
     return answers
 

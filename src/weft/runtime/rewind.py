@@ -65,6 +65,7 @@ async def _restored(session: Session, first: int, artifacts: ArtifactStore) -> d
     restored: dict[str, int] = {}
     for name in sorted(changed & then.keys()):
         part = await artifacts.load(*owner, name, then[name])
+        # the user's own artifacts are shared with other sessions
         if part is not None and not name.startswith("user:"):
             restored[name] = await artifacts.save(*owner, name, part)
     return restored

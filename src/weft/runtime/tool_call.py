@@ -161,6 +161,7 @@ class ToolCall:
             return Outcome(
                 call, {"error": unknown_tool(call.name or "", list(self._bindings.tools))}
             )
+        # the model is shown what it wrote, and the schema again
         if self._malformed:
             beginning = self._malformed[:200]
             return Outcome(
@@ -172,6 +173,7 @@ class ToolCall:
             from weft.runtime.approvals import edited_arguments  # few calls are asked about
 
             edited = edited_arguments(self._progress.confirmed.get(call.id or ""))
+        # what the user approved counts, not what the model asked for
         args = edited if edited is not None else self._arguments(bound.tool)
         self._edited = edited
         try:
@@ -189,6 +191,7 @@ class ToolCall:
             asked = await self._confirmation(bound.tool, args, context)
             if asked is not None:
                 return asked
+        # a crash may have hidden whether the call was made
         if self._progress.started:
             undecided = await self._after_crash(bound, args)
             if undecided is not None:
@@ -205,6 +208,7 @@ class ToolCall:
     def _arguments(self, tool: Tool) -> JsonObject:
         """The arguments with redacted values put back, if the policy says so; not for an agent."""
         args = dict(self.call.args or {})
+        # an agent gets the placeholders: its own requests are redacted too
         if tool.agent is not None:
             return args
         invocation = self._invocation
@@ -269,6 +273,7 @@ class ToolCall:
                 else:
                     response = {"error": _error_words(error)}
                     raised = error if self._bindings.raises else None
+        # an error that ends the run is not to be talked over
         if watched and callbacks.after_tool and response is not None and raised is None:
             replaced = await callbacks.after_tool.replaced(dict, response, context, tool, args)
             if replaced is not response:
@@ -300,6 +305,7 @@ class ToolCall:
             )
         if tool.context_parameter is not None:
             kwargs[tool.context_parameter] = context
+        # noted before the call: after a crash it must be known that it may have been made
         if tool.effect in ("probe", "unsafe"):
             await self._invocation.commit(
                 self._invocation.event(
@@ -316,6 +322,7 @@ class ToolCall:
                     return self._result_with_note(await _call(bound, kwargs), tool)
                 return self._result_with_note(await call_within_limits(bound, kwargs), tool)
             except Exception as error:
+                # a store that fails, or a run that is stopped, is no failure of the tool
                 if attempt == tool.retries or isinstance(error, (StoreError, Interrupted)):
                     raise
                 await asyncio.sleep(min(0.05 * 2**attempt, 2.0))
@@ -350,6 +357,7 @@ class ToolCall:
 
     def _final_event(self, outcome: Outcome) -> Event | None:
         """The event with the results, if nothing can change them any more."""
+        # a callback may still replace the result
         if self._finish is None or self._bindings.callbacks.after_tool or outcome.waits:
             return None
         if outcome.parts or outcome.response is None or not is_small(outcome.response):
@@ -371,6 +379,7 @@ class ToolCall:
         """The question to the user, or an error if they refused; None once the call may run."""
         call = self.call
         answer = self._progress.confirmed.get(call.id or "")
+        # a yes is for these arguments only: a client cannot approve one call and have another made
         fingerprint = digest(canonical([call.name, call.args]))
         if answer is None:
             if self._progress.is_expired(call.id or ""):
@@ -545,6 +554,7 @@ async def call_within_limits(bound: BoundTool, kwargs: dict[str, object]) -> obj
         async with asyncio.timeout(timeout):
             return await _call(bound, kwargs)
     except TimeoutError as error:
+        # the tool's own TimeoutError has words; that of `asyncio.timeout` has none
         if str(error):
             raise
         raise TimeoutError(f"{bound.tool.name} took longer than {timeout:g} s") from None
@@ -554,6 +564,7 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
     """Call the function on the loop or in a thread; a tool ends neither the process nor the run."""
     assert bound.function is not None
     task = asyncio.current_task()
+    # how often the run was cancelled before: one more during the call is not the tool's doing
     asked = task.cancelling() if task is not None else 0
     try:
         if bound.is_async:
@@ -563,6 +574,7 @@ async def _call(bound: BoundTool, kwargs: dict[str, object]) -> object:
             return await settled(returned)
         if bound.quick:
             return await settled(_call_plainly(bound, kwargs))
+        # a thread has no context variables of its own, as those of tracing
         context = contextvars.copy_context()
         call = functools.partial(context.run, lambda: _call_plainly(bound, kwargs))
         thread = asyncio.get_running_loop().run_in_executor(_threads(), call)
@@ -617,11 +629,13 @@ async def run_agent_tool(
     node = invocation.heir(declared, bindings.model)
     call_id = call.id or ""
     inner = place.child(node.name, call_id)._replace(scope=call_id, branch="")
+    # a run that is resumed has asked the agent already
     if not len(invocation.view(call_id).events):
         request = args.get("request") if set(args) == {"request"} else None
         text = request if isinstance(request, str) else compact(args)
         asked = Content(parts=(Part(text=text),), role="user")
         await invocation.commit(invocation.event("user", inner, asked))
+    # its failure is a result for the model, and stays one when the run is resumed
     invocation.shelter(inner)
     try:
         async with aclosing(run_node(invocation, inner, node)) as events:

@@ -503,14 +503,14 @@ async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]
     """Compile a session under the policies that people try, so that the first to ask waits less.
 
     It works beside the loop, a little at a time, and waits while anybody asks or runs. It goes on
-    until it is cancelled, and then lets go of what it made.
+    until it is cancelled; what was made is kept as long as anybody else looks.
     """
     try:
         inspection = await source.inspection(key)
     except WeftError:
         return  # it was deleted meanwhile, or the store fails: who asks is told
     spent = 0.0
-    try:
+    with inspection.watched():
         for policy in REHEARSED:
             walk = inspection.rehearse(Variant(policy=policy))
             done = False
@@ -527,8 +527,6 @@ async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]
                 await asyncio.sleep(took)
         # what was rehearsed is kept until nobody looks any more
         await asyncio.Event().wait()
-    finally:
-        inspection.forget_rehearsed()
 
 
 def _walk_on(walk: Iterator[object]) -> bool:

@@ -35,6 +35,7 @@ async def load_attachments(log: Strand[Event], load: Load, media: dict[str, Load
         name = address.removeprefix(SCHEME)
         part = await load(name)
         blob = part.inline_data if part is not None else None
+        # the digest is in the name: other bytes than those of the log are not taken
         if blob is not None and artifact_name(blob) == name:
             media[address] = loaded_media(address, blob.data or "")
 
@@ -67,6 +68,7 @@ def artifact_name(blob: Blob | None) -> str | None:
     if blob is None or not blob.data:
         return None
     try:
+        # ADK writes URL-safe base64
         data = base64.b64decode(blob.data.replace("-", "+").replace("_", "/"), validate=True)
     except binascii.Error:
         return None

@@ -111,6 +111,7 @@ class Branches:
     def read(self, events: Strand[Event]) -> None:
         """Read what is new in the log."""
         for position, event in enumerate(events.since(self.read_to), self.read_to):
+            # the tail is not in the log yet, and may be another next time
             if position >= events.settled:
                 return
             self._add(position, event, events)
@@ -119,6 +120,7 @@ class Branches:
     def _add(self, position: int, event: Event, events: Strand[Event]) -> None:
         level = self._level(event.branch or "", event)
         level.positions.append(position)
+        # the tool call that it belongs to stands elsewhere, and its log has branches of its own
         if event.isolation_scope:
             if level is self._root:
                 self._append(level, position)
@@ -130,6 +132,7 @@ class Branches:
         self._append(level, position)
         below, above = level, level.under
         while above is not None:
+            # every branch around it has something that waits to join
             above.waiting.setdefault(below.name, below)
             above.pending = True
             above.invocation = event.invocation_id
@@ -195,6 +198,7 @@ class Branches:
                 for place, position in enumerate(level.rest() if level.pending else ()):
                     rows.append((end, False, -depth, place, position))
                 continue
+            # what joined from its own branch is seen there already
             own = steps[depth]
             positions = level.positions
             rows += [(p, True, -depth, 0, p) for p in positions[bisect_left(positions, start) :]]

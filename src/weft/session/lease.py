@@ -65,6 +65,7 @@ class LocalLease:
         """Begin to hold: from here on the holder can be interrupted."""
         self._settled = True
         self.since = time.time()
+        # somebody asked while the lock of other processes was still waited for
         if self.asked:
             self._tell()
 
@@ -88,6 +89,7 @@ class LocalLease:
         try:
             await self._turn
         except BaseException:
+            # cancelled while in line: those behind must not wait for it
             self._leases.free(self)
             raise
 
@@ -107,6 +109,7 @@ class LocalLease:
         self._soon(self._stop)
 
     def _stop(self) -> None:
+        # it may have ended between the asking and this call
         if not self.done:
             self._interrupt()
 
@@ -147,6 +150,7 @@ class Leases:
             if line is None:
                 self._lines[key] = deque((lease,))
                 return lease
+            # its event loop ended without a release, as that of `asyncio.run` after an error
             if len(line) == 1 and line[0].abandoned:
                 line[0].done = True
                 line[0] = lease
@@ -178,9 +182,11 @@ class Leases:
             if line[0] is not lease:
                 line.remove(lease)
                 return
+            # before the next one wakes: it wants the lock that other processes respect
             if self._freed is not None:
                 self._freed(lease.key)
             line.popleft()
+            # whoever's loop is closed will never take its turn
             while line and not line[0].wake():
                 line.popleft().done = True
             if not line:

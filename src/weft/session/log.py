@@ -133,6 +133,7 @@ class Session:
                     at += 1
         newest, last = log.tip, complete[-1]
         invocation, state = newest.invocation_id if newest is not None else "", self.state
+        # most events write nothing, and the state stays the same object
         if len(complete) > 1 or last.actions.state_delta or last.invocation_id != invocation:
             state = _fold(self.initial, state, invocation, complete)
         written, before = last.timestamp, self.last_update_time
@@ -236,6 +237,7 @@ class Session:
         except SessionError as error:
             place = error.where.replace("session.", "", 1)
             raise SessionError(error.message, where=f"{name}: {place}", hint=error.hint) from None
+        # the saved state wins: shared keys may have been written by other sessions
         session.state = apply_delta(session.state, saved.state)
         session.unread = saved.unread
         return session
@@ -264,8 +266,8 @@ class Session:
         return framed(title, *state, events_table(self.events))
 
 
-def events_table(events: Iterable[Event]) -> str:
-    """Events as a notebook shows them."""
+def events_table(events: Iterable[Event], show: Callable[[str], str] = str) -> str:
+    """Events as a notebook shows them; `show` makes of a text what may be shown of it."""
     from weft.notebook import Cell, table
 
     rows: list[tuple[Cell, ...]] = []
@@ -277,8 +279,8 @@ def events_table(events: Iterable[Event]) -> str:
         rows.append(
             (
                 Cell(event.author),
-                Cell("\n".join((*texts, *calls, *results, *failed)), pre=True),
-                Cell(", ".join(event.actions.state_delta), tone="dim"),
+                Cell(show("\n".join((*texts, *calls, *results, *failed))), pre=True),
+                Cell(show(", ".join(event.actions.state_delta)), tone="dim"),
             )
         )
     return table(("author", "what", "state"), rows)
@@ -362,6 +364,7 @@ def admitted(
             at = positions.get(name, length)
             known_event = log[at] if at < length else fresh.get(name)
             if known_event is not None:
+                # the same event again, as after a retry, is added once
                 if _same(known_event, event):
                     continue
                 raise SessionError(

@@ -31,11 +31,13 @@ def start_of(events: Strand[Event], invocation: str) -> int:
     A turn begins where its invocation does, with what the user asked. A result that comes in a
     later invocation continues the turn of its call.
     """
+    # a message that is not stored is no ground to remember anything on
     if events.tail or not invocation:
         return _look_back(events, invocation)
     starts = events.memo[_Turn]
     known = starts.known
     start = known.start
+    # a tool loop asks at every step: only what is new is looked at
     if known.invocation != invocation or not _goes_on(events, known.read, invocation):
         start = _look_back(events, invocation)
     starts.known = _Start(events.settled, invocation, start)
@@ -92,6 +94,7 @@ def _look_back(events: Strand[Event], invocation: str) -> int:
         begins = _begins(events, invocation, follow)
         if begins is not None:
             return begins
+    # nobody asked: the turn is what the invocation has
     index = len(events)
     while index > 0 and events[index - 1].invocation_id == invocation:
         index -= 1
@@ -136,6 +139,7 @@ def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:
     index = len(log) - 1
     while index >= 0:
         target = log[index].actions.rewind_before_invocation_id
+        # from the end: a rewind that was itself rewound does not count
         if target:
             first = next((i for i in range(index) if log[i].invocation_id == target), None)
             hidden[index] = "it is the rewind itself"
@@ -163,6 +167,7 @@ def hidden_by_compaction(events: Iterable[Event], branch: str, current: str) -> 
     ]
     hidden: dict[int, str] = {}
     for start, end, index in ranges:
+        # of two summaries of the same stretch the later one stands
         if any(s <= start and end <= e and i != index and (e - s, i) > (end - start, index)
                for s, e, i in ranges):  # fmt: skip
             hidden[index] = "a wider summary covers it"
@@ -254,12 +259,14 @@ def artifacts_around(log: Iterable[Event], index: int) -> ArtifactHistory:
 def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
     """The effects in a log by fingerprint, the newest of each; what was read is kept with it."""
     fold = log.memo[_Effects]
+    # an older snapshot of the log: what a newer one knows is not its own
     known = fold.known if fold.known.read <= log.settled else _Known(0, {})
     if not known.read and (skim := skim_of(log)) is not None:  # plain talk has no effects
         known = _Known(skim.length, {})
     if known.read == log.settled:
         return known.effects
     fresh = log.since(known.read)[: log.settled - known.read]
+    # a rewind takes effects back, so all of them are looked at again
     if any(event.actions.rewind_before_invocation_id for event in fresh):
         effects = _not_rewound(log.since(0)[: log.settled])
     else:
@@ -294,6 +301,7 @@ def _not_rewound(events: list[Event]) -> dict[str, JsonObject]:
         str(effect.get("fingerprint")): effect
         for index, event in enumerate(events)
         if (effect := event.provenance.effect) is not None
+        # a summary stays right after a rewind; what was written into state is gone
         if index not in hidden or not effect.get("key")
     }
 
@@ -334,6 +342,7 @@ class LogFacts(msgspec.Struct, frozen=True):
             actions = event.actions
             if event.author not in newest and event.author not in authors:
                 newest |= {event.author}
+                # joined in bulk: to copy the large set for each new agent would cost n squared
                 if len(newest) > _MOST_NEW:
                     authors, newest = authors | newest, frozenset[str]()
             if event.author == "user" and event.content is not None:
@@ -410,6 +419,7 @@ def facts_of(log: Strand[Event]) -> LogFacts:
 
 def _captured(event: Event, asked: Event | None) -> frozenset[str]:
     """The keys under which an event keeps what the user said last."""
+    # an event with words of its own stores its answer, not the user's message
     if asked is None or event.content is not None:
         return frozenset()
     text = asked.text
@@ -419,6 +429,7 @@ def _captured(event: Event, asked: Event | None) -> frozenset[str]:
 def _moved(event: Event, produced: frozenset[str]) -> list[str]:
     """The keys that an answer may stand under since its own was taken away, as by a renaming."""
     delta = event.actions.state_delta
+    # only a key that held an answer and is deleted here can have moved
     if not any(value is None and key in produced for key, value in delta.items()):
         return []
     return [key for key, value in delta.items() if value is not None]
@@ -500,6 +511,7 @@ class _Waiting(NamedTuple):
             target = event.actions.rewind_before_invocation_id
             if not target:
                 open = _after(event, open, names)
+            # nothing waited in the talk that nobody read
             elif target in self.before:
                 open, names = {}, {}
             elif (first := _first(begun, target)) is not None:
@@ -547,6 +559,7 @@ def _after(
             asked = result.name == CONFIRMATION
             call_id = (result.id or "").removeprefix(QUESTION if asked else "")
             open.pop(call_id, None)
+            # a result that says that the call still waits is no answer
             if not asked and call_id not in pending:
                 names.pop(call_id, None)
     for id in pending:

@@ -137,7 +137,9 @@ class MemoryStore:
             record = self._records.get((session.app_name, session.user_id, session.id))
             if record is None:
                 raise unknown(key_of(session))
+            # the very same log: the common case needs no comparison
             if session.events is not record.events and not follows(session, record.events):
+                # the same append twice is one
                 if has_all(record.events, events):
                     return self._session(record)
                 raise conflict(session, record.events)
@@ -327,6 +329,7 @@ def taken(session: Session, value: Session) -> Growth:
     deltas: list[JsonObject] = []
     for event in added:
         delta = event.actions.state_delta
+        # partial events and `temp:` keys are never stored: such a log cannot be shared as it is
         if event.partial or (delta and stored(event) is not event):
             return grow(session, added)
         if delta:
@@ -371,6 +374,7 @@ def follows(session: Session, log: Strand[Event]) -> bool:
         return True
     if len(own_log) != len(log):
         return False
+    # logs only grow, so equal length and equal last event mean equal logs
     return not len(log) or own_log[-1] is log[-1] or own_log[-1] == log[-1]
 
 
@@ -384,6 +388,7 @@ def has_all(log: Strand[Event], events: Sequence[Event]) -> bool:
         if at >= length:
             return False
         known = log[at]
+        # a step that is repeated after a crash makes the same event at another time
         if known != replace(stored(event), timestamp=known.timestamp):
             return False
     return True
@@ -427,6 +432,7 @@ def require_key(key: SessionKey) -> None:
         return
     for name, text in zip(SessionKey._fields, key, strict=True):
         _require_name(text, f"the {name.replace('_', ' ')}", where="session key")
+    # emptied, not pruned: it is a cache, and fills again
     if len(_SOUND_KEYS) >= _MOST_KEYS:
         _SOUND_KEYS.clear()
     _SOUND_KEYS.add(key)
@@ -475,6 +481,7 @@ def unknown(key: SessionKey) -> StoreError:
 def _require_name(text: str, what: str, *, where: str) -> None:
     if not isinstance(cast("object", text), str):
         wrong = f"{what} is {describe_kind(text)}, not text"
+    # PostgreSQL stores no NUL, and half an emoji is no UTF-8
     elif "\0" in text or (not text.isascii() and has_lone_surrogate(text)):
         wrong = f"{what} {text!a} holds a character that cannot be stored"
     elif len(text) > LONGEST_NAME or len(text.encode()) > LONGEST_NAME:
@@ -487,6 +494,7 @@ def _require_name(text: str, what: str, *, where: str) -> None:
 def _copy(state: JsonObject) -> JsonObject:
     copy = state.copy()
     for key, value in state.items():
+        # other values cannot be changed in place
         if type(value) is dict or type(value) is list:
             copy[key] = _copied(value)
     return copy

@@ -69,6 +69,7 @@ class State(MutableMapping[str, Json]):
     def delta(self) -> JsonObject:
         """What was written so far; None stands for a key that was deleted."""
         for key, lent in self._lent.items():
+            # it was changed in place since it was handed out
             if self._written.get(key, self._base.get(key)) != lent:
                 self._written[key] = require_json(lent, where=f"state[{key!r}]")
         return self._written
@@ -82,6 +83,7 @@ class State(MutableMapping[str, Json]):
             value = self._base[key]
         else:
             raise KeyError(key)
+        # deleted: a tombstone is no value
         if value is None:
             raise KeyError(key)
         if isinstance(value, (dict, list)):

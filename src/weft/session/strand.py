@@ -145,6 +145,7 @@ class Strand(Sequence[Item], Generic[Item]):
     def grown(self, items: Sequence[Item]) -> "Strand[Item]":
         """As `extend`, for whoever holds the lock, or is the only one to extend this strand."""
         backing = self._backing
+        # somebody has extended the same backing: this strand gets one of its own
         if self.tail or len(backing) != self.settled:
             return Strand([*self, *items])
         backing.extend(items)
@@ -201,6 +202,7 @@ class Strand(Sequence[Item], Generic[Item]):
             return last[1]  # type: ignore[return-value]
         read, fold = last or (0, cast("Fold[Item]", kind()))
         slot: object = kind
+        # what a newer snapshot added up to stays in its place
         if read > settled:
             slot = (kind, "older")
             read, fold = cast("tuple[int, Fold[Item]]", self.memo.get(slot, (0, kind())))

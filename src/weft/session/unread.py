@@ -89,6 +89,7 @@ def collector_paused() -> Generator[None, None, None]:
     global _pauses
     with _pausing:
         _pauses += 1
+        # pauses may overlap in threads: only the last one to end resumes
         was_enabled = gc.isenabled()
         gc.disable()
     try:

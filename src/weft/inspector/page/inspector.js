@@ -92,7 +92,7 @@ function Session({ place, setPlace, open, help }) {
         <h1 title=${film.data ? film.data.session.id : ""}>${film.data ? film.data.session.id : ""}</h1>
         ${film.data && html`<${Totals} summary=${film.data.session} />`}
         <span class="grow"></span>
-        ${!embedded && html`<a class="hide" href=${`inspect/api/export?session=${encodeURIComponent(session)}`} download>Export as one file</a>`}
+        ${!embedded && html`<${Export} session=${session} hidden=${film.data ? film.data.hidden : []} />`}
         <button onClick=${() => go(now - 1)} disabled=${now <= 1} aria-label="step before">←</button>
         <span data-testid="step">${now} / ${frames.length}</span>
         <button onClick=${() => go(now + 1)} disabled=${now >= frames.length} aria-label="next step">→</button>
@@ -103,12 +103,25 @@ function Session({ place, setPlace, open, help }) {
     <main>
       ${film.error && (film.status === 404 ? html`<${Empty} title="This session is gone."><p role="alert">${film.error}</p><button onClick=${() => open("")}>all sessions</button><//>` : html`<${Problem} text=${film.error} />`)}
       ${!film.data && !film.error && html`<${Waiting} />`}
+      ${embedded && film.data && html`<${FileKind} file=${film.data.file} />`}
       ${film.data && film.data.notice && html`<p class="note">${film.data.notice}</p>`}
       ${frames.length > 0 && html`<${Film} film=${film.data} ghosts=${ghosts.data} now=${now} go=${go} />`}
       ${film.data && !isReady && html`<${Empty} title="No model was asked yet.">${film.data.can_chat ? html`<button class="on" onClick=${() => choose("chat")}>talk to the agent</button>` : "When the agent runs, its requests appear here."}<//>`}
       ${isReady && html`<div role="tabpanel" id="view" aria-label=${tab}><${Guarded} key=${tab}><${View} session=${session} step=${now} version=${version} film=${film.data} go=${go} show=${show} at=${at} open=${open} /><//></div>`}
     </main>`;
 }
+
+// The session as a file: redacted as the agents' policies say, or all that is stored.
+function Export({ session, hidden }) {
+  const address = `inspect/api/export?session=${encodeURIComponent(session)}`;
+  const [title, other] = hidden.length ? [`without what the agents hide: ${hidden.join(", ")}`, true] : ["the log as it is stored: no agent hides anything", false];
+  return html`<span class="hide exports"><a href=${address} title=${title} download>Export as one file</a>${other && html` <span class="dim">redacted, or</span> <a href=${`${address}&raw=true`} title=${`with what the agents hide: ${hidden.join(", ")}`} download>as stored</a>`}</span>`;
+}
+
+// What an exported file holds.
+const FileKind = ({ file }) => html`<p class=${`note ${file.redacted || !file.rules.length ? "" : "warning"}`} data-testid="file">${file.redacted
+  ? html`<b>Redacted file.</b> Placeholders stand where the agents' rules found a value: ${file.rules.join(", ")}.`
+  : html`<b>File as stored.</b> ${file.rules.length ? `It holds the log with all values, also those that the agents hide: ${file.rules.join(", ")}. Send it only to people who may read the session.` : "It holds the log with all values: no agent redacts anything."}`}</p>`;
 
 // A view that fails says so, and leaves the others alone.
 function Guarded({ children }) {

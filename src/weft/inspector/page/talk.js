@@ -1,6 +1,6 @@
 // The log, forks side by side, the chat, and the questions that wait for an answer.
 import { html, useState, useEffect, useLayoutEffect, useMemo, useRef } from "./vendor/htm-preact.js";
-import { Dialog, Empty, Problem, Waiting, ask, cachedShare, cost, embedded, listen, many, number, posted, short, shared, useAnswer, useNewest, useShared } from "./common.js";
+import { Dialog, Empty, Problem, Waiting, ask, cachedShare, cost, embedded, fetched, listen, many, number, posted, short, shared, useAnswer, useNewest, useShared } from "./common.js";
 
 export const addressOf = (key) => {
   const [app, user, id] = JSON.parse(key);
@@ -30,8 +30,11 @@ export function follow(session, film, { grown, gone }) {
       feed.set({ ...now, events: [...now.events, event].slice(-2 * NEWEST), partial: null });
       if (last > length) grown(last);
     } else if (event.partial) {
-      const before = now.partial && now.partial.author === event.author ? now.partial : { author: event.author, text: "", thought: "" };
-      feed.set({ ...now, partial: { author: event.author, text: before.text + said(event), thought: before.thought + said(event, true) } });
+      // Pieces have the id of their answer. One that is void takes back the others: the answer begins anew, or never ends.
+      const isVoid = event.interrupted || event.errorCode;
+      const before = now.partial && now.partial.id === event.id && !isVoid ? now.partial : { text: "", thought: "" };
+      const partial = { id: event.id, author: event.author, text: before.text + said(event), thought: before.thought + said(event, true) };
+      feed.set({ ...now, partial: isVoid && !event.content ? null : partial });
     }
   };
   return listen(() => `${base}/events?${query}&follow=true&after=${last}`, {
@@ -62,6 +65,7 @@ export function Events({ film, session, open, at }) {
   if (beside) return html`<${SideBySide} left=${session} film=${film} right=${beside} open=${open} close=${() => setBeside(null)} />`;
   return html`<div data-testid="events" ref=${box}><${Problem} text=${error} />
     ${forking && html`<${Fork} event=${forking} session=${session} close=${() => setForking(null)} made=${(fork) => { setForking(null); setBeside(fork); }} />`}
+    ${film.hidden.length > 0 && html`<p class="dim">Placeholders stand where the agents hide a value.${!embedded && " “All of it” shows an event as it is stored."}</p>`}
     <div class="log">${film.events.slice(0, drawn).map((e) => html`<div key=${e.id} data-event=${e.index} tabindex="-1" class=${`entry ${e.index === at ? "here" : ""}`}><span class="n dim">${e.index + 1}</span><span class="who"><b>${e.author}</b>${e.branch ? html`<span class="dim"> ${e.branch}</span>` : ""}</span>
       <div class="what"><pre class="text">${e.text}${e.calls.length ? html`${e.text ? "\n" : ""}<span class="calls">→ ${e.calls.join(", ")}</span>` : ""}${e.results.length ? html`${e.text ? "\n" : ""}<span class="results">← ${e.results.join(", ")}</span>` : ""}</pre>${e.error && html`<div class="red">${e.error}</div>`}${Object.entries(e.state).map(([k, v]) => html`<div class="mono dim">${k} = ${short(v, 120)}</div>`)}${opened[e.index] && html`<pre class="text card">${opened[e.index]}</pre>`}</div>
       <span class="acts">${!embedded && html`<button aria-expanded=${e.index in opened} onClick=${() => look(e.index)}>${e.index in opened ? "less" : "all of it"}</button>`} ${!embedded && film.can_fork && html`<button onClick=${() => setForking(e)} title="go on from before this event, in a new session">fork here</button>`}</span></div>`)}</div>
@@ -146,6 +150,7 @@ export function Chat({ session, film }) {
   useEffect(() => { if (end.current && near.current) end.current.scrollIntoView({ block: "end" }); }, [events.length, film.waiting.length, live.partial]);
   // In a layout effect: what is typed as soon as the field is seen goes into it.
   useLayoutEffect(() => { if (field.current) field.current.focus({ preventScroll: true }); }, []);
+  const waiting = useQuestions(session, film);
   if (embedded || !film.can_chat) return html`<div data-testid="chat"><${Empty} title="These sessions can only be looked at."><p>To talk to the agent, serve it:</p><p class="bar command"><code class="text">weft serve pkg.module:agent</code></p><//></div>`;
   const { base, query } = addressOf(session);
   const last = events[events.length - 1];
@@ -164,9 +169,23 @@ export function Chat({ session, film }) {
     <div role="log" aria-live="polite" aria-label="conversation">${shown.map((one) => html`<${Bubble} ...${one} />`)}
       ${live.partial && html`<div aria-live="off" data-testid="partial"><${Bubble} ...${live.partial} partial=${true} /></div>`}</div>
     ${running && html`<div class="bar dim" role="status"><span class="pulse"></span>working… <button onClick=${stop}>stop</button></div>`}
-    ${film.waiting.map((w) => html`<${Question} key=${w.id} asked=${w} post=${(body) => post("answer", body, () => setAnswered(film))} busy=${busy || answered === film} />`)}
+    ${waiting.map((w) => html`<${Question} key=${w.id} asked=${w} post=${(body) => post("answer", body, () => setAnswered(film))} busy=${busy || answered === film} />`)}
     <${Problem} text=${error} />
     <form class="say" onSubmit=${(e) => { e.preventDefault(); send(); }}><textarea rows="2" ref=${field} aria-label="message" placeholder="message; Enter sends, Shift+Enter begins a line" value=${text} onInput=${(e) => redraft(session, { text: e.target.value })} onKeyDown=${(e) => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); } }}></textarea><button class="on" disabled=${busy || !text.trim()}>${busy ? "…" : "send"}</button></form><div ref=${end}></div></div>`;
+}
+
+// The open questions. The strip has them as they may be shown to anybody; who answers sees all of them.
+function useQuestions(session, film) {
+  const [stored, setStored] = useState([]);
+  const ids = film.waiting.map((one) => one.id).join();
+  useEffect(() => {
+    if (!ids || !film.can_chat || !film.hidden.length) return undefined;
+    let live = true;
+    const { base, query } = addressOf(session);
+    fetched(`${base}/questions?${query}`).then((asked) => live && setStored(asked), () => {}); // it shows what the strip has
+    return () => { live = false; };
+  }, [session, ids]);
+  return film.waiting.map((one) => stored.find((other) => other.id === one.id) || one);
 }
 
 const isCall = (event) => ((event.content && event.content.parts) || []).some((p) => p.functionCall || p.functionResponse);
