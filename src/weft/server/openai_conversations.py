@@ -73,10 +73,10 @@ async def create_conversation(call: Call) -> Answer:
 
 async def get_conversation(call: Call) -> Answer:
     """A conversation."""
-    return await _shown(call)
+    return await _respond_conversation(call)
 
 
-async def _shown(call: Call) -> Answer:
+async def _respond_conversation(call: Call) -> Answer:
     known = await find_conversation(call, call.path("conversation"))
     sessions = [session for _, session in known]
     return respond(show_conversation(call.path("conversation"), sessions))
@@ -88,7 +88,7 @@ async def update_conversation(call: Call) -> Answer:
     runner, session = (await find_conversation(call, call.path("conversation")))[0]
     key = SessionKey(session.app_name, session.user_id, session.id)
     await write_note(runner, key, RequestNote(renews=True, metadata=body.metadata or {}))
-    return await _shown(call)
+    return await _respond_conversation(call)
 
 
 async def delete_conversation(call: Call) -> Answer:
@@ -199,7 +199,7 @@ async def delete_item(call: Call) -> Answer:
         rewinds.append((runner, session, run))
     for runner, session, run in rewinds:
         await runner.rewind(user_id=session.user_id, session_id=session.id, invocation_id=run)
-    return await _shown(call)
+    return await _respond_conversation(call)
 
 
 async def _has_item(groups: Sequence[ItemGroup], item: JsonObject) -> bool:
