@@ -65,13 +65,14 @@ async def test_readers_get_stored_events_then_live_ones_and_partials(address: st
     agent = bot(call("wait_for_it"), chunks("It ", "is ", "there."), tools=[wait_for_it])
     async with Runner(agent, app_name="live", store=address) as runner:
         run = await runner.start("go", session_id="s", config=STREAM)
-        early = asyncio.create_task(told(runner.events(session_id="s")))
-        await asyncio.sleep(0.05)
-        late = asyncio.create_task(told(runner.events(session_id="s", after=1)))
-        await asyncio.sleep(0.05)
+        early = runner.events(session_id="s")
+        everything = [await anext(early), await anext(early)]
+        late = runner.events(session_id="s", after=1)
+        rest = [await anext(late)]  # both have heard of the call, and follow
         gate.set()
+        everything += await told(early)
+        rest += await told(late)
         await run
-        everything, rest = await early, await late
     complete = [e for e in everything if not e.partial]
     assert [e.sequence for e in complete] == [*range(1, len(complete) + 1)]
     assert complete[-1].text == "It is there."
@@ -81,24 +82,25 @@ async def test_readers_get_stored_events_then_live_ones_and_partials(address: st
 
 
 async def test_who_joins_in_the_middle_of_an_answer_gets_its_beginning() -> None:
-    gate = asyncio.Event()
+    gate, spoken = asyncio.Event(), asyncio.Event()
 
     class Slow(ScriptedModel):
         async def generate(self, *args: object, **options: object):  # type: ignore[no-untyped-def, override]
             async for response in super().generate(*args, **options):  # type: ignore[arg-type]
                 if not response.partial:
+                    spoken.set()
                     await gate.wait()
                 yield response
 
     agent = Agent("bot", model=Slow([chunks("Once ", "upon ", "a time.")]))
     async with Runner(agent) as runner:
         run = await runner.start("tell", session_id="s", config=STREAM)
-        await asyncio.sleep(0.05)
-        reader = asyncio.create_task(told(runner.events(session_id="s", after=1)))
-        await asyncio.sleep(0.05)
+        await spoken.wait()
+        reader = runner.events(session_id="s", after=1)
+        first = await anext(reader)
         gate.set()
         await run
-        events = await reader
+        events = [first, *await told(reader)]
     assert [e.text for e in events] == ["Once ", "upon ", "a time.", "Once upon a time."]
 
 

@@ -1,12 +1,12 @@
 """A very long result is bounded under every policy, and the model can get it back."""
 
 import json
-import time
 from typing import cast
 
 import pytest
 
 import weft
+from tests.support.linear import calls
 from weft import Agent, C, Session, tool
 from weft.content import call_part, result_part
 from weft.declare import Policy
@@ -126,17 +126,16 @@ def test_a_session_that_came_from_elsewhere_is_bounded_and_the_prefix_stays() ->
 
 
 def test_it_is_looked_at_once() -> None:
+    unseen = f"{LONG}\nand a row that no other test has"
     log = make_session(
         ("user", "Go"),
         ("bot", [call_part("read", {}, id="c1")]),
-        ("bot", [result_part("read", {"result": LONG}, id="c1")]),
+        ("bot", [result_part("read", {"result": unseen}, id="c1")]),
     )
     agent = Agent("bot", model="gpt-5")
-    weft.compile(agent, session=log)
-    start = time.perf_counter()
-    for _ in range(20):
-        weft.compile(agent, session=log, message="And?")
-    assert time.perf_counter() - start < 1
+    first = calls(lambda: weft.compile(agent, session=log))
+    for _ in range(3):
+        assert 100 * calls(lambda: weft.compile(agent, session=log, message="And?")) < first
 
 
 @pytest.mark.parametrize("policy", [C.auto(), C.default().compact()], ids=str)

@@ -118,12 +118,20 @@ def test_a_run_that_is_cancelled_closed_or_interrupted() -> None:
     tracing = Tracing()
 
     async def go() -> None:
+        begun = asyncio.Event()
+
+        async def slow() -> str:
+            """Sleep."""
+            begun.set()
+            await asyncio.sleep(3600)
+            return "slept"
+
         model = ScriptedModel([
             call("slow"), chunks("a ", "b"), chunks("c ", "d"), call("slow"), "taken over",
         ])  # fmt: skip
         runner = Runner(Agent("bot", model=model, tools=[slow]), plugins=[tracing])
         task = asyncio.ensure_future(runner.run(session_id="s", message="go"))
-        await asyncio.sleep(0.2)
+        await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -138,8 +146,9 @@ def test_a_run_that_is_cancelled_closed_or_interrupted() -> None:
                 if not event.partial:
                     break  # it has its answer: nothing was left to cancel
         assert tracing.ends.pop() == ("done", "")
+        begun.clear()
         first = asyncio.ensure_future(runner.run(session_id="s", message="go"))
-        await asyncio.sleep(0.2)
+        await begun.wait()
         later = RunConfig(busy="interrupt")
         assert (await runner.run(session_id="s", message="me", config=later)).text == "taken over"
         await first

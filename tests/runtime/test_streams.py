@@ -2,12 +2,13 @@
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import pytest
 
 import weft
+from tests.runtime.clock import LoopClock
 from weft import (
     Agent,
     CallbackContext,
@@ -23,7 +24,7 @@ from weft.cli.screen import Screen
 from weft.content import Content, Part
 from weft.declare import Node
 from weft.ir import Prompt
-from weft.testing import ScriptedModel, call, chunks, cut, delayed, fails_after
+from weft.testing import ScriptedModel, call, chunks, cut, fails_after
 from weft.values import JsonObject
 
 
@@ -127,34 +128,46 @@ def test_what_does_not_become_the_answer_says_so(bot: Node, left: list[str]) -> 
 
 
 class Slow:
-    """A model that says a word and then nothing for long."""
+    """A model that says a word and then nothing for long; `then` is called in between."""
 
     name, dialect = "slow", "gemini"
+
+    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
+        self._then = then
 
     async def generate(
         self, prompt: Prompt, wire: JsonObject, *, stream: bool
     ) -> AsyncIterator[ModelResponse]:
         yield ModelResponse(content=Content(parts=(Part(text="well, "),)), partial=True)
-        await asyncio.sleep(60)
+        self._then()
+        await asyncio.sleep(3600)
         yield text("never")
 
 
-@pytest.mark.parametrize(
-    "flow",
-    [
-        race(Agent("a", model=Slow()), Agent("b", model=ScriptedModel([delayed(0.1, "first")]))),
-        timeout(Agent("a", model=Slow()), seconds=0.2)
-        // Agent("b", model=ScriptedModel(["first"])),
-        Parallel(
-            Agent("a", model=Slow()),
-            Agent("c", model=ScriptedModel([delayed(0.1, RuntimeError("503"))])),
-        )
-        // Agent("b", model=ScriptedModel(["first"])),
-    ],
-    ids=["race", "timeout", "parallel"],
-)
-def test_a_branch_that_is_stopped_says_that_its_words_are_void(flow: Node) -> None:
-    events = asyncio.run(streamed(flow))
+@pytest.mark.parametrize("kind", ["race", "timeout", "parallel"])
+async def test_a_branch_that_is_stopped_says_that_its_words_are_void(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, said = LoopClock(monkeypatch), asyncio.Event()
+
+    async def first(prompt: Prompt) -> str:
+        await said.wait()
+        return "first"
+
+    async def fails(prompt: Prompt) -> str:
+        await said.wait()
+        raise RuntimeError("503")
+
+    def a(then: Callable[[], None]) -> Agent:
+        return Agent("a", model=Slow(then))
+
+    b = Agent("b", model=ScriptedModel(["first"]))
+    flows: dict[str, Callable[[], Node]] = {
+        "race": lambda: race(a(said.set), Agent("b", model=ScriptedModel([first]))),
+        "timeout": lambda: timeout(a(lambda: clock.pass_by(1000)), seconds=600) // b,
+        "parallel": lambda: Parallel(a(said.set), Agent("c", model=ScriptedModel([fails]))) // b,
+    }
+    events = await streamed(flows[kind]())
     assert [event.text for event in events if event.author == "a" and event.partial] == [
         "well, ",
         "",

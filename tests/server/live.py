@@ -30,7 +30,7 @@ class Live:
     def client(self, token: str | None = None, **options: object) -> httpx2.Client:
         """A client that shows the token."""
         headers = {"authorization": f"Bearer {token if token is not None else self.token}"}
-        return httpx2.Client(base_url=self.url, headers=headers, timeout=30, **options)  # type: ignore[arg-type]
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=120, **options)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def serving(application: Application, http: type[asyncio.Protocol] | None = None
     finally:
         loops[0].call_soon_threadsafe(application.stop_streams)
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
 
 
 @contextmanager

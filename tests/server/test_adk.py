@@ -295,6 +295,7 @@ def test_the_page_of_google_adk_in_a_browser(
             executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
         )
         page = chrome.new_page()
+        page.set_default_timeout(60_000)
 
         def stop(route: object) -> None:
             left.append(route.request.url)  # type: ignore[attr-defined]
@@ -314,11 +315,11 @@ def test_the_page_of_google_adk_in_a_browser(
         page.goto(f"{live.url}/dev-ui/?token={live.token}&app=calc")
         assert "token" not in page.url
         box = page.locator("textarea").first
-        box.wait_for(timeout=60_000)
+        box.wait_for()
         box.fill("add 2 and 3")
         box.press("Enter")
-        page.get_by_text("It is 5.").first.wait_for(timeout=60_000)
-        page.wait_for_url(re.compile("session="), timeout=30_000)
+        page.get_by_text("It is 5.").first.wait_for()
+        page.wait_for_url(re.compile("session="))
 
         def press(icon: str) -> None:
             page.locator("button").filter(has_text=re.compile(f"^{icon}$")).last.click()
@@ -347,15 +348,15 @@ def test_the_page_of_google_adk_in_a_browser(
         page.get_by_text("generate_content calc").first.click()
         see("Span 2 of 4", "Parent ID")
         page.reload()
-        page.get_by_text("Total latency").first.wait_for(timeout=60_000)
+        page.get_by_text("Total latency").first.wait_for()
         press("Events")
-        page.get_by_text("It is 5.").first.wait_for(timeout=60_000)
+        page.get_by_text("It is 5.").first.wait_for()
         # a second session, and back to the first by the list of sessions
         page.get_by_text("New Session").first.click()
         page.wait_for_function("() => !document.body.innerText.includes('It is 5.')")
         page.locator("button").filter(has_text="arrow_drop_down").nth(1).click()
         page.get_by_text("add 2 and 3").last.click()
-        page.get_by_text("It is 5.").first.wait_for(timeout=60_000)
+        page.get_by_text("It is 5.").first.wait_for()
         with live.client() as client:
             for path in ("/dev-ui/none.css", "/dev-ui/..%2f..%2f..%2fetc/passwd"):
                 got = client.get(path)

@@ -93,7 +93,7 @@ def waiting_bot() -> tuple[Agent, threading.Event]:
     @tool
     def wait() -> str:
         """Wait."""
-        go.wait(20)
+        go.wait(600)
         return "ok"
 
     agent = bot(call("wait"), "Done.", tools=[wait])

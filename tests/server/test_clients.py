@@ -71,7 +71,7 @@ def run(program: str, *arguments: str, **environment: str) -> str:
         [BIN / program, *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env={**kept, **environment},
         check=False,
     )

@@ -291,7 +291,7 @@ def test_a_response_under_way_is_in_progress(tmp_path: Path) -> None:
     @tool
     async def wait() -> str:
         """Wait."""
-        await asyncio.to_thread(go.wait, 30)
+        await asyncio.to_thread(go.wait, 600)
         return "waited"
 
     agent = Agent("bot", model=ScriptedModel([call("wait"), "Done."]), tools=[wait])
@@ -316,7 +316,7 @@ def test_a_response_that_is_not_stored_is_not_there(tmp_path: Path) -> None:
         made = client.responses.create(model="bot", input="one", store=False)
 
         def retrieve() -> None:
-            for _ in range(500):  # its session is forgotten behind the answer
+            for _ in range(3000):  # its session is forgotten behind the answer
                 client.responses.retrieve(made.id)
                 time.sleep(0.02)
 

@@ -1,6 +1,7 @@
 """The page while answers travel: what arrives late changes nothing that the user did meanwhile."""
 
 import asyncio
+import json
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -288,15 +289,31 @@ def test_the_strip_grows_while_its_session_does(page: Any, live: Live) -> None:
     page.wait_for_selector("text='6 / 6'")
 
 
-def test_a_stream_that_is_opened_again_says_nothing_twice(page: Any) -> None:
-    said = 'data: {"partial": true, "author": "booker", "content": {"parts": [{"text": "%s"}]}}\n\n'
+def _piece(text: str, id: str = "one", **more: object) -> str:
+    content = {"parts": [{"text": text}]} if text else None
+    event = {"partial": True, "id": id, "author": "booker", "content": content, **more}
+    return f"data: {json.dumps(event)}\n\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "shown"),
+    [
+        ([_piece("One two ")], [_piece("One two three.")], "One two three."),
+        ([], [_piece("Dead "), _piece("", interrupted=True), _piece("Alive.")], "Alive."),
+        ([], [_piece("Dead "), _piece("Alive.", id="two")], "Alive."),
+    ],
+    ids=["opened again", "taken back", "another answer"],
+)
+def test_pieces_of_an_answer_are_shown_once(
+    page: Any, first: list[str], then: list[str], shown: str
+) -> None:
     streams = Held(page, "**/api/apps/flow/sessions/f/events?*")
     open_session(page, "flow", "f", "chat")
     kind = {"content_type": "text/event-stream"}
-    streams.next().fulfill(body="retry: 20\n\n" + said % "One two ", **kind)
-    streams.next().fulfill(body="retry: 600000\n\n" + said % "One two three.", **kind)
-    page.wait_for_selector("[data-testid=partial] >> text=/three/")
-    assert page.text_content("[data-testid=partial] .text") == "One two three."
+    streams.next().fulfill(body="retry: 20\n\n" + "".join(first), **kind)
+    streams.next().fulfill(body="retry: 600000\n\n" + "".join(then), **kind)
+    page.wait_for_selector("[data-testid=partial] >> text=/[.]/")
+    assert page.text_content("[data-testid=partial] .text") == shown
 
 
 _KEYS = """async ([view, ...keys]) => {

@@ -1,6 +1,7 @@
 """Quotas of users and apps, and a server that sheds load: which limit, how much, until when."""
 
 import asyncio
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -357,6 +358,7 @@ def test_two_servers_on_one_store_count_together_and_a_restart_forgets_nothing(s
         return client.post(path, json=body, headers={"accept": "text/event-stream"})
 
     with server(*options, target=target) as (_, one), server(*options, target=target) as (_, two):
+        begun = time.monotonic()
         answers = [said(client, ann).status_code for client in (one, two, one)]
         assert answers == [200, 200, 200]
         for client in (two, one):
@@ -368,7 +370,9 @@ def test_two_servers_on_one_store_count_together_and_a_restart_forgets_nothing(s
             assert 1 <= int(refused.headers["retry-after"]) <= 61
         assert said(two, bob).status_code == 200
     with server(*options, target=target) as (_, again):
-        assert said(again, ann).json()["used"] == 3
+        refused = said(again, ann)
+        if time.monotonic() - begun < 60:  # later they count no more
+            assert refused.json()["used"] == 3
         assert said(again, bob).status_code == 200
 
 
@@ -470,7 +474,7 @@ async def test_a_run_that_ends_while_the_store_fails_leaves_its_room_to_others(
     second.end(20)
     await asyncio.sleep(0.1)
     broken.fails = None
-    for _ in range(200):  # without a request: a beat says what is late
+    for _ in range(3000):  # without a request: a beat says what is late
         if await other.problem_of("bot", user) is None:
             break
         await asyncio.sleep(0.02)

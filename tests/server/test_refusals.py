@@ -229,7 +229,7 @@ def test_a_body_that_does_not_arrive_is_refused_in_the_end() -> None:
     with serving(application) as live:
         for path in (f"{ONE}/runs", "/v1/chat/completions", "/run"):
             with socket.create_connection(("127.0.0.1", live.port)) as slow:
-                slow.settimeout(20)
+                slow.settimeout(60)
                 slow.sendall(head.format(path=path, token=live.token).encode())
                 answer = b""
                 while b"in time" not in answer:

@@ -83,7 +83,7 @@ async def test_an_append_is_acknowledged_only_after_its_flush(
     session = await store.create(KEY)
 
     def sync(descriptor: int) -> None:
-        gate.wait(30)
+        gate.wait(600)
         plain(descriptor)
 
     monkeypatch.setattr(sqlite_worker, "sync_data", sync)
@@ -138,7 +138,8 @@ async def test_a_server_that_hangs_goes_on_where_it_was(server: str) -> None:
     lease = await store.lease(KEY, busy="queue", interrupt=lambda: None)
     with psycopg.connect(server, autocommit=True) as connection:
         rows = connection.execute(
-            "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'weft %'"
+            "SELECT pid FROM pg_stat_activity"
+            " WHERE application_name LIKE 'weft %' AND datname = current_database()"
         ).fetchall()
     backends = [pid for (pid,) in rows]
     assert backends

@@ -16,6 +16,7 @@ import pytest
 import weft
 from weft import Actions, Agent, Content, Event, Part, RunConfig, Runner, Session
 from weft.errors import Conflict, DeclarationError, SessionBusy, SessionError, StoreError
+from weft.ir import Prompt
 from weft.session import MemoryStore, SessionKey, Store
 from weft.stores import open_store
 from weft.stores import postgres_tables as postgres_server
@@ -23,7 +24,7 @@ from weft.stores.postgres_tables import migrate
 from weft.stores.sqlite import SqliteStore
 from weft.stores.sqlite_file import MIGRATIONS, open_file
 from weft.stores.sqlite_lease import FileLocks
-from weft.testing import ScriptedModel, delayed
+from weft.testing import ScriptedModel
 from weft.values import Json
 
 KEY = SessionKey("app", "user", "s")
@@ -149,15 +150,23 @@ def test_closing_the_file_elsewhere_does_not_drop_a_lock(tmp_path: Path) -> None
 
 
 async def test_who_waits_for_a_session_can_give_up(tmp_path: Path) -> None:
-    model = ScriptedModel([delayed(1.0, "slow"), "second", "third"])
+    asked, gate = asyncio.Event(), asyncio.Event()
+
+    async def slow(prompt: Prompt) -> str:
+        asked.set()
+        await gate.wait()
+        return "slow"
+
+    model = ScriptedModel([slow, "second", "third"])
     url = f"sqlite:///{tmp_path / 'x.db'}"
     async with Runner(Agent("bot", model=model), store=url) as runner:
         first = asyncio.ensure_future(_run(runner, RunConfig()))
-        await asyncio.sleep(0.3)
+        await asyncio.wait_for(asked.wait(), 60)
         with pytest.raises(SessionBusy, match=r"another run has had the session for 0.05 seconds"):
             await _run(runner, RunConfig(queue_timeout=0.05))
+        gate.set()
         assert await first == "slow"
-        assert await _run(runner, RunConfig(queue_timeout=5)) == "second"
+        assert await _run(runner, RunConfig(queue_timeout=60)) == "second"
     for wrong in (0, -1, True, "3"):
         with pytest.raises(DeclarationError, match="queue_timeout"):
             RunConfig(queue_timeout=wrong)  # type: ignore[arg-type]

@@ -125,7 +125,7 @@ class _Server:
 
     def close(self) -> None:
         self.line.close()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 _SERVERS: dict[frozenset[tuple[str, str]], _Server] = {}
@@ -140,7 +140,7 @@ def _server_for(env: Mapping[str, str]) -> _Server | None:
     measured = any(name.startswith("COVERAGE_") for name in env)
     if measured or not hasattr(os, "fork") or _ASKED[key] < 2:
         return None
-    if key not in _SERVERS:
+    if key not in _SERVERS or _SERVERS[key].process.poll() is not None:  # it was killed
         _SERVERS[key] = _Server(env)
     return _SERVERS[key]
 

@@ -239,7 +239,7 @@ def test_a_run_is_a_coroutine_for_whoever_wants_one() -> None:
     async def main() -> list[str]:
         task = asyncio.create_task(weft.run(bot("One"), "Hi"))
         some = await asyncio.gather(task, weft.run(bot("Two"), "Hi"))
-        late = await asyncio.wait_for(Runner(bot("Three")).run("Hi"), 10)
+        late = await asyncio.wait_for(Runner(bot("Three")).run("Hi"), 60)
         return [result.text for result in (*some, late)]
 
     assert asyncio.run(main()) == ["One", "Two", "Three"]

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import os
 import signal
+from pathlib import Path
 
 from weft import Agent, ToolContext, tool
 from weft.ir import Prompt
@@ -31,6 +32,9 @@ async def answer(prompt: Prompt) -> object:
         return f"done {item}"
     if item.startswith("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
+    if item.startswith("until"):
+        while not Path(item.split()[1]).exists():  # noqa: ASYNC110, ASYNC240
+            await asyncio.sleep(0.01)
     await asyncio.sleep(float(item.split()[1]) if item.startswith("slow") else 0.02)
     return call("book", item=item)
 

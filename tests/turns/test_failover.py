@@ -44,7 +44,7 @@ class Pair:
         hosts = quote(f"{self._primary_socket},{self._folder}", safe="")
         self.address = (
             f"postgresql://{self._user}@/{known['dbname']}?host={hosts}"
-            "&target_session_attrs=read-write&connect_timeout=3"
+            "&target_session_attrs=read-write&connect_timeout=30"
         )
 
     def fail_over(self) -> None:

@@ -242,7 +242,11 @@ async def test_a_user_who_has_nothing_but_turns_is_deleted_by_command(
 
 @pytest.mark.parametrize("requires_session", [True, False])
 async def test_a_turn_that_waits_for_a_session_which_is_deleted_makes_no_new_one(
-    store: Store, turns: Turns, app: str, requires_session: bool
+    store: Store,
+    turns: Turns,
+    app: str,
+    requires_session: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It was taken before, and waits for the lease that the one who deletes has."""
     runner = Runner(Agent("bot", model=ScriptedModel(["Hello."])), store=store, app_name=app)
@@ -255,7 +259,16 @@ async def test_a_turn_that_waits_for_a_session_which_is_deleted_makes_no_new_one
     assert await turns.put(waits)
     info = await turns.find(key, "r")
     assert info is not None
+    waiting, lease_of = asyncio.Event(), store.lease
+
+    def leased(*arguments: object, **options: object) -> object:
+        waiting.set()
+        return lease_of(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "lease", leased)
     running = asyncio.create_task(TurnRunner({app: runner}, turns)(info.turn))
+    async with asyncio.timeout(60):
+        await waiting.wait()
     await asyncio.sleep(0.2)
     assert not running.done()
     await store.delete(key)

@@ -42,6 +42,24 @@ class Process:
         """Send it a signal."""
         self.process.send_signal(sign)
 
+    def read(self, path: str) -> tuple[int, str]:
+        """What it answers."""
+        try:
+            with urllib.request.urlopen(self.address + path, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    async def says(self, path: str, status: int) -> str:
+        """Wait until it answers so; what it says then."""
+        async with asyncio.timeout(120):
+            while True:
+                code, text = await asyncio.to_thread(self.read, path)
+                if code == status:
+                    return text
+                await asyncio.sleep(0.1)
+
     async def code(self) -> int:
         """Its exit code, once it has ended."""
         async with asyncio.timeout(120):
@@ -194,12 +212,18 @@ async def test_a_worker_that_is_told_to_stop_leaves_what_does_not_end_to_the_nex
     assert [event.error_code for event in log.events] == [None], "no word of it in the log"
 
 
-async def test_a_worker_lets_turns_end_that_do_within_the_grace(file_desk: Desk) -> None:
-    worker = await file_desk.start("--grace", "60")
-    await file_desk.put("s", "slow 0.5 a")
-    await file_desk.put("s", "slow 0.5 b")
-    await file_desk.until(lambda infos: infos["slow 0.5 a"].status == "running")
+async def test_a_worker_lets_turns_end_that_do_within_the_grace(
+    file_desk: Desk, tmp_path: Path
+) -> None:
+    worker = await file_desk.start("--grace", "600")
+    gate = tmp_path / "gate"
+    first, second = f"until {gate} a", f"until {gate} b"
+    await file_desk.put("s", first)
+    await file_desk.put("s", second)
+    await file_desk.until(lambda infos: infos[first].status == "running")
     worker.send(signal.SIGTERM)
+    await worker.says("/ready", 503)
+    gate.touch()
     assert await worker.code() == 0
     infos = await file_desk.until(lambda infos: True)
     assert [info.status for info in infos.values()] == ["done", "waiting"]
@@ -275,18 +299,10 @@ async def test_a_worker_says_how_it_is(file_desk: Desk) -> None:
     await file_desk.put("s", "lamp")
     await file_desk.until(lambda infos: infos["lamp"].status == "done")
 
-    def read(path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(worker.address + path, timeout=60) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-
-    assert await asyncio.to_thread(read, "/health") == (200, "ok\n")
-    assert await asyncio.to_thread(read, "/ready") == (200, "ok\n")
-    assert (await asyncio.to_thread(read, "/other"))[0] == 404
-    status, text = await asyncio.to_thread(read, "/metrics")
+    assert await asyncio.to_thread(worker.read, "/health") == (200, "ok\n")
+    assert await worker.says("/ready", 200) == "ok\n"
+    assert (await asyncio.to_thread(worker.read, "/other"))[0] == 404
+    status, text = await asyncio.to_thread(worker.read, "/metrics")
     assert status == 200
     assert 'weft_turns_total{app="desk",outcome="done"} 1' in text
     assert 'weft_queue_turns{app="desk",status="done"} 1' in text

@@ -23,7 +23,7 @@ _EDGES = frozenset(
     ("attribute_foreign", "open_turn", "prune_tools", "order_system", "close_turn",
      "append_changes")
 )  # fmt: skip
-"""Passes that every request has and that change nothing that was sent."""
+"""Passes that run on every request and never change bytes that were already sent."""
 
 
 class Break(NamedTuple):

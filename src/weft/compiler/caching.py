@@ -95,10 +95,12 @@ def predict(compiled: "Compilation", tokens: Tokens | None = None) -> Prediction
     if before is None:
         why = compiled.previous_problem or "the first request of this agent in the session"
         return Prediction(0, total, 0, blame=why)
+    # our count and the provider's differ by a steady factor, which the last answer told
     total = round(total * _calibration(before))
     sent, now = before.lowered(compiled.dialect).wire, compiled.lowered().wire
     whole = _whole(before)
     possible = _tokens_reused(before, whole, sent, cache)
+    # a model that runs here compares tokens, whatever field they come from
     changed = "" if cache.exact else _other_change(sent, now, compiled.dialect)
     if before.prompt.model != compiled.prompt.model:
         changed = "model"
@@ -129,6 +131,7 @@ def _exactly(
     cached, possible = common(read, now), _tokens_available(before, len(read))
     if cached == len(read) and _answer_follows(before, compiled):
         cached, exact = possible, before.known is not None
+    # the last token of a request is always read
     cached = min(cached, len(now) - 1)
     blame, origin = "", None
     if broken is not None and cached < possible:
@@ -147,6 +150,7 @@ def _tokens_available(before: "Compilation", read: int) -> int:
     if before.known is not None:
         return before.known
     answered = before.usage.candidates_token_count if before.usage is not None else 0
+    # the last token of an answer was written, but not yet read
     return read + max(0, (answered or 0) - 1)
 
 
@@ -163,7 +167,9 @@ def held_against(prediction: Prediction, usage: Usage) -> Miss | None:
     expected = max(prediction.possible, prediction.cached)
     if prediction.exact and not prediction.blame:
         expected = prediction.cached
+    # providers round, and keep whole blocks only
     slack = 0 if prediction.exact else max(round(expected * SLACK), 64)
+    # as much as expected, or more: nothing to tell
     if read + slack >= expected:
         return None
     origin = str(prediction.origin) if prediction.origin is not None else ""
@@ -187,6 +193,7 @@ def _tokens_reused(before: "Compilation", shared: Shared, after: JsonObject, cac
         reached = 0
     elif shared.system:
         reached = scale.fixed(lowered) + scale.shared(entries, shared.turns)
+    # what is behind the last mark is not kept
     if whole and (not cache.lookback or _ends_marked(lowered.wire, lowered.turns)):
         reached = scale.fixed(lowered) + scale.turns(entries).total
     tokens_kept = round(reached * _calibration(before))
@@ -308,6 +315,7 @@ def ending_of(
     there is one, or comes when the provider has let go of what it kept.
     """
     cache = plan.target.facts.cache
+    # keeping costs nothing extra there, so nothing is saved by not asking for it
     if not cache.lookback or cache.write <= 1.0:
         return None
     agent, most = plan.agent.name, plan.agent.max_steps
@@ -345,6 +353,7 @@ def _steps(events: Strand[Event], agent: str, invocation: str, most: int) -> int
         if event.invocation_id != invocation:
             return steps
         steps += event.author == agent and _is_models(event)
+    # the invocation began further back than was looked
     return steps if len(events) <= room else 0
 
 
@@ -387,6 +396,7 @@ def watch(
     spent = _Spent(before.usage, before.known) if before is not None else None
     spent = spent or _last_spent(compiled, log, branch, scope)
     miss: Miss | None = None
+    # the prediction costs something, and most answers read what they should
     if _may_miss(compiled, spent, usage):
         if before is not None:
             compiled.follows(before)

@@ -105,9 +105,11 @@ def first_instructions(
     if known is not None and known.wording is wording:
         return known.instructions
     recorded = recorded_by(log[index])
+    # what the provider said then is lost, and asking it now would be another text
     if wording.asks and not recorded:
         return None
     then = session.before(index)
+    # what the caller laid over the session's state, it had then
     over = {key: value for key, value in state.items() if key not in session.state}
     facts = facts_of(then.events)
     scope = Scope(
@@ -184,6 +186,7 @@ def _first_answer(log: Strand[Event], agent: str, branch: str, least: int) -> in
         if (event.branch or "") != branch or event.partial:
             continue
         if not least or _has_letters(log, index, least):
+            # an answer that is not stored yet may be another next time
             if index < log.settled:
                 log.memo.keep(_Looked(index, index), *key)
             return index
@@ -213,6 +216,7 @@ def _different(then: TextBlock | None, now: TextBlock) -> Iterator[_Piece]:
     """The lines that differ, or the whole text where it has another number of lines."""
     new = now.text.split("\n")
     old = then.text.split("\n") if then is not None else []
+    # lines cannot be matched: the whole text is said again
     if len(old) != len(new):
         yield _Piece(now.text, _spans(now))
         return

@@ -43,6 +43,7 @@ class Looked(Mapping[str, Held], Generic[Held]):
         return key in self._values
 
     def __iter__(self) -> Iterator[str]:
+        # who lists the keys may print them
         self.named = True
         return iter(self._values)
 
@@ -201,6 +202,7 @@ def provide(
         return Provided("", False, False)
     if isinstance(provider, str):
         return Provided(provider, False, False)
+    # a copy: a provider that changes a list must not change the session
     handed = context.apart() if context is not None else None
     try:
         value = _call(provider, handed)
@@ -253,6 +255,7 @@ def _awaited(value: Awaitable[object]) -> object:
         return await value
 
     try:
+        # inside a running loop `asyncio.run` is refused: another thread has none
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(wait())

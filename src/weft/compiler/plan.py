@@ -168,6 +168,7 @@ def plan_for(
         or config.passes
         or config.global_instruction
     ):
+        # an id may be used again: `_fits` looks whether it is the same model
         chosen = model if model is None or isinstance(model, str) else id(model)
         seen = str(config.context) if config.context is not None else ""
         key = (
@@ -178,11 +179,13 @@ def plan_for(
     if (
         isinstance(known, Plan)
         and (known.run_policy is config.context or known.run_policy == config.context)
+        # functions are keyed by id, which another may have by now
         and (not config.passes or all(map(is_, known.run_passes, config.passes)))
         and (known.fixed or _fits(known))
     ):
         return known
     plan = _make_plan(root, agent, config, labels)
+    # all at once: what is needed is made again, and counting uses would cost every request
     if len(root.memo) >= MOST_PLANS:
         root.memo.clear()
     root.memo[key] = plan
@@ -246,6 +249,7 @@ def _tool_facts(
 
     That is counted from the declaration alone, so that it never changes.
     """
+    # only `C.auto()` asks what the head costs
     if not priced or recall is None:
         return ToolFacts(own=own, recall=recall)
     meter = dialect_named(target.dialect).meter(target.model)
@@ -308,6 +312,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
     agent = path[-1]
     declared = united((*labels_of(root, config), *labels))
     policy = guarded(policy_of(agent, config), declared, agent.cleared)
+    # the run's model first, then the agent's, then those above it
     written = _written(path, config)
     chosen = written if written is not None else _default()
     target = _target_of(chosen, agent)
@@ -470,6 +475,7 @@ def _target_of(model: str | ModelLike, agent: Agent) -> Target:
         facts = facts_for(model)
         return Target(model, facts.dialect, facts)
     facts = facts_for(model.name)
+    # a model of one vendor behind a server of another: its cache is that server's
     if facts.dialect.partition("-")[0] != model.dialect.partition("-")[0]:
         facts = facts._replace(cache=Cache(), late_system=False)
     return Target(model.name, model.dialect, facts._replace(dialect=model.dialect, known=True))
@@ -584,6 +590,7 @@ def _appends(asked: Json, target: Target, wording: Wording) -> Literal["", "syst
 
 def _append_from(target: Target, wording: Wording, tools: tuple[ToolDecl, ...]) -> int:
     """How many letters must be said until a request is long enough to be reused, roughly."""
+    # letters, not tokens: this decides roughly, and the same in every session
     head = sum(len(tool.description) + len(compact(tool.parameters)) for tool in tools)
     for source in wording.sources:
         text = source.block.text if source.block is not None else None

@@ -80,6 +80,7 @@ def compare(before: Lowered, after: Lowered) -> Shared:
             what = "the tools changed" if at else "the system text changed"
             return Shared(not at, False, 0, size, (where, origin, what, 0 if at else line))
     lasting = before.track.entries(before.final).with_tail(before.lasting)
+    # final turns of one track are the same objects: they need not be compared
     known = min(before.final, after.final) if before.track is after.track else 0
     size += _written(after.entries, known)
     new_turns = after.entries.since(known)
@@ -90,6 +91,7 @@ def compare(before: Lowered, after: Lowered) -> Shared:
             origin = SourceMap(before).origin(where)
             return Shared(True, True, index, size, (where, origin, "a turn was taken back", 0))
         new_turn = new_turns[index - known].wire
+        # most turns are the very same object
         if old_turn is not new_turn and old_turn != new_turn:
             where = f"/{after.turns}/{index + len(after.lead)}"
             size += _common(compact(old_turn), compact(new_turn))
@@ -291,7 +293,8 @@ class SourceMap:
             yield from self._walk(value, pointer, at)
             return
         entry = self._lowered.entries[index]
-        # the same turn may be sent with a mark of the cache in one request, and without in the next
+        # a turn may go with a mark of the cache in one request, and without it in the next;
+        # both are kept with their segments, so that their ids cannot be used again
         key = (id(entry), id(value), pointer)
         walked = known.get(key)
         if walked is None:

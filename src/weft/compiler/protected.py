@@ -115,6 +115,7 @@ def _unseen(
             lead, final = len(lowered.lead), min(lowered.track.checked.get(what, 0), lowered.final)
         for index in (*range(lead), *range(lead + final, len(piece))):
             each = piece[index]
+            # a turn that was looked through in an earlier request, and is the same object
             if isinstance(each, dict) and seen.get(id(each)) is each:
                 continue
             yield f"/{name}/{index}", each
@@ -157,8 +158,10 @@ def _values_left(
             hits = found_in(text, what)
             if not hits:
                 continue
+            # two harmless lines may look like a value where they meet: it must stand in one of them
             alone = {each.value for piece in _pieces(text) for each in found_in(piece, what)}
         except PatternTimeout:
+            # what could not be searched is not let through
             yield place, text, "a pattern that did not finish"
             continue
         for each in hits:
@@ -427,6 +430,7 @@ def guarded(policy: Policy, labels: tuple[Label, ...], cleared: tuple[str, ...])
     hidden = tuple(label for label in labels if label.name not in cleared)
     if not hidden and not declared_label:
         return policy
+    # labels come from the whole program: those of the agent alone would hide too little
     others = (one for one in policy.protections if not isinstance(one, Label))
     return replace(policy, protections=(*hidden, *others))
 

@@ -85,6 +85,7 @@ def equip(root: Agent, agent: str, tools: tuple[Tool, ...], *, source: str = "ru
     The last one from each source is kept with the root: toolsets mostly answer the same.
     """
     last = root.memo.of((_Equipped, agent, source))
+    # the same object again, as plans are kept by identity
     if last is not None and last.tools == tools:
         return last.root
     equipped = cast("Agent", _equipped(root, agent, tools))
@@ -97,6 +98,7 @@ def _equipped(node: Node, name: str, tools: tuple[Tool, ...]) -> Node:
         return node
     children = tuple(_equipped(child, name, tools) for child in node.sub_agents)
     if node.name == name:
+        # no sources any more: they have answered
         return replace(node, sub_agents=children, tools=(*node.tools, *tools), tool_sources=())
     if all(new is old for new, old in zip(children, node.sub_agents, strict=True)):
         return node
@@ -111,6 +113,7 @@ def with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agent
     if has_sources is None:
         members = (node for node, _ in tree.walk(root) if isinstance(node, Agent))
         has_sources = root.memo.keep(_HasSources(any(one.tool_sources for one in members)))
+    # most programs have no toolsets, and this is asked at every step
     if not has_sources.anywhere:
         return root
     path = tree.find(root, agent) if isinstance(agent, str) else (root,)

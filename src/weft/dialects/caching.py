@@ -57,18 +57,22 @@ def mark_head(
     the author wrote count, and one is left for the end of the conversation.
     """
     cache = facts_for(prompt.model).cache
+    # no cache is wanted, the provider needs no marks, or the author marks the whole request
     if not prompt.cache or not cache.lookback or MARK in wire:
         return
     tools, text = wire.get("tools"), wire.get("system")
+    # a token has at least one letter: fewer letters need not be counted
     if letters(tools) + letters(text) < cache.minimum:
         return
     meter = meter_for(prompt.model)
     cost = meter.head(meter.weigher.head(wire))
     before = cost.total - cost.system - cost.schema - cost.thinking
+    # the author's marks count, and one stays for the end of the conversation
     free = cache.breakpoints - 1 - marks_in(wire)
     mark = marker(prompt, cache, wire)
     stable: list[TextBlock] = []
     for block in system:
+        # a block that may change ends what can be kept
         if block.stability is not Stability.STATIC:
             break
         stable.append(block)
@@ -128,6 +132,7 @@ def mark_end(prompt: Prompt, wire: Wire, key: str, lasting: Sequence[Entry], end
         return wire
     turns[end] = marked  # the list is this request's own from its last turn on
     fresh = sum(_parts(turn) for turn in turns[end - 1 : end + 1])
+    # the provider looks back only so many blocks for what it kept
     if free > 1 and fresh >= cache.lookback:
         return _with_earlier_mark(wire, key, turns, end, mark)
     return wire
@@ -168,6 +173,7 @@ def name_prefix(wire: Wire, prompt: Prompt) -> None:
     static = [block.text for block in prompt.system if block.stability is Stability.STATIC]
     shared = [wire.get("tools"), *static]
     if letters(shared) >= cache.minimum * LETTERS:
+        # the author's own key stands
         wire.setdefault("prompt_cache_key", f"weft-{digest(canonical(shared))[:32]}")
     if prompt.cache in cache.ttls:
         wire.setdefault("prompt_cache_options", {"ttl": prompt.cache})

@@ -696,7 +696,7 @@ def _signature(wire: JsonObject) -> str | None:
 
 
 def _with_fields(part: Part, spelled: JsonObject, wire: JsonObject) -> Part:
-    """The part, signed, with what it lacks of the form it was given in once it is `made` again."""
+    """The part, signed, with the fields of `wire` that `spelled` would not send back."""
     signature = _signature(wire)
     if signature:
         spelled = {**spelled, "thoughtSignature": signature}

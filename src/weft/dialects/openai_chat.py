@@ -342,9 +342,11 @@ class OpenAIChatDialect(Dialect):
             else:
                 sources += [(f"/{key}", block) for key in part]
                 own.update(part)
+        # a message of thoughts alone says nothing, and servers refuse it
         if not parts and all(isinstance(block, ThoughtBlock) for _, block in sources):
             return []
         wire: Wire = {"role": "assistant"}
+        # the field must be there, even beside calls alone
         if "content" not in own:
             wire["content"] = None
         pieces: tuple[tuple[int, Block], ...] = ()
@@ -800,6 +802,7 @@ class ChatStream:
 
     def feed(self, name: str, data: JsonObject) -> ModelResponse | None:
         """Take one chunk; what its first choice says, where it says something."""
+        # behind the first chunk, nearly all have one delta with one text: no loop for those
         if self._head and data.get("usage") is None:
             try:
                 (choice,) = cast("_PlainChunk", data)["choices"]
@@ -923,10 +926,12 @@ class _GrowingChoice:
         """Take a piece of a call: of the one it says, or else of the last one."""
         index, call_id = piece.get("index"), text_in(piece.get("id"))
         call = self.keys.get(index) if isinstance(index, int) else None
+        # some servers send no index: pieces are told apart by id, or belong to the last call
         if call is None and not isinstance(index, int):
             call = next((one for one in self.calls if call_id and one.id == call_id), None)
             if call is None and not call_id:
                 call = self.last
+        # others give every call the index 0
         if call is None or call.is_over(piece, call_id):
             call = _GrowingCall()
             self.calls.append(call)
@@ -986,6 +991,7 @@ class _GrowingCall:
         for key, value in inner.items():
             if key == "name":
                 name = text_in(value)
+                # most servers send the name once, some in pieces, some again with every piece
                 if name != self.name:
                     self.name += name
             elif key in ("arguments", "input"):
@@ -1012,6 +1018,7 @@ def _join_values(before: Json, piece: Json) -> Json:
         merged = dict(before)
         for key, value in piece.items():
             if value is not None:
+                # these come again with every piece, and do not grow
                 same = key in ("id", "type") and key in merged
                 merged[key] = value if same else _join_values(merged.get(key), value)
         return merged

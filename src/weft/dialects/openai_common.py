@@ -119,6 +119,7 @@ def output_format(output: Output, report: LoweringReport) -> Wire:
         return {"name": output.name, "schema": output.schema, **(output.kept or {})}
     fit = fit_schema("openai", output.schema, strict=True)
     strict = fit.possible
+    # strict cannot say all of it, so the schema is sent as a wish
     if not strict:
         fit = fit_schema("openai", output.schema)
     report.schema_losses(fit.losses, output.origin)
@@ -150,6 +151,7 @@ def arguments_text(block: CallBlock, provider: str) -> str:
     if block.kept is None:
         return compact(block.args)
     own = block.kept.get("arguments") if block.provider == provider else None
+    # the model's own spelling, so that the provider finds what it wrote in its cache
     if isinstance(own, str) and own.lstrip()[:1] == "{" and read_arguments(own) == block.args:
         return own
     return compact(block.args)
@@ -158,6 +160,7 @@ def arguments_text(block: CallBlock, provider: str) -> str:
 def output_text(block: ResultBlock) -> str:
     """A result as text; a failure keeps its name, since there is no field to say it in."""
     response = block.response
+    # the format has no field for a failure
     is_error = len(response) == 1 and "error" in response
     return compact(response) if is_error else result_text(block)
 
@@ -212,7 +215,7 @@ class AnswerUsage:
     __slots__ = ("rest", "usage", "written")
 
     def __init__(self, usage: JsonObject, input_name: str, output_name: str) -> None:
-        """Read the counts; `given` and `made` are what tokens in and out are called."""
+        """Read the counts; `input_name` and `output_name` are the fields of tokens in and out."""
         inside, outside = (
             object_in(usage.get(f"{input_name}_details")),
             object_in(usage.get(f"{output_name}_details")),
@@ -222,10 +225,12 @@ class AnswerUsage:
         )
         cached = count_in(inside.get("cached_tokens"))
         if cached is None:
+            # DeepSeek's name for it
             cached = count_in(usage.get("prompt_cache_hit_tokens"))
         thinking = count_in(outside.get("reasoning_tokens"))
         answer = output
         if output is not None and thinking:
+            # servers count thoughts among the answer's tokens, or beside them: the sum tells
             apart = total is not None and (prompt or 0) + output + thinking == total
             answer = output if apart or thinking > output else output - thinking
         if total is None and (prompt is not None or output is not None):

@@ -252,6 +252,7 @@ class OpenAIResponsesDialect(Dialect):
         wanted: list[Json] = []
         kept_nowhere = wire.get("store") is False
         thinks = "thinking" in prompt.config and facts_for(prompt.model).thinks
+        # with `store: false` reasoning comes back sealed, and only if it is asked for
         if kept_nowhere and (thinks or reasons(prompt.model)):
             wanted.append("reasoning.encrypted_content")
         if prompt.config.get("logprobs"):
@@ -332,6 +333,7 @@ class OpenAIResponsesDialect(Dialect):
 
     def _model_turn(self, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """An answer's items as they came, or loosened where their reasoning cannot go along."""
+        # an item whose id points to reasoning that is not sent is refused
         loose = any(_is_reasoning(block) and not self._returns(block, report) for block in blocks)
         entries: list[Entry] = []
         for block in blocks:
@@ -354,6 +356,7 @@ class OpenAIResponsesDialect(Dialect):
                 if "phase" in part:
                     wire["phase"] = part["phase"]
                 entries.append(Entry(wire, "assistant", (("/content", block),)))
+        # the provider refuses reasoning that nothing follows
         while entries and entries[-1].wire.get("type") == "reasoning":
             what = "reasoning that led to nothing cannot go back"
             report.add("WEFT704", entries.pop().blocks[0][1].origin, what)
@@ -401,6 +404,7 @@ class OpenAIResponsesDialect(Dialect):
             self._drop_reasoning(block, report)
             return None
         payload = super().opaque(block, report)
+        # the provider sends this field and does not take it back
         if payload is None or "created_by" not in payload:
             return payload
         return {key: value for key, value in payload.items() if key != "created_by"}
@@ -688,7 +692,7 @@ def _summary(text: str) -> list[Json]:
 
 
 def _message_item(text: str, fields: JsonObject) -> Wire:
-    """The message a text came in, with this text alone; `kept` has what stood beside it."""
+    """The message that a text came in, with this text alone; `fields` is what stood beside it."""
     envelope = fields["message"]
     assert isinstance(envelope, dict)
     piece: Wire = {"type": "output_text", "text": text}

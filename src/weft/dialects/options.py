@@ -129,6 +129,7 @@ def _fit_thinking(value: JsonObject, facts: Facts, model: str) -> FittedOption:
         )
     fitted, changes = _in_other_words(value, facts, model)
     effort, lost = fitted.get("effort"), list[str]()
+    # "none" was meant as an effort, and the model cannot rest
     if fitted.get("budget") == 0 and facts.least_thought and value.get("budget") != 0:
         fitted["budget"] = facts.least_thought
         lost.append(f"{model} always thinks: {facts.least_thought} tokens are asked for")

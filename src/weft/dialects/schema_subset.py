@@ -337,6 +337,7 @@ class Rewriter:
             return {**annotations, "anyOf": [arm, null]} if good else {**annotations, **null}
         moved[keyword] = node.pop(keyword)
         kinds = {json_type(item) for item in values}
+        # without its values, at least their type is still said
         if "type" not in node and len(kinds) == 1:
             node["type"] = kinds.pop()
         message = f"`{keyword}` of these values is not accepted; it is said in the description"
@@ -548,6 +549,7 @@ def merge(parts: Sequence[JsonObject]) -> JsonObject | None:
     owned = [set(cast("JsonObject", part.get("properties", {}))) for part in parts]
     for part, own in zip(parts, owned, strict=True):
         closed = part.get("additionalProperties", True) is not True
+        # a closed object forbids what another part declares: together they allow nothing
         if closed and any(not other <= own for other in owned):
             return None
     result: JsonObject = {}
@@ -575,6 +577,7 @@ def _both(key: str, first: Json, right: Json) -> Json:
         return [item for item in first if item in right] or None
     if key == "type":
         kinds = [kind for kind in types_of({"type": first}) if kind in types_of({"type": right})]
+        # every integer is a number
         if not kinds and {str(first), str(right)} == {"integer", "number"}:
             return "integer"
         return None if not kinds else kinds[0] if len(kinds) == 1 else list[Json](kinds)

@@ -42,6 +42,7 @@ class Events:
     def feed(self, data: bytes) -> list[tuple[str, str]]:
         """Take some bytes; the events that they complete."""
         pending = self._pending
+        # the common case: one whole event in one piece of bytes
         if self._began and not pending and not self._after_return:
             text = data.decode("utf-8", "replace")
             if "\r" in text:
@@ -51,6 +52,7 @@ class Events:
                 return [(one[1] or "", one[2])]
         if self._after_return or b"\r" in data:
             data = self._with_newlines(data)
+        # the empty line may be cut between its two bytes
         seen = max(len(pending) - 1, 0)
         pending += data
         end = pending.rfind(b"\n\n", seen)
@@ -78,6 +80,7 @@ class Events:
     def _events(self, whole: str) -> list[tuple[str, str]]:
         if not self._began:
             self._began = True
+            # a byte order mark may stand at the very beginning
             whole = whole.removeprefix(_MARK)
         events: list[tuple[str, str]] = []
         for block in whole.split("\n\n"):
@@ -216,6 +219,7 @@ class AnswerErrors(msgspec.Struct, frozen=True):
         message = _message(error)
         text_shown = message or _plain(text) or f"the provider answered with status {status}"
         code = _code(words, status, error)
+        # most providers say in words alone that a request was too long
         if code == "bad_request" and _TOO_LONG.search(message or text):
             code = "context_overflow"
         hint = _HINTS.get(code, "")
@@ -258,6 +262,7 @@ def _code(words: list[str], status: int | None, error: JsonObject) -> str:
         if word in _WORDS:
             return _WORDS[word]
     inner = error.get("code")
+    # an error inside a stream came with status 200: its own code says more
     number = status if status is not None and status >= 400 else inner
     if isinstance(number, int) and not isinstance(number, bool):
         if number in _STATUSES:

@@ -99,6 +99,7 @@ class _Handed:
     def is_free(self, lead: int, wires: list[Wire]) -> bool:
         """Whether nobody refers to the list any more, and it begins and ends as it was given."""
         turns, final = self.turns, self.final
+        # somebody still has the request, or has changed its list: it must not be grown
         if getrefcount(turns) > _ALONE or len(turns) != self.length or lead != self.lead:
             return False
         return turns[lead] is wires[0] and turns[lead + final - 1] is wires[final - 1]
@@ -208,6 +209,7 @@ class Track:
             last = min(length, len(self.begins) - 1)
             places = range(last, max(0, last - _NEAR), -1)
             upto = next((place for place in places if self.begins[place] > 0), 0)
+            # which diagnostics belong to the first items is not known
             if self.diagnostics or not upto:
                 return None
             final = self.begins[upto] - 1
@@ -377,6 +379,10 @@ class LoweringReport(msgspec.Struct, kw_only=True):
     own_ids: frozenset[str] = frozenset()
     """Ids of the calls at hand that the provider itself gave."""
     diagnostics: list[Diagnostic] = []
+    legal_names: dict[str, str] = {}
+    """Names of tools as the provider takes them, by what they are in the log."""
+    last_id: tuple[str, str] = ("", "")
+    """The id of a call in the log, and as the provider takes it: the last that was looked at."""
 
     def take(self) -> tuple[Diagnostic, ...]:
         """What was added since the last take."""

@@ -446,7 +446,8 @@ def blocks_of(items: Sequence[Item], sizes: Sequence[int], stride: int) -> list[
 def summary_of(blocks: Sequence[Sequence[Item]], staying: Sequence[Item], env: Env) -> Summed:
     """The summary of all blocks, by a model as far as it was asked, else an extract of the rest.
 
-    `left` is what stays in the request: what it speaks of again, a summary must not leave out.
+    `staying` are the items that stay in the request: what they speak of again, a summary must not
+    leave out.
     """
     entries: list[ExtractEntry] = []
     summed = Summed("")

@@ -132,6 +132,7 @@ async def create_session(call: Call) -> Answer:
 async def create_named_session(call: Call) -> Answer:
     """Make a session of this name; the body is its state."""
     data = await call.raw_body(needed=False)
+    # clients send either the state itself, or an object whose only key is `state`
     state = decoded(data, dict[str, Json]) if data.strip() not in (b"", b"null") else {}
     inner = state.get("state")
     if len(state) == 1 and isinstance(inner, dict):
@@ -146,6 +147,7 @@ async def _created(
     key = SessionKey(runner.app_name, user, require_id(id or new_id()))
     state = call.allowed_state(state)
     events = _imported(call, runner, listed) if listed else ()
+    # the store's own refusal would read as a store that cannot be used
     if await runner.store.lengths([key]):
         raise Problem(409, "exists", f"the session `{key.id[:100]}` exists already")
     return _respond_session(await create_filled(runner.store, key, events, state=state))
@@ -267,6 +269,7 @@ async def run_sse(call: Call) -> Answer:
 async def _started(call: Call, body: AdkRun, *, stream: bool) -> ServedRun:
     _refuse_given(customMetadata=body.custom_metadata, serviceTier=body.service_tier)
     runners = call.served.runners
+    # google-adk's clients may leave the app out where a server has only one
     only = next(iter(runners)) if len(runners) == 1 else ""
     runner = call.served.runner(body.app_name or only)
     user = call.user(body.user_id)
@@ -276,6 +279,7 @@ async def _started(call: Call, body: AdkRun, *, stream: bool) -> ServedRun:
         user=user,
         session=body.session_id,
         state=call.allowed_state(body.state_delta) or None,
+        # with a message the id would name a new run, and these clients mean an old one
         invocation_id=body.invocation_id if body.new_message is None else None,
         stream=stream,
         follow=True,
@@ -295,10 +299,12 @@ async def _lines(started: ServedRun) -> AsyncGenerator[bytes, None]:
                 event = msgspec.structs.replace(event, id=f"{event.id}-{number}")
             yield b"data: %b\n\n" % _plain(event)
     except Exception as error:
+        # the status is sent already: the error can only be one more line
         yield b"data: %b\n\n" % msgspec.json.encode({"error": stream_problem(error).detail})
 
 
 def _plain(event: Event) -> bytes:
+    # google-adk's events have no such field
     return msgspec.structs.replace(event, sequence=None).to_json()
 
 
@@ -313,6 +319,7 @@ async def _body(call: Call, kind: type[BodyT], empty: BodyT | None = None) -> Bo
     fields = decoded(data, dict[str, msgspec.Raw])
     names = {one.name: one.encode_name for one in msgspec.structs.fields(kind)}
     spelled = {names.get(name, name): value for name, value in fields.items()}
+    # the later spelling would win in silence
     if len(spelled) < len(fields):
         twice = next(one for one in names if one in fields and names[one] in fields)
         raise Problem(
@@ -470,6 +477,7 @@ def _spans(runner: Runner, session: Session) -> Iterator[JsonObject]:
     for index, event in enumerate(events):
         by_run.setdefault(event.invocation_id, []).append(index)
     spoken = [i for i, event in enumerate(events) if _is_answer(event)]
+    # each traced answer costs a compilation
     traced = {*spoken[-_TRACED:]}
     for id, indexes in by_run.items():
         first, last = events[indexes[0]], events[indexes[-1]]
@@ -489,6 +497,7 @@ def _spans(runner: Runner, session: Session) -> Iterator[JsonObject]:
                 "gcp.vertex.agent.invocation_id": id,
             },
         )
+        # the first event is what the user said; each later one took from the event before it
         for before, index in pairwise(indexes):
             event = events[index]
             span = digest(event.id.encode())[:16]
@@ -532,6 +541,7 @@ def _span(
         "trace_id": trace,
         "parent_span_id": parent,
         "start_time": int(start * 1e9),
+        # a clock that was set back must not give a span of negative length
         "end_time": int(max(start, end) * 1e9),
         "attributes": attributes,
         "logs": [*(logs or ())],
@@ -554,6 +564,7 @@ def _log_of(runner: Runner, session: Session, index: int) -> JsonObject | None:
         )
         wire = compiled.lower("gemini")
     except WeftError:
+        # the app may have changed since: its agents no longer compile to what was asked
         return None
     system = wire.get("systemInstruction")
     instruction = _parts(system) if isinstance(system, dict) else []
@@ -651,6 +662,7 @@ def browser_folder() -> Path | None:
     try:
         spec = importlib.util.find_spec("google.adk")
     except ModuleNotFoundError:
+        # find_spec imports the package above, and there may be no `google` at all
         return None
     for place in (spec.submodule_search_locations or ()) if spec is not None else ():
         folder = Path(place) / "cli" / "browser"
@@ -665,6 +677,7 @@ def page_routes() -> list[Route | Mount]:
     if folder is None:
         return []
     return [
+        # the folder has no such file: google-adk's own server answers for it too
         ApiRoute("/dev-ui/assets/config/runtime-config.json", _runtime_config, methods=["GET"]),
         Mount("/dev-ui", StaticFiles(directory=folder, html=True), name="dev-ui"),
     ]

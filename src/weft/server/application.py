@@ -141,6 +141,7 @@ class Application:
 
     def _count(self, scope: Scope, status: int) -> None:
         route = scope.get("route")
+        # a path or method that a client made up would be a new label for ever
         path = route.path if isinstance(route, Route) else "other"
         method = scope["method"] if route is not None else "other"
         self.served.metrics.count_request(method, path, status)
@@ -240,6 +241,7 @@ class _Routes:
         """Have more routes, before those that are there."""
         self._routes = (*routes, *self._routes)
         self._all = Router(routes=self._routes, default=self._default)
+        # what was remembered holds for the routes before
         self._by_method: dict[tuple[str, str, int], list[Route]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -276,6 +278,7 @@ class _Routes:
         for route in self._routes:
             begins = route.path[1:].partition("/")[0]
             if isinstance(route, Mount):
+                # the mount may answer, and comes first: the rest is for the full router
                 if begins in ("", first):
                     break
             elif method in (route.methods or ()) and (begins == first or "{" in begins):

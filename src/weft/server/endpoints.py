@@ -145,6 +145,7 @@ class Call:
                     raise too_large(limits)
                 chunks.append(chunk)
         except asyncio.CancelledError:
+            # the watch cancels the task to end `receive`, which has no timeout of its own
             raise arrival.refusal() from None
         finally:
             served.watch.discard(arrival)
@@ -175,6 +176,7 @@ class _Arrival:
         if self._problem is None:
             return asyncio.CancelledError()
         if self._task is not None:
+            # the problem is answered: the task goes on, and must not count as cancelled
             self._task.uncancel()
         return self._problem
 
@@ -265,6 +267,7 @@ class Endpoint:
         """The endpoint as an application; `shape` writes what is wrong."""
 
         async def run(scope: Scope, receive: Receive, send: Send) -> None:
+            # a mounted application gets no lifespan events: its first request starts it up
             served.start_up()
             try:
                 answer = await self.handler(Call(served, scope, receive))
@@ -328,9 +331,3 @@ def respond(value: object, status: int = 200) -> Response:
 def respond_raw(data: bytes, media_type: str = "application/json") -> Response:
     """An answer in bytes that are encoded already."""
     return Response(data, media_type=media_type, headers={"cache-control": "no-store"})
-
-
-def as_json(data: bytes) -> JsonObject:
-    """JSON text as an object."""
-    value: JsonObject = msgspec.json.decode(data)
-    return value

@@ -60,9 +60,11 @@ class HeadGuard(asyncio.Protocol):
         """Read on; what is no part of a request that is known is the head of the next."""
         before, was_in_body = self.cycle, self._is_in_body()
         super().data_received(data)
+        # a new cycle means that the head is complete
         if self.cycle is not before:
             self._settle()
         elif before is None or before.response_complete:
+            # the parser reads the rest of a body whose request was refused: it is no head
             if was_in_body:
                 self._ignored += len(data)
             else:
@@ -71,6 +73,7 @@ class HeadGuard(asyncio.Protocol):
                 self._refuse(_too_large())
             elif self._ignored > _MOST_IGNORED:
                 self.transport.close()
+            # the first byte after an answer starts the time of the next head
             elif self._deadline is None and not self.transport.is_closing():
                 self._wait()
 
@@ -105,6 +108,7 @@ class HeadGuard(asyncio.Protocol):
         self._settle()
         if self.transport.is_closing():
             return
+        # a second answer in the middle of the first would garble both
         if self.cycle is None or (self.cycle.response_complete and not self._is_in_body()):
             body = msgspec.json.encode(problem.document())
             head = (

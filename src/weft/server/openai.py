@@ -113,6 +113,7 @@ async def get_response(call: Call) -> Answer:
     form = _ResponseForm(head)
     async for piece in _stored_pieces(response):
         form.note(piece)
+    # a later response can only follow one that is over
     is_over = not response.is_last or not is_unfinished(response.runner.root, response.session)
     return respond(form.whole(is_over=is_over))
 
@@ -193,6 +194,7 @@ async def _answered(
 ) -> Answer:
     """The answer in one piece, or as a stream."""
     pieces = _pieces(run.events(), run.final_session, run.id, asked.tool_names)
+    # a header carries ASCII only, and an id may be in any script
     header = run.session_id if run.session_id.isascii() else ""
     if asked.stream:
         headers = [(SESSION_HEADER.encode(), header.encode())] if header else []
@@ -263,6 +265,7 @@ async def _pieces(
             if event.author == "user":
                 complete += [] if event.partial else [event]
                 continue
+            # what an agent says inside a tool, and what an error says, is no part of the answer
             if event.audience != "internal" and not event.isolation_scope and not event.error_code:
                 text = event.text
                 before = streamed.get(event.id, "")
@@ -270,6 +273,7 @@ async def _pieces(
                     streamed[event.id] = before + text
                     new = text
                 else:
+                    # words that are sent cannot be taken back: a text that differs adds nothing
                     new = text.removeprefix(before) if text.startswith(before) else ""
                 if new:
                     # answers of several agents or steps are paragraphs of one
@@ -282,6 +286,7 @@ async def _pieces(
             for tool_call in event.calls:
                 if tool_call.name in tools:
                     yield _ToolCall(tool_call)
+        # only the log at the end knows which calls are open
         questions = open_questions(await final_session(), run, tools)
         if questions:
             words = in_words(questions)
@@ -363,6 +368,7 @@ class _ChatForm(_Form):
                 index = len(self.calls) - 1
                 yield self._chunk({"tool_calls": [{"index": index, **_chat_call(piece.call)}]})
         if self.failure is not None:
+            # the status is sent already: the clients read an error from a chunk
             data = shape_problem(self.failure).body
             yield b"data: %b\n\n" % bytes(data)
             return
@@ -438,6 +444,7 @@ class _ResponseForm(_Form):
                 self._output.append(self._message(self.text[start:at], "completed"))
                 start = at
             self._output.append(call_item(one, "completed"))
+        # an answer without a word is an empty message, as in the stream of it
         if self.text[start:] or (not self._output and self.failure is None and is_over):
             self._output.append(self._message(self.text[start:], "completed"))
         return self._final() if is_over else self._response("in_progress", self._output)

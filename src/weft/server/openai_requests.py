@@ -73,6 +73,7 @@ def generation(body: dict[str, Json]) -> JsonObject:
             continue
         if name in _OPTIONS:
             options[_OPTIONS[name]] = value
+            # OpenAI takes one text or a list, models here take a list
             if name == "stop" and isinstance(value, str):
                 options[_OPTIONS[name]] = [value]
         elif name not in _READ and name not in _NO_EFFECT:

@@ -83,6 +83,7 @@ class ClientRequest:
             await find_conversation(call, self.conversation)  # it may be that of another app
         is_new = at is None and answers is None
         note = self._note(begins, parts if answers is not None else None, is_new=is_new)
+        # behind a note whose response never began an empty one is written: it hides that note
         if note == RequestNote() and (session is None or not ends_in_note(session)):
             note = None  # there is nothing to note
         if is_new:
@@ -102,9 +103,11 @@ class ClientRequest:
                 follow=True,
             )
         except Exception:
+            # the run did not begin: a session that was made for it alone is taken back
             if is_new:
                 await self.runner.store.delete(key)
             raise
+        # a session that the client named is the client's to delete
         if at is None and answers is None and not self.keeps:
             run.when_done(_forgetting(self.runner, key))
         return run
@@ -241,6 +244,7 @@ def _as_events(messages: list[ClientMessage], runner: Runner) -> list[Event]:
                 author=whose,
                 content=Content(role=role, parts=one.parts),
                 invocation_id=invocation,
+                # the client runs these calls: their results come with one of its messages
                 long_running_tool_ids=tuple(one.id or "" for one in calls) or None,
             )
         )

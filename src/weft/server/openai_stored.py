@@ -44,6 +44,7 @@ def response_id(session: str, run: str, after: int) -> str:
 def _place_of(id: str) -> tuple[str, str, int] | None:
     """The session, the run and the place that a response id names."""
     name = id.removeprefix("resp_")
+    # any client can send any id: it is read as data, with a bound on each step
     if name == id or len(id) > 4_000:
         return None
     try:
@@ -191,6 +192,7 @@ async def find_response(call: Call, id: str, runners: Iterable[Runner]) -> Store
         bounds = _bounds(session, run, after) if session is not None else None
         if session is None or bounds is None:
             continue
+        # the events stay in the log, where later responses build on them
         if any(_is_deletion(event, run, bounds[0]) for event in session.events[bounds[1] :]):
             break
         note = _request_note(session, after) or _NOTHING
@@ -216,6 +218,7 @@ def _bounds(session: Session, run: str, after: int) -> tuple[int, int] | None:
         if event.invocation_id != run:
             continue
         if not end:
+            # a response begins with what was said to it: another place is no id of ours
             if event.author != "user":
                 return None
             begin = at
@@ -271,6 +274,7 @@ def input_of(response: StoredResponse) -> list[JsonObject]:
     note, events = response.note, response.session.events
     before = response.begin - 1
     items: list[JsonObject] = []
+    # the note stands right before the response, and the history before the note
     for event in events[max(0, before - note.history) : before] if note.history else ():
         items += _items(_parts_of(event), event, "user" if event.author == "user" else "assistant")
     own = [event for event in response.events if event.author == "user"]

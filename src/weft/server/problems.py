@@ -119,6 +119,7 @@ def problem_of(error: BaseException) -> Problem:
         case StoreError() if error.where == "session key":  # a name that no store would take
             return _problem(422, "invalid", error)
         case StoreError():
+            # its own words may name a file or a host: they are for the log
             _log.error("the store failed: %s", error)
             return Problem(503, "store", "the store cannot be used now")
         case SessionError() | UsageError() | DeclarationError() | CompileError() | SchemaError():

@@ -133,6 +133,7 @@ async def create_session(call: Call) -> Answer:
     try:
         session = await runner.store.create(key, state=state)
     except StoreError as error:
+        # the id is the client's: a store that works well refuses it
         if "exists" in error.message:
             raise Problem(409, "exists", f"the session `{key.id}` exists already") from None
         if error.where == "session key":
@@ -293,6 +294,7 @@ async def get_events(call: Call) -> Answer:
         data = b",".join([event.to_json() for event in events or ()])
         return respond_raw(b'{"events":[%b],"length":%d}' % (data, length))
     after = last_event_id(call)
+    # a client that waits for an event which never comes would wait for ever
     if after > length:
         raise Problem(
             422,
@@ -345,8 +347,10 @@ async def write_state(call: Call, user: str, delta: JsonObject) -> Session:
                 where="/delta",
             )
     key = SessionKey(runner.app_name, user, id)
+    # the run under way alone writes to its session
     lease = await runner.store.lease(key, busy="reject", interrupt=lambda: None)
     try:
+        # it is read under the lease: a run may have ended since the check above
         session = await call.served.session(runner, user, id)
         event = Event(author="user", invocation_id=new_id(), actions=Actions(state_delta=delta))
         return await runner.store.append(session, event)
@@ -423,6 +427,7 @@ async def list_pending(call: Call) -> Answer:
     user = call.user() if own is not None or call.query("user") else None
     limit = call.number("limit", 200, most=LARGEST_PAGE)
     pending: list[JsonObject] = []
+    # the limit is of sessions, not of questions: reading them is what costs
     for info in (await runner.store.sessions(runner.app_name, user))[:limit]:
         session = await runner.store.get(info.key)
         if session is not None and session.waiting:
@@ -450,6 +455,7 @@ async def rewind_session(call: Call) -> Answer:
     runner, user, id = call.runner(), call.user(body.user), call.path("session")
     await call.served.require_session(runner, user, id)
     key = SessionKey(runner.app_name, user, id)
+    # the rewind itself would wait for the run, and the client with it
     if key in runner.active:
         raise SessionBusy("another run has the session", where=str(key))
     session = await runner.rewind(user_id=user, session_id=id, invocation_id=body.invocation_id)
@@ -489,6 +495,7 @@ async def get_ready(call: Call) -> Answer:
     if call.served.is_stopping:
         raise Problem(503, "stopping", "the server is stopping")
     for store in call.served.stores:
+        # any question shows that a store answers, also one about a session that is not there
         await store.lengths([SessionKey("ready", "ready", "ready")])
     return respond({"status": "ready"})
 

@@ -133,6 +133,7 @@ class Session:
                     at += 1
         newest, last = log.tip, complete[-1]
         invocation, state = newest.invocation_id if newest is not None else "", self.state
+        # most events write nothing, and the state stays the same object
         if len(complete) > 1 or last.actions.state_delta or last.invocation_id != invocation:
             state = _fold(self.initial, state, invocation, complete)
         written, before = last.timestamp, self.last_update_time
@@ -236,6 +237,7 @@ class Session:
         except SessionError as error:
             place = error.where.replace("session.", "", 1)
             raise SessionError(error.message, where=f"{name}: {place}", hint=error.hint) from None
+        # the saved state wins: shared keys may have been written by other sessions
         session.state = apply_delta(session.state, saved.state)
         session.unread = saved.unread
         return session
@@ -362,6 +364,7 @@ def admitted(
             at = positions.get(name, length)
             known_event = log[at] if at < length else fresh.get(name)
             if known_event is not None:
+                # the same event again, as after a retry, is added once
                 if _same(known_event, event):
                     continue
                 raise SessionError(

@@ -107,7 +107,7 @@ class PythonTool:
             f" {'' if self.network else 'There is no network. '}Files that it writes to its working"
             " folder are kept as artifacts; `files` names artifacts to put there first."
         )
-        apart = not self.network and isolation()["network"]
+        apart = not self.network and isolation().get("network", False)
         make = tool(
             name=self.name,
             description=about,
@@ -202,6 +202,7 @@ async def _execute(
             stderr=asyncio.subprocess.STDOUT,
             cwd=folder,
             env=_environment(folder),
+            # a group of its own, which is killed as a whole
             start_new_session=True,
             pass_fds=(child_end,),
         )
@@ -210,6 +211,7 @@ async def _execute(
         os.close(report_end)
         raise
     finally:
+        # the process has its own copies; with ours open the reader would never see the end
         os.close(child_end)
         os.close(printing_end)
     problem = ""
@@ -324,7 +326,7 @@ def isolation() -> Mapping[str, bool]:
                 cwd=place,
                 env=_environment(Path(place)),
                 capture_output=True,
-                timeout=20,
+                timeout=60,
                 check=False,
                 pass_fds=(child_end,),
             )
@@ -336,6 +338,7 @@ def isolation() -> Mapping[str, bool]:
 
 
 def _command(limits: JsonObject) -> list[str]:
+    # -I: neither the folder nor the user's packages are imported from; -B: no bytecode is written
     return [sys.executable, "-I", "-B", str(_PROGRAM), json.dumps(limits)]
 
 

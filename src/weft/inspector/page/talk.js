@@ -30,8 +30,11 @@ export function follow(session, film, { grown, gone }) {
       feed.set({ ...now, events: [...now.events, event].slice(-2 * NEWEST), partial: null });
       if (last > length) grown(last);
     } else if (event.partial) {
-      const before = now.partial && now.partial.author === event.author ? now.partial : { author: event.author, text: "", thought: "" };
-      feed.set({ ...now, partial: { author: event.author, text: before.text + said(event), thought: before.thought + said(event, true) } });
+      // Pieces have the id of their answer. One that is void takes back the others: the answer begins anew, or never ends.
+      const isVoid = event.interrupted || event.errorCode;
+      const before = now.partial && now.partial.id === event.id && !isVoid ? now.partial : { text: "", thought: "" };
+      const partial = { id: event.id, author: event.author, text: before.text + said(event), thought: before.thought + said(event, true) };
+      feed.set({ ...now, partial: isVoid && !event.content ? null : partial });
     }
   };
   return listen(() => `${base}/events?${query}&follow=true&after=${last}`, {
