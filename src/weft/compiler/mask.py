@@ -136,6 +136,7 @@ class Mask:
                 _walk(stage, value, 0, path, cuts)
                 if cuts:
                     rounds.add(cuts)
+                    # the next rule counts places in the text as it is now
                     value = cast("Json", json.loads(rounds.text))
             known = self._wires[text, path] = rounds.cuts
         return known
@@ -296,6 +297,7 @@ def _walk_text(stage: _Stage, text: str, at: int, path: Path, cuts: list[TextCut
     for one in stage.leaf_rounds(rounds.text, path):
         rounds.add(one)
     for cut in rounds.cuts:
+        # less the quotes that each of these texts has as JSON
         start = at + len(compact(text[: cut.start])) - 1
         end = start + len(compact(text[cut.start : cut.end])) - 2
         cuts.append(TextCut(start, end, compact(cut.placeholder)[1:-1]))
@@ -314,6 +316,7 @@ def _cuts_in_objects(stage: _Stage, text: str) -> list[TextCut]:
         except (ValueError, RecursionError):
             at = text.find("{", at + 1)
             continue
+        # places are counted in compact JSON
         if compact(value) == text[at:end]:
             _walk(stage, value, at, (), cuts)
         elif (shown := stage.value(value)) is not value:  # in another spelling, so all of it

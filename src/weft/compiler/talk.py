@@ -12,11 +12,12 @@ from collections.abc import Set as AbstractSet
 from threading import Lock
 from typing import NamedTuple, cast, overload
 
-from weft.compiler.view import PlainTalk, plain_items
+from weft.compiler.view import PlainTalk, claims, plain_exchange, plain_items
 from weft.dialects import dialect_named
 from weft.dialects.base import TurnsOnly
 from weft.ir import Item
 from weft.session import Event
+from weft.session.event import TalkEvent
 from weft.session.strand import Strand
 
 PIECE = 2_000
@@ -39,29 +40,15 @@ def read_talk(
         return plain_items(events.between(consumed, settled), consumed, agent, used)
     items: list[Item] = []
     calls: set[str] = set()
-    read = 0
-    for piece in _pieces(events, consumed, agent, used, calls):
-        items += piece.items
-        read += piece.read
-    return PlainTalk(items, read, calls)
-
-
-def _pieces(
-    events: Strand[Event], at: int, agent: str, used: AbstractSet[str], calls: set[str]
-) -> Iterator[PlainTalk]:
-    """The plain talk from there on, a piece at a time; `calls` collects the ids of its calls.
-
-    The events of a piece are forgotten once its items are built: all of them at once take more
-    memory than the request.
-    """
-    settled = events.settled
+    at = consumed
     while at < settled:
-        events_now = events.read_once(at, min(at + PIECE, settled))
-        piece = plain_items(events_now, at, agent, used, calls)
-        if not piece.read:
-            return
-        yield piece
-        at += piece.read
+        # events are forgotten once their items are built: all at once they take much memory
+        plain = plain_items(events.read_once(at, min(at + PIECE, settled)), at, agent, used, calls)
+        if not plain.read:
+            break
+        items += plain.items
+        at += plain.read
+    return PlainTalk(items, at - consumed, calls)
 
 
 class LoweredTalk(NamedTuple):
@@ -83,22 +70,85 @@ def lower_talk(events: Strand[Event], agent: str, target: Target) -> LoweredTalk
     opening = plain_items(events.read_once(0, 1), 0, agent).items
     if not opening or opening[0].blocks[0].role != "user":
         return None
-    turns = TurnsOnly(dialect_named(target.dialect), target.model)
-    starts = array("L")
-    calls: set[str] = set()
-    read = 0
-    for piece in _pieces(events, 0, agent, frozenset(), calls):
-        starts.extend([item.position for item in piece.items])
-        read += piece.read
-        if not turns.add(piece.items):
+    talk = _Talk(TurnsOnly(dialect_named(target.dialect), target.model), array("L"), set())
+    read, settled = 0, events.settled
+    while read < settled:
+        piece = talk.lower(events.read_once(read, min(read + PIECE, settled)), read, agent)
+        if talk.turns.is_reported:
             return None
-    track = turns.settled()
+        if not piece:
+            break
+        read += piece
+    track = talk.turns.settled()
     if read <= PIECE or track is None:
         return None
-    late = LateItems(events.first(read), agent, starts, turns.open_items)
-    items: Strand[Item] = Strand.over(late)
-    turns.keep_with(items, track)
-    return LoweredTalk(read, calls, items)
+    items: Strand[Item] = Strand.over(LateItems(events.first(read), agent, talk.starts))
+    talk.turns.keep_with(items, track)
+    return LoweredTalk(read, talk.calls, items)
+
+
+class _Talk(NamedTuple):
+    """What is kept of plain talk: its turns, where in the log items begin, the ids of calls."""
+
+    turns: TurnsOnly
+    starts: "array[int]"
+    calls: set[str]
+
+    def lower(self, events: Sequence[Event | TalkEvent], position: int, agent: str) -> int:
+        """Lower events up to the first that is more than plain talk; how many these are.
+
+        Most are a text, of which a turn is made without an item.
+        """
+        starts, say = self.starts, self.turns.say
+        index, length = 0, len(events)
+        while index < length:
+            event = events[index]
+            author, content = event.author, event.content
+            parts = content.parts if content is not None else None
+            if (
+                type(event) is TalkEvent
+                and content is not None
+                and parts is not None
+                and len(parts) == 1
+                and (text := parts[0].text)
+                and (author == agent or author == "user")
+                and parts[0].function_call is None
+                and parts[0].function_response is None
+                and not text.isspace()
+            ):
+                asks = author == "user" or content.role == "user"
+                say("user" if asks else "model", text)
+                starts.append(position + index)
+                index += 1
+                continue
+            items, read = self._items(events, index, position, agent)
+            if not read:
+                break
+            for item in items:
+                self.turns.add(item)
+                starts.append(item.position)
+            index += read
+        return index
+
+    def _items(
+        self, events: Sequence[Event | TalkEvent], index: int, position: int, agent: str
+    ) -> tuple[Sequence[Item], int]:
+        """The next items of plain talk, and how many events they are; most are calls."""
+        at, event = position + index, events[index]
+        parts = event.content.parts if event.content is not None else None
+        if not parts or parts[0].function_call is None:
+            plain = plain_items((event,), at, agent)
+            return plain.items, plain.read
+        answered = events[index + 1 : index + 2]
+        if not answered:
+            return (), 0
+        if not (type(event) is TalkEvent and type(answered[0]) is TalkEvent):
+            plain = plain_items((event, *answered), at, agent, frozenset(), self.calls)
+            return plain.items, plain.read
+        exchange = plain_exchange(event, answered[0], at, agent, event.invocation_id)
+        if exchange is None or not claims(exchange, frozenset(), self.calls):
+            return (), 0
+        return (exchange,), 2
 
 
 class LateItems(Sequence[Item]):
@@ -109,15 +159,12 @@ class LateItems(Sequence[Item]):
 
     __slots__ = ("_agent", "_events", "_items", "_lock", "_starts")
 
-    def __init__(
-        self, events: Strand[Event], agent: str, starts: "array[int]", last: list[Item]
-    ) -> None:
+    def __init__(self, events: Strand[Event], agent: str, starts: "array[int]") -> None:
         self._events = events
         self._agent = agent
         self._starts = starts
         """Where in the log each item of the talk begins."""
-        self._items: list[Item | None] = [None] * (len(starts) - len(last))
-        self._items += last
+        self._items: list[Item | None] = [None] * len(starts)
         self._lock = Lock()
 
     def __len__(self) -> int:

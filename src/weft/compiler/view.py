@@ -40,7 +40,7 @@ from weft.ir import (
 from weft.media import SCHEME, data_at
 from weft.passes.env import MOST_LETTERS
 from weft.session import Compaction, Event
-from weft.session.event import NO_ACTIONS
+from weft.session.event import NO_ACTIONS, TalkEvent, TalkPart
 from weft.session.lookback import wrote_keys
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.strand import Strand
@@ -213,7 +213,7 @@ class PlainTalk(msgspec.Struct, frozen=True):
 
 
 def plain_items(
-    events: Sequence[Event],
+    events: Sequence[Event | TalkEvent],
     position: int,
     agent: str,
     used: AbstractSet[str] = frozenset(),
@@ -227,62 +227,72 @@ def plain_items(
     """
     items: list[Item] = []
     calls = set() if calls is None else calls
-    index, length = 0, len(events)
+    index, length, invocation = 0, len(events), ""
     while index < length:
         event = events[index]
         author, content = event.author, event.content
         parts = content.parts if content is not None else None
+        in_short = type(event) is TalkEvent  # then there is nothing in its other fields
         if (
-            (author != "user" and author != agent)
+            (author != agent and author != "user")
             or content is None
             or not parts
-            or event.partial
-            or event.branch
-            or event.isolation_scope
-            or (event.custom_metadata is not None and event.provenance.untrusted is not None)
+            or not (in_short or _is_only_said(event))
         ):
             break
-        actions = event.actions
-        # an event that writes state may be told again by an instruction: a pass decides
-        if actions is not NO_ACTIONS and (actions.state_delta or actions.compaction is not None):
-            break
+        # one text for all items that repeat it
+        author = agent if author == agent else "user"
+        if event.invocation_id != invocation:
+            invocation = event.invocation_id
         part = parts[0]
         if part.function_call is not None and index + 1 < length:
-            exchange = _plain_exchange(event, events[index + 1], position + index, agent)
+            answered = events[index + 1]
+            exchange = plain_exchange(event, answered, position + index, agent, invocation)
             # two calls with one id must be told apart by a pass, as providers refuse such a request
-            if exchange is None or not _claims(exchange, used, calls):
+            if exchange is None or not claims(exchange, used, calls):
                 break
             items.append(exchange)
             index += 2
             continue
         text = part.text
-        if (
-            len(parts) != 1
-            or not text
-            or part.thought
-            or part.thought_signature
-            or part.function_call is not None
-            or part.function_response is not None
-            or part.part_metadata is not None
-            or part.tool_call is not None
-            or part.tool_response is not None
-            or (not text.isascii() and has_lone_surrogate(text))
-        ):
+        if len(parts) != 1 or not text or (not text.isascii() and has_lone_surrogate(text)):
+            break
+        if _is_odd(part):
             break
         asks = author == "user" or content.role == "user"
         role: Literal["user", "model"] = "user" if asks else "model"
         event_id = event.id
         block = TextBlock(role=role, origin=Origin("event", event_id, author, -1, -1, 0), text=text)
         at = position + index
-        items.append(Item(role, (block,), author, event.invocation_id, at, at, event_id))
+        items.append(Item(role, (block,), author, invocation, at, at, event_id))
         index += 1
     return PlainTalk(items, index, calls)
 
 
-def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) -> Item | None:
+def _is_only_said(event: Event | TalkEvent) -> bool:
+    """Whether an event does nothing beside being said, and is for everybody."""
+    if isinstance(event, TalkEvent):
+        return True
+    actions = event.actions
+    return not (
+        event.partial
+        or event.branch
+        or event.isolation_scope
+        or (event.custom_metadata is not None and event.provenance.untrusted is not None)
+        # an event that writes state may be told again by an instruction: a pass decides
+        or (actions is not NO_ACTIONS and (actions.state_delta or actions.compaction is not None))
+    )
+
+
+def plain_exchange(
+    asked: Event | TalkEvent,
+    answered: Event | TalkEvent,
+    position: int,
+    agent: str,
+    invocation: str,
+) -> Item | None:
     """Calls and their results as `pair_results` leaves them; None where a pass has more to do."""
     calls, results = asked.content, answered.content
-    actions = answered.actions
     if (
         calls is None
         or results is None
@@ -290,28 +300,14 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
         or answered.author != agent
         or calls.role != "model"
         or results.role != "user"
-        # notes of Weft may change how the event is shown: passes read them
-        or asked.custom_metadata is not None
-        or answered.custom_metadata is not None
-        or asked.long_running_tool_ids
-        or answered.partial
-        or answered.branch
-        or answered.isolation_scope
-        or actions.state_delta
-        or actions.compaction is not None
     ):
         return None
-    call_parts, result_parts = calls.parts or (), results.parts or ()
+    call_parts: tuple[Part | TalkPart, ...] = calls.parts or ()
+    result_parts: tuple[Part | TalkPart, ...] = results.parts or ()
     if len(call_parts) != len(result_parts):
         return None
-    try:  # one look at all of it: it can be sent, and no result is large
-        if (
-            len(msgspec.json.encode((calls, results))) > MOST_LETTERS
-            and len(msgspec.json.encode(results)) > MOST_LETTERS
-        ):
-            return None
-    except (UnicodeEncodeError, OverflowError, TypeError):
-        # lone surrogates and values that are no JSON are mended on the long way
+    in_short = type(asked) is TalkEvent and type(answered) is TalkEvent
+    if not (in_short or _is_plain_pair(asked, answered)):
         return None
     blocks: list[Block] = []
     answers: list[Block] = []
@@ -328,9 +324,7 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
             # media in a result is lowered in its own way
             or result.parts
             or call.name in INTERNAL_CALLS
-            or part.thought_signature
-            or part.part_metadata is not None
-            or result_parts[index].part_metadata is not None
+            or not (in_short or _is_bare_pair(part, result_parts[index]))
         ):
             return None
         # ids that the runtime or google-adk made up mean nothing to a provider
@@ -359,14 +353,42 @@ def _plain_exchange(asked: Event, answered: Event, position: int, agent: str) ->
         "exchange",
         (*blocks, *answers),
         agent,
-        asked.invocation_id,
+        invocation,
         position,
         position + 1,
         asked_id,
     )
 
 
-def _claims(exchange: Item, used: AbstractSet[str], taken: set[str]) -> bool:
+def _is_plain_pair(asked: Event | TalkEvent, answered: Event | TalkEvent) -> bool:
+    """Whether calls and their results are nothing else, can be sent, and no result is large."""
+    # notes of Weft may change how the event is shown: passes read them
+    if isinstance(asked, Event) and (
+        asked.custom_metadata is not None or asked.long_running_tool_ids
+    ):
+        return False
+    if isinstance(answered, Event) and (
+        answered.custom_metadata is not None or not _is_only_said(answered)
+    ):
+        return False
+    try:  # one look at all of it
+        return (
+            len(msgspec.json.encode((asked.content, answered.content))) <= MOST_LETTERS
+            or len(msgspec.json.encode(answered.content)) <= MOST_LETTERS
+        )
+    except (UnicodeEncodeError, OverflowError, TypeError):
+        # lone surrogates and values that are no JSON are mended on the long way
+        return False
+
+
+def _is_bare_pair(asked: Part | TalkPart, answered: Part | TalkPart) -> bool:
+    """Whether nobody kept anything with a call or with its result."""
+    if isinstance(asked, Part) and (asked.thought_signature or asked.part_metadata is not None):
+        return False
+    return not isinstance(answered, Part) or answered.part_metadata is None
+
+
+def claims(exchange: Item, used: AbstractSet[str], taken: set[str]) -> bool:
     """Take the ids of an exchange's calls; False where one of them is another call's already."""
     ids = [block.id for block in exchange.blocks if type(block) is CallBlock]
     if len(ids) > 1 and len({*ids}) < len(ids):
@@ -378,8 +400,10 @@ def _claims(exchange: Item, used: AbstractSet[str], taken: set[str]) -> bool:
     return True
 
 
-def _is_odd(part: Part) -> bool:
+def _is_odd(part: Part | TalkPart) -> bool:
     """Whether a part with text is more than text."""
+    if isinstance(part, TalkPart):
+        return part.function_call is not None or part.function_response is not None
     return bool(
         part.thought
         or part.thought_signature

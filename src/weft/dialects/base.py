@@ -9,7 +9,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import ClassVar, assert_never, cast
+from typing import ClassVar, Literal, assert_never, cast
 
 import msgspec
 
@@ -279,23 +279,7 @@ class Dialect:
         ready: list[Entry] = []
         merging = self.traits.merges_turns
         for item in items:
-            blocks = item.blocks
-            block = blocks[0]
-            if (
-                len(blocks) == 1
-                and type(block) is TextBlock
-                and not block.signature
-                and not block.kept
-                and block.role != "system"
-                and not block.text.isspace()
-            ):
-                entries: Sequence[Entry] = (self.spoken(block),)
-                if not block.text.isascii() and has_lone_surrogate(block.text):
-                    entries = (self._encodable(entries[0], report),)
-            else:
-                entries = self._item(blocks, report)
-                if not is_encodable([entry.wire for entry in entries]):
-                    entries = [self._encodable(entry, report) for entry in entries]
+            entries = self.item_turns(item.blocks, report)
             begun = -1
             for number, entry in enumerate(entries):
                 if last is None:
@@ -312,6 +296,26 @@ class Dialect:
             if begins is not None:
                 begins.append(begun)
         return ready, last
+
+    def item_turns(self, blocks: tuple[Block, ...], report: LoweringReport) -> Sequence[Entry]:
+        """The elements for the blocks of one item, before any of them is merged."""
+        block = blocks[0]
+        if (
+            len(blocks) == 1
+            and type(block) is TextBlock
+            and not block.signature
+            and not block.kept
+            and block.role != "system"
+            and not block.text.isspace()
+        ):
+            entry = self.spoken(block)
+            if not block.text.isascii() and has_lone_surrogate(block.text):
+                entry = self._encodable(entry, report)
+            return (entry,)
+        entries = self._item(blocks, report)
+        if not is_encodable([entry.wire for entry in entries]):
+            entries = [self._encodable(entry, report) for entry in entries]
+        return entries
 
     def _encodable(self, entry: Entry, report: LoweringReport) -> Entry:
         """The element as UTF-8 can carry it: this is the last place before it is sent.
@@ -390,7 +394,9 @@ class Dialect:
 
     def name_of(self, block: CallBlock | ResultBlock, report: LoweringReport) -> str:
         """The tool's name as the provider takes it; in a log it may be anything."""
-        name = self.traits.names.legal(block.name)
+        name = report.legal_names.get(block.name)
+        if name is None:
+            name = report.legal_names[block.name] = self.traits.names.legal(block.name)
         if name != block.name:
             words = f"{report.dialect} takes no tool called {block.name[:80]!r}, and reads `{name}`"
             report.add("WEFT611", block.origin, words)
@@ -399,7 +405,11 @@ class Dialect:
     def id_of(self, call_id: str, report: LoweringReport) -> str:
         """The id of a call as the provider takes it; one that it gave itself goes back as it is."""
         ids = self.traits.ids
-        return call_id if ids is None or call_id in report.own_ids else ids.legal(call_id)
+        if ids is None or call_id in report.own_ids:
+            return call_id
+        if call_id != report.last_id[0]:  # a result mostly follows its call
+            report.last_id = (call_id, ids.legal(call_id))
+        return report.last_id[1]
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """Text."""
@@ -662,6 +672,10 @@ class Dialect:
         )
 
 
+_LATER = Origin("event")
+"""Where a turn came from whose items will be made when somebody asks."""
+
+
 class TurnsOnly:
     """Lowers items as they come, and keeps their turns alone.
 
@@ -670,35 +684,45 @@ class TurnsOnly:
 
     def __init__(self, dialect: Dialect, model: str) -> None:
         self._dialect = dialect
+        self._merges = dialect.traits.merges_turns
         self._model = model
         self._report = self._new_report()
         self._wires: list[Wire] = []
         self._last: Entry | None = None
-        self._turn = 0
-        """The turn that the first of the open items begins."""
+        self._items = 0
         self._count = 0
-        """How many items stand before it."""
-        self.open_items: list[Item] = []
-        """The items whose turns may go on with the next item."""
+        """How many items stand before the last that begins a turn."""
+        self._turn = 0
+        """The turn that it begins."""
 
-    def add(self, items: Sequence[Item]) -> bool:
-        """Lower more items; False where something is to be said about one of them."""
-        begins: list[int] = []
-        ready, self._last = self._dialect.extend(
-            self._last, items, self._report, begins=begins, done=len(self._wires)
-        )
-        for entry in ready:
-            self._wires.append(entry.wire)
-        self.open_items += items
-        opens = len(begins) - 1
-        while opens >= 0 and begins[opens] < 0:
-            opens -= 1
-        if opens >= 0:
-            settled = len(self.open_items) - len(items) + opens
-            self._turn = begins[opens]
-            self._count += settled
-            del self.open_items[:settled]
-        return not self._report.diagnostics
+    @property
+    def is_reported(self) -> bool:
+        """Whether something is to be said about one of the turns."""
+        return bool(self._report.diagnostics)
+
+    def say(self, role: Literal["user", "model"], text: str) -> None:
+        """Lower an item that is one text, which is not blank."""
+        self._add((self._dialect.spoken(TextBlock(role=role, origin=_LATER, text=text)),))
+
+    def add(self, item: Item) -> None:
+        """Lower an item of any kind."""
+        self._add(self._dialect.item_turns(item.blocks, self._report))
+
+    def _add(self, entries: Sequence[Entry]) -> None:
+        """Add the turns of one item, as `Dialect.extend` does."""
+        last, wires, is_first = self._last, self._wires, True
+        for entry in entries:
+            if last is not None and self._merges and entry.role == last.role:
+                last = self._dialect.merge(last, entry)
+            else:
+                if last is not None:
+                    wires.append(last.wire)
+                last = entry
+                if is_first:
+                    self._turn, self._count = len(wires), self._items
+            is_first = False
+        self._last = last
+        self._items += 1
 
     def settled(self) -> Track | None:
         """The turns that are final; None where there are none yet."""

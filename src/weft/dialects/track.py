@@ -379,6 +379,10 @@ class LoweringReport(msgspec.Struct, kw_only=True):
     own_ids: frozenset[str] = frozenset()
     """Ids of the calls at hand that the provider itself gave."""
     diagnostics: list[Diagnostic] = []
+    legal_names: dict[str, str] = {}
+    """Names of tools as the provider takes them, by what they are in the log."""
+    last_id: tuple[str, str] = ("", "")
+    """The id of a call in the log, and as the provider takes it: the last that was looked at."""
 
     def take(self) -> tuple[Diagnostic, ...]:
         """What was added since the last take."""

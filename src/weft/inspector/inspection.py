@@ -186,6 +186,7 @@ class Inspection:
         """
         shown = copy.copy(self)
         mask = None if raw else self.mask
+        # where `cached_property` keeps them: the copy must not find the old ones
         shown.__dict__ |= {"mask": mask, "request_mask": mask}
         return shown
 
@@ -219,6 +220,7 @@ class Inspection:
             later = self.anew(session)
             later.notice = self.notice
             later.shared = self.shared
+            # what was worked out goes on into the grown inspection
             later.__dict__ |= {"steps": steps, "_walk": self._walk}
             self._later = later
         return later
@@ -236,6 +238,7 @@ class Inspection:
             if rehearsal is None:
                 rehearsal = self._rehearsals[variant] = self._rehearse(variant)
         while True:
+            # two threads must not advance one generator at once
             with self._rehearsing:
                 step = next(rehearsal, None)
             if step is None:

@@ -247,6 +247,7 @@ def as_test(inspection: Inspection, number: int, variant: Variant, *, target: st
     """A test that compiles this step again and holds its size, to be saved."""
     view = _at(inspection, number, variant)
     module, _, name = target.partition(":")
+    # the words become code in a file: nothing else may get into it
     if not all(word.isidentifier() for word in (*(module or "m").split("."), name or "m")):
         raise UsageError(
             f"{target[:60]!r} names no agent of a module",
@@ -331,6 +332,7 @@ class _TextSearch:
     def _in_turn(self, entry: object, wire: Json) -> bool:
         known = self._turns.get(id(entry))
         if known is None:
+            # the entry is kept, so that its id is not given to another
             known = self._turns[id(entry)] = (entry, self._spelled in compact(wire))
         return known[1]
 

@@ -328,6 +328,7 @@ def unwrapped(answer: Json) -> Json:
     """What came from the provider, out of what a recorder put around it; None if nothing did."""
     while isinstance(answer, dict):
         inner = next((key for key in ("body", "string") if key in answer), None)
+        # these are a provider's own fields: this is the answer itself
         if inner is None or answer.keys() & {"choices", "content", "candidates", "output"}:
             break
         answer = answer[inner]

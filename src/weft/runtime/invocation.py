@@ -546,7 +546,7 @@ class Invocation:
         """The node below an agent, with the agent's model where it names none; made once."""
         heirs, key = self.services.heirs, (id(node), id(model))
         heir = heirs.get(key)
-        # the same for ids of nodes and models
+        # the ids may be those of a node or a model that is gone
         if heir is None or heir[0] is not node or heir[1] is not model:
             heir = heirs[key] = (node, model, inherit(node, model))
         return heir[2]

@@ -540,10 +540,11 @@ def fetched(rows: Sequence[RawRow], first: int, length: int, *, where: str) -> l
             where=where,
             hint="the session was deleted while somebody read it; read it again with get",
         )
-    if any(crc32(data) != checksum for data, checksum in rows):
+    listed = [data for data, _ in rows]
+    if [*map(crc32, listed)] != [checksum for _, checksum in rows]:
         for position, (data, checksum) in enumerate(rows, first):
             read_row(EventRow(data, checksum), position, where=where)
-    return [data for data, _ in rows]
+    return listed
 
 
 def is_due(length: int, chaptered: int) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast, overload
 
 import msgspec
 
-from weft.session.event import Event, read_event
+from weft.session.event import Event, read_event, read_talk_event
 from weft.session.lookback import wrote_keys
 from weft.session.unread import Skim
 from weft.values import JsonObject
@@ -68,16 +68,14 @@ class UnreadEvents(Sequence[Event]):
         return iter(self[:])
 
     def read_once(self, start: int, end: int) -> list[Event]:
-        """The events between. Those that were not decoded before are not kept."""
-        decode = self._decode
-        events: list[Event] = []
+        """The events between. Those that were not decoded before are not kept.
+
+        Plain talk is read in short: a `TalkEvent` stands for its event.
+        """
         with self._lock:
             # a copy, so that what is read once is not kept
-            rows = self._rows[start:end]
-            pages = self._pages(start, rows)
-        for row in pages:
-            events.append(decode(row) if type(row) is bytes else cast("Event", row))
-        return events
+            rows = self._pages(start, self._rows[start:end])
+        return [cast("Event", read_talk_event(row) if type(row) is bytes else row) for row in rows]
 
     def extend(self, events: Iterable[Event]) -> None:
         """Add events."""
@@ -98,14 +96,20 @@ class UnreadEvents(Sequence[Event]):
 
         What was fetched last is kept: whoever reads a log in pieces asks for the rest of it next.
         """
-        for at, row in enumerate(rows):
-            if row is None:
-                position = start + at
-                first, data = self._page
-                if not first <= position < first + len(data):
-                    assert self._fetch is not None
-                    first, data = self._page = self._fetch(position)
-                rows[at] = data[position - first]
+        at = 0
+        while None in rows[at:]:
+            at = rows.index(None, at)
+            position = start + at
+            first, data = self._page
+            if not first <= position < first + len(data):
+                assert self._fetch is not None
+                first, data = self._page = self._fetch(position)
+            page = data[position - first : position - first + len(rows) - at]
+            rows[at : at + len(page)] = [
+                row if known is None else known
+                for known, row in zip(rows[at : at + len(page)], page, strict=True)
+            ]
+            at += len(page)
         return rows
 
     def _fetched(self, index: int) -> bytes | Event | None:
