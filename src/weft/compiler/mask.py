@@ -149,11 +149,11 @@ class Mask:
 
     def state(self, values: JsonObject) -> JsonObject:
         """Values of the state as they may be shown."""
-        shown: JsonObject = {}
+        masked: JsonObject = {}
         for key, value in values.items():
             labels = self._labelled.of_state(key) if self._labelled is not None else ()
-            shown[self.text(key)] = _mark(labels) if labels else self.value(value, (key,))
-        return shown
+            masked[self.text(key)] = _mark(labels) if labels else self.value(value, (key,))
+        return masked
 
     def answer(self, value: Json) -> Json:
         """An answer of the inspector: every text of it as it may be shown.
@@ -319,8 +319,8 @@ def _cuts_in_objects(stage: _Stage, text: str) -> list[TextCut]:
         # places are counted in compact JSON
         if compact(value) == text[at:end]:
             _walk(stage, value, at, (), cuts)
-        elif (shown := stage.value(value)) is not value:  # in another spelling, so all of it
-            cuts.append(TextCut(at, end, json.dumps(shown, ensure_ascii=False)))
+        elif (masked := stage.value(value)) is not value:  # in another spelling, so all of it
+            cuts.append(TextCut(at, end, json.dumps(masked, ensure_ascii=False)))
         at = text.find("{", end)
     return cuts
 

@@ -184,11 +184,11 @@ class Inspection:
         The rules of all agents then hold for every text, also for requests of an agent that has
         no such rule. With `raw` nothing is hidden that is stored.
         """
-        shown = copy.copy(self)
+        other = copy.copy(self)
         mask = None if raw else self.mask
         # where `cached_property` keeps them: the copy must not find the old ones
-        shown.__dict__ |= {"mask": mask, "request_mask": mask}
-        return shown
+        other.__dict__ |= {"mask": mask, "request_mask": mask}
+        return other
 
     @cached_property
     def steps(self) -> list[Answered]:
@@ -347,7 +347,7 @@ class Inspection:
 
     def film(self) -> JsonObject:
         """One frame for each step, lanes for branches, and what all of it cost."""
-        tokens, show = _SourceTokens(), _Shown(self.mask)
+        tokens, show = _SourceTokens(), _MaskedTexts(self.mask)
         return {
             "session": show.fields(self.summary()),
             "notice": self.notice,
@@ -529,7 +529,7 @@ class _SourceTokens:
             counted = upto
 
 
-class _Shown:
+class _MaskedTexts:
     """Texts and values as the film shows them: what the rules hide is hidden before they are cut.
 
     Half a value would be hidden from the rules, and not from readers.
@@ -557,7 +557,7 @@ class _Shown:
         return {key: _clip(compact(value), 200) for key, value in values.items()}
 
 
-def _frame(step: Answered, tokens: _SourceTokens, show: _Shown) -> JsonObject:
+def _frame(step: Answered, tokens: _SourceTokens, show: _MaskedTexts) -> JsonObject:
     """One step as the film strip draws it."""
     event, request = step.event, step.request
     frame: JsonObject = {
@@ -623,7 +623,7 @@ def _reported(event: Event) -> JsonObject | None:
     }
 
 
-def _event_row(index: int, event: Event, show: _Shown) -> JsonObject:
+def _event_row(index: int, event: Event, show: _MaskedTexts) -> JsonObject:
     """An event as the lanes below the strip draw it."""
     return {
         "index": index,

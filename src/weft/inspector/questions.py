@@ -135,7 +135,7 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
         None,
     )
     return {
-        "text": _shown(inspection, text),
+        "text": _mask_text(inspection, text),
         "steps": [{"number": step.number, "in_view": here} for step, here in rows],
         "born": in_log,
         "vanished": vanished,
@@ -177,7 +177,7 @@ def dead_weight(inspection: Inspection) -> JsonObject:
     for event in inspection.session.events:
         written.update(event.actions.state_delta)
     unread: list[Json] = [
-        {"key": _shown(inspection, key), "size": len(compact(value))}
+        {"key": _mask_text(inspection, key), "size": len(compact(value))}
         for key, value in written.items()
         if key not in seen.keys and value is not None
     ]
@@ -207,12 +207,12 @@ def trust(inspection: Inspection) -> JsonObject:
                 if isinstance(listed, list) and note.before.event not in listed:
                     listed.append(note.before.event)
                 if note.step.startswith("fence"):
-                    fenced[note.before.event] = _shown(inspection, _text(note.before))
+                    fenced[note.before.event] = _mask_text(inspection, _text(note.before))
     for event in inspection.session.events:
         if event.results:
             whole: Json = [result.response for result in event.results]
-            shown = mask.value(whole) if mask is not None else whole
-            fenced.setdefault(event.id, compact(shown))
+            masked = mask.value(whole) if mask is not None else whole
+            fenced.setdefault(event.id, compact(masked))
     return {
         "guards": list[Json](guards.values()),
         "flows": list[Json](_flows(inspection.session.events, fenced, mask)),
@@ -227,7 +227,7 @@ def picture(inspection: Inspection) -> JsonObject:
         counts[step.event.author] = counts.get(step.event.author, 0) + 1
     problems = check(inspection.root)
     return {
-        "svg": _shown_svg(inspection),
+        "svg": _mask_svg(inspection),
         "checks": [
             {
                 "code": one.code,
@@ -239,7 +239,7 @@ def picture(inspection: Inspection) -> JsonObject:
             for one in problems
         ],
         "steps": dict[str, Json](counts),
-        "state": _shown_state(inspection),
+        "state": _mask_state(inspection),
     }
 
 
@@ -412,23 +412,23 @@ def _values_of(value: Json) -> str:
     return value if isinstance(value, str) else compact(value)
 
 
-def _shown(inspection: Inspection, text: str) -> str:
+def _mask_text(inspection: Inspection, text: str) -> str:
     """A text as it may be shown."""
     return inspection.mask.text(text) if inspection.mask is not None else text
 
 
-def _shown_svg(inspection: Inspection) -> str:
+def _mask_svg(inspection: Inspection) -> str:
     """The graph as SVG, with its words as they may be shown."""
     from html import escape, unescape
 
     svg = to_svg(graph_of(inspection.root))
     if inspection.mask is None:
         return svg
-    shown = inspection.mask.text
-    return re.sub(r"(?<=>)[^<>]+(?=<)", lambda words: escape(shown(unescape(words[0]))), svg)
+    mask_text = inspection.mask.text
+    return re.sub(r"(?<=>)[^<>]+(?=<)", lambda words: escape(mask_text(unescape(words[0]))), svg)
 
 
-def _shown_state(inspection: Inspection) -> JsonObject:
+def _mask_state(inspection: Inspection) -> JsonObject:
     state = inspection.session.state
     return inspection.mask.state(state) if inspection.mask is not None else state
 
