@@ -1473,9 +1473,9 @@ class GeminiTurnRules:
             self._open = None
         if self._open is None:
             self._open = _OpenTurn(at, side)
-        if is_plain(turn.get("parts")):
-            return
         listed = turn.get("parts")
+        if isinstance(listed, list) and len(listed) == 1 and is_plain(listed):
+            return
         parts = (
             placed_objects(listed, f"{at}/parts")
             if not isinstance(listed, list)
