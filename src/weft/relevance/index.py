@@ -109,6 +109,7 @@ class Index:
 
     def begins_like(self, word: str) -> list[str]:
         """The other words that begin like it; none for one with a digit, which is itself alone."""
+        # `A100` and `A1001` are two things
         near = () if _has_digit(word) else self._beginning.get(word[:NEAR], ())
         return [other for other in near if other != word and alike(word, other)]
 
@@ -207,6 +208,7 @@ class SearchScope:
         near: dict[int, float] = {}
         for other in dict.fromkeys((*self.index.begins_like(word), *self.more.begins_like(word))):
             for number, often in zip(*self._newest(other), strict=True):
+                # a text with the word itself counts by that alone
                 if word not in self.counts(number):
                     near[number] = near.get(number, 0.0) + worth * often
         if not near:
@@ -219,6 +221,7 @@ class SearchScope:
         texts, times = self.index.posting(word)
         end = bisect_left(texts, self.length)
         begin = max(0, end - MOST)
+        # the usual case: slices, and nothing to put together
         if not len(self.more) and not self.without:
             return texts[begin:end], times[begin:end]
         behind, behind_times = self.more.posting(word)
@@ -317,6 +320,7 @@ def words(text: str) -> list[str]:
 
     Where a script has no blanks between words, every two letters beside each other are one.
     """
+    # no script to take apart, no accents to drop
     if text.isascii():
         spoken = _WORD.findall(_HUMP.sub(" ", text).lower())
     else:
@@ -368,6 +372,7 @@ def _common() -> frozenset[str]:
 @functools.lru_cache(1 << 15)
 def _stem(word: str) -> str:
     for ending in _ENDINGS:
+        # shorter stems would be one for many words
         if word.endswith(ending) and len(word) - len(ending) >= NEAR:
             return word.removesuffix(ending)
     return word

@@ -65,9 +65,11 @@ def uses_of(events: Sequence[Event], instruction: str = "") -> Uses:
         spoken = spoken or bool(parts)
         born = [one for one in quoted if one not in coined and not any(one in t for t in task)]
         used = tuple(one for one in born if any(one in text for text in heard))
+        # the agent made it up: when it says it again, nothing of the log was used
         coined.update(one for one in born if one not in used)
         if used:
             uses[index] = used
+            # what was told before the agent's last word
             known = heard[:older]
             at_once[index] = frozenset(
                 one for one in used if not any(one in text for text in known)
