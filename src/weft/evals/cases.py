@@ -95,6 +95,7 @@ def with_expectations(dataset: Cases) -> Cases:
             where=dataset.name,
             hint="add expected_output:, or evaluators: such as `- trajectory: [get_weather]`",
         )
+    # all before the first run: a mistake in the last case must not cost the others
     for number, case in enumerate(dataset.cases, 1):
         _require_inputs(case, f"{dataset.name}, {case.name or f'case {number}'}")
     cases = [_compared(case, dataset.evaluators) for case in dataset.cases]
@@ -186,6 +187,7 @@ def _dataset(path: Path, fields: Mapping[str, object]) -> Cases:
         place = ".".join(map(str, first["loc"]))
         raise _unreadable(path, f"{place}: {first['msg']}") from error
     except ExceptionGroup as group:
+        # the first is enough: the others come up when it is mended
         leaf = next(_leaves(group))
         raise _wrong_evaluator(path, " ".join(str(leaf).split())) from group
     except (ValueError, TypeError) as error:

@@ -120,6 +120,7 @@ class CaseInputs(msgspec.Struct, frozen=True):
         results: list[Result] = []
         session_id = "case"
         for message in self.messages:
+            # the state is given with the first message only
             state = None if results else self.state
             result = await runner.run(
                 message, user_id=self.user_id, session_id=session_id, state=state

@@ -92,6 +92,7 @@ class _Drawing:
         if not member.framed:
             return self._inside(member, room)
         title = frame_title(member)
+        # frames within frames would leave no columns for the text
         if room < NARROWEST:
             heading = clip(f"{title}:", room)
             return _stacked([_line(heading), self._inside(member, room)])
