@@ -133,6 +133,7 @@ class _EditableResults:
         for part in parts:
             call = part.function_call
             arguments = {**(call.args or {})} if call is not None else {}
+            # words beside a call are no command of their own
             if call is None and any(one.function_call for one in parts):
                 continue
             quote = next((arguments[name] for name in _QUOTES if arguments.get(name)), None)
