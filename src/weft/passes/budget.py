@@ -350,7 +350,7 @@ class _Fitting:
         )
 
     def _summary(self, items: list[Item], spare: int) -> tuple[Item | None, Summed]:
-        """What sums up the items that went, within so many tokens; where they degrade, as said."""
+        """The summary of the items that went, within `spare` tokens, and how it came about."""
         went = [index for index, change in self._giving.changes.items() if change.form is None]
         blocks: list[list[Item]] = []
         for tier in TIERS:
@@ -403,7 +403,7 @@ def pinned(items: list[Item], tiers: list[int], env: Env, recent: int) -> Surviv
 
 
 def _may_go_last(items: list[Item], tiers: list[int], stays: set[int]) -> bool:
-    """Whether the very last is in a low tier, and what stays before it ends a request as well."""
+    """Whether the last item is in a low tier, and a request may end with what stays before it."""
     last = len(items) - 1
     before = max((index for index in stays if index < last), default=-1)
     ends = all(item.kind != "model" for item in items[max(before, 0) : last])
@@ -584,7 +584,7 @@ class SentItems:
         return opening_of(first)
 
     def strand_of(self, items: list[Item], tail: int) -> Strand[Item]:
-        """The items as a strand, which goes on the one of the request before, if it can."""
+        """The items as a strand; it continues that of the request before where it can."""
         settled, passing = items[: len(items) - tail], items[len(items) - tail :]
         before = self._sent
         known = before.between(0, before.settled)
@@ -667,7 +667,7 @@ def exceeded(
 
 
 def _without_handles(prompt: Prompt, env: Env) -> str:
-    """What to write where the budget alone brings that tool."""
+    """The hint to drop instead of degrade, where the budget alone brings in `recall`."""
     offered = any(tool.name == RECALL for tool in prompt.tools) and not env.tools.own
     brought = offered and not replace(env.policy, limit=None).makes_handles
     return ', or overflow="drop", which needs no recall' if brought else ""

@@ -200,7 +200,7 @@ def _restored(items: Sequence[Item], remaining: _Left | None, env: Env) -> list[
 
 
 def repointed(items: Sequence[Item], before: Sequence[Item], env: Env) -> list[Item]:
-    """The items, where what refers to something that has gone since names its handle only."""
+    """The items, in which a reference to something that has gone becomes its handle."""
     if not any(_refers(block) for item in items for block in item.blocks):
         return list(items)
     view = _ReferenceView(env, {id(block) for item in before for block in item.blocks})

@@ -114,7 +114,7 @@ def _shorten_fenced_result(
 
 
 def referred(item: Item, places: Mapping[int, Origin], env: Env) -> Item:
-    """The item whose results at these places stand further down, each where its origin says."""
+    """The item, in which the results at these places refer to the same results further down."""
     blocks: list[Block] = list(item.blocks)
     for place, later in places.items():
         again = partial(_refer_to_later, later=later, item=item, env=env)
@@ -137,7 +137,7 @@ def _refer_to_later(block: Block, later: Origin, item: Item, env: Env) -> Block:
 
 
 def repeated(items: list[Item], env: Env) -> dict[int, dict[int, Origin]]:
-    """Where long results stand that a later item gives again which does not go before them."""
+    """By item: its long results that a later item repeats, where that one does not go first."""
     places: dict[int, dict[int, Origin]] = {}
     later: dict[str, tuple[int, Origin]] = {}
     for index in range(len(items) - 1, -1, -1):
