@@ -52,7 +52,7 @@ _ASKED = {
 def explain(compiled: "Compilation", turns: "SentTurns | None" = None) -> Report:
     """The report of one request: a row a pass, a row a block, and why anything was left out.
 
-    `turns` are the rows of its turns, for who has those already.
+    `turns` are the rows of its turns, if the caller has them already.
     """
     counter = compiled.scale.counter
     prefix = _prefix(compiled)
@@ -240,7 +240,7 @@ class SentTurns:
         self._numbers = numbers
 
     def first_changed(self, turns: int, current: int) -> int:
-        """The first row that a request may have otherwise which has the same first turns.
+        """The first row that may differ in a request with the same first turns.
 
         It is the first of its item: items are told anew as a whole.
         """

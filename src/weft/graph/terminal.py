@@ -42,7 +42,7 @@ def strokes_for(encoding: str) -> Strokes:
 
 
 class TextLines(NamedTuple):
-    """Lines that are all as wide as it says; measuring them anew would take its time."""
+    """Lines of one width. The width is kept, since measuring takes time."""
 
     width: int
     lines: tuple[str, ...]

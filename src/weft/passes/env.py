@@ -236,7 +236,7 @@ class TurnFold:
         return self._read <= items.settled
 
     def behind(self, items: Sequence[Item]) -> list[int]:
-        """Where the turns begin that begin in a tail."""
+        """Where turns begin in a tail."""
         tail = TurnFold(self._read, self._last)
         tail.take(items, spoken=bool(self.starts))
         return tail.starts

@@ -177,7 +177,7 @@ class _Checked:
 def _alone(
     prompt: Prompt, env: Env, branch: tuple[Pass, ...]
 ) -> "tuple[Prompt, list[Step]] | None":
-    """What the only view lets through, as `_unite` has it; None where it must be united.
+    """The outcome of a single view, as `_unite` has it; None where a union is needed.
 
     That is the usual case, and costs what is new. The view must leave the current turn alone: what
     it drops or rewrites of that is put back by `_unite`.
@@ -241,9 +241,9 @@ _United: TypeAlias = "list[Step | Callable[[], list[Step]]]"
 def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, _United]:
     """What any of the views lets through, in log order, each item once, and the current turn.
 
-    An item that several let through is as the one has it that leaves most of it; so the order of
-    the views does not matter. It costs what is new: what the request before had is gone through
-    again from the first item on at which a view has another. Notes are made when they are read.
+    If several views keep the same item, the fuller version wins, so the order of the views does not
+    matter. A union costs what is new: the items of the request before are gone through again only
+    from the first one on at which a view differs. Notes are made when they are read.
     """
     alone = _alone(prompt, env, views.branches[0]) if len(views.branches) == 1 else None
     if alone is not None:

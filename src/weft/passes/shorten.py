@@ -68,7 +68,7 @@ def _changed(item: Item, blocks: list[Block]) -> Item:
 
 
 def _refenced(block: Block, env: Env, shorten: Callable[[Block], Block]) -> Block:
-    """The block shortened; one that stands in a fence inside it, and in a fence again."""
+    """The block shortened. What stands in a fence is shortened inside it, and fenced again."""
     if isinstance(block, TextBlock):
         inside = opened(block.text)
         return (
@@ -523,7 +523,7 @@ def units_of(items: list[Item], tiers: list[int], stays: set[int]) -> list[Unit]
 
 
 def questions_apart(items: list[Item], stays: set[int]) -> set[int]:
-    """What nobody answered before something was asked that stays: it may go by itself meanwhile."""
+    """Questions that nobody answered before a later one that stays: each may go by itself."""
     apart = (asked for asked, _ in _turns(items) if stays.intersection(asked))
     return {index for asked in apart for index in asked if index not in stays}
 

@@ -157,7 +157,7 @@ class SearchScope:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """How many words each text has; those of an index may go on."""
+        """How many words each text has. The list may go on behind the last text of the scope."""
         sizes = self.index.sizes
         return sizes if not len(self.more) else [*sizes[: self.length], *self.more.sizes]
 
@@ -201,7 +201,7 @@ class SearchScope:
         return Term(weight, self.holding(word), *self._newest(word))
 
     def nearly(self, word: str, worth: float) -> Term:
-        """As `exactly`; a text that has not the word counts with those that begin like it."""
+        """Like `exactly`; a text without the word counts by its words that begin like it."""
         exact = self.exactly(word)
         if not worth:
             return exact
@@ -238,7 +238,7 @@ def all_of(index: Index) -> SearchScope:
 
 
 def rarity(scope: SearchScope, holders: int) -> float:
-    """What a word tells that so many of the texts have."""
+    """How much a word tells if so many of the texts have it."""
     return math.log(1 + (scope.searched - holders + 0.5) / (holders + 0.5))
 
 
@@ -266,7 +266,7 @@ def weigh(scope: SearchScope, terms: Iterable[Term]) -> dict[int, float]:
 _SPEAKER = late_pattern(r"\s*([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30}){0,2}):(?=\s)")
 
 _DEEPEST = 2
-"""Whose words a text may be at most: an agent's, who tells what somebody said."""
+"""How many names may stand before a text: an agent's, and whom it quotes."""
 
 
 def speakers_of(text: str) -> tuple[tuple[str, ...], int]:

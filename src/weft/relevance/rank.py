@@ -38,7 +38,7 @@ _FIRST_LENDERS, _LENDERS = 64, 256
 """How many hits lend to their neighbours, the best: at the first look, and at the second."""
 
 _BEST, _LED = 10, 20
-"""From how many hits how many words are taken."""
+"""How many of the best hits lead on, and how many of their words are looked for as well."""
 
 _LONGEST_NAME = 3
 
