@@ -82,6 +82,7 @@ def keep_limit(
     """Give up what the budget has no room for, in the order of its tiers."""
     room = room_for(prompt, env, budget)
     sizes = measure(prompt)
+    # the usual case: there is room for all of it
     if sizes.total <= room.counted:
         return prompt
     if budget.overflow == "error":
@@ -307,6 +308,7 @@ class _Fitting:
             if index in self._giving.surely:
                 seal.apart = seal.apart or index in apart
                 seal.add(index, self._shorter, self._env, self._why(item.priority))
+                # only now: a seal ends with an item that goes, not with one that stays
                 seal.stays, stays = (*seal.stays, *stays), []
                 seal.end = place + 1
             # what is asked now stays, and the seal goes on behind it
@@ -589,6 +591,7 @@ class SentItems:
         before = self._sent
         known = before.between(0, before.settled)
         same = len(known)
+        # something that was sent has changed: the strand forks where it did
         if len(settled) < same or any(map(is_not, known, settled)):
             pairs = enumerate(zip(known, settled, strict=False))
             same = next((at for at, (one, other) in pairs if one is not other), len(settled))

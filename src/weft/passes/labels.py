@@ -116,6 +116,7 @@ def _system(
         whole = block.text[start : span.end]
         # the pass runs twice, on new items and on the request: a mark stays as it is
         if labels and whole and whole != mark_of(labels):
+            # the whole span is withheld, so values inside it need no mark of their own
             hits = [hit for hit in hits if hit.end <= start or hit.start >= span.end]
             hits.append(Hit(start, span.end, labels))
         start = span.end
@@ -537,6 +538,7 @@ def covered_texts(blocks: tuple[TextBlock, ...], copies: Copies) -> tuple[TextBl
         end = start + len(block.text)
         moved = _moved(end, hits)
         touched = any(hit.start < end and start < hit.end for hit in hits)
+        # a block without a value keeps its signature
         if not touched:
             covered.append(block)
         elif moved > begun:

@@ -249,6 +249,7 @@ class _ReferenceView:
         if not self.in_order:  # items are restored at once then, so that it is not looked at
             view.in_order = False
             return view
+        # a place that came twice cannot be taken out: the view is made anew
         if not self._unique:
             for item in self._items[:length]:
                 view.expect(item)
@@ -281,6 +282,7 @@ class _ReferenceView:
         self._there.update((block.origin.name, block.origin.part) for block in item.blocks)
         for result in own_results(item, self.env.agent):
             place = (result.origin.name, result.origin.part)
+            # results that were made up for calls without one all have the same place
             again = place in self._numbers
             self._numbers[place] = self._counted
             self._counted += not again

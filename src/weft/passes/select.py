@@ -79,6 +79,7 @@ def select_items(
         reason = _misfit(item, env, options)
         return Note("select_items", reason, item) if reason else item
 
+    # a tag that is given later changes which of the items fit
     tagged = _later_tags(env).count if isinstance(options, Matching) and options.tag else 0
     key = (options, env.agent, tagged)  # O(n) when an event that is there is given a tag
     return rewrite_items(

@@ -628,9 +628,11 @@ def give_up(
     """
     enough = False
     for phase in phases:
+        # whole strides: until the next one is full, later requests give up the same items
         wanted = -(-excess // stride) * stride
         saved = 0
         for step in phase(max(wanted, 0)):
+            # from here on one step at a time, until it really fits
             if not enough and (saved >= wanted or excess <= 0):
                 enough = True
             # it is enough before all that is sealed has gone
