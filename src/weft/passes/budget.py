@@ -82,7 +82,6 @@ def keep_limit(
     """Give up what the budget has no room for, in the order of its tiers."""
     room = room_for(prompt, env, budget)
     sizes = measure(prompt)
-    # the usual case: there is room for all of it
     if sizes.total <= room.counted:
         return prompt
     if budget.overflow == "error":
