@@ -127,6 +127,7 @@ def _require_inputs(case: AnyCase, where: str) -> None:
 
 def _compared(case: AnyCase, shared: Sequence[AnyEvaluator]) -> AnyCase:
     everyone = [*case.evaluators, *shared]
+    # some evaluator looks at the expected output already
     if case.expected_output is None or any(not isinstance(one, _BLIND) for one in everyone):
         return case
     return Case(
@@ -311,6 +312,7 @@ def _adk_case(case: _AdkCase, criteria: _Criteria) -> tuple[_AdkCase, AnyCase]:
         inputs["user_id"] = case.user_id
     evaluators: list[AnyEvaluator] = []
     for number, turn in enumerate(case.turns, 1):
+        # a single turn needs no number in the report
         place = number if len(case.turns) > 1 else None
         if turn.calls is not None and criteria.order is not None:
             evaluators.append(Trajectory([*turn.calls], criteria.order, turn=place))

@@ -126,6 +126,7 @@ class CaseInputs(msgspec.Struct, frozen=True):
                 message, user_id=self.user_id, session_id=session_id, state=state
             )
             parts = [result.check()]
+            # an answer may lead to the next question
             while result.waiting:
                 answers = {id: self._answer(name) for id, name in result.waiting.items()}
                 result = await runner.resume(

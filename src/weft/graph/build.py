@@ -323,6 +323,7 @@ class _Builder(Visitor[Member]):
         self._drawn[id(node)] += 1
         # the walk comes to each use in the order in which they are drawn
         share, rest = divmod(len(sites), uses)
+        # an uneven number cannot be shared out: then each use shows all of them
         return tuple(sites if rest else sites[drawn * share : (drawn + 1) * share])
 
     def _count_uses(self, node: Node) -> None:

@@ -71,6 +71,7 @@ def to_svg(graph: Graph) -> str:
     block = laid_out(graph)
     boxes = [piece for piece in block.pieces if isinstance(piece, PlacedBox)]
     tracks = tracks_of(graph, boxes, block.width)
+    # wide enough for the legend
     width = max(block.width + tracks.left_width + tracks.right_width, 560.0)
     channels: list[Channel] = [
         channel for channel, _ in LEGEND if any(_uses(t, channel) for t in tracks.tracks)

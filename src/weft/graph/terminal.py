@@ -135,6 +135,7 @@ class _Drawing:
             block = self.member(below, room)
             if label:
                 block = _stacked([_line(clip(preview(label), room)), block])
+            # the next row, unless the row is still empty: a block alone is clipped to the room
             if rows[-1] and used + 2 + block.width > room:
                 rows.append([])
                 used = 0
