@@ -165,7 +165,7 @@ class Chat:
                 ending = carry_out(self._loop, played(running, screen.show))
             except KeyboardInterrupt:
                 screen.end()
-                # the first Ctrl-C made the next one deadly: undo that
+                # after the first Ctrl-C the next one would end the process
                 listen_again()
                 _tell("cancelled")
                 return None

@@ -165,7 +165,7 @@ def _tools(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
 def _system(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
     """The system parts; each costs what it adds to the text before it, so that they add up."""
     prompt, scale = compiled.prompt, compiled.scale
-    # the prefix covers the whole head, or what stands behind its first change is not shared
+    # the system text is shared only if the prefix covers all of the head
     shared = prefix.tokens > 0 and prefix.tokens >= scale.fixed(compiled.lowered())
     places = _system_places(compiled)
     text, counted = "", 0
