@@ -50,10 +50,11 @@ test: check $(ADK)/.made-adk $(CLIENTS)/.made-clients browser
 # The pages are tested in Chromium. Where none is installed and none can be, those tests are skipped,
 # and say so.
 browser:
-	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	    apt="apt-get -o DPkg::Lock::Timeout=400 -o Acquire::Retries=3"; \
+	    get() { DEBIAN_FRONTEND=noninteractive $$apt install -y --no-install-recommends chromium >/dev/null 2>&1 </dev/null; }; \
 	    [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing chromium" && \
-	    { apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=400 chromium >/dev/null 2>&1 || \
-	      { apt-get update >/dev/null 2>&1 && apt-get install -y --no-install-recommends chromium >/dev/null 2>&1; }; } || \
+	    { get || { $$apt update >/dev/null 2>&1; get; } || { sleep 20; $$apt update >/dev/null 2>&1; get; }; } || \
 	    echo "NOTE: there is no browser here; the tests of the pages will be skipped" >&2; }
 
 coverage: .venv/.made-dev
@@ -102,15 +103,21 @@ define make_venv
 	@touch $@
 endef
 
-# An old pip may fail on a new package: upgrade it then, and only then.
+# A registry may fail for a moment, and an old pip on a new package: then pip is upgraded, and the
+# same is tried again.
 define install
 	@echo "installing $(2) into $(1)"
-	@if [ -n "$(UV)" ]; then \
-	    "$(UV)" pip install --quiet --python $(1)/bin/python -c $(3) -e "$(2)"; \
-	else \
-	    pip="$(1)/bin/python -m pip --disable-pip-version-check install --quiet"; \
-	    $$pip -c $(3) -e "$(2)" || { $$pip --upgrade pip && $$pip -c $(3) -e "$(2)"; }; \
-	fi
+	@get() { \
+	    if [ -n "$(UV)" ]; then "$(UV)" pip install --quiet --python $(1)/bin/python "$$@"; \
+	    else $(1)/bin/python -m pip --disable-pip-version-check install --quiet "$$@"; fi; \
+	}; \
+	for pause in 5 30; do \
+	    get $(3) && exit 0; \
+	    echo "installing $(2) failed; once more in $$pause seconds" >&2; \
+	    sleep $$pause; \
+	    [ -n "$(UV)" ] || get --upgrade pip || :; \
+	done; \
+	get $(3)
 	@touch $@
 endef
 
@@ -118,33 +125,27 @@ endef
 	$(call make_venv,.venv)
 
 .venv/.made-local: .venv/.made-venv pyproject.toml constraints.txt
-	$(call install,.venv,.[local],constraints.txt)
+	$(call install,.venv,.[local],-c constraints.txt -e ".[local]")
 
 .venv/.made-dev: .venv/.made-venv pyproject.toml constraints.txt
-	$(call install,.venv,.[dev],constraints.txt)
+	$(call install,.venv,.[dev],-c constraints.txt -e ".[dev]")
 	@touch .venv/.made-local
 
 $(BENCH)/.made-venv:
 	$(call make_venv,$(BENCH))
 
 $(BENCH)/.made-bench: $(BENCH)/.made-venv pyproject.toml bench/constraints.txt
-	$(call install,$(BENCH),.[bench],bench/constraints.txt)
+	$(call install,$(BENCH),.[bench],-c bench/constraints.txt -e ".[bench]")
 
 $(ADK)/.made-venv:
 	$(call make_venv,$(ADK))
 
 $(ADK)/.made-adk: $(ADK)/.made-venv pyproject.toml bench/constraints.txt
-	$(call install,$(ADK),.[adk-test],bench/constraints.txt)
+	$(call install,$(ADK),.[adk-test],-c bench/constraints.txt -e ".[adk-test]")
 
 $(CLIENTS)/.made-venv:
 	$(call make_venv,$(CLIENTS))
 
 # Programs that the tests start: nothing of Weft is installed there.
 $(CLIENTS)/.made-clients: $(CLIENTS)/.made-venv tests/server/clients.txt
-	@echo "installing tests/server/clients.txt into $(CLIENTS)"
-	@if [ -n "$(UV)" ]; then \
-	    "$(UV)" pip install --quiet --python $(CLIENTS)/bin/python -r tests/server/clients.txt; \
-	else \
-	    $(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet -r tests/server/clients.txt; \
-	fi
-	@touch $@
+	$(call install,$(CLIENTS),tests/server/clients.txt,-r tests/server/clients.txt)

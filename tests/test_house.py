@@ -38,7 +38,7 @@ PROVIDER_ROOMS = (
 )
 PROVIDER_EXCEPTIONS = {
     "declare/config.py": "a hint shows how an option is written for one dialect",
-    "server/adk.py": "the page of google-adk reads requests in its own dialect only",
+    "server/adk_page.py": "the page of google-adk reads requests in its own dialect only",
     "server/application.py": "the table of endpoints names the file that answers OpenAI's clients",
 }
 """Files outside those rooms that may name a provider, each with the reason."""

@@ -33,6 +33,7 @@ _COPY = "write msgspec.structs.replace(value, {field}=...), which returns a copy
 class Value(
     msgspec.Struct,
     frozen=True,
+    # frozen JSON has no cycles, and each collection would walk a long log
     gc=False,
     omit_defaults=True,
     forbid_unknown_fields=True,
@@ -159,6 +160,7 @@ class Part(Value, frozen=True):
     @property
     def kind(self) -> PartKind:
         """What this part is."""
+        # a call is one also with a signature or the mark of a thought on it
         if self.function_call is not None:
             return "call"
         if self.function_response is not None:
@@ -175,6 +177,7 @@ class Part(Value, frozen=True):
             return "code"
         if self.code_execution_result is not None:
             return "code_result"
+        # a signature may come alone, and must go back as a thought does
         return "thought" if self.thought_signature else "empty"
 
     @property
@@ -470,6 +473,7 @@ def require_content(content: Content, *, where: str) -> Content:
     return content
 
 
+# no float: NaN is one, and no JSON
 _SCALARS = frozenset((str, int, bool, type(None)))
 
 

@@ -200,6 +200,7 @@ def tidy(schema: JsonObject, *, name: str = "") -> JsonObject:
         if isinstance(ref, str) and ref in once and node.keys() <= ANNOTATIONS | {"$ref"}:
             own: JsonObject = {key: value for key, value in node.items() if key != "$ref"}
             return inline({**named[ref], **own})
+        # a reference with rules beside it stays one, so its part must stay too
         once.discard(str(ref))
         return map_children(node, inline)
 
@@ -255,6 +256,7 @@ def hoist(schema: JsonObject) -> JsonObject:
                 new, number = f"{name}_{number}", number + 1
             renamed[f"#/$defs/{name}"] = f"#/$defs/{new}"
             gathered[new] = part
+        # the parts refer to each other too: their references are renamed with the rest
         moved = rename_refs(child, renamed)
         parts = cast("JsonObject", moved.pop("$defs"))
         gathered.update({renamed[f"#/$defs/{name}"][8:]: part for name, part in parts.items()})
@@ -301,6 +303,7 @@ def without_nulls(schema: JsonObject, value: Json) -> Json:
         if not all(takes_null(part, above) for part in every):
             return False
         if "enum" in node or "const" in node:
+            # 0 stands for no `const`: None would say that null is allowed
             return None in [*_list(node.get("enum")), node.get("const", 0)]
         if "type" in node:
             kinds = node["type"]
@@ -324,10 +327,12 @@ def without_nulls(schema: JsonObject, value: Json) -> Json:
             either = [arm for arm in arms(node) if arm.get("type") != "null"]
             if len(either) == 1:
                 return clean(either[0], value, above)
+            # trying each arm is slow, and without a null there is nothing to undo
             if either and "null" in compact(value):
                 tries = ((arm, clean(arm, value, above)) for arm in either)
                 return next((tried for arm, tried in tries if fits(arm, tried)), value)
         if isinstance(value, list):
+            # `above` begins anew: each level of the value is walked once, so this ends
             return [clean(follow(node.get("items")), item) for item in value]
         properties, required = node.get("properties"), _list(node.get("required"))
         if not isinstance(value, dict) or not isinstance(properties, dict):

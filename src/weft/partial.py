@@ -64,6 +64,7 @@ class PartialValue:
         if depth == 0:
             if in_text:
                 return self._text(tp, value)
+            # a complete value does not change with later deltas
             if path not in self._validated:
                 self._validated[path] = _whole(tp, value)
             return self._validated[path]
@@ -193,6 +194,7 @@ class JsonPrefix(NamedTuple):
 _STRING = re.compile(r'(?:[^"\\]|\\.)*', re.DOTALL)
 _SCALAR = re.compile(r'[^\s,:"\[\]{}]+')
 _SPACE = re.compile(r"\s*")
+# also the first half of a surrogate pair, which is no text before its second half comes
 _CUT_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3}|u[dD][89abAB][0-9a-fA-F]{2})?\Z")
 
 
@@ -230,6 +232,7 @@ class PartialJson:
         elif in_text:
             completed = _CUT_ESCAPE.sub("", self.text[start:]) + '"' + self._closing()
         elif self._stack:
+            # a key without its value, and half a number, are left out
             completed = self.text[start : self._ends[-1]] + self._closing()
         else:
             return None
@@ -435,10 +438,12 @@ def _record_members(tp: type[object]) -> tuple[_Member, ...] | None:
 def _model_members(model: "type[pydantic.BaseModel]") -> tuple[_Member, ...] | None:
     import pydantic
 
+    # its one value is the JSON itself: there are no fields that could come
     if issubclass(model, pydantic.RootModel):
         return None
     decorators = model.__pydantic_decorators__
     checked = {name for one in decorators.field_validators.values() for name in one.info.fields}
+    # an assignment runs the validators of the whole model too, and fails on a frozen one
     alone = not decorators.model_validators and not model.model_config.get("frozen")
     members: list[_Member] = []
     for name, field in model.model_fields.items():
@@ -487,6 +492,7 @@ def _instance(
             return instance
         if issubclass(kind, msgspec.Struct):
             return kind(**values)
+        # `__init__` and `__post_init__` may check the whole, which has not come
         record = object.__new__(kind)
         for name, value in values.items():
             object.__setattr__(record, name, value)

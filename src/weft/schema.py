@@ -80,6 +80,7 @@ def of_function(
         raise DeclarationError("a lambda has no name", where=where, hint='name it: name="..."')
     try:
         signature = inspect.signature(function)
+        # what a partial binds by position is missing from its signature
         bound |= inspect.signature(core).parameters.keys() - signature.parameters.keys()
     except (TypeError, ValueError) as error:
         raise DeclarationError(
@@ -237,6 +238,7 @@ def _refuse_depth(value: Json, *, where: str) -> None:
 
 
 def _refuse(problems: list[str], *, where: str, hint: str = "") -> NoReturn:
+    # a hundred problems would only fill the request
     more = f"; and {len(problems) - 8} more" if len(problems) > 8 else ""
     raise SchemaError("; ".join(problems[:8]) + more, where=where, hint=hint)
 
@@ -260,11 +262,13 @@ def _hints(function: Function, context_type: type | None) -> dict[str, object]:
     inner = inspect.unwrap(function)
     scope = dict(getattr(inner, "__globals__", {}))
     with contextlib.suppress(TypeError, ValueError):
+        # a type may be made in the function around this one
         scope |= inspect.getclosurevars(inner).nonlocals
     if context_type is not None:
         scope.setdefault(context_type.__name__, context_type)
     hints: dict[str, object] = {}
     for name, annotation in getattr(inner, "__annotations__", {}).items():
+        # one at a time: an annotation that cannot be resolved must not spoil the others
         holder = types.SimpleNamespace(__annotations__={name: annotation})
         try:
             hints |= typing.get_type_hints(holder, scope, scope, include_extras=True)
@@ -276,6 +280,7 @@ def _hints(function: Function, context_type: type | None) -> dict[str, object]:
 def _is_context(annotation: object, context_type: type | None) -> bool:
     if context_type is None:
         return False
+    # a context that is imported for type checkers only cannot be resolved
     if isinstance(annotation, str):
         spelled = annotation.split("|")[0].split("[")[0].strip(" '\"")
         return spelled.split(".")[-1] == context_type.__name__
@@ -308,6 +313,7 @@ def _param(each: inspect.Parameter, annotation: object, text: str, where: str) -
         field = cast("pydantic.fields.FieldInfo", default)
         tp, required = Annotated[tp, field], field.is_required()
         default = own = msgspec.UNSET if required else field.get_default(call_default_factory=True)
+    # `limit: int = None` takes None, whatever its annotation says
     elif default is None and tp is not typing.Any:
         tp = typing.Optional[tp]  # noqa: UP045  a type known only now
     schema = generate(tp, where)

@@ -223,6 +223,7 @@ def _types(tp: object) -> Iterator[object]:
     queue, seen = [tp], set[int]()
     while queue:
         each = queue.pop()
+        # values of a Literal and the parameters of a Callable are no types
         if id(each) in seen or isinstance(each, (str, list)):
             continue
         seen.add(id(each))
@@ -247,6 +248,7 @@ def convert(tp: object, value: Json) -> object:
     """The value as the type; exact first, then "5" for 5 where nothing else could be meant."""
     try:
         if _uses_pydantic(tp):
+            # as JSON text: a strict model takes a list for a tuple, or text for a date, only there
             converted: object = _adapter(tp).validate_json(compact(value))
         else:
             try:
@@ -255,6 +257,7 @@ def convert(tp: object, value: Json) -> object:
                 converted = msgspec.convert(value, tp, strict=False, dec_hook=_dec_hook)
     except (ValueError, RecursionError) as error:
         raise SchemaError(str(error)) from error
+    # the cheap look at the text comes first: nearly no value needs the second
     if _spells_no_number(value) and _holds_no_number(tp, converted):
         raise SchemaError("a number must be finite, and `nan` or `inf` is not")
     return converted

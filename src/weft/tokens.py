@@ -219,6 +219,7 @@ def own_tool_tokens(kind: str) -> int:
 
 def pdf_pages(data: bytes) -> int:
     """How many pages a PDF has, at least one; those in packed objects are unpacked to count."""
+    # `/Pages` is the tree of pages, not a page; `/Count` is what the tree says it has
     pages = len(re.findall(rb"/Type\s*/Page(?![A-Za-z])", data))
     counts = [int(number) for number in re.findall(rb"/Count\s+(\d{1,6})\b", data)]
     if pages or counts:
@@ -226,6 +227,7 @@ def pdf_pages(data: bytes) -> int:
     unpacked = 0
     for start in re.finditer(rb"/ObjStm.{0,200}?stream\r?\n", data, re.DOTALL):
         try:
+            # the limit is for a file that is made to unpack to gigabytes
             packed = zlib.decompressobj().decompress(data[start.end() :], 1 << 22)
         except zlib.error:
             continue
@@ -240,6 +242,7 @@ def audio_seconds(data: bytes) -> float | None:
         return (len(data) - 44) / rate if rate else None
     start = 0
     if data[:3] == b"ID3" and len(data) > 10:
+        # the size of this header has seven bits in each byte
         size = functools.reduce(lambda total, byte: total << 7 | byte & 0x7F, data[6:10], 0)
         start = 10 + size
     at = data.find(b"\xff", start, start + 4096)
@@ -297,6 +300,7 @@ def _vocabulary(model: str) -> tuple[str, str, bool]:
 def _claude_version(model: str) -> tuple[int, int]:
     """The generation of a Claude model; the newest when its name does not say."""
     lowered = model.lower()
+    # two digits at most: a date behind the name is no version
     match = re.search(r"claude-(?:[a-z]+-)?v?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)", lowered)
     return (int(match[1]), int(match[2] or 0)) if match else (99, 0)
 
@@ -378,6 +382,7 @@ class _References:
 
     def follow(self, reference: str, path: tuple[str, ...]) -> dict[str, Json]:
         self.remaining -= 1
+        # a recursive part is shown once inside itself, then as any object
         if self.remaining < 0 or path.count(reference) > 1:
             return {"type": "object"}
         return dict(_object(self.definitions.get(reference.rpartition("/")[2])))
@@ -450,17 +455,21 @@ def _type(schema: Mapping[str, Json], references: _References, path: tuple[str, 
 def _image_tokens(dialect: str, model: str, width: int, height: int) -> int:
     if dialect == "anthropic":
         edge, most = (2576, 4784) if _claude_version(model) >= (4, 7) else (1568, 1600)
+        # the provider scales to the longest edge, then bills pixels by 750
         scale = min(1.0, edge / max(width, height))
         return max(1, min(most, round(width * scale * height * scale / 750)))
     if dialect == "gemini":
         if _gemini_version(model) >= (3, 0):
             return 1_100
+        # tiles of 768 pixels, each of 258 tokens
         return 258 * -(-width // 768) * -(-height // 768)
+    # some models bill patches of 32 pixels, the others tiles of 512
     for pattern, factor in tables.PATCH_FACTORS:
         if re.search(pattern, model.lower()):
             patches = -(-width // 32) * -(-height // 32)
             return round(min(1536, patches) * factor)
     base, tile = next((b, t) for p, b, t in tables.TILE_COSTS if re.search(p, model.lower()))
+    # the image is first fitted into 2048 pixels, then its shorter side into 768
     scale = min(1.0, 2048 / max(width, height), 768 / min(width, height))
     tiles = -(-round(width * scale) // 512) * -(-round(height * scale) // 512)
     return base + tile * tiles
@@ -470,6 +479,7 @@ def _webp_size(data: bytes) -> tuple[int, int] | None:
     bits = int.from_bytes(data[21:30], "little")
     match data[12:16]:
         case b"VP8X":
+            # two of the three forms store each side less one
             return (bits >> 24 & 0xFFFFFF) + 1, (bits >> 48) + 1
         case b"VP8L":
             return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
@@ -483,6 +493,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int] | None:
     at = 2
     while at + 9 < len(data) and data[at] == 0xFF:
         marker, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4])
+        # these markers begin a frame with its size; the three are tables among them
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
             return int.from_bytes(data[at + 7 : at + 9]), int.from_bytes(data[at + 5 : at + 7])
         at += 2 + length

@@ -131,6 +131,7 @@ def spells(text: str, value: Json) -> bool:
 
 def scrub(text: str) -> str:
     """The text with lone surrogates, which no UTF-8 body can carry, replaced by U+FFFD."""
+    # through UTF-16: two halves that stand side by side become the character they are
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

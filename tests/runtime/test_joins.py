@@ -58,7 +58,7 @@ def check_rebuilt(model: ScriptedModel, session: Session, flow: Node) -> None:
 
 
 def test_who_comes_behind_branches_sees_what_each_said_in_their_order() -> None:
-    model = says(a=delayed(0.05, "A"), b="B", c="C")
+    model = says(a=delayed(0.5, "A"), b="B", c="C")
     a, b, c = agents(model, "a", "b", "c")
     flow = (a | b) >> c
     session = chat(flow, "Hi")
@@ -126,7 +126,7 @@ def test_branches_within_branches_join_from_the_inside() -> None:
 
 
 def test_of_a_race_only_the_winner_is_seen() -> None:
-    model = says(a=[delayed(0.2, "A")], b=["B", "B2"], c=["C", "C2"])
+    model = says(a=[delayed(60, "A")], b=["B", "B2"], c=["C", "C2"])
     a, b, c = agents(model, "a", "b", "c")
     flow = race(a, b) >> c
     session = chat(flow, "Hi")

@@ -15,7 +15,8 @@ import pytest
 from tests.server.live import serving
 from weft import Agent, ToolContext, tool
 from weft.content import Part
-from weft.server import adk, app
+from weft.server import app
+from weft.server.adk_page import BROWSER_VARIABLE, browser_folder
 from weft.testing import ScriptedModel, call, chunks, thought, usage
 
 ROOT = Path(__file__).parents[2]
@@ -262,7 +263,7 @@ def adk_page() -> Path | None:
     """The folder of the page: of google-adk here, or in the environment that its tests have."""
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     for place in (
-        adk.browser_folder(),
+        browser_folder(),
         ROOT / ".venv-adk/lib" / version / "site-packages/google/adk/cli/browser",
     ):
         if place is not None and place.is_dir():
@@ -286,16 +287,18 @@ def test_the_page_of_google_adk_in_a_browser(
             "NOT TESTED: the page of google-adk, which needs google-adk (make .venv-adk/.made-adk)"
             " and a browser (apt-get install chromium)"
         )
-    monkeypatch.setenv(adk.BROWSER_VARIABLE, str(page_folder))
+    monkeypatch.setenv(BROWSER_VARIABLE, str(page_folder))
     problems: list[str] = []
     left: list[str] = []
     application = app(sum_of_two(), store=f"sqlite:///{tmp_path}/weft.db")
     with serving(application) as live, playwright.sync_playwright() as running:
         chrome = running.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            executable_path=chromium,
+            timeout=180_000,
+            args=["--no-sandbox", "--disable-dev-shm-usage"],
         )
         page = chrome.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(120_000)
 
         def stop(route: object) -> None:
             left.append(route.request.url)  # type: ignore[attr-defined]

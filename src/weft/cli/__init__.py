@@ -60,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _show_log("weft.models.local")  # which no diagnostic says
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
+            # a terminal in another encoding shows an escape, and the command goes on
             stream.reconfigure(errors="backslashreplace")
     try:
         code = app(words or ["--help"], prog_name="weft", standalone_mode=False)

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -68,31 +69,22 @@ def request(options: CommandOptions, *, policy: str | None = None) -> Compilatio
     branch = _branch(session, name or home.name)
     labels = labels_of(root, config)
     part_of = Whole(labels, session or Session()) if labels else None
-    compiled = compile_request(
+    compile_with = partial(
+        compile_request,
         home,
         state=state or None,
         message=options.message,
         session=session,
         agent=name,
-        config=config,
         branch=branch,
         artifacts=artifacts,
         part_of=part_of,
     )
+    compiled = compile_with(config=config)
     if options.dialect is None or options.dialect == compiled.dialect:
         return compiled
-    return compile_request(
-        home,
-        state=state or None,
-        message=options.message,
-        session=session,
-        agent=name,
-        config=speaking(options.dialect, compiled, config),
-        branch=branch,
-        artifacts=artifacts,
-        recorded=compiled.provided,
-        part_of=part_of,
-    )
+    spoken = speaking(options.dialect, compiled, config)
+    return compile_with(config=spoken, recorded=compiled.provided)
 
 
 def last_step(options: CommandOptions) -> int:

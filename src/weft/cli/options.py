@@ -477,6 +477,7 @@ def function_of(
     """A function as typer reads it: a parameter for each option, `about` as its docstring."""
 
     def command(**values: object) -> int:
+        # a copy: the dataclass is frozen, and its constructor wants what this command does not take
         options = copy.copy(_UNTAKEN)
         vars(options).update(values)
         return run(options)

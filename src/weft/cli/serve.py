@@ -98,6 +98,7 @@ def _application(options: CommandOptions, auth: "Authenticate | Tokens | None") 
 
         turns = open_turns(runners[0].store, options.engine)
     hosts = [*LOOPBACK, *(options.allow_host or ())]
+    # these two stand for all addresses, and no client asks for them by name
     if not _is_loopback(options.host) and options.host not in ("0.0.0.0", "::"):
         hosts.append(options.host)
     return app(
@@ -164,6 +165,7 @@ def _auth(options: CommandOptions) -> "Authenticate | Tokens | None":
     if options.auth is None:
         return None
     hint = "name a function from a request to the user's id: --auth package.module:function"
+    # the module may lie in the working folder, which a script's path does not have
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -206,6 +208,7 @@ def _listening(options: CommandOptions) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
         listening = socket.socket(family, socket.SOCK_STREAM)
+        # on Windows this option would let two servers have one port
         if os.name == "posix":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((options.host, options.port))

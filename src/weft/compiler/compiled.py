@@ -222,6 +222,7 @@ class Compilation:
                 self.prompt, strict=self._strict, head=heads.get(slot)
             )
             heads[slot] = lowered.head
+            # checked before it is kept: asking again must be refused again
             if self.policy.protections:
                 self.require_protected(self.prompt, lowered.wire, lowered)
             if self.labelled is not None:
@@ -260,6 +261,7 @@ class Compilation:
             *announced(self),
         )
         unique = dict.fromkeys(str(d) for d in reported)
+        # reversed: of equal ones the first stays
         by_text = {str(d): d for d in reversed(reported)}
         allowed = self.plan.agent.allow
         return tuple(by_text[text] for text in unique if by_text[text].code not in allowed)
@@ -360,11 +362,13 @@ class Compilation:
 
     def follows(self, before: "Compilation") -> None:
         """Take this as the request before, which need not be rebuilt then."""
+        # where `cached_property` keeps it
         self.__dict__["previous"] = before
 
     def settle(self, usage: Usage, answered: float, known: int | None = None) -> None:
         """Note what its answer cost and when it came, and let go of the request before."""
         self.usage, self.answered, self.known = usage, answered, known
+        # otherwise each request would hold all those before it
         self._find_previous = _no_previous
         for name in ("previous", "shared", "cached"):
             self.__dict__.pop(name, None)
@@ -378,6 +382,7 @@ class Compilation:
         return compare(before.lowered(self.dialect), self.lowered())
 
     def _shared_tokens(self, shared: Shared) -> int:
+        # providers read tools first, then the system text, then turns
         if not shared.tools:
             return 0
         lowered, scale = self.lowered(), self.scale

@@ -133,6 +133,7 @@ class Scale:
         marks = counted.marks
         settled = entries.settled
         with counted.lock:
+            # there is one mark more than turns: the first is that of none
             if len(marks) <= settled:
                 for turn in self._settled_turns(entries)[len(marks) - 1 : settled]:
                     marks.append(self.meter.step(marks[-1], self.meter.cost(turn)))
@@ -174,6 +175,7 @@ class Scale:
         """One item with the turns it takes, by itself."""
         known = self._items.get(id(item))
         if known is None:
+            # the item is kept beside its size: the id of an object that is gone is given again
             known = self._items[id(item)] = (item, self._bound(item))
         return known[1].tokens + known[1].thoughts
 
@@ -214,6 +216,7 @@ class Scale:
         shares: list[tuple[Block, int]] = []
         counted = 0
         for end, block in entry.joined:
+            # a token across the seam can make a longer text count less
             total = max(counted, self.counter.count(text[:end]))
             shares.append((block, total - counted))
             counted = total

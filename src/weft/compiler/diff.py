@@ -56,6 +56,7 @@ class Diff(msgspec.Struct, frozen=True):
 
     def to_dict(self) -> JsonObject:
         """The differences as JSON values."""
+        # there and back: JSON has no tuples
         return cast("JsonObject", json.loads(json.dumps(msgspec.to_builtins(self))))
 
     def __bool__(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from weft.codes import report
-from weft.compiler.inputs import ReadonlyContext, provide
+from weft.compiler.inputs import Provided, ReadonlyContext, provide
 from weft.declare import Agent, Node, Raw
 from weft.declare.template import Rendered, Variable, lookup, parse, render, to_text, without_values
 from weft.diagnostics import Diagnostic, Origin
@@ -242,24 +242,13 @@ def _templated(
     provided: dict[str, str],
     diagnostics: list[Diagnostic],
 ) -> TextBlock | None:
+    """The block of a text, its variables filled in; None where there is nothing to say."""
     whole = Origin("field", field, agent.name)
-    value = _text_of(agent, field)
-    dynamic = False
-    # what is recorded is what the tree's own providers said
-    recorded: Mapping[str, str] = {} if agent.name == RUN else scope.recorded
-    for key, again in ((field, str), (f"{field}.raw", Raw)):
-        if key in recorded:
-            value, dynamic = again(recorded[key]), True
-    # a context costs something, and only a provider reads it
-    context = None if isinstance(value, str | Raw) else scope.context()
-    answer = provide(value, context, whole, on_error=scope.on_provider_error)
+    answer = _provided_text(agent, field, whole, scope)
+    values = answer.values
     if answer.problem is not None:
         diagnostics.append(answer.problem)
-    dynamic = dynamic or answer.dynamic
-    values = answer.values
-    if recorded_values := recorded.get(f"{field}{VALUES}"):
-        values = tuple(int(at) for at in recorded_values.split() if at.isdecimal())
-    if dynamic:
+    if answer.dynamic:
         provided[f"{field}.raw" if answer.raw else field] = answer.text
         if values:
             provided[f"{field}{VALUES}"] = " ".join(map(str, values))
@@ -290,7 +279,7 @@ def _templated(
         # part of a value is not the whole answer: the transcript still has more to say
         if variable.key and not variable.path and current is not None:
             carried[variable.key] = current
-    stability = Stability.TURN if dynamic else _stability(pieces, scope.volatile)
+    stability = Stability.TURN if answer.dynamic else _stability(pieces, scope.volatile)
     texts: list[str] = []
     spans: list[Span] = []
     end = 0
@@ -302,6 +291,24 @@ def _templated(
             spans.append(Span(end, _origin(piece, agent, field)))
     joined = "".join(texts)
     return _system_block(joined, whole, tuple(spans), stability) if joined else None
+
+
+def _provided_text(agent: Agent, field: Field, whole: Origin, scope: Scope) -> Provided:
+    """What the author wrote, or what a provider says: now, or in the request that is rebuilt."""
+    value = _text_of(agent, field)
+    # what is recorded is what the tree's own providers said
+    recorded: Mapping[str, str] = {} if agent.name == RUN else scope.recorded
+    is_recorded = False
+    for key, again in ((field, str), (f"{field}.raw", Raw)):
+        if key in recorded:
+            value, is_recorded = again(recorded[key]), True
+    # a context costs something, and only a provider reads it
+    context = None if isinstance(value, str | Raw) else scope.context()
+    answer = provide(value, context, whole, on_error=scope.on_provider_error)
+    if positions := recorded.get(f"{field}{VALUES}"):
+        values = tuple(int(at) for at in positions.split() if at.isdecimal())
+        answer = msgspec.structs.replace(answer, values=values)
+    return msgspec.structs.replace(answer, dynamic=True) if is_recorded else answer
 
 
 def _system_block(

@@ -158,6 +158,7 @@ def _values(event: Event) -> Iterator[Held]:
         result = part.function_response
         if result is not None:
             name = result.name or ""
+            # what recall gave is held under the handle it was asked by
             if name == RECALL:
                 continue
             response: JsonObject = result.response or {}

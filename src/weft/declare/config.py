@@ -306,80 +306,74 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
     def __post_init__(self) -> None:
         checked = check_generate_config(self.generate_config, where="RunConfig.generate_config")
         msgspec.structs.force_setattr(self, "generate_config", checked)
-        if self.on_missing is not None:
-            check_choice("RunConfig", "on_missing", self.on_missing, OnMissing)
-        if self.on_provider_error is not None:
-            check_choice("RunConfig", "on_provider_error", self.on_provider_error, OnProviderError)
-        if self.on_truncated is not None:
-            check_choice("RunConfig", "on_truncated", self.on_truncated, OnTruncated)
+        for name, word, words in (
+            ("on_missing", self.on_missing, OnMissing),
+            ("on_provider_error", self.on_provider_error, OnProviderError),
+            ("on_truncated", self.on_truncated, OnTruncated),
+        ):
+            if word is not None:
+                check_choice("RunConfig", name, word, words)
         msgspec.structs.force_setattr(
             self, "passes", check_passes("RunConfig", "passes", self.passes)
         )
         text = cast("object", self.global_instruction)
         if text is not None and not isinstance(text, str):
-            raise DeclarationError(
+            raise _wrong_option(
+                "global_instruction",
                 f"global_instruction is {describe_kind(text)}, not text",
-                where="RunConfig.global_instruction",
-                hint="pass a string; a function goes on the root: Agent(global_instruction=...)",
+                "pass a string; a function goes on the root: Agent(global_instruction=...)",
             )
-        strict = cast("object", self.strict)
         if self.model is not None and not is_model(self.model):
-            raise DeclarationError(
+            raise _wrong_option(
+                "model",
                 f"{self.model!r} is not a model",
-                where="RunConfig.model",
-                hint='write model="gpt-5", or pass an object with `name` and `dialect`',
+                'write model="gpt-5", or pass an object with `name` and `dialect`',
             )
-        if not isinstance(strict, bool):
-            raise DeclarationError(
-                f"strict={strict!r}", where="RunConfig.strict", hint="pass True or False"
-            )
-        if not isinstance(cast("object", self.stream), bool):
-            raise DeclarationError(
-                f"stream={self.stream!r}", where="RunConfig.stream", hint="pass True or False"
-            )
-        if not isinstance(cast("object", self.effects), bool):
-            raise DeclarationError(
-                f"effects={self.effects!r}", where="RunConfig.effects", hint="pass True or False"
-            )
-        if not isinstance(cast("object", self.infer), bool):
-            raise DeclarationError(
-                f"infer={self.infer!r}", where="RunConfig.infer", hint="pass True or False"
-            )
+        for name, flag in (
+            ("strict", self.strict),
+            ("stream", self.stream),
+            ("effects", self.effects),
+            ("infer", self.infer),
+        ):
+            if not isinstance(cast("object", flag), bool):
+                raise _wrong_option(name, f"{name}={flag!r}", "pass True or False")
         check_choice("RunConfig", "busy", self.busy, Busy)
         check_choice("RunConfig", "unfinished", self.unfinished, Unfinished)
+        self._check_limits()
+
+    def _check_limits(self) -> None:
+        """Refuse a time, a policy, a budget or a number that cannot hold a run."""
         seconds = cast("object", self.queue_timeout)
         if seconds is not None and (
             not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0
         ):
-            raise DeclarationError(
+            raise _wrong_option(
+                "queue_timeout",
                 f"queue_timeout={seconds!r}",
-                where="RunConfig.queue_timeout",
-                hint="pass seconds, such as queue_timeout=30, or None to wait for ever",
+                "pass seconds, such as queue_timeout=30, or None to wait for ever",
             )
         if self.context is not None and not isinstance(cast("object", self.context), Policy):
-            raise DeclarationError(
-                f"{self.context!r} is no policy",
-                where="RunConfig.context",
-                hint="write context=C.auto()",
+            raise _wrong_option(
+                "context", f"{self.context!r} is no policy", "write context=C.auto()"
             )
         if self.budget is not None and not isinstance(cast("object", self.budget), RunBudget):
-            raise DeclarationError(
+            raise _wrong_option(
+                "budget",
                 f"{self.budget!r} is no run budget",
-                where="RunConfig.budget",
-                hint="write budget=RunBudget(tokens=200_000, money=0.50)",
+                "write budget=RunBudget(tokens=200_000, money=0.50)",
             )
         stall = cast("object", self.stall)
         if stall is not None and (not isinstance(stall, int) or stall is True or stall < 2):
-            raise DeclarationError(
-                f"stall={stall!r}",
-                where="RunConfig.stall",
-                hint="pass 2 or more, or None to let calls repeat",
+            raise _wrong_option(
+                "stall", f"stall={stall!r}", "pass 2 or more, or None to let calls repeat"
             )
         calls = cast("object", self.max_llm_calls)
         if not isinstance(calls, int) or isinstance(calls, bool) or calls < 1:
-            raise DeclarationError(
-                f"max_llm_calls={calls!r}", where="RunConfig.max_llm_calls", hint="pass 1 or more"
-            )
+            raise _wrong_option("max_llm_calls", f"max_llm_calls={calls!r}", "pass 1 or more")
+
+
+def _wrong_option(name: str, problem: str, hint: str) -> DeclarationError:
+    return DeclarationError(problem, where=f"RunConfig.{name}", hint=hint)
 
 
 _PER_RUN = ("stream", "busy")

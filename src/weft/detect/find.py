@@ -29,6 +29,7 @@ def find(text: str, kinds: Iterable[str], patterns: Sequence[Pattern] = ()) -> l
     no part of any of them stays behind.
     """
     wanted = set(kinds)
+    # of the same length: places in the masked text are places in the text
     masked = PLACEHOLDER.sub(_blanked, text) if "<" in text else text
     detections = [
         Detection(pattern.name, start, end, text[start:end])

@@ -93,6 +93,7 @@ class Redaction:
                 return
             yield cuts
             text = replaced(text, cuts)
+        # a text that is not clean after so many rounds is withheld as a whole
         if self.cuts(text):
             yield [TextCut(0, len(text), self.placeholder(WITHHELD, text))]
 
@@ -101,6 +102,7 @@ class Redaction:
         if not text:
             return []
         repeated = self._repeated(text)
+        # these first; the next round looks for everything else
         if repeated:
             return repeated
         try:
@@ -202,6 +204,7 @@ class Redaction:
 
     def _number(self, number: int, path: tuple[str, ...]) -> Json:
         """A number that is a value of a kind by its digits, such as a card's."""
+        # small numbers are counts, unless their field tells otherwise
         if -_LEAST_NUMBER < number < _LEAST_NUMBER and not (path and _TELLS.search(path[-1])):
             return number
         spelled = str(number)
@@ -247,6 +250,7 @@ def _parsed(text: str) -> Json:
 
 def _placeholder(session: str, kind: str, value: str) -> str:
     name = "".join(each if each.isascii() and each.isalnum() else "_" for each in kind.upper())
+    # the NUL keeps two pairs apart that read alike when joined
     data = f"{kind}\0{value}".encode("utf-8", "surrogatepass")
     key = hashlib.blake2b(session.encode("utf-8", "surrogatepass"), digest_size=32).digest()
     digest = hashlib.blake2b(data, key=key, digest_size=5).hexdigest()

@@ -251,6 +251,7 @@ def facts_for(model: str) -> Facts:
     if dialect is None:
         return Facts(_CHAT, known=False)
     facts = _in_full(family, bare) if family is not None else Facts(dialect)
+    # whoever passes a model on may cache, cut and steer it in other ways than its vendor
     if first not in _OWN:
         facts = facts._replace(
             late_system=False, cache=Cache(), thinks=True, rests="disabled", efforts=None

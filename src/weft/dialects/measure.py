@@ -202,6 +202,7 @@ class Meter:
         tokens = mark.tokens + load.tokens
         if load.counts and not (self.weigher.merges and load.role == mark.role):
             tokens += self.overheads.turn
+        # a provider may drop earlier thoughts once the user speaks again
         earlier = mark.thoughts if self.overheads.earlier_thoughts or not load.asks else 0
         return Mark(tokens, earlier + load.thoughts, load.role)
 
@@ -275,6 +276,7 @@ def _system_tokens(model: str, text: str) -> int:
 
 def _base64_bytes(data: str) -> bytes:
     try:
+        # both alphabets are in use, and padding that is too long does no harm
         return base64.b64decode(data.translate({45: 43, 95: 47}) + "==")
     except ValueError:
         return b""

@@ -51,6 +51,7 @@ class RequestChecker:
         traits = self._dialect.traits
         turns = _turns(wire, traits.turns)
         view = view_of(prompt)
+        # taken out: a request that is refused leaves no trail to compare the next one with
         known = self._trails.pop(view, None) if view is not None else None
         model = model_name(wire, prompt.model)
         trail = known or _Trail()
@@ -65,6 +66,7 @@ class RequestChecker:
         before = trail.prompt
         goes_on = before is not None and self._goes_on(trail, head if changed else None, turns)
         start = trail.shared(turns)
+        # taken before `read`, which puts the new turns in their place
         sent = trail.turns[start:]
         trail.read(turns, start, wire, f"/{traits.turns}")
         if sent and goes_on and before is not None:
@@ -115,6 +117,7 @@ class _Trail:
         start = min(len(self.turns), len(turns))
         while start and self.turns[start - 1] is not turns[start - 1]:
             start -= 1
+        # turns before a shared one may still be new objects
         if self.turns[:start] != turns[:start]:
             pairs = enumerate(zip(self.turns, turns, strict=False))
             start = next(index for index, (old, new) in pairs if old != new)
@@ -165,6 +168,7 @@ def _verify(prompt: Prompt, before: Prompt | None) -> None:
     """Hold the laws of the IR against the items that were not settled before."""
     items = prompt.items
     if before is not None and before.items.shares(items):
+        # items that were settled were verified with the request before
         fresh = Strand(items.since(min(before.items.settled, items.settled)))
         prompt = msgspec.structs.replace(prompt, items=fresh)
     verify(prompt, step="model request", before=before)

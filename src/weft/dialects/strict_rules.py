@@ -250,6 +250,7 @@ class StrictTurns:
         for call in outline.calls:
             if call.id in self._ids:
                 yield two_calls(call.id, at + call.at, PAIRED)
+            # gemini's calls need no id, and two without one do not clash
             if call.id:
                 self._ids.add(call.id)
 
@@ -274,6 +275,7 @@ class StrictTurns:
                 self._waiting, self._answered = (), 0
             elif self._alternates:
                 yield self._unanswered(at)
+        # where each part is a turn of its own, the model may say more before the results come
         elif self._waiting and (self._answered or outline.side != "model" or not self._talks_on):
             yield self._unanswered(at)
 

@@ -33,6 +33,7 @@ def refusals_of(dialect: Dialect, wire: JsonObject, model: str = "") -> tuple[Fi
 def findings_in(dialect: Dialect, lowered: Lowered, model: str) -> tuple[Finding, ...]:
     """What would be refused of a lowered request; what stays of it is read once."""
     head = judged_head(dialect, lowered, model)
+    # a request without turns is looked at in any case: most providers refuse it
     if not head.judges_turns and (lowered.final or lowered.rest):
         return head.findings
     return (*head.findings, *_refused_turns(dialect, lowered, head.name))

@@ -201,6 +201,7 @@ def difference(before: JsonObject, after: JsonObject) -> JsonObject:
 def alike(one: Json, other: Json, key: str = "") -> bool:
     """Whether two values say the same: arguments as JSON, a text as the one part it is."""
     if one == other:
+        # to Python True is 1, to a provider it is not
         return type(one) is type(other) or not (isinstance(one, bool) or isinstance(other, bool))
     if isinstance(one, str) and isinstance(other, str):
         return key == "arguments" and _decoded(one) == _decoded(other) != None  # noqa: E711
@@ -245,6 +246,7 @@ def lifted_call(
     """A call with its arguments; one whose arguments are no object says what came instead."""
     metadata: JsonObject | None = provider_metadata(dialect, fields)
     args = arguments if isinstance(arguments, dict) else None
+    # validators and encoders fail on what nests that deep
     if args is None or deeper_than(args, MAX_DEPTH):
         args = None
         text = arguments if isinstance(arguments, str) else compact(arguments)
@@ -406,5 +408,6 @@ def linked_part(url: str, otherwise: str, name: str = "") -> Part:
 
     guessed = mimetypes.guess_type(url.partition("?")[0])[0] or ""
     family = otherwise.partition("/")[0]
+    # the ending of an address may lie; that an image is asked for does not
     mime_type = guessed if guessed.partition("/")[0] == family else otherwise
     return Part(file_data=FileData(file_uri=url, mime_type=mime_type, display_name=name or None))

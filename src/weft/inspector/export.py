@@ -274,7 +274,7 @@ class _DrawnRequest:
         known = before._segments if before is not None else None
         self._segments = _PackedList(self._pieces, fresh, known, mark.segments)
         known = before._pointers if before is not None else None
-        new: list[Json] = [self._view.shown(one) for one in islice(places, mark.pointers, None)]
+        new: list[Json] = [self._view.mask_text(one) for one in islice(places, mark.pointers, None)]
         self._pointers = _PackedList(self._pieces, new, known, mark.pointers)
 
     def _lengths(self, index: int, stretch: Sequence[Segment]) -> list[int]:
@@ -331,7 +331,7 @@ class _DrawnRequest:
             if name != self._key:
                 if index >= first or not same:
                     text = compact(value)
-                    whole = f"{opening}{label}{self._shown(text, name, value)}"
+                    whole = f"{opening}{label}{self._mask_text(text, name, value)}"
                     texts.append(pieces.text(whole))
                     ages.append([len(whole), age_of(name, text)])
                 opening = ""
@@ -339,8 +339,8 @@ class _DrawnRequest:
             opening = f"{opening}{label}["
             for number in range(self._common, len(self._turns)):
                 text = shared.text(self._turns[number])
-                shown = self._shown(text, name, self._turns[number])
-                whole = f"{',' if number else opening}{shown}"
+                masked = self._mask_text(text, name, self._turns[number])
+                whole = f"{',' if number else opening}{masked}"
                 texts.append(pieces.text(whole))
                 ages.append([len(whole), age_of(name, text)])
             opening = "]" if self._turns else f"{opening}]"
@@ -354,7 +354,7 @@ class _DrawnRequest:
         known = before._packed_ages if before is not None else None
         self._packed_ages = _PackedList(pieces, [[*one] for one in ages[alike:]], known, alike)
 
-    def _shown(self, text: str, name: str, value: Json) -> str:
+    def _mask_text(self, text: str, name: str, value: Json) -> str:
         """A field or a turn as it is shown."""
         return replaced(text, [*self._cuts_of(0, name, value)])
 

@@ -184,10 +184,11 @@ class Inspection:
         The rules of all agents then hold for every text, also for requests of an agent that has
         no such rule. With `raw` nothing is hidden that is stored.
         """
-        shown = copy.copy(self)
+        other = copy.copy(self)
         mask = None if raw else self.mask
-        shown.__dict__ |= {"mask": mask, "request_mask": mask}
-        return shown
+        # where `cached_property` keeps them: the copy must not find the old ones
+        other.__dict__ |= {"mask": mask, "request_mask": mask}
+        return other
 
     @cached_property
     def steps(self) -> list[Answered]:
@@ -219,6 +220,7 @@ class Inspection:
             later = self.anew(session)
             later.notice = self.notice
             later.shared = self.shared
+            # what was worked out goes on into the grown inspection
             later.__dict__ |= {"steps": steps, "_walk": self._walk}
             self._later = later
         return later
@@ -236,6 +238,7 @@ class Inspection:
             if rehearsal is None:
                 rehearsal = self._rehearsals[variant] = self._rehearse(variant)
         while True:
+            # two threads must not advance one generator at once
             with self._rehearsing:
                 step = next(rehearsal, None)
             if step is None:
@@ -344,7 +347,7 @@ class Inspection:
 
     def film(self) -> JsonObject:
         """One frame for each step, lanes for branches, and what all of it cost."""
-        tokens, show = _SourceTokens(), _Shown(self.mask)
+        tokens, show = _SourceTokens(), _MaskedTexts(self.mask)
         return {
             "session": show.fields(self.summary()),
             "notice": self.notice,
@@ -526,7 +529,7 @@ class _SourceTokens:
             counted = upto
 
 
-class _Shown:
+class _MaskedTexts:
     """Texts and values as the film shows them: what the rules hide is hidden before they are cut.
 
     Half a value would be hidden from the rules, and not from readers.
@@ -554,7 +557,7 @@ class _Shown:
         return {key: _clip(compact(value), 200) for key, value in values.items()}
 
 
-def _frame(step: Answered, tokens: _SourceTokens, show: _Shown) -> JsonObject:
+def _frame(step: Answered, tokens: _SourceTokens, show: _MaskedTexts) -> JsonObject:
     """One step as the film strip draws it."""
     event, request = step.event, step.request
     frame: JsonObject = {
@@ -620,7 +623,7 @@ def _reported(event: Event) -> JsonObject | None:
     }
 
 
-def _event_row(index: int, event: Event, show: _Shown) -> JsonObject:
+def _event_row(index: int, event: Event, show: _MaskedTexts) -> JsonObject:
     """An event as the lanes below the strip draw it."""
     return {
         "index": index,

@@ -135,7 +135,7 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
         None,
     )
     return {
-        "text": _shown(inspection, text),
+        "text": _mask_text(inspection, text),
         "steps": [{"number": step.number, "in_view": here} for step, here in rows],
         "born": in_log,
         "vanished": vanished,
@@ -177,7 +177,7 @@ def dead_weight(inspection: Inspection) -> JsonObject:
     for event in inspection.session.events:
         written.update(event.actions.state_delta)
     unread: list[Json] = [
-        {"key": _shown(inspection, key), "size": len(compact(value))}
+        {"key": _mask_text(inspection, key), "size": len(compact(value))}
         for key, value in written.items()
         if key not in seen.keys and value is not None
     ]
@@ -207,12 +207,12 @@ def trust(inspection: Inspection) -> JsonObject:
                 if isinstance(listed, list) and note.before.event not in listed:
                     listed.append(note.before.event)
                 if note.step.startswith("fence"):
-                    fenced[note.before.event] = _shown(inspection, _text(note.before))
+                    fenced[note.before.event] = _mask_text(inspection, _text(note.before))
     for event in inspection.session.events:
         if event.results:
             whole: Json = [result.response for result in event.results]
-            shown = mask.value(whole) if mask is not None else whole
-            fenced.setdefault(event.id, compact(shown))
+            masked = mask.value(whole) if mask is not None else whole
+            fenced.setdefault(event.id, compact(masked))
     return {
         "guards": list[Json](guards.values()),
         "flows": list[Json](_flows(inspection.session.events, fenced, mask)),
@@ -224,10 +224,11 @@ def picture(inspection: Inspection) -> JsonObject:
     """The graph as SVG, the problems of the program, and who has spoken how often."""
     counts: dict[str, int] = {}
     for step in inspection.steps:
-        counts[step.event.author] = counts.get(step.event.author, 0) + 1
+        author = _mask_text(inspection, step.event.author)
+        counts[author] = counts.get(author, 0) + 1
     problems = check(inspection.root)
     return {
-        "svg": _shown_svg(inspection),
+        "svg": _mask_svg(inspection),
         "checks": [
             {
                 "code": one.code,
@@ -239,7 +240,7 @@ def picture(inspection: Inspection) -> JsonObject:
             for one in problems
         ],
         "steps": dict[str, Json](counts),
-        "state": _shown_state(inspection),
+        "state": _mask_state(inspection),
     }
 
 
@@ -247,6 +248,7 @@ def as_test(inspection: Inspection, number: int, variant: Variant, *, target: st
     """A test that compiles this step again and holds its size, to be saved."""
     view = _at(inspection, number, variant)
     module, _, name = target.partition(":")
+    # the words become code in a file: nothing else may get into it
     if not all(word.isidentifier() for word in (*(module or "m").split("."), name or "m")):
         raise UsageError(
             f"{target[:60]!r} names no agent of a module",
@@ -331,6 +333,7 @@ class _TextSearch:
     def _in_turn(self, entry: object, wire: Json) -> bool:
         known = self._turns.get(id(entry))
         if known is None:
+            # the entry is kept, so that its id is not given to another
             known = self._turns[id(entry)] = (entry, self._spelled in compact(wire))
         return known[1]
 
@@ -410,23 +413,23 @@ def _values_of(value: Json) -> str:
     return value if isinstance(value, str) else compact(value)
 
 
-def _shown(inspection: Inspection, text: str) -> str:
+def _mask_text(inspection: Inspection, text: str) -> str:
     """A text as it may be shown."""
     return inspection.mask.text(text) if inspection.mask is not None else text
 
 
-def _shown_svg(inspection: Inspection) -> str:
+def _mask_svg(inspection: Inspection) -> str:
     """The graph as SVG, with its words as they may be shown."""
     from html import escape, unescape
 
     svg = to_svg(graph_of(inspection.root))
     if inspection.mask is None:
         return svg
-    shown = inspection.mask.text
-    return re.sub(r"(?<=>)[^<>]+(?=<)", lambda words: escape(shown(unescape(words[0]))), svg)
+    mask_text = inspection.mask.text
+    return re.sub(r"(?<=>)[^<>]+(?=<)", lambda words: escape(mask_text(unescape(words[0]))), svg)
 
 
-def _shown_state(inspection: Inspection) -> JsonObject:
+def _mask_state(inspection: Inspection) -> JsonObject:
     state = inspection.session.state
     return inspection.mask.state(state) if inspection.mask is not None else state
 

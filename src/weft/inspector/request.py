@@ -67,24 +67,24 @@ class RequestView:
         """All that the page draws of one request; without `raw`, only its messages."""
         origins = Origins(self.inspection)
         pointers: dict[str, int] = {}
-        found = [*self.source_map.segments()] if raw else []
+        traced = [*self.source_map.segments()] if raw else []
         cuts = self._cuts()
         segments: list[Json] = [
             [end, origins.number(one.origin), pointers.setdefault(one.pointer, len(pointers))]
-            for one, end in zip(found, moved([one.end for one in found], cuts), strict=True)
+            for one, end in zip(traced, moved([one.end for one in traced], cuts), strict=True)
         ]
         return {
             **self.facts(),
             "text": replaced(self.text, cuts),
             "segments": segments,
-            "pointers": [self.shown(one) for one in pointers],
+            "pointers": [self.mask_text(one) for one in pointers],
             "rows": [row_json(row, origins, self.mask) for row in self.report.sent],
             "left_out": [one.to_json(origins) for one in self.left_out()],
             "chains": self.chains(),
             "origins": origins.to_json(),
         }
 
-    def shown(self, text: str) -> str:
+    def mask_text(self, text: str) -> str:
         """A text about the request as it may be shown."""
         return self.mask.text(text) if self.mask is not None else text
 
@@ -153,7 +153,7 @@ class RequestView:
             chains.setdefault(note.before.event, []).append(
                 {
                     "pass": note.step,
-                    "reason": self.shown(note.reason),
+                    "reason": self.mask_text(note.reason),
                     "before": self._item_text(before),
                     "after": self._item_text(after) if after is not None else None,
                 }
@@ -166,7 +166,7 @@ class RequestView:
         }
 
     def _item_text(self, item: Item) -> str:
-        return self.shown("\n".join(block_text(block) for block in item.blocks))[:LONGEST]
+        return self.mask_text("\n".join(block_text(block) for block in item.blocks))[:LONGEST]
 
     def left_out(self) -> list["Missing"]:
         """What was not sent as it stands in the log, the dearest first."""
@@ -175,9 +175,9 @@ class RequestView:
             Missing(
                 row.step,
                 row.action,
-                self.shown(row.reason),
+                self.mask_text(row.reason),
                 row.origin,
-                self.shown(row.text),
+                self.mask_text(row.text),
                 max(0, row.before - row.after),
                 max(0, row.before - row.after) * rates.fresh,
                 rates.money,
@@ -238,6 +238,7 @@ class RequestView:
             for cut in self._cuts_near(request, start, end)
             if cut.start < end and cut.end > start
         ]
+        # half a hidden value would be shown as it is
         if near:
             start, end = min(start, near[0].start), max(end, near[-1].end)
         cuts = [TextCut(cut.start - start, cut.end - start, cut.placeholder) for cut in near]

@@ -130,6 +130,7 @@ class StoredSessions:
         known = self._open.get(place)
         if known is None:
             known = await self._inspect(session)
+        # in a thread: many requests may have to be compiled
         elif not _is_same(known.session, session):
             known = await asyncio.to_thread(known.grown, session)
         self._open[place] = known
@@ -148,12 +149,14 @@ class StoredSessions:
             app, user, id = msgspec.json.decode(key, type=tuple[str, str, str])
         except (msgspec.DecodeError, UnicodeError):
             raise _no_session(key) from None
+        # another user's session is told like one that is not there
         if self._user is not None and user != self._user:
             raise _no_session(id)
         return SessionKey(app, user, id)
 
     async def _inspect(self, session: Session) -> Inspection:
         root = self.programs.get(session.app_name)
+        # another program may have the app's name by now
         if root is None or not _speaks(root, session):
             inspection = Inspection.of_recording(
                 recording_of(session), model=self._model, redact=self._redact

@@ -108,8 +108,7 @@ class ResultBlock(_Base, frozen=True, gc=False, tag="result"):
 
     `refers` are the references in it, and `whole` is what it says without them. `stands` are the
     lines of the logged text that stand in it as they are, from one up to another, where that is
-    not all of it. `handle` is that
-    of the value for which it stands, where it is a digest.
+    not all of it. `handle` is that of the value for which it stands, where it is a digest.
     """
 
     call_id: str

@@ -285,8 +285,10 @@ def verify(prompt: Prompt, *, step: str, before: Prompt | None = None) -> None:
             if block.role != "system" or not block.text:
                 raise _broken(step, f"a system block from {block.origin} is empty or misplaced")
     items = prompt.items
+    # with the same memo, the settled items are the very ones that were verified
     start = items.settled if shared or not items.settled else items.memo[_Verified].items
     for item in items.tail if start >= items.settled else items.since(start):
+        # most items are one text: only their role can be wrong
         if len(item.blocks) == 1 and type(item.blocks[0]) is TextBlock:
             if item.blocks[0].role == "system" and item.kind != "system":
                 raise _broken(step, f"a system block stands among the turns ({item.event})")

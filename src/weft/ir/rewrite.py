@@ -176,6 +176,7 @@ def fold_items(
         back = cast("Callable[[object, int], object] | None", folding.back)
         if outcome is not None and outcome.read > items.settled:
             outcome = _Outcome(folding.start(), back)  # an older snapshot is worked out by itself
+        # if `until` fell below a change that was made, that change must be undone: begin anew
         elif outcome is None or (until is not None and outcome.done >= until):
             outcome = _Outcome(folding.start(), back)
             outcomes.put((step, key), outcome)
@@ -189,6 +190,7 @@ def fold_items(
             _release(outcome, items, until)
         state = cast("State", outcome.state)
         if items.tail:
+            # a copy of the state: the tail is not final, and the next request has another
             return _rewrite_tail(prompt, outcome, change, folding.over(state), delay)
         if outcome.items is None:
             return Rewritten(prompt, state)
@@ -253,6 +255,7 @@ def _advance(
                 rewritten.append(item)
                 continue
             outcome.done = max(outcome.done, item.position)
+        # up to here nothing was changed: those items are shared, not copied
         if outcome.items is None:
             outcome.items, rewritten = items.fork(index), []
         if isinstance(after, Item):

@@ -167,6 +167,7 @@ class HttpDriver:
         self._random = random.Random(seed)
         self._store = store
         self._client = httpx2.AsyncClient(
+            # a wait for a connection of the pool is ours, no silence of a server
             timeout=httpx2.Timeout(silence, pool=None),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
         )
@@ -233,6 +234,7 @@ class HttpDriver:
     def _pause(self, response: "httpx2.Response", server: ServerAddress) -> float:
         """How long to wait before the turn is sent again; what will never work is an error."""
         status = response.status_code
+        # 409: another server still has the session
         if status == 429 or status >= 500 or status == 409:
             return float(response.headers.get("retry-after", _PAUSE))
         raise UsageError(

@@ -138,6 +138,7 @@ class _Load:
                     watch(len(self._answered), len(self._site.faults))
                 if time.monotonic() - self._last > self._plan.patience:
                     break
+            # taken before the tasks are cancelled, so that clearing up counts for nothing
             self._ended = max(self._answered.values(), default=time.time())
             self._cpu = self._processor_time() - before
             hurting.cancel()

@@ -63,6 +63,7 @@ class Journal:
         """Note that something begins; it is on record before it does."""
         if self._folder is None:
             return
+        # a forked process has a journal of its own
         if self._file is None or self._pid != os.getpid():
             self._pid = os.getpid()
             path = Path(self._folder) / f"{self._pid}.journal"

@@ -357,6 +357,7 @@ def _process_seconds(pid: int, *, waited: bool = False) -> float:
     fields = _stat(pid)
     if fields is None:
         return 0.0
+    # its own time in user and kernel mode, then that of children it has waited for
     ticks = sum(map(int, fields[11 : 15 if waited else 13]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
@@ -374,4 +375,5 @@ def _stat(pid: int) -> list[str] | None:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
+    # a process's name, in brackets, may have spaces and brackets itself
     return text.rpartition(")")[2].split()

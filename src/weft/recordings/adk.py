@@ -53,7 +53,7 @@ def read_events(
     for index, event in enumerate(session.events):
         content = event.content
         if content is not None and content.parts:
-
+            # the place is bound here: the loop goes on
             def report(what: str, why: str, place: str = f"{where}: events[{index}]") -> None:
                 asides.add(what, why, place)
 
@@ -124,6 +124,7 @@ class _Database:
             try:
                 recording = self._recording(session, apps, users, whole=whole, pickled=pickled)
             except SessionError as error:
+                # the sessions that can be read are given first; the error comes at the end
                 broken.append(error)
                 continue
             yield recording._replace(aside=(*recording.aside, *self.mended.listed()))
@@ -140,6 +141,7 @@ class _Database:
     ) -> Recording:
         app, user, id = (str(row[name]) for name in ("app_name", "user_id", "id"))
         where = f"{self.name}: session {id}"
+        # rowid breaks ties: events of one moment stay in the order they were written
         stored = self.database.execute(
             "SELECT * FROM events WHERE app_name = ? AND user_id = ? AND session_id = ?"
             " ORDER BY timestamp, rowid",
@@ -178,6 +180,7 @@ class _Database:
         stamp = _moment(row.get("timestamp"))
         if whole:
             event = self._json(row.get("event_data"), where)
+            # the columns know what the JSON may leave out
             event.setdefault("id", str(row["id"]))
             event.setdefault("invocation_id", str(row.get("invocation_id") or ""))
             if stamp is not None:

@@ -82,6 +82,7 @@ class _ClaudeCode:
         chosen = self._thread(lines)
         answers: dict[str, list[TranscriptLine]] = {}
         for line in lines:
+            # a piece without the id of its answer is an answer of its own
             if line.value.get("type") == "assistant" and line.where in chosen:
                 answers.setdefault(_message_id(line) or line.where, []).append(line)
         for line in lines:
@@ -200,6 +201,7 @@ class _ClaudeCode:
             _count(usage, "cache_creation_input_tokens"),
         )
         fresh = usage.get("input_tokens")
+        # this provider counts what was cached apart from its input tokens
         whole = fresh + read + written if isinstance(fresh, int) else None
         self.transcript.answer(
             parts,

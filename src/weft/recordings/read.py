@@ -119,6 +119,7 @@ def read_recordings(data: bytes, *, name: str, format: str | None = None) -> Ite
         )
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # what some shells write
         data = data.decode("utf-16", "replace").encode()
+    # Windows' editors begin a UTF-8 file with this mark
     data = data.removeprefix(b"\xef\xbb\xbf")
     lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
     if not lines:
@@ -130,6 +131,7 @@ def read_recordings(data: bytes, *, name: str, format: str | None = None) -> Ite
     try:
         value = read_json(data, name, asides.add)
     except SessionError:
+        # a value over many lines: the error is about all of it
         if lines[0][1].strip()[:2] in (b"{", b"[") or lines[0][1].lstrip().startswith(b"["):
             raise
         yield from _read_lines(lines, name, format)  # its first line is broken
@@ -204,6 +206,7 @@ class _Values:
         """
         whole = self._conversation(rows)
         if whole is not None:
+            # a conversation with a hole in it is none
             raise_first(broken)
             yield from _with(whole, Asides.of(*mended.values(), _torn_line(torn)))
             return
@@ -291,6 +294,7 @@ class _Values:
         )
         own = _format_of(listed, self.format)
         foreign = own is not None and own.name not in LISTS
+        # anything with messages looks like a chat request; one that was sent names a model
         if dialect and not foreign and (dialect != CHAT or "model" in request):
             recording = read_provider(
                 request, dialect, label, where, response=response, model=_model_in(raw)
@@ -368,6 +372,7 @@ def _session(raw: JsonObject, where: str) -> Recording:
 
 def _is_document(row: JsonObject) -> bool:
     """Whether an object is a recording of its own and not a message of one."""
+    # lines of Codex and Claude Code have such keys too, and are parts of one conversation
     if isinstance(row.get("payload"), dict) or "uuid" in row:
         return False
     keys = ("events", "messages", "contents", "request", "body")

@@ -104,6 +104,7 @@ class Recording(NamedTuple):
 
         An agent of that name reads the answers as its own, and those of others as somebody else's.
         """
+        # these two formats name their agents
         if agent == AGENT or self.format in ("weft", "adk"):
             return self
         session = self.session
@@ -244,6 +245,7 @@ class Transcript:
 
     def summary(self, parts: Iterable[Part], *, time: float | None = None) -> None:
         """A summary takes the place of all that was said before it."""
+        # there is nothing before it that it could stand for
         if not self.events:
             self.user(parts, time=time)
             return
@@ -343,6 +345,7 @@ class Transcript:
                 content=None if actions.compaction else Content(parts=tuple(parts), role=role),
                 invocation_id=f"i{max(1, self._turn)}",
                 id=f"e{len(self.events) + 1}",
+                # each is later than the one before: a summary covers events by their times
                 timestamp=max(before + 1e-6, time) if time is not None else before + 1.0,
                 usage=usage,
                 finish_reason=finish_reason,

@@ -9,7 +9,7 @@ from copy import deepcopy
 
 import msgspec
 
-from weft.compiler.view import blocks_of
+from weft.compiler.parts import blocks_of
 from weft.content import Content, opaque_part
 from weft.diagnostics import Origin
 from weft.dialects import Dialect, dialect_named
@@ -139,6 +139,7 @@ class RequestReader:
         if wire is None:
             assert block is not None
             return msgspec.structs.replace(block, origin=origin)
+        # lowered at once, to see what of the wire form the block does not hold
         spelled = self.dialect.part(block, self.sink) if block is not None else None
         self.sink.take()
         if block is None or spelled is None:

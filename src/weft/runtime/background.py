@@ -16,8 +16,8 @@ from weft.errors import SessionError
 from weft.runtime.earlier import first_of, is_unfinished
 from weft.runtime.feeds import Follower
 from weft.runtime.invocation import Invocation, Services
-from weft.runtime.result import Result, total_usage
-from weft.runtime.run import Running, failure_of, result_of, unknown_session
+from weft.runtime.result import Result, failure_of, result_of, total_usage
+from weft.runtime.run import Running, unknown_session
 from weft.session import Event, Session, SessionKey, Store, Usage
 from weft.session.event import numbered
 

@@ -1,4 +1,4 @@
-"""What a run needs of an agent's declaration, made once: its callbacks and its tools."""
+"""What a run needs of an agent's declaration, made once: its callbacks, its tools, its model."""
 
 import inspect
 import time
@@ -11,6 +11,8 @@ from weft import schema
 from weft.declare import Agent, Tool
 from weft.declare.context import ToolContext
 from weft.declare.functions import Foreign
+from weft.errors import UsageError, describe_kind
+from weft.models import Model
 from weft.runtime.callbacks import Callbacks, callbacks_of
 from weft.values import JsonObject
 
@@ -163,3 +165,36 @@ class _BoundTools(dict[str, BoundTool]):
 async def settled(value: object) -> object:
     """The value, waited for if it must be."""
     return await cast("Awaitable[object]", value) if inspect.isawaitable(value) else value
+
+
+def chosen_model(models: dict[str, Model], agent: Agent, chosen: object) -> Model:
+    """The model an agent is to be asked with."""
+    if not isinstance(chosen, str):
+        return _checked_model(agent, chosen)
+    model = models.get(chosen)
+    if model is None:
+        from weft.models.registry import model_for  # a model object needs no provider's address
+
+        model = models[chosen] = model_for(chosen, where=f"{agent.name}.model")
+    return model
+
+
+class _LastModel(msgspec.Struct, frozen=True):
+    """The model object an agent was last asked with."""
+
+    model: Model
+
+
+def _checked_model(agent: Agent, model: object) -> Model:
+    """The model object, once it is known to be one; the agent remembers that of the last."""
+    last = agent.memo.of(_LastModel)
+    if last is not None and last.model is model:
+        return last.model
+    if not isinstance(model, Model):
+        raise UsageError(
+            f"{describe_kind(model)} cannot be asked: it has no `generate`",
+            where=f"{agent.name}.model",
+            hint="pass a weft.models.Model, or weft.testing.ScriptedModel([...])",
+        )
+    agent.memo.keep(_LastModel(model))
+    return model

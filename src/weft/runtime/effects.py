@@ -28,7 +28,8 @@ from weft.errors import ModelError, SchemaError, WeftError
 from weft.ir import ModelResponse, ResultBlock, TextBlock, Want
 from weft.late import late_pattern
 from weft.runtime.answer import is_empty, parse, spoken
-from weft.runtime.invocation import Invocation, chosen_model
+from weft.runtime.bindings import chosen_model
+from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.place import Place, stopped
 from weft.session import Actions, Event, Session
@@ -233,7 +234,7 @@ class _Asking(NamedTuple):
             # another model than the agent's own sees nothing that is labelled
             cleared=self.plan.agent.cleared if own else (),
         )
-        model = chosen_model(self.invocation.services, agent, chosen)
+        model = chosen_model(self.invocation.services.models, agent, chosen)
         request = compile_request(
             agent,
             session=aside,

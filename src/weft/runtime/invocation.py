@@ -546,7 +546,7 @@ class Invocation:
         """The node below an agent, with the agent's model where it names none; made once."""
         heirs, key = self.services.heirs, (id(node), id(model))
         heir = heirs.get(key)
-        # the same for ids of nodes and models
+        # the ids may be those of a node or a model that is gone
         if heir is None or heir[0] is not node or heir[1] is not model:
             heir = heirs[key] = (node, model, inherit(node, model))
         return heir[2]
@@ -667,36 +667,3 @@ async def failed(
     """An error event that is in the log, as the exception that ends the node."""
     event = await invocation.commit(invocation.event(author, place, error=(code, words)))
     return NodeFailed(event, cause)
-
-
-def chosen_model(services: Services, agent: Agent, chosen: object) -> Model:
-    """The model an agent is to be asked with."""
-    if not isinstance(chosen, str):
-        return _checked_model(agent, chosen)
-    model = services.models.get(chosen)
-    if model is None:
-        from weft.models.registry import model_for  # a model object needs no provider's address
-
-        model = services.models[chosen] = model_for(chosen, where=f"{agent.name}.model")
-    return model
-
-
-class _LastModel(msgspec.Struct, frozen=True):
-    """The model object an agent was last asked with."""
-
-    model: Model
-
-
-def _checked_model(agent: Agent, model: object) -> Model:
-    """The model object, once it is known to be one; the agent remembers that of the last."""
-    last = agent.memo.of(_LastModel)
-    if last is not None and last.model is model:
-        return last.model
-    if not isinstance(model, Model):
-        raise UsageError(
-            f"{describe_kind(model)} cannot be asked: it has no `generate`",
-            where=f"{agent.name}.model",
-            hint="pass a weft.models.Model, or weft.testing.ScriptedModel([...])",
-        )
-    agent.memo.keep(_LastModel(model))
-    return model

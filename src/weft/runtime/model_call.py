@@ -28,8 +28,8 @@ from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.late import late_pattern
 from weft.models import Model
-from weft.runtime.bindings import AgentBindings
-from weft.runtime.invocation import Invocation, chosen_model
+from weft.runtime.bindings import AgentBindings, chosen_model
+from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.media import load_media
 from weft.runtime.place import Place
@@ -368,7 +368,7 @@ class ModelCall:
         return request()
 
     def _model(self) -> Model:
-        return chosen_model(self._invocation.services, self._plan.agent, self._plan.model)
+        return chosen_model(self._invocation.services.models, self._plan.agent, self._plan.model)
 
     def _reply(self, response: ModelResponse, miss: Miss | None, more: Provenance) -> Event:
         """The answer as an event: every call has an id, and signatures know whose they are."""

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from weft.declare.agent import AnswerT
 from weft.diagnostics import Diagnostic
-from weft.errors import CallError, RunError
+from weft.errors import CallError, RunError, SchemaError
 from weft.misuse import ByFields, declared, unknown_name
 from weft.notebook import framed, line
+from weft.runtime.answer import is_cut, parse
+from weft.runtime.costs import warning_in
+from weft.runtime.invocation import Invocation
 from weft.session import Event, Session, Usage
 from weft.session.log import events_table
 from weft.session.state import without_temp
@@ -138,3 +141,65 @@ def _total(counts: Iterable[int | None]) -> int | None:
     """The sum of what was counted, or None if nothing was."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
+
+
+def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
+    """The result of the run, once it is over."""
+    session, mine = invocation.session, invocation.visible_events()
+    failed = failure_of(invocation, events)
+    answer, text = None, ""
+    # a run that failed has no answer, whatever was said on the way
+    for event in reversed(mine) if failed is None else ():
+        if _is_for_user(event) and event.is_final_response() and (text := event.text):
+            answer = event
+            break
+    return Result(
+        text,
+        _value(invocation, answer, text),
+        events,
+        session,
+        total_usage(events),
+        invocation.id,
+        failed,
+        session.waiting,
+        any(event.finish_reason and is_cut(event) for event in mine),
+        (*invocation.findings.values(), *_warnings(events)),
+        invocation.is_repeated,
+    )
+
+
+def failure_of(invocation: Invocation, events: tuple[Event, ...]) -> Event | None:
+    """The event that ended the run, if one did."""
+    if invocation.failure is not None:
+        return invocation.failure.event
+    last = events[-1] if events else None
+    # a repeated request gives the failure of its first run again
+    if last is not None and (last.interrupted or (invocation.is_settled and last.error_code)):
+        return last
+    return None
+
+
+def _warnings(events: tuple[Event, ...]) -> list[Diagnostic]:
+    """That the run neared its budget, where events say so."""
+    noted = [warning_in(event) for event in events if event.custom_metadata is not None]
+    return [warning for warning in noted if warning is not None]
+
+
+def _is_for_user(event: Event) -> bool:
+    """Whether the event may be what the run says to the user."""
+    if event.author == "user" or event.audience == "internal" or event.error_code:
+        return False
+    return not event.isolation_scope
+
+
+def _value(invocation: Invocation, answer: Event | None, text: str) -> object:
+    """The answer in its schema's own type, or its text."""
+    if answer is None:
+        return None
+    agent = invocation.program.with_schema.get(answer.author)
+    if agent is not None:
+        try:
+            return parse(agent, text, wrapped=None)[1]
+        except SchemaError:  # a callback or a plugin may answer with any text
+            return text
+    return text

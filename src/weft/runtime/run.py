@@ -14,19 +14,16 @@ from weft.content import Content
 from weft.declare import Agent, Node, tree
 from weft.declare.agent import AnswerT
 from weft.declare.inputs import lacking
-from weft.diagnostics import Diagnostic
 from weft.errors import (
     CallError,
     RunUnfinished,
-    SchemaError,
     SessionBusy,
     SessionError,
     UnknownName,
     UsageError,
 )
-from weft.runtime.answer import is_cut, parse
 from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
-from weft.runtime.costs import require_prices, warning_in
+from weft.runtime.costs import require_prices
 from weft.runtime.earlier import find_request, first_of, is_settled, is_unfinished
 from weft.runtime.invocation import Invocation, Request, Services
 from weft.runtime.media import keep_large
@@ -41,7 +38,7 @@ from weft.runtime.place import (
 )
 from weft.runtime.plugins import RunOutcome, after_run, unless_answered
 from weft.runtime.program import Program, root_place
-from weft.runtime.result import Result, total_usage
+from weft.runtime.result import Result, result_of
 from weft.runtime.resume import (
     answers_by_event,
     answers_in,
@@ -641,65 +638,3 @@ async def unknown_session(services: Services, key: SessionKey) -> SessionError:
         ):
             hint += f'; the app `{app}` has one of that name: pass app_name="{app}" if it is yours'
     return SessionError(f"there is no session `{key.id}`", where=str(key), hint=hint)
-
-
-def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
-    """The result of the run, once it is over."""
-    session, mine = invocation.session, invocation.visible_events()
-    failed = failure_of(invocation, events)
-    answer, text = None, ""
-    # a run that failed has no answer, whatever was said on the way
-    for event in reversed(mine) if failed is None else ():
-        if _is_for_user(event) and event.is_final_response() and (text := event.text):
-            answer = event
-            break
-    return Result(
-        text,
-        _value(invocation, answer, text),
-        events,
-        session,
-        total_usage(events),
-        invocation.id,
-        failed,
-        session.waiting,
-        any(event.finish_reason and is_cut(event) for event in mine),
-        (*invocation.findings.values(), *_warnings(events)),
-        invocation.is_repeated,
-    )
-
-
-def failure_of(invocation: Invocation, events: tuple[Event, ...]) -> Event | None:
-    """The event that ended the run, if one did."""
-    if invocation.failure is not None:
-        return invocation.failure.event
-    last = events[-1] if events else None
-    # a repeated request gives the failure of its first run again
-    if last is not None and (last.interrupted or (invocation.is_settled and last.error_code)):
-        return last
-    return None
-
-
-def _warnings(events: tuple[Event, ...]) -> list[Diagnostic]:
-    """That the run neared its budget, where events say so."""
-    noted = [warning_in(event) for event in events if event.custom_metadata is not None]
-    return [warning for warning in noted if warning is not None]
-
-
-def _is_for_user(event: Event) -> bool:
-    """Whether the event may be what the run says to the user."""
-    if event.author == "user" or event.audience == "internal" or event.error_code:
-        return False
-    return not event.isolation_scope
-
-
-def _value(invocation: Invocation, answer: Event | None, text: str) -> object:
-    """The answer in its schema's own type, or its text."""
-    if answer is None:
-        return None
-    agent = invocation.program.with_schema.get(answer.author)
-    if agent is not None:
-        try:
-            return parse(agent, text, wrapped=None)[1]
-        except SchemaError:  # a callback or a plugin may answer with any text
-            return text
-    return text

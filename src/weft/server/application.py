@@ -26,7 +26,7 @@ from weft.errors import UsageError, describe_kind
 from weft.inspector.sources import SessionSource
 from weft.misuse import explained
 from weft.runtime import Runner
-from weft.server import adk, openai, sessions
+from weft.server import adk, openai, openai_conversations, sessions
 from weft.server.access import (
     LOOPBACK,
     Authenticate,
@@ -36,6 +36,7 @@ from weft.server.access import (
     Tokens,
     inner_path,
 )
+from weft.server.adk_page import page_routes
 from weft.server.description import describe
 from weft.server.endpoints import ROUTES, Answer, ApiRoute, Call, Endpoint, respond
 from weft.server.inspect import ServedSources, inspector_routes
@@ -137,7 +138,7 @@ class Application:
             endpoint = row.bind(self.served, shape)
             route = ApiRoute(row.path, _AsgiEndpoint(endpoint), methods=[row.method], name=row.path)
             routes.append(route)
-        return [*routes, *adk.page_routes(), *inspector_routes(self.served, self._source)]
+        return [*routes, *page_routes(), *inspector_routes(self.served, self._source)]
 
     def _count(self, scope: Scope, status: int) -> None:
         route = scope.get("route")
@@ -325,4 +326,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *sessions.ENDPOINTS,
     *adk.ENDPOINTS,
     *openai.ENDPOINTS,
+    *openai_conversations.ENDPOINTS,
 )

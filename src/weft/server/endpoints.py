@@ -331,9 +331,3 @@ def respond(value: object, status: int = 200) -> Response:
 def respond_raw(data: bytes, media_type: str = "application/json") -> Response:
     """An answer in bytes that are encoded already."""
     return Response(data, media_type=media_type, headers={"cache-control": "no-store"})
-
-
-def as_json(data: bytes) -> JsonObject:
-    """JSON text as an object."""
-    value: JsonObject = msgspec.json.decode(data)
-    return value

@@ -8,7 +8,8 @@ history becomes a session of its own, which can be looked at like any other.
 Tools of the client are declared to the model beside the agent's own. A call of one ends the
 answer; the client brings the result with its next request.
 
-Responses are read again from the log: `openai_stored.py` finds them there.
+Responses are read again from the log: `openai_stored.py` finds them there. Conversations are in
+`openai_conversations.py`.
 
 Top to bottom: the endpoints, what a run says, the two forms of an answer.
 """
@@ -23,7 +24,7 @@ from starlette.responses import Response
 from weft.content import FunctionCall
 from weft.runtime.earlier import is_unfinished
 from weft.runtime.result import total_usage
-from weft.server.endpoints import Answer, Body, Call, Endpoint, decoded, respond
+from weft.server.endpoints import Answer, Call, Endpoint, decoded, respond
 from weft.server.openai_questions import in_words, open_questions
 from weft.server.openai_requests import chat_history, client_tools, input_items
 from weft.server.openai_sessions import (
@@ -36,21 +37,18 @@ from weft.server.openai_stored import (
     StoredResponse,
     call_arguments,
     call_item,
-    find_conversation,
     find_response,
     input_of,
     is_minted,
     page_of,
     response_id,
     runners_of,
-    show_conversation,
     write_note,
 )
 from weft.server.problems import Problem
 from weft.server.served import ServedRun
 from weft.server.stream import stream_problem
-from weft.session import Event, Session, SessionKey, Usage
-from weft.session.event import new_id
+from weft.session import Event, Session, Usage
 from weft.values import Json, JsonObject
 
 
@@ -86,6 +84,7 @@ async def create_response(call: Call) -> Answer:
     head = _ResponseHead(
         id=response_id(run.session_id, run.id, run.after),
         run=run.id,
+        begin=run.after,
         model=asked.model,
         session=run.session_id,
         note=RequestNote(
@@ -107,21 +106,35 @@ async def get_response(call: Call) -> Answer:
             hint="leave it out; GET /api/apps/APP/sessions/SESSION/events streams a log",
         )  # fmt: skip
     response = await find_response(call, call.path("response"), runners_of(call))
+    return respond(await show_response(response))
+
+
+async def show_response(response: StoredResponse) -> JsonObject:
+    """A response as the log has it."""
     head = _ResponseHead(
-        response.id, response.run, response.runner.app_name, response.session.id, response.note
+        response.id,
+        response.run,
+        response.begin,
+        response.runner.app_name,
+        response.session.id,
+        response.note,
     )
     form = _ResponseForm(head)
     async for piece in _stored_pieces(response):
         form.note(piece)
     # a later response can only follow one that is over
     is_over = not response.is_last or not is_unfinished(response.runner.root, response.session)
-    return respond(form.whole(is_over=is_over))
+    return form.whole(is_over=is_over)
 
 
 async def list_input_items(call: Call) -> Answer:
     """What a response was asked with."""
     response = await find_response(call, call.path("response"), runners_of(call))
-    return respond(page_of(call, input_of(response)))
+
+    async def items() -> list[JsonObject]:
+        return input_of(response)
+
+    return respond(await page_of(call, [items]))
 
 
 async def delete_response(call: Call) -> Answer:
@@ -142,39 +155,6 @@ async def cancel_response(call: Call) -> Answer:
         "only a response that is made in the background can be cancelled, and none is here",
         hint=f"POST /api/apps/{app}/sessions/{session}/cancel stops the session's run",
     )
-
-
-async def create_conversation(call: Call) -> Answer:
-    """A session under a name; responses of any app go on in it."""
-    body = await call.body(NewConversation, empty=NewConversation())
-    runner = runners_of(call)[0]  # which app it is for is only said by its first response
-    id, created = f"conv_{new_id()}", int(time.time())
-    key = SessionKey(runner.app_name, call.user(), id)
-    session = await runner.store.create(key)
-    note = RequestNote(created_at=created, metadata=body.metadata or {})
-    session = await runner.store.append(session, note.event())
-    return respond(show_conversation(id, [session]))
-
-
-async def get_conversation(call: Call) -> Answer:
-    """A conversation."""
-    id = call.path("conversation")
-    known = await find_conversation(call, id)
-    return respond(show_conversation(id, [session for _, session in known]))
-
-
-async def delete_conversation(call: Call) -> Answer:
-    """Forget a conversation: its session, and all responses in it."""
-    id = call.path("conversation")
-    for runner, session in await find_conversation(call, id):
-        await runner.delete(user_id=session.user_id, session_id=id)
-    return respond({"id": id, "object": "conversation.deleted", "deleted": True})
-
-
-class NewConversation(Body, frozen=True):
-    """A conversation that is to be made."""
-
-    metadata: JsonObject | None = None
 
 
 def shape_problem(problem: Problem) -> Response:
@@ -242,7 +222,8 @@ async def _stored_pieces(response: StoredResponse) -> AsyncGenerator[_Piece, Non
             yield event
 
     async def session() -> Session:
-        return response.session.before(response.end)
+        # to look at the session as it was costs more the longer it is
+        return response.session.before(response.end if response.may_wait else 0)
 
     tools = frozenset(tool.name for tool in client_tools(response.note.tools))
     async for piece in _pieces(events(), session, response.run, tools):
@@ -422,6 +403,8 @@ class _ResponseHead(NamedTuple):
 
     id: str
     run: str
+    begin: int
+    """Where it begins in the session: a run may have several responses."""
     model: str
     session: str
     note: RequestNote
@@ -540,7 +523,7 @@ class _ResponseForm(_Form):
         return {"item_id": self._message_id(index), "output_index": index, "content_index": 0}
 
     def _message_id(self, index: int) -> str:
-        return f"msg_{self.head.run}_{index}"
+        return f"msg_{self.head.run}_{self.head.begin}_{index}"
 
     def _message(self, text: str, status: str) -> JsonObject:
         part: JsonObject = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
@@ -617,17 +600,5 @@ ENDPOINTS = (
     Endpoint(
         "POST", "/v1/responses/{response}/cancel", cancel_response,
         "Refused: no response is made in the background.", tag="openai",
-    ),
-    Endpoint(
-        "POST", "/v1/conversations", create_conversation, "A session under a name.",
-        NewConversation, tag="openai",
-    ),
-    Endpoint(
-        "GET", "/v1/conversations/{conversation}", get_conversation, "A conversation.",
-        tag="openai",
-    ),
-    Endpoint(
-        "DELETE", "/v1/conversations/{conversation}", delete_conversation,
-        "Forget a conversation.", tag="openai",
     ),
 )  # fmt: skip

@@ -18,6 +18,9 @@ from weft.values import Json, JsonObject
 
 Role = Literal["user", "assistant"]
 
+MOST_POSTED = 20
+"""How many items are added to a conversation at once."""
+
 
 class ClientMessage(NamedTuple):
     """One message. What a client calls system text is the user's here.
@@ -180,29 +183,66 @@ def input_items(items: Json) -> list[ClientMessage]:
     """The input of a response."""
     if isinstance(items, str):
         return [ClientMessage.text("user", items)]
-    history: list[ClientMessage] = []
-    for at, entry in enumerate(_list(items, "input")):
-        where = f"input[{at}]"
-        item = _object(entry, where)
-        kind = item.get("type", "message")
-        if kind == "message":
-            role = item.get("role")
-            if role not in ("system", "developer", "user", "assistant"):
-                raise Problem(422, "invalid", f"{role!r} is not a role", where=f"{where}.role")
-            whose: Role = "assistant" if role == "assistant" else "user"
-            history.append(ClientMessage(whose, _parts(item.get("content"), where)))
-        elif kind == "function_call":
-            call = _call(item.get("call_id"), item.get("name"), item.get("arguments"), where)
-            history.append(ClientMessage("assistant", (call,)))
-        elif kind == "function_call_output":
-            history.append(
-                ClientMessage("user", (_result(item.get("call_id"), item.get("output"), where),))
-            )
-        elif kind != "reasoning":  # thoughts of ours that the client gives back: the log has them
-            raise Problem(422, "invalid", f"an item of type {kind!r} cannot be read", where=where)
+    listed = _list(items, "input")
+    # thoughts of ours that the client gives back: the log has them
+    history = [_item(one, f"input[{at}]") for at, one in enumerate(listed) if not _is_thought(one)]
     if not history:
         raise Problem(422, "invalid", "`input` is empty", where="input")
     return history
+
+
+def posted_items(items: list[Json]) -> list[ClientMessage]:
+    """Items that are added to a conversation without a response; none of their calls waits."""
+    if not 1 <= len(items) <= MOST_POSTED:
+        raise Problem(
+            422, "invalid", f"{len(items)} items are posted, not 1 to {MOST_POSTED}", where="items"
+        )
+    messages: list[ClientMessage] = []
+    open_calls: dict[str | None, str] = {}
+    for at, entry in enumerate(items):
+        where = f"items[{at}]"
+        message = _item(entry, where)
+        if not message.parts:
+            raise Problem(422, "invalid", "the message is empty", where=where)
+        for part in message.parts:
+            if part.function_call is not None:
+                open_calls[part.function_call.id] = where
+            result = part.function_response
+            if result is not None and open_calls.pop(result.id, None) is None:
+                raise Problem(
+                    422, "invalid", "there is no call before it that this is the output of",
+                    where=where, hint="the output of a call that a response made is the `input` of"
+                    " the next response",
+                )  # fmt: skip
+        messages.append(message)
+    for where in open_calls.values():
+        raise Problem(
+            422, "invalid", "a call without its output cannot be posted", where=where,
+            hint="post both, in this order",
+        )  # fmt: skip
+    return messages
+
+
+def _is_thought(entry: Json) -> bool:
+    return isinstance(entry, dict) and entry.get("type") == "reasoning"
+
+
+def _item(entry: Json, where: str) -> ClientMessage:
+    """An item as the message that it is."""
+    item = _object(entry, where)
+    kind = item.get("type", "message")
+    if kind == "message":
+        role = item.get("role")
+        if role not in ("system", "developer", "user", "assistant"):
+            raise Problem(422, "invalid", f"{role!r} is not a role", where=f"{where}.role")
+        whose: Role = "assistant" if role == "assistant" else "user"
+        return ClientMessage(whose, _parts(item.get("content"), where))
+    if kind == "function_call":
+        call = _call(item.get("call_id"), item.get("name"), item.get("arguments"), where)
+        return ClientMessage("assistant", (call,))
+    if kind == "function_call_output":
+        return ClientMessage("user", (_result(item.get("call_id"), item.get("output"), where),))
+    raise Problem(422, "invalid", f"an item of type {kind!r} cannot be read", where=where)
 
 
 def _call(id: Json, name: Json, arguments: Json, where: str) -> Part:

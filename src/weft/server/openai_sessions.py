@@ -15,7 +15,7 @@ from typing import Literal, cast
 import msgspec
 
 from weft.content import Content, Part
-from weft.declare import Agent, RunConfig
+from weft.declare import RunConfig
 from weft.declare.tool import Tool
 from weft.runtime import Runner
 from weft.runtime.background import RunEnd
@@ -30,6 +30,8 @@ from weft.server.openai_stored import (
     find_response,
     find_session,
     is_minted,
+    posts_for,
+    speaker_of,
     write_note,
 )
 from weft.server.problems import Problem
@@ -79,8 +81,9 @@ class ClientRequest:
         key = SessionKey(self.runner.app_name, user, at or asking_session(self.messages) or "")
         session = await find_session(self.runner, user, key.id) if key.id else None
         answers = replies(session, parts) if session is not None and session.waiting else None
-        if session is None and self.conversation:
-            await find_conversation(call, self.conversation)  # it may be that of another app
+        posts: list[Event] = []
+        if session is None and self.conversation:  # it may be that of another app
+            posts = posts_for(self.runner, await find_conversation(call, self.conversation))
         is_new = at is None and answers is None
         note = self._note(begins, parts if answers is not None else None, is_new=is_new)
         # behind a note whose response never began an empty one is written: it hides that note
@@ -88,8 +91,12 @@ class ClientRequest:
             note = None  # there is nothing to note
         if is_new:
             key = await self._make_session(user, begins, note)
-        elif note is not None:
-            is_new = await write_note(self.runner, key, note)
+        else:
+            if posts:
+                await create_filled(self.runner.store, key, posts)
+            if note is not None:
+                is_new = await write_note(self.runner, key, note)
+            is_new = is_new or bool(posts)
         try:
             run = await call.served.start(
                 self.runner,
@@ -133,7 +140,7 @@ class ClientRequest:
     async def _make_session(self, user: str, begins: int, note: RequestNote | None) -> SessionKey:
         """A session of its own for a history without one."""
         store, key = self.runner.store, SessionKey(self.runner.app_name, user, f"chat-{new_id()}")
-        history = _as_events(self.messages[:begins], self.runner)
+        history = as_events(self.messages[:begins], self.runner)
         history += [note.event()] if note is not None else []
         await create_filled(store, key, history)
         return key
@@ -228,10 +235,9 @@ def _trailing(messages: list[ClientMessage]) -> int:
     return last + 1
 
 
-def _as_events(messages: list[ClientMessage], runner: Runner) -> list[Event]:
+def as_events(messages: list[ClientMessage], runner: Runner) -> list[Event]:
     """A history as events of a log: what a client brings is not ours, and carries no trust."""
-    root = runner.root
-    author = root.name if isinstance(root, Agent) else "assistant"
+    author = speaker_of(runner)
     events: list[Event] = []
     invocation = new_id()
     for one in messages:

@@ -4,24 +4,28 @@ The id of a response names a session, a run in it, and how many events came befo
 has no place for (metadata, tools of the client, which response came before) is a note: an event
 without content right before the response. A request that has none of it writes no note.
 
-Top to bottom: the id, the note, a response in its session, the items of its input, pages of them.
+Top to bottom: the id, the note, a response in its session, a conversation, the items of an input,
+pages of them.
 """
 
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, cast
 
 import msgspec
 
 from weft.content import FunctionCall, FunctionResponse, Part
+from weft.declare import Agent
 from weft.errors import StoreError
 from weft.runtime import Runner
+from weft.runtime.program import root_place
+from weft.runtime.rewind import hidden_events
 from weft.runtime.runner import create_filled
 from weft.server.endpoints import Call
 from weft.server.problems import Problem, require_id
-from weft.session import Event, Session, SessionKey
+from weft.session import Actions, Event, Session, SessionKey
 from weft.session.event import new_id
 from weft.values import Json, JsonObject, compact
 
@@ -101,6 +105,15 @@ class RequestNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """When the conversation was made."""
     deleted: tuple[str, int] | None = None
     """The run and the first event of a response that is deleted."""
+    renews: bool = False
+    """Whether the metadata takes the place of what the conversation had."""
+    posted: int = 0
+    """How many events right before the note were added to the conversation without a response."""
+
+    @property
+    def is_of_request(self) -> bool:
+        """Whether it was written for the response that comes after it."""
+        return not (self.created_at is not None or self.deleted or self.renews or self.posted)
 
     def event(self) -> Event:
         """The note as an event, of an invocation that is no run."""
@@ -124,7 +137,7 @@ def _note_in(event: Event) -> RequestNote | None:
 def _request_note(session: Session, after: int) -> RequestNote | None:
     """What was noted for the response that comes after so many events."""
     note = _note_in(session.events[after - 1]) if 0 < after <= len(session.events) else None
-    return note if note is not None and note.created_at is None and note.deleted is None else None
+    return note if note is not None and note.is_of_request else None
 
 
 def ends_in_note(session: Session) -> bool:
@@ -172,13 +185,27 @@ class StoredResponse(NamedTuple):
     @property
     def events(self) -> list[Event]:
         """Its own events."""
-        between = self.session.events[self.begin : self.end]
+        log = self.session.events  # one by one: a slice copies the log
+        between = (log[at] for at in range(self.begin, self.end))
         return [event for event in between if event.invocation_id == self.run]
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a call of it may have waited for somebody when it ended."""
+        events = self.events
+        answered = {one.id for event in events for one in event.results}
+        return any(
+            event.long_running_tool_ids
+            or event.provenance.pending
+            or any(one.id not in answered for one in event.calls)
+            for event in events
+        )
 
     @property
     def is_last(self) -> bool:
         """Whether nothing but notes came after it."""
-        return all(_note_in(event) is not None for event in self.session.events[self.end :])
+        log = self.session.events
+        return all(_note_in(log[at]) is not None for at in range(self.end, len(log)))
 
 
 async def find_response(call: Call, id: str, runners: Iterable[Runner]) -> StoredResponse:
@@ -252,18 +279,133 @@ def show_conversation(id: str, sessions: Iterable[Session]) -> JsonObject:
     """A conversation as OpenAI's clients read it."""
     created: list[float] = []
     metadata: JsonObject = {}
+    written = 0.0
     for session in sessions:
         first = session.events[0] if len(session.events) else None
         note = (_note_in(first) if first is not None else None) or _NOTHING
-        metadata = metadata or note.metadata
         begun = first.timestamp if first is not None else session.last_update_time
         created.append(begun if note.created_at is None else note.created_at)
+        for event in session.events:
+            own = _note_in(event)
+            if own is None or not (own.renews or own.created_at is not None):
+                continue
+            if event.timestamp >= written:
+                metadata, written = own.metadata, event.timestamp
     return {
         "id": id,
         "object": "conversation",
         "created_at": int(min(created)),
         "metadata": metadata,
     }
+
+
+class ItemGroup(NamedTuple):
+    """What is said in a conversation at one time: a response with its input, or what was posted."""
+
+    event: Event
+    """The first event of it."""
+    response: StoredResponse | None
+    instructions: str | None = None
+    """What the client's history begins with, and is no item of it."""
+
+    def posted(self) -> list[JsonObject]:
+        """The items of a message that the client brought along."""
+        items = _items(
+            _parts_of(self.event),
+            self.event,
+            "user" if self.event.author == "user" else "assistant",
+        )
+        if self.instructions is not None and items and _is_text(items[0], self.instructions):
+            return items[1:]
+        return items
+
+
+def groups_of(runner: Runner, session: Session) -> list[ItemGroup]:
+    """All that is said in a session and that no rewind took back, in its order."""
+    events, hidden = session.events, hidden_events(session.events)
+    brought: dict[int, str | None] = {}
+    for at, event in enumerate(events):
+        note = _note_in(event)
+        count = min(at, note.posted or note.history) if note is not None else 0
+        for place in range(at - count, at):
+            is_first = note is not None and place == at - count
+            brought[place] = note.instructions if note is not None and is_first else None
+    groups: list[ItemGroup] = []
+    latest: dict[str, int] = {}
+    """By run: which group its last response is."""
+    silent: set[str] = set()
+    """Runs in which nobody but the user has spoken since the last response began."""
+    for at, event in enumerate(events):
+        if at in hidden:
+            continue
+        if at in brought:
+            groups.append(ItemGroup(event, None, brought[at]))
+            continue
+        run, is_user = event.invocation_id, event.author == "user"
+        goes_on = run in latest and not (is_user and event.results and run not in silent)
+        if goes_on:
+            group = groups[latest[run]]
+            assert group.response is not None
+            groups[latest[run]] = group._replace(response=group.response._replace(end=at + 1))
+            silent -= set() if is_user else {run}
+        elif is_user and event.content is not None:
+            note = msgspec.structs.replace(_request_note(session, at) or _NOTHING, history=0)
+            id = response_id(session.id, run, at)
+            response = StoredResponse(id, runner, session, run, at, at + 1, note)
+            latest[run] = len(groups)
+            silent.add(run)
+            groups.append(ItemGroup(event, response))
+    return groups
+
+
+def merged_groups(known: Iterable[tuple[Runner, Session]]) -> list[ItemGroup]:
+    """All that is said in a conversation. What was posted is in the session of each app: once."""
+    by_session = [groups_of(runner, session) for runner, session in known]
+    if len(by_session) == 1:
+        return by_session[0]
+    every = sorted((one for groups in by_session for one in groups), key=_moment)
+    seen: set[str] = set()
+    merged: list[ItemGroup] = []
+    for one in every:
+        if one.response is not None or one.event.id not in seen:
+            merged.append(one)
+        seen.add(one.event.id)
+    return merged
+
+
+def _moment(group: ItemGroup) -> float:
+    return group.event.timestamp
+
+
+def speaker_of(runner: Runner) -> str:
+    """The author of what a client says an app has said."""
+    return runner.root.name if isinstance(runner.root, Agent) else "assistant"
+
+
+def as_posts(runner: Runner, events: Sequence[Event]) -> list[Event]:
+    """Events that a client posts, as they go into the session of an app, and what ends them.
+
+    Nobody asked for an answer: the last event says that nothing of it is to be gone on with.
+    """
+    speaker, path = speaker_of(runner), root_place(runner.root).path
+    own = [
+        event if event.author == "user" else msgspec.structs.replace(event, author=speaker)
+        for event in events
+    ]
+    end = msgspec.structs.replace(
+        RequestNote(posted=len(own)).event(),
+        author=runner.root.name,
+        invocation_id=own[-1].invocation_id,
+        actions=Actions(end_of_agent=True),
+        node_info={"path": path} if path else None,
+    )
+    return [*own, end]
+
+
+def posts_for(runner: Runner, known: Iterable[tuple[Runner, Session]]) -> list[Event]:
+    """What was posted to a conversation, for the session of an app that has no part in it yet."""
+    posts = [one.event for one in merged_groups(known) if one.response is None]
+    return as_posts(runner, posts) if posts else []
 
 
 # The items of its input.
@@ -375,7 +517,11 @@ def _is_text(item: JsonObject, text: str) -> bool:
     return content == [{"type": "input_text", "text": text}]
 
 
-def page_of(call: Call, items: list[JsonObject]) -> JsonObject:
+Items = Callable[[], Awaitable[list[JsonObject]]]
+"""Some items of a list, in its order; they are made when they are needed."""
+
+
+async def page_of(call: Call, pieces: Sequence[Items]) -> JsonObject:
     """The page of a list that the request asks for: the last first, if it does not say."""
     order, after = call.query("order", "desc"), call.query("after")
     if order not in ("asc", "desc"):
@@ -383,20 +529,30 @@ def page_of(call: Call, items: list[JsonObject]) -> JsonObject:
     limit = call.number("limit", 20, most=LARGEST_LIST)
     if not limit:
         raise Problem(422, "invalid", f"limit=0 is not a number from 1 to {LARGEST_LIST}")
-    listed = items if order == "asc" else items[::-1]
-    if after:
-        at = next((i for i, item in enumerate(listed) if item["id"] == after), None)
-        if at is None:
-            raise Problem(
-                422, "invalid", f"there is no item `{after[:100]}` in this list", where="after",
-                hint="pass the last_id of the page before",
-            )  # fmt: skip
-        listed = listed[at + 1 :]
-    page = listed[:limit]
+    step = 1 if order == "asc" else -1
+    page: list[JsonObject] = []
+    is_after = not after
+    for piece in pieces[::step]:
+        for item in (await piece())[::step]:
+            if is_after:
+                page.append(item)
+            is_after = is_after or item["id"] == after
+        if len(page) > limit:
+            break
+    if not is_after:
+        raise Problem(
+            422, "invalid", f"there is no item `{after[:100]}` in this list", where="after",
+            hint="pass the last_id of the page before",
+        )  # fmt: skip
+    return list_of(page[:limit], has_more=len(page) > limit)
+
+
+def list_of(items: list[JsonObject], *, has_more: bool = False) -> JsonObject:
+    """Items as OpenAI's clients read a list of them."""
     return {
         "object": "list",
-        "data": cast("list[Json]", page),
-        "first_id": page[0]["id"] if page else None,
-        "last_id": page[-1]["id"] if page else None,
-        "has_more": len(listed) > limit,
+        "data": cast("list[Json]", items),
+        "first_id": items[0]["id"] if items else None,
+        "last_id": items[-1]["id"] if items else None,
+        "has_more": has_more,
     }

@@ -79,19 +79,7 @@ def decode_session(data: bytes | str, *, name: str, trusted: bool) -> SavedSessi
     for index, raw in enumerate(opened.events):
         where = f"{name}: events[{index}]"
         try:
-            raw, sum, sound = _unchecked(raw)
-            sums.append(sum)
-            raw, seal = _unsealed(raw)
-            if not sound:
-                raise SessionError(
-                    "the event is damaged: it is not what its checksum was made of",
-                    where=where,
-                    hint=_CHANGED,
-                )
-            try:
-                event = opened.decode(raw)
-            except msgspec.ValidationError as error:
-                event = _respelled_event(raw, error)
+            event, sum, seal = _decode_event(raw, opened.decode, where)
             events.append(event if trusted else _untrusted(event))
         except (ValueError, RecursionError) as error:
             raise SessionError(
@@ -99,10 +87,9 @@ def decode_session(data: bytes | str, *, name: str, trusted: bool) -> SavedSessi
                 where=where,
                 hint="events are ADK's JSON: camelCase fields, content {role, parts}",
             ) from None
-        if events[-1].unread:
-            _log.warning(
-                "%s has unknown fields, which are kept: %s", where, ", ".join(events[-1].unread)
-            )
+        sums.append(sum)
+        if event.unread:
+            _log.warning(_KEPT, where, ", ".join(event.unread))
     outer, unread = opened.outer, opened.unread
     # Checksums that are all gone were taken out; a single one was damaged.
     if seal is not None and (any(sums) or any(event.unread for event in events)):
@@ -114,7 +101,7 @@ def decode_session(data: bytes | str, *, name: str, trusted: bool) -> SavedSessi
                 hint=_CHANGED,
             )
     if unread:
-        _log.warning("%s has unknown fields, which are kept: %s", name, ", ".join(unread))
+        _log.warning(_KEPT, name, ", ".join(unread))
     return SavedSession(
         outer.id,
         outer.app_name,
@@ -124,6 +111,24 @@ def decode_session(data: bytes | str, *, name: str, trusted: bool) -> SavedSessi
         outer.last_update_time,
         unread,
     )
+
+
+def _decode_event(
+    raw: object, decode: "Callable[[object], Event]", where: str
+) -> tuple[Event, str | None, str | None]:
+    """One event, its checksum, and that of the session around it, where it has them."""
+    raw, checksum, sound = _unchecked(raw)
+    raw, seal = _unsealed(raw)
+    if not sound:
+        raise SessionError(
+            "the event is damaged: it is not what its checksum was made of",
+            where=where,
+            hint=_CHANGED,
+        )
+    try:
+        return decode(raw), checksum, seal
+    except msgspec.ValidationError as error:
+        return _respelled_event(raw, error), checksum, seal
 
 
 class _SessionJson(Value, frozen=True, gc=True, omit_defaults=False):
@@ -138,6 +143,8 @@ class _SessionJson(Value, frozen=True, gc=True, omit_defaults=False):
 
 
 _log = logging.getLogger("weft")
+
+_KEPT = "%s has unknown fields, which are kept: %s"
 
 _event_decoder = msgspec.json.Decoder(Event)
 

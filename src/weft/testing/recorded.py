@@ -182,6 +182,7 @@ class RecordedModel:
             listed.append(exchange)
             self._turns[key] = len(listed)
             self._asked.add(key)
+            # a file that is there and empty needs its head too
             new = not self.path.exists() or not self.path.stat().st_size
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
@@ -333,11 +334,13 @@ class _Cover:
         return _changed(response, self._restored) if self._values else response
 
     def _text(self, text: str) -> str:
+        # keys of the environment first: their names fit on another machine, hashes do not
         for value, name in self._environment.items():
             if value in text:
                 placeholder = f"[key:{name}]"
                 self._values[placeholder] = value
                 text = text.replace(value, placeholder)
+        # from the end: places before a replaced value stay right
         for one in sorted(find(text, self._kinds), key=lambda one: -one.start):
             secret = text[one.start : one.end]
             digest = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:4]

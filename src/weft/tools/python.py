@@ -202,6 +202,7 @@ async def _execute(
             stderr=asyncio.subprocess.STDOUT,
             cwd=folder,
             env=_environment(folder),
+            # a group of its own, which is killed as a whole
             start_new_session=True,
             pass_fds=(child_end,),
         )
@@ -210,6 +211,7 @@ async def _execute(
         os.close(report_end)
         raise
     finally:
+        # the process has its own copies; with ours open the reader would never see the end
         os.close(child_end)
         os.close(printing_end)
     problem = ""
@@ -336,6 +338,7 @@ def isolation() -> Mapping[str, bool]:
 
 
 def _command(limits: JsonObject) -> list[str]:
+    # -I: neither the folder nor the user's packages are imported from; -B: no bytecode is written
     return [sys.executable, "-I", "-B", str(_PROGRAM), json.dumps(limits)]
 
 

@@ -45,14 +45,17 @@ def main() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     achieved = {"network": False, "processes": False, "files": False}
     if sys.platform == "linux":
+        # no program with a setuid bit gives the code more rights
         libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
         achieved = _isolate(libc, limits)
     _limit(limits, alone=achieved["processes"])
     os.write(limits["report"], json.dumps(achieved).encode())
+    # closed before the code runs: it must not report in our place
     os.close(limits["report"])
     first = os.fork()
     if first == 0:
         if sys.platform == "linux":
+            # it dies with this process, which may be killed at any time
             libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
         _first_process(libc, code, alone=achieved["processes"])
     os._exit(_code_of(os.waitpid(first, 0)[1]))
@@ -68,6 +71,7 @@ def _isolate(libc: ctypes.CDLL, limits: dict[str, int]) -> dict[str, bool]:
     net = 0 if limits["network"] else _NEW_NET
     apart = _NEW_USER | _NEW_MOUNTS | _NEW_IPC | _NEW_PIDS
     processes = libc.unshare(apart | net) == 0
+    # a kernel that refuses all of it together may still cut off the network
     alone = processes or (bool(net) and libc.unshare(_NEW_USER | net) == 0)
     return {
         "network": bool(net) and alone,
@@ -79,8 +83,10 @@ def _isolate(libc: ctypes.CDLL, limits: dict[str, int]) -> dict[str, bool]:
 def _write_only_here(libc: ctypes.CDLL) -> bool:
     """Make everything read-only but the working folder."""
     here = os.getcwd().encode()
+    # private: what is mounted here must not show up outside
     if libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None) != 0:
         return False
+    # read-only is said of a mount, so the folder needs one of its own
     if libc.mount(here, here, None, _MS_BIND, None) != 0:
         return False
     lock, unlock = _Attributes(set=_READ_ONLY), _Attributes(clear=_READ_ONLY)
@@ -98,6 +104,7 @@ def _limit(limits: dict[str, int], *, alone: bool) -> None:
     most = limits["processes"] + (0 if alone else _running())
     for kind, value in (
         (resource.RLIMIT_CORE, 0),
+        # the clock outside ends it first, and says why
         (resource.RLIMIT_CPU, limits["seconds"] + 1),
         (resource.RLIMIT_FSIZE, limits["file_size"]),
         (resource.RLIMIT_NOFILE, 128),
@@ -126,6 +133,7 @@ def _first_process(libc: ctypes.CDLL, code: str, *, alone: bool) -> None:
     if worker == 0:
         _run(code)
     while True:
+        # the first process of a namespace inherits all orphans, and must wait for them
         ended, status = os.waitpid(-1, 0)
         if ended == worker:
             os._exit(_code_of(status))
@@ -133,6 +141,7 @@ def _first_process(libc: ctypes.CDLL, code: str, *, alone: bool) -> None:
 
 def _code_of(status: int) -> int:
     code = os.waitstatus_to_exitcode(status)
+    # a signal is told as shells tell it: 128 and its number
     return 128 - code if code < 0 else code
 
 
@@ -160,6 +169,7 @@ def _run(code: str) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
+        # never back into the program above, which belongs to the parent
         os._exit(exit_code & 0xFF)
 
 

@@ -144,6 +144,7 @@ class _Import:
         entry = self._nodes.get(id(agent))
         if entry is None:
             self._open.add(id(agent))
+            # the object is kept beside the node: its id must not be given to another
             entry = (agent, self._node(agent, model))
             self._nodes[id(agent)] = entry
             self._open.remove(id(agent))
@@ -164,6 +165,7 @@ class _Import:
         self.notes.append(opaque(AdkPlace(name, "plugins"), f"the plugin `{name}`", silent=foreign))
         if not foreign:
             return node
+        # code that nobody looked into may end any loop
         self.endless.clear()
         code = closed(AdkPlace(name, "plugins"), f"the plugin `{name}`")
         return rebuild(node, lambda agent: replace(agent, before_agent=_more(agent, code)))
@@ -456,6 +458,7 @@ def options_of(agent: object, name: str) -> Options:
     config: JsonObject = {}
     for option in SAME:
         value = field(options, option)
+        # google-genai has it as a float, and other providers take a whole number
         if isinstance(value, float) and option == "top_k":
             value = int(value)
         if value is not None:

@@ -52,7 +52,9 @@ class EventViews:
         """All that a reader sees; what it sees stands on no branch any more."""
         key = (text(session, "app_name"), text(session, "user_id"), text(session, "id"), reader)
         events = listed(session, "events")
+        # taken out and put in again: the view that was used longest ago goes first
         view = self._views.pop(key, None)
+        # a session that was rewound, or replaced under its id, is read from the start
         if view is None or len(events) < view.read or _id(events, view.read) != view.last:
             view = _EventView(0, "", (), Session(text(session, "id")))
         calls = view.calls.union(*map(_calls, events[view.read :]))

@@ -111,6 +111,7 @@ class Delivery:
                     offer_recall(llm_request, outcome.recalls)
                 put(llm_request, outcome.contents, outcome.system)
         except Exception as error:
+            # a run that works without the plugin must work with it
             _log.warning("a request of google-adk is left as it is", exc_info=True)
             outcome = f"{type(error).__name__}: {error}"
         if isinstance(outcome, str):
@@ -179,6 +180,7 @@ class Delivery:
             policy = replace(own, limit=room)
         else:
             return "the rest of the request leaves too little of the budget"
+        # google-adk's own part of the request may hold what the policy keeps away
         if _withholds(own):
             whole = _whole(outcome, request, compiled)
             compiled.require_protected(compiled.prompt, whole)
@@ -214,6 +216,7 @@ class Delivery:
 
     def _tree(self, root: object) -> "_Tree":
         now = (*_declared(root),)
+        # taken out and put in again: the oldest stands first
         cached = self._trees.pop(id(root), None)
         if cached is None or cached.declared != now:  # an agent may be changed while it is used
             tree = imported(root, for_requests=True)

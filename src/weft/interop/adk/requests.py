@@ -106,6 +106,7 @@ def joined_system(
     """Weft's instruction, and behind it what others have added; None where that is in doubt."""
     rest = instruction
     for part in _written(agent, root, state):
+        # a text that stands there twice cannot be told from what others added
         if part is None or rest.count(part) != 1:
             return None
         rest = rest.replace(part, "", 1)

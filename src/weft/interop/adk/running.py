@@ -124,6 +124,7 @@ class CallbackCode:
         if reply is not None:
             answer = response_from(reply)
             if isinstance(answer, ModelResponse):
+                # the value keeps its id from being given again before it is asked for
                 self._answered[id(answer)] = answer
             return answer
         if field(asked, "model") not in (prompt.model, None):
@@ -175,6 +176,7 @@ class CallbackCode:
         if moment == "after_tool":
             raw = self._results.pop(ctx.call_id, None)
             arguments["tool_response"] = rest[0] if raw is None else raw.value
+            # a callback may return nothing and change the result in place
             before = copy.deepcopy(arguments["tool_response"])
         elif moment == "on_tool_error":
             arguments["error"] = rest[0]
@@ -247,6 +249,7 @@ class Borrowed:
             events=ctx.session.events,
             state={key: require_json(ctx.state[key], where=key) for key in ctx.state},
         )
+        # a copy: code may change a value in place
         self._before = copy.deepcopy(session.state)
         around = _invocation(
             session, ctx.invocation_id, ctx.branch, ctx.user_content, agent, services=ctx
