@@ -12,7 +12,7 @@ import pytest
 from weft import Agent, RunConfig, Runner, Step, tool
 from weft.errors import DeclarationError, SessionBusy, SessionError, StoreError, UsageError
 from weft.runtime import feeds
-from weft.session import Event, MemoryStore, Session, SessionKey
+from weft.session import Event, Lease, MemoryStore, Session, SessionKey
 from weft.testing import ScriptedModel, call, chunks, delayed
 
 STREAM = RunConfig(stream=True)
@@ -102,6 +102,43 @@ async def test_who_joins_in_the_middle_of_an_answer_gets_its_beginning() -> None
         await run
         events = [first, *await told(reader)]
     assert [e.text for e in events] == ["Once ", "upon ", "a time.", "Once upon a time."]
+
+
+async def test_who_sees_the_end_of_a_run_can_begin_the_next(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaving, gate = asyncio.Event(), asyncio.Event()
+    async with Runner(bot("One.", "Two."), app_name="next", store=address) as runner:
+        lease_of = runner.store.lease
+
+        class SlowLease:
+            def __init__(self, lease: Lease) -> None:
+                self._lease = lease
+
+            async def release(self) -> None:
+                leaving.set()
+                await gate.wait()
+                await self._lease.release()
+
+        async def slow_lease(*arguments: object, **options: object) -> SlowLease:
+            return SlowLease(await lease_of(*arguments, **options))  # type: ignore[arg-type]
+
+        monkeypatch.setattr(runner.store, "lease", slow_lease)
+        run = await runner.start("hi", session_id="s", follow=True)
+        readers = [
+            asyncio.create_task(told(run.events())),
+            asyncio.create_task(told(runner.events(session_id="s"))),
+        ]
+        await leaving.wait()
+        await asyncio.wait(readers, timeout=0.1)
+        assert not any(reader.done() for reader in readers)
+        assert runner.active == [run.key]
+        gate.set()
+        for reader in readers:
+            assert [event.text for event in await reader] == ["hi", "One."]
+        assert runner.active == []
+        rejecting = RunConfig(busy="reject")
+        assert (await (await runner.start("more", session_id="s", config=rejecting))).text == "Two."
 
 
 async def test_a_reader_that_never_reads_does_not_slow_the_run(

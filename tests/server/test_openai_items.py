@@ -322,7 +322,7 @@ def test_a_conversation_under_way_is_not_added_to(tmp_path: Path) -> None:
     @tool
     async def wait() -> str:
         """Wait."""
-        await asyncio.to_thread(go.wait, 30)
+        await asyncio.to_thread(go.wait, 600)
         return "waited"
 
     agent = Agent("bot", model=ScriptedModel([call("wait"), "Done."]), tools=[wait])

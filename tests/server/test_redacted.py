@@ -91,6 +91,7 @@ def test_what_is_compiled_ahead_goes_when_the_last_page_leaves(
 ) -> None:
     monkeypatch.setattr(inspect, "PULSE", 0.01)
     monkeypatch.setattr(inspect, "REHEARSED_AFTER", 0.02)
+    monkeypatch.setattr(inspect, "_LONGEST", 600)
     rehearsed, forgotten = threading.Event(), threading.Event()
     inspections: set[Inspection] = set()
     rehearse, forget = Inspection.rehearse, Inspection.forget_rehearsed
@@ -114,17 +115,17 @@ def test_what_is_compiled_ahead_goes_when_the_last_page_leaves(
         with client.stream("GET", "/inspect/api/live", params=params):
             with other.stream("GET", "/inspect/api/live", params=params):
                 _until(lambda: any(one._watchers == 2 for one in inspections))
-                assert rehearsed.wait(20)
+                assert rehearsed.wait(60)
             (inspection,) = inspections
             _until(lambda: inspection._watchers == 1)
             assert not forgotten.is_set()
             assert variant in inspection._rehearsed
-        assert forgotten.wait(20)
+        assert forgotten.wait(60)
     assert variant not in inspection._rehearsed
 
 
 def _until(is_so: Callable[[], bool]) -> None:
-    for _ in range(2_000):
+    for _ in range(6_000):
         if is_so():
             return
         time.sleep(0.01)

@@ -92,7 +92,7 @@ class Child:
             self._process.join()
 
 
-async def until(is_so: "Callable[[], bool]", what: str, seconds: float = 90.0) -> None:
+async def until(is_so: "Callable[[], bool]", what: str, seconds: float = 300.0) -> None:
     """Wait until something is so."""
     deadline = time.monotonic() + seconds
     while not is_so():

@@ -93,7 +93,7 @@ class Shop:
     async def done(self, *living: Child) -> None:
         """Wait until all turns are done, while the dead are looked for."""
         keys = [(turn.key, turn.request_id) for turns in self._planned.values() for turn in turns]
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             for key, request in keys:
                 while (info := await self.turns.find(key, request)) is None or (
                     info.status != "done"
@@ -322,7 +322,7 @@ async def test_turns_beside_one_that_kills_its_workers_are_answered(shop: Shop) 
     await shop.put("b", 1)  # it goes on behind the one that is put aside
     deaths = 2
     worker = await shop.worker(slots=4)
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         while any(
             info.status in ("waiting", "running") for info in await shop.turns.list(app_name=APP)
         ):
@@ -343,7 +343,7 @@ async def test_turns_beside_one_that_kills_its_workers_are_answered(shop: Shop) 
 
 
 async def until_done(shop: Shop, turn: PlannedTurn) -> None:
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         while True:
             info = await shop.turns.find(turn.key, turn.request_id)
             if info is not None and info.status == "done":

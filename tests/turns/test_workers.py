@@ -53,7 +53,7 @@ class Process:
 
     async def says(self, path: str, status: int) -> str:
         """Wait until it answers so; what it says then."""
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while True:
                 code, text = await asyncio.to_thread(self.read, path)
                 if code == status:
@@ -62,7 +62,7 @@ class Process:
 
     async def code(self) -> int:
         """Its exit code, once it has ended."""
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             return await self.process.wait()
 
 
@@ -109,7 +109,7 @@ class Desk:
         worker = Process(process, [])
         self._processes.append(worker)
         assert process.stdout is not None
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             line = (await process.stdout.readline()).decode()
         assert line.startswith("ready: "), line
         worker.lines.append(line)
@@ -117,7 +117,7 @@ class Desk:
 
     async def until(self, condition: Callable[[dict[str, TurnInfo]], bool]) -> dict[str, TurnInfo]:
         """Wait until the turns, by their request, are as they should be."""
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(300):
             while True:
                 infos = {
                     info.turn.request_id: info

@@ -84,6 +84,11 @@ class StartedRun:
         """Whether it is over."""
         return self._task.done()
 
+    @property
+    def has_let_go(self) -> bool:
+        """Whether it is over, and the next run can have the session."""
+        return self._invocation.has_let_go
+
     def __await__(self) -> Generator[object, None, Result]:
         self._is_awaited = True
         # whoever waits for it and gives up does not stop it
@@ -405,7 +410,9 @@ class Following:
                 continue
             self._complete.clear()
             pause = None
-            if not self._forever and services.feeds.running(key) is None:
+            if self._is_own and self._run is not None and self._run.has_let_go:
+                return []  # also where a later run has the session already
+            if not self._forever and not services.feeds.holds(key):
                 if self._is_own:
                     # it was told of every event, so there is nothing to look up
                     return []

@@ -71,19 +71,26 @@ class Feeds:
         return feed
 
     def end(self, feed: "Feed") -> None:
-        """The run is over: its readers are told."""
+        """The run is over, and about to give its session back; `let_go` follows."""
         if feed is self.idle:
             return
         feed.runs -= 1
+        feed.leaving += 1
         if not feed.runs:
             feed.is_cancelled = False
             feed.unfinished.clear()
             if feed.sending is not None:
                 feed.sending.end()
                 feed.sending = None
+        self._tune(feed)
+
+    def let_go(self, feed: "Feed") -> None:
+        """Another run can have the session: its readers are told that this one is over."""
+        if feed is self.idle:
+            return
+        feed.leaving -= 1
         for reader in feed.readers:
             reader.wake()
-        self._tune(feed)
         self._drop(feed)
 
     def running(self, key: SessionKey) -> "Feed | None":
@@ -91,9 +98,14 @@ class Feeds:
         feed = self._feeds.get(key)
         return feed if feed is not None and feed.runs else None
 
+    def holds(self, key: SessionKey) -> bool:
+        """Whether a run of this runner has the session, or has yet to give it back."""
+        feed = self._feeds.get(key)
+        return feed is not None and bool(feed.runs or feed.leaving)
+
     def keys(self) -> list[SessionKey]:
         """The sessions that this runner runs now."""
-        return [key for key, feed in self._feeds.items() if feed.runs]
+        return [key for key in self._feeds if self.holds(key)]
 
     def join(self, key: SessionKey) -> "Follower":
         """A new reader of a session; it begins with the answers that stream now."""
@@ -152,7 +164,8 @@ class Feeds:
             self._relay.unfollow(feed.key, feed.take_piece)
 
     def _drop(self, feed: "Feed") -> None:
-        if not feed.runs and not feed.readers and self._feeds.get(feed.key) is feed:
+        is_used = feed.runs or feed.leaving or feed.readers
+        if not is_used and self._feeds.get(feed.key) is feed:
             del self._feeds[feed.key]
 
     async def _look(self) -> None:
@@ -203,6 +216,7 @@ class Feed:
         "is_cancelled",
         "is_tuned",
         "key",
+        "leaving",
         "length",
         "readers",
         "runs",
@@ -215,6 +229,8 @@ class Feed:
         self.key = key
         self.runs = 0
         """How many runs of this runner are under way: one, or two while one takes over."""
+        self.leaving = 0
+        """How many of them are over, and have yet to give the session back."""
         self.is_cancelled = False
         """Whether somebody asked the run to stop, who is not a later run."""
         self.length = 0

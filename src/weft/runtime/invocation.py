@@ -180,6 +180,8 @@ class Invocation:
         """Whether nothing is left to do for a request that is repeated."""
         self.feed: Feed = services.feeds.idle
         """Those who follow the session, while the run is under way."""
+        self.has_let_go = False
+        """Whether the run is over, and others can have the session."""
         self.may_create: Callable[[], Awaitable[bool]] | None = None
         """Asked, under the lease, before a session is made that does not exist."""
         self.follower: str | None = None

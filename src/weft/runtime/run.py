@@ -323,9 +323,7 @@ async def _events(
             for void in unfinished:
                 invocation.feed.pass_on(void, len(invocation.session.events))
             if not shared:
-                services.feeds.end(invocation.feed)
-                invocation.feed = services.feeds.idle
-                await lease.release()  # the later run need not wait until these events are taken
+                await _let_go(invocation, lease)  # the later run need not wait for these events
             for void in unfinished:
                 yield void
             if last is not None:
@@ -337,12 +335,23 @@ async def _events(
             raise outcome.error from None
     finally:
         if not shared:
-            services.feeds.end(invocation.feed)
-            if lease is not None:
-                await lease.release()
+            await _let_go(invocation, lease)
         # `weft.run` opened the store for this run alone
         if request.owned:
             await services.store.close()
+
+
+async def _let_go(invocation: Invocation, lease: Lease | None) -> None:
+    """Give the session back. Readers are told behind that: who sees the end may begin anew."""
+    feeds = invocation.services.feeds
+    feed, invocation.feed = invocation.feed, feeds.idle
+    feeds.end(feed)
+    try:
+        if lease is not None:
+            await lease.release()
+    finally:
+        invocation.has_let_go = True
+        feeds.let_go(feed)
 
 
 async def _finish_earlier(invocation: Invocation, lease: Lease) -> Session | None:
