@@ -23,7 +23,7 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).parent))
 import meaning
 
-from weft.compiler.view import blocks_of
+from weft.compiler.parts import blocks_of
 from weft.content import Content
 from weft.dialects import dialect_named, lift, stream_of
 from weft.dialects.stream import Events

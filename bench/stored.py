@@ -1,6 +1,6 @@
 """The first turn on a long session that a store keeps, in a process of its own.
 
-    python bench/stored.py [--old TREE/src] [--events N]
+    python bench/stored.py [--old TREE/src] [--events N] [--case NAME]
     python bench/stored.py --long [--events 1000000]
 
 Wall time of the turn, the memory it adds to the process at its peak, and the longest time in
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from table import Table, duration, installed
@@ -30,8 +30,20 @@ BATCH = 2_000
 ROUNDS = 3
 TICK = 0.005
 
-POLICIES = ("C.default()", "C.window(10)", "C.default().budget(20_000)")
-"""What the agent sees: everything, the last turns, what fits."""
+CASES = {
+    "C.default()": ("C.default()", "scripted", "openai-chat"),
+    "C.default(), claude": ("C.default()", "claude-sonnet-4-5", "anthropic"),
+    "C.default(), gpt": ("C.default()", "gpt-5", "openai-chat"),
+    "C.default(), gemini": ("C.default()", "gemini-2.5-flash", "gemini"),
+    "C.window(10)": ("C.window(10)", "scripted", "openai-chat"),
+    "C.window(10), gpt": ("C.window(10)", "gpt-5", "openai-chat"),
+    "C.default().budget(20_000)": ("C.default().budget(20_000)", "scripted", "openai-chat"),
+}
+"""What the agent sees, its model, and how that is spoken to.
+
+With a name that is a provider's, the request is held against what the provider refuses, and the
+answer says what of it was cached.
+"""
 
 TARGETS = {"wall": 0.6, "memory": 80e6, "stall": 0.05, "recent": 0.01}
 
@@ -39,17 +51,22 @@ TARGETS = {"wall": 0.6, "memory": 80e6, "stall": 0.05, "recent": 0.01}
 class Scripted:
     """A model that answers at once."""
 
-    name = "scripted"
-    dialect = "openai-chat"
+    def __init__(self, name: str = "scripted", dialect: str = "openai-chat") -> None:
+        self.name = name
+        self.dialect = dialect
 
     async def generate(
         self, prompt: object, wire: Mapping[str, object], *, stream: bool
     ) -> AsyncIterator[object]:
         """One short answer."""
         from weft import Content, ModelResponse, Part
+        from weft.session import Usage
 
+        usage = None
+        if self.name != "scripted":
+            usage = Usage(prompt_token_count=9_000, cached_content_token_count=100)
         answer = Content(parts=(Part(text="It is sunny."),), role="model")
-        yield ModelResponse(content=answer, finish_reason="STOP")
+        yield ModelResponse(content=answer, finish_reason="STOP", usage=usage)
 
 
 async def build(path: str, count: int) -> None:
@@ -87,15 +104,16 @@ async def archive(path: str, _: str) -> dict[str, float]:
     return {"wall": wall, "cpu": cpu, "events": count, "before": before, "after": size}
 
 
-async def turn(path: str, policy: str) -> dict[str, float]:
+async def turn(path: str, case: str) -> dict[str, float]:
     """Ask once in the long session, after a turn in the short one."""
     from sessions import get_weather
 
     from weft import Agent, C, Runner
 
+    policy, model, dialect = CASES[case]
     bot = Agent(
         "bot",
-        model=Scripted(),
+        model=Scripted(model, dialect),
         instruction="You help users with weather. The user is in {location}.",
         tools=[get_weather],
         context=eval(policy, {"C": C}),
@@ -173,7 +191,9 @@ def _status(name: str) -> int:
     raise OSError(f"/proc/self/status has no {name}")
 
 
-def measure(old: str | None = None, count: int = EVENTS) -> Table:
+def measure(
+    old: str | None = None, count: int = EVENTS, cases: Sequence[str] = tuple(CASES)
+) -> Table:
     """A row for each policy and number."""
     table = Table(f"first turn on a stored session of {count:,} events")
     trees = {"new": str(Path(__file__).parent.parent / "src"), **({"old": old} if old else {})}
@@ -181,7 +201,7 @@ def measure(old: str | None = None, count: int = EVENTS) -> Table:
         databases = {name: os.path.join(directory, f"{name}.db") for name in trees}
         for name, tree in trees.items():
             _child(tree, "build", databases[name], str(count))
-        for action, policy in [*[("turn", policy) for policy in POLICIES], ("recent", "")]:
+        for action, policy in [*[("turn", case) for case in cases], ("recent", "")]:
             least: dict[str, dict[str, float]] = {}
             for _ in range(ROUNDS):
                 for name, tree in trees.items():
@@ -277,12 +297,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--old", help="the src folder of another tree")
     parser.add_argument("--events", type=int)
+    parser.add_argument("--case", choices=CASES, action="append", help="one case; all without")
     parser.add_argument("--long", action="store_true", help="a million events, archived")
     args = parser.parse_args()
     if args.long:
         print(measure_long(args.events or 1_000_000))
     else:
-        print(measure(args.old, args.events or EVENTS))
+        print(measure(args.old, args.events or EVENTS, args.case or tuple(CASES)))
     return 0
 
 

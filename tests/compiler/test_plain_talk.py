@@ -33,8 +33,8 @@ def never_ready(prompt: Prompt, env: Env) -> bool:
     return False
 
 
-def never_plain(content: object) -> bool:
-    return False
+def never(*_: object) -> None:
+    return None
 
 
 def lowered_as_any_turn(dialect: Dialect, block: TextBlock) -> Entry:
@@ -54,8 +54,9 @@ def the_long_way() -> Generator[None]:
             kind = type(DIALECTS[name])
             patch.setattr(kind, "spoken", lowered_as_any_turn)
             module = importlib.import_module(kind.__module__)
-            if hasattr(module, "is_plain"):
-                patch.setattr(module, "is_plain", never_plain)
+            for short_cut in ("is_plain", "only_block"):
+                if hasattr(module, short_cut):
+                    patch.setattr(module, short_cut, never)
         yield
 
 

@@ -312,14 +312,25 @@ def test_an_installed_list_of_another_make_is_reported_and_passed_over(
     )
 
 
-def test_without_the_extra_the_list_in_the_package_is_used() -> None:
-    program = (
-        "import sys; sys.modules['genai_prices'] = sys.modules['pydantic'] = None;"
-        "from weft.compiler.costs import price_of; from weft.dialects import price_list as p;"
-        "print(price_of('claude-opus-5').input, price_of('no-such'), p.newer_prices())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "5.0 None pip install 'weft[prices]'\n"
+def test_without_the_extra_and_pydantic_a_run_knows_what_it_costs() -> None:
+    program = """
+import sys
+sys.modules["genai_prices"] = sys.modules["pydantic"] = None
+import weft
+from weft.dialects.price_list import newer_prices
+from weft.testing import ScriptedModel, call, usage
+
+def look(query: str, more: dict[str, object]) -> dict[str, object]:
+    "Look it up."
+    return more
+
+script = [usage(call("look", query="a", more={"b": [None]}), prompt=1_000_000, output=0), "Done."]
+model = ScriptedModel(script, name="claude-opus-5", dialect="anthropic")
+config = weft.RunConfig(budget=weft.RunBudget(money=9))
+result = weft.run_sync(weft.Agent("bot", model=model, tools=[look]), "x", config=config).check()
+print(result.text, [e.provenance.spent.money for e in result.events if e.provenance.spent][0])
+print(newer_prices())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("Done. 5.0\npip install 'weft[prices]'\n", "")
     assert newer_prices() == "pip install -U genai-prices"

@@ -32,7 +32,9 @@ def browsing() -> Iterator[Any]:
 
     with sync_playwright() as play:
         browser = play.chromium.launch(
-            executable_path=BROWSER, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            executable_path=BROWSER,
+            timeout=180_000,
+            args=["--no-sandbox", "--disable-dev-shm-usage"],
         )
         yield browser
         browser.close()
@@ -46,7 +48,7 @@ def watched(browser: Any, *, forgiven: tuple[str, ...] = (), **options: object) 
     """
     context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
     page = context.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(120_000)
     problems: list[str] = []
     outside: list[str] = []
     page.on("console", lambda m: m.type == "error" and problems.append(m.text))

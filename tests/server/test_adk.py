@@ -293,10 +293,12 @@ def test_the_page_of_google_adk_in_a_browser(
     application = app(sum_of_two(), store=f"sqlite:///{tmp_path}/weft.db")
     with serving(application) as live, playwright.sync_playwright() as running:
         chrome = running.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            executable_path=chromium,
+            timeout=180_000,
+            args=["--no-sandbox", "--disable-dev-shm-usage"],
         )
         page = chrome.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(120_000)
 
         def stop(route: object) -> None:
             left.append(route.request.url)  # type: ignore[attr-defined]

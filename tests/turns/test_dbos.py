@@ -223,7 +223,10 @@ async def test_a_suspect_runs_alone_and_a_death_is_counted_for_it_only(
     assert (infos[guilty].status, infos[guilty].kills) == ("failed", 3)
     assert {info.kills for name, info in infos.items() if name in "xy"} == {0}
     assert infos[other].kills == 2
-    assert [sessions for sessions in together if sessions & {"a", "b"}] == [{guilty}, {other}]
+    first, *rest = [sessions for sessions in together if sessions & {"a", "b"}]
+    assert first == {guilty}
+    # more than once, if the worker that is not dead had it already: a real run is known by its id
+    assert rest == [{other}] * len(rest) != []
     with psycopg.connect(postgres_url) as server:
         notes = server.execute("SELECT 1 FROM weft.turn_notes WHERE turn LIKE 'dbos:alone:%'")
         assert notes.fetchall() == []

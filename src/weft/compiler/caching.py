@@ -431,7 +431,7 @@ def _last_spent(compiled: "Compilation", log: Strand[Event], branch: str, scope:
     return _Spent()
 
 
-_FAR = 5_000
+_FAR = 2_000
 """How many events an answer may lie back for its request to be compared with the next."""
 
 

@@ -6,7 +6,7 @@ people applies the same rules, with the same placeholders.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
@@ -25,6 +25,9 @@ if TYPE_CHECKING:  # few programs label anything
 
 Path = tuple[str, ...]
 """The names of the fields that lead to a value."""
+
+_ROUNDS = 4
+"""How often several rules look through a text, each at what the others have made of it."""
 
 _TRIES = 64
 """How many braces of one text are tried as the beginning of JSON."""
@@ -131,7 +134,7 @@ class Mask:
         known = self._wires.get((text, path))
         if known is None:
             rounds = _Rounds(text)
-            for stage in self._stages:
+            for stage in self._until_settled(lambda: rounds.text):
                 cuts: list[TextCut] = []
                 _walk(stage, value, 0, path, cuts)
                 if cuts:
@@ -143,8 +146,12 @@ class Mask:
 
     def value(self, value: Json, path: Path = ()) -> Json:
         """A JSON value as it may be shown; the very same where nothing is hidden."""
-        for stage in self._stages:
-            value = stage.value(value, path)
+        for _ in range(_ROUNDS):
+            before = value
+            for stage in self._stages:
+                value = stage.value(value, path)
+            if len(self._stages) == 1 or value is before:
+                break
         return value
 
     def state(self, values: JsonObject) -> JsonObject:
@@ -180,11 +187,22 @@ class Mask:
 
     def _find_cuts(self, text: str) -> tuple[TextCut, ...]:
         rounds = _Rounds(text)
-        for stage in self._stages:
+        for stage in self._until_settled(lambda: rounds.text):
             rounds.add(_cuts_in_objects(stage, rounds.text))
             for one in stage.rounds(rounds.text):
                 rounds.add(one)
         return rounds.cuts
+
+    def _until_settled(self, text: Callable[[], str]) -> Iterator["_Stage"]:
+        """The rules one after the other, and again: what one cuts can uncover a value for another.
+
+        `text` says what has become of the text so far.
+        """
+        for _ in range(_ROUNDS):
+            before = text()
+            yield from self._stages
+            if len(self._stages) == 1 or text() == before:
+                return
 
 
 class _Stage(Protocol):
@@ -238,25 +256,28 @@ class _Rounds:
         if not self.cuts:
             self.cuts = tuple(cuts)
             return
-        earlier = [_place_before(cut, self.cuts) for cut in cuts]
-        placed = [one for one in earlier if one is not None]
-        if len(placed) == len(cuts):
-            self.cuts = tuple(sorted((*self.cuts, *placed)))
+        before = _before_cuts(cuts, self.cuts)
+        if before is not None:
+            self.cuts = tuple(sorted((*self.cuts, *before)))
         else:  # a value around a placeholder: all from the first cut to the last is one
             self.cuts = (_difference(self._whole, self.text),)
 
 
-def _place_before(cut: TextCut, earlier: Iterable[TextCut]) -> TextCut | None:
-    """A cut told in places of the text before earlier cuts; None where it touches one of them."""
-    shift = 0
-    for one in earlier:
-        start = one.start + shift
-        if cut.end <= start:
-            break
-        if cut.start < start + len(one.placeholder):
+def _before_cuts(cuts: Iterable[TextCut], earlier: Sequence[TextCut]) -> list[TextCut] | None:
+    """Cuts in places of the text before earlier ones; None where one touches what was put there."""
+    before: list[TextCut] = []
+    shift = done = 0
+    for cut in cuts:
+        while done < len(earlier):
+            one = earlier[done]
+            if one.start + shift + len(one.placeholder) > cut.start:
+                break
+            shift += len(one.placeholder) - (one.end - one.start)
+            done += 1
+        if done < len(earlier) and earlier[done].start + shift < cut.end:
             return None
-        shift += len(one.placeholder) - (one.end - one.start)
-    return cut._replace(start=cut.start - shift, end=cut.end - shift)
+        before.append(cut._replace(start=cut.start - shift, end=cut.end - shift))
+    return before
 
 
 def _difference(before: str, after: str) -> TextCut:
@@ -296,11 +317,12 @@ def _walk_text(stage: _Stage, text: str, at: int, path: Path, cuts: list[TextCut
     rounds.add(_cuts_in_objects(stage, text))
     for one in stage.leaf_rounds(rounds.text, path):
         rounds.add(one)
+    done, place = 0, at + 1
     for cut in rounds.cuts:
         # less the quotes that each of these texts has as JSON
-        start = at + len(compact(text[: cut.start])) - 1
-        end = start + len(compact(text[cut.start : cut.end])) - 2
-        cuts.append(TextCut(start, end, compact(cut.placeholder)[1:-1]))
+        start = place + len(compact(text[done : cut.start])) - 2
+        done, place = cut.end, start + len(compact(text[cut.start : cut.end])) - 2
+        cuts.append(TextCut(start, place, compact(cut.placeholder)[1:-1]))
     return at + len(compact(text))
 
 

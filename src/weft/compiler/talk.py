@@ -121,34 +121,26 @@ class _Talk(NamedTuple):
                 starts.append(position + index)
                 index += 1
                 continue
-            items, read = self._items(events, index, position, agent)
-            if not read:
+            calls = parts is not None and len(parts) > 0 and parts[0].function_call is not None
+            answered = events[index + 1] if calls and index + 1 < length else None
+            if type(event) is TalkEvent and type(answered) is TalkEvent:
+                at, invocation = position + index, event.invocation_id
+                exchange = plain_exchange(event, answered, at, agent, invocation)
+                if exchange is None or not claims(exchange, frozenset(), self.calls):
+                    break
+                self.turns.add(exchange, sound=True)
+                starts.append(at)
+                index += 2
+                continue
+            some = (event,) if answered is None else (event, answered)
+            plain = plain_items(some, position + index, agent, frozenset(), self.calls)
+            if not plain.read:
                 break
-            for item in items:
-                self.turns.add(item)
+            for item in plain.items:
+                self.turns.add(item, sound=False)
                 starts.append(item.position)
-            index += read
+            index += plain.read
         return index
-
-    def _items(
-        self, events: Sequence[Event | TalkEvent], index: int, position: int, agent: str
-    ) -> tuple[Sequence[Item], int]:
-        """The next items of plain talk, and how many events they are; most are calls."""
-        at, event = position + index, events[index]
-        parts = event.content.parts if event.content is not None else None
-        if not parts or parts[0].function_call is None:
-            plain = plain_items((event,), at, agent)
-            return plain.items, plain.read
-        answered = events[index + 1 : index + 2]
-        if not answered:
-            return (), 0
-        if not (type(event) is TalkEvent and type(answered[0]) is TalkEvent):
-            plain = plain_items((event, *answered), at, agent, frozenset(), self.calls)
-            return plain.items, plain.read
-        exchange = plain_exchange(event, answered[0], at, agent, event.invocation_id)
-        if exchange is None or not claims(exchange, frozenset(), self.calls):
-            return (), 0
-        return (exchange,), 2
 
 
 class LateItems(Sequence[Item]):

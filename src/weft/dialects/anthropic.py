@@ -39,6 +39,7 @@ from weft.dialects.legality import (
     TurnRules,
     is_plain,
     no_role,
+    only_block,
     refuse_complexity,
     refuse_effort,
     refuse_open_or_bounded,
@@ -1189,6 +1190,10 @@ _NO_LATE_SYSTEM = r"claude-(instant|2|3|(opus|sonnet|haiku)-4(-[0-7])?(-2025\d+)
 
 _ANSWERED = frozenset(("text", "thinking", "redacted_thinking"))
 
+_CALL = frozenset(("type", "id", "name", "input"))
+
+_RESULT = frozenset(("type", "tool_use_id", "content", "is_error"))
+
 _NAMES_TOOLS = frozenset(("tool_addition", "tool_reference", "tool_search_tool_result"))
 """Blocks that load a tool which was declared to be loaded later."""
 
@@ -1227,7 +1232,13 @@ class AnthropicTurnRules:
         self._blank = ()
         role = turn.get("role")
         # plain words when no call is open: nothing about them can be wrong
-        if role in ("user", "assistant") and not self._waiting and is_plain(turn.get("content")):
+        content = turn.get("content")
+        if role in ("user", "assistant") and not self._waiting and is_plain(content):
+            self._last = (at, turn)
+            return
+        if (role == "assistant" and self._is_sound_call(content, at)) or (
+            role == "user" and self._is_sound_result(content)
+        ):
             self._last = (at, turn)
             return
         if role not in ("user", "assistant", "system"):
@@ -1263,6 +1274,28 @@ class AnthropicTurnRules:
         if listed and len(later) == len(listed) and not self._names_tools:
             message = "every tool is loaded later"
             yield Finding(REQUEST, "/tools", message, "load one of them at once")
+
+    def _is_sound_call(self, content: Json, at: str) -> bool:
+        """Whether a turn is just a call with nothing wrong, as most with a call are; note it."""
+        block = only_block(content, "tool_use", _CALL) if not self._waiting else None
+        call = block.get("id") if block is not None else None
+        if not isinstance(call, str) or call in self._seen or not _LEGAL_ID.fullmatch(call):
+            return False
+        self._seen.add(call)
+        self._waiting[call] = f"{at}/content/0"
+        return True
+
+    def _is_sound_result(self, content: Json) -> bool:
+        """Whether a turn is just the result that is waited for, in words; note that it came."""
+        block = only_block(content, "tool_result", _RESULT) if len(self._waiting) == 1 else None
+        call = block.get("tool_use_id") if block is not None else None
+        if block is None or not isinstance(call, str) or call not in self._waiting:
+            return False
+        said = block.get("content")
+        if not isinstance(said, str) and not is_plain(said):
+            return False
+        self._waiting.clear()
+        return True
 
     def _pairs(self, turn: JsonObject, at: str) -> Findings:
         """Every call is answered in the next turn of the user, which may come in pieces."""

@@ -297,8 +297,13 @@ class Dialect:
                 begins.append(begun)
         return ready, last
 
-    def item_turns(self, blocks: tuple[Block, ...], report: LoweringReport) -> Sequence[Entry]:
-        """The elements for the blocks of one item, before any of them is merged."""
+    def item_turns(
+        self, blocks: tuple[Block, ...], report: LoweringReport, *, sound: bool = False
+    ) -> Sequence[Entry]:
+        """The elements for the blocks of one item, before any of them is merged.
+
+        `sound` says that every text in it was read from UTF-8 and so can be sent.
+        """
         block = blocks[0]
         if (
             len(blocks) == 1
@@ -313,7 +318,7 @@ class Dialect:
                 entry = self._encodable(entry, report)
             return (entry,)
         entries = self._item(blocks, report)
-        if not is_encodable([entry.wire for entry in entries]):
+        if not sound and not is_encodable([entry.wire for entry in entries]):
             entries = [self._encodable(entry, report) for entry in entries]
         return entries
 
@@ -704,9 +709,9 @@ class TurnsOnly:
         """Lower an item that is one text, which is not blank."""
         self._add((self._dialect.spoken(TextBlock(role=role, origin=_LATER, text=text)),))
 
-    def add(self, item: Item) -> None:
-        """Lower an item of any kind."""
-        self._add(self._dialect.item_turns(item.blocks, self._report))
+    def add(self, item: Item, *, sound: bool) -> None:
+        """Lower an item of any kind; `sound` as for `Dialect.item_turns`."""
+        self._add(self._dialect.item_turns(item.blocks, self._report, sound=sound))
 
     def _add(self, entries: Sequence[Entry]) -> None:
         """Add the turns of one item, as `Dialect.extend` does."""

@@ -1467,7 +1467,8 @@ class GeminiTurnRules:
             yield no_role(role, at, "use user or model")
         side = "model" if role == "model" else "user"
         if self._open is not None and self._open.side != side:
-            yield from self._pair(self._before, self._open)
+            if self._open.calls or self._open.results or self._before is None or self._before.calls:
+                yield from self._pair(self._before, self._open)
             self._close()
             self._open = None
         if self._open is None:
@@ -1488,7 +1489,8 @@ class GeminiTurnRules:
         if not parts and not listed:
             yield Finding(REQUEST, f"{at}/parts", "this turn is empty", "say something")
         for where, part in parts:
-            yield from _refuse_part(part, where, self._model)
+            if not _is_bare(part):
+                yield from _refuse_part(part, where, self._model)
         self._open = _with_parts(self._open, parts)
 
     def end(self, wire: JsonObject) -> Findings:
@@ -1539,6 +1541,15 @@ def _with_parts(turn: _OpenTurn, parts: list[tuple[str, JsonObject]]) -> _OpenTu
             calls += 1
         results += "functionResponse" in part
     return _OpenTurn(turn.at, turn.side, calls, results, unsigned, signed)
+
+
+def _is_bare(part: JsonObject) -> bool:
+    """Whether a part is just a call or a result without media, which nobody refuses."""
+    if len(part) != 1:
+        return False
+    return "functionCall" in part or (
+        "functionResponse" in part and not object_at(part, "functionResponse").get("parts")
+    )
 
 
 def _refuse_part(part: JsonObject, where: str, model: str) -> Findings:

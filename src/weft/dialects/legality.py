@@ -8,6 +8,7 @@ asks of its own requests beside that is in `strict_rules.py`.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -101,13 +102,24 @@ class SeenIds:
 
 
 def is_plain(content: Json) -> bool:
-    """Whether a turn is one text with something in it, as nearly every turn is."""
-    if isinstance(content, list):
-        block = content[0] if len(content) == 1 else None
+    """Whether a turn is texts with something in them, as nearly every turn is."""
+    if not isinstance(content, list):
+        return isinstance(content, str) and bool(content) and not content.isspace()
+    for block in content:
         if not isinstance(block, dict) or block.keys() - _TEXT:
             return False
-        content = block.get("text")
-    return isinstance(content, str) and bool(content) and not content.isspace()
+        text = block.get("text")
+        if not isinstance(text, str) or not text or text.isspace():
+            return False
+    return bool(content)
+
+
+def only_block(content: Json, kind: str, fields: AbstractSet[str]) -> JsonObject | None:
+    """The one block of a turn, if it is of this kind and has no other fields."""
+    block = content[0] if isinstance(content, list) and len(content) == 1 else None
+    if not isinstance(block, dict) or block.get("type") != kind or block.keys() - fields:
+        return None
+    return block
 
 
 _TEXT = frozenset(("type", "text"))

@@ -1263,11 +1263,18 @@ class ChatTurnRules:
         self._any = True
         if not self._checks:
             return
-        spoken = turn.get("role") in ("user", "assistant") and is_plain(turn.get("content"))
+        role, content = turn.get("role"), turn.get("content")
+        spoken = role in ("user", "assistant") and is_plain(content)
         if spoken and not self._waiting and "tool_calls" not in turn:
             return
-        yield from _refuse_message(turn, at, self._model)
-        if turn.get("role") == "tool":
+        # nothing is wrong with calls alone, or with a result in words, as long as they are a pair
+        if not (
+            isinstance(content, str)
+            if role == "tool"
+            else role == "assistant" and content is None and turn.get("tool_calls")
+        ):
+            yield from _refuse_message(turn, at, self._model)
+        if role == "tool":
             yield from refuse_result(self._waiting, str(turn.get("tool_call_id")), at, _PAIR)
             return
         yield from refuse_unanswered(self._waiting, _PAIR)

@@ -14,19 +14,19 @@ from typing import NamedTuple
 from weft.late import late_pattern
 
 EARLIER, QUESTION = 0.3, 0.4
-"""How much names count that the agent said earlier, or that the user said."""
+"""The weight of names that the agent said earlier, and of those in the user's question."""
 
 _COMMONNESS = 0.7
-"""A name that many lines have tells little: it counts by its number to this power."""
+"""A name that many lines have tells little: its weight is divided by their number to this power."""
 
 _LETTERS = 20_000
-"""Of a longer text, so many letters are read."""
+"""How many letters of a long text are read."""
 
 _SHORT = 400
-"""A longer argument is a text, and no command."""
+"""In letters. A longer argument is a text, not a command."""
 
 _MOST_LINES = 400
-"""So many lines of a call are its own, at most."""
+"""How many lines that a call carries are looked for in its result, at most."""
 
 _NAME = late_pattern(r"[^\W\d]\w{2,}")
 _MARKED = late_pattern(r"[a-z][A-Z]|[^\W_]_[^\W_]|[A-Za-z]\d")
@@ -87,8 +87,10 @@ def asked_by(
     numbers = tuple(dict.fromkeys(map(int, _NUMBER.findall(head))))
     match = _SPAN.search(head)
     span = (int(match[1]), int(match[2])) if match else None
+    # an edit names its first and last line, in any spelling
     if span is None and len(numbers) == 2 and carried:
         span = (numbers[0], numbers[1])
+    # "3-1" is no range
     if span is not None and span[0] > span[1]:
         span = None
     return Asked(weights, head, numbers, span, tuple(carried[:_MOST_LINES]))
@@ -96,6 +98,7 @@ def asked_by(
 
 def _command(words: str) -> str:
     """The command in what an agent says: its last code block, else its last line."""
+    # from the end: the last block is the command
     blocks = _FENCED.findall(words[-_LETTERS:])
     if blocks:
         return str(blocks[-1][0] or blocks[-1][1]).strip("\n")
@@ -132,4 +135,5 @@ def fits(lines: Iterable[str], asked: Asked) -> list[float]:
             if name in asked.names:
                 times[name] = times.get(name, 0) + 1
     worth = {name: asked.names[name] / count**_COMMONNESS for name, count in times.items()}
+    # sorted: a sum of floats depends on the order, and sets have none
     return [sum(worth.get(name, 0.0) for name in sorted(one)) for one in names]

@@ -30,7 +30,7 @@ _WINDOWS = ("code", "text", "log")
 """Shapes that a window of numbered lines may be taken for."""
 
 UNASKED = 0.37
-"""The share of the room that a window takes which has nothing of what was asked."""
+"""The share of the room for a window that has nothing of what was asked."""
 
 FITTING = 20.0
 """The weight of a line that fits what was asked as well as one name does."""
@@ -68,6 +68,7 @@ class Digester(msgspec.Struct, frozen=True):
         # what matters of a window is less than what there is room for
         if self.asked is not None and shape in _WINDOWS and (window := window_of(text)):
             return self._window(window, self.asked, limit) or self._unasked(text, limit)
+        # with more than 64 letters a token it surely does not fit: it need not be counted
         if len(text) <= limit * 64 and count(text) <= limit:
             return text, shape, ""
         if not text.strip():
@@ -87,6 +88,7 @@ class Digester(msgspec.Struct, frozen=True):
         count = self.count
         if shape == "json":
             reduced, _, left_out = self.json(parsed_json(text), limit)
+            # None: not even the least of it fits
             if reduced is not None:
                 return compact(reduced), shape, left_out
             shape = "text"
@@ -122,6 +124,7 @@ class Digester(msgspec.Struct, frozen=True):
         short = choose_window(window, asked, limit=limit, count=self.count)
         if short is None:
             return None
+        # lines are counted one by one, and together they may take more
         if self.count(short) > limit:
             short = cut_text(short, limit=limit, count=self.count, keep="bookend")
         whole = {line for line in short.split("\n") if line != GAP}
@@ -164,6 +167,7 @@ class _TextCache(Generic[_Value]):
     def add(self, key: _Key, value: _Value, size: int) -> None:
         """Keep what was made of a text of so many characters, and let go of the oldest."""
         with self._lock:
+            # two threads may have worked out the same
             if key not in self._known:
                 self._known[key] = value, size
                 self._size += size
@@ -172,7 +176,7 @@ class _TextCache(Generic[_Value]):
 
 
 _digests = _TextCache[Digest](most=16_000_000)
-"""Of texts with so many characters together."""
+"""Bounded by the characters of all texts together."""
 
 _shapes = _TextCache[Shape](most=8_000_000)
 _lines = _TextCache[list[Line]](most=2_000_000)

@@ -33,6 +33,7 @@ def cut_text(text: str, *, limit: int, count: Count, keep: Keep = "head", mark: 
         return text
     if count(mark) > limit:
         return ""
+    # a token has about four letters: the search begins near the end
     low, high = 0, min(len(text), 4 * limit + 8)
     while high < len(text) and count(_bookend(text, high, keep, mark)) <= limit:
         low, high = high, high * 2
@@ -56,6 +57,7 @@ def head_of(text: str, size: int) -> str:
     end = boundary_before(text, size)
     if end >= len(text):
         return text
+    # the cut is within a word
     if not text[end].isspace() and (near := _BREAK.search(text, max(0, end - _WORD), end)):
         end = near.start() or end
     return text[: boundary_before(text, end)]
@@ -118,8 +120,10 @@ def is_boundary(text: str, index: int) -> bool:
     if index <= 0 or index >= len(text):
         return True
     before, after = text[index - 1], text[index]
+    # one line end
     if before == "\r" and after == "\n":
         return False
+    # below that nothing is joined to its neighbour
     if (before > "\u02ff" or after > "\u02ff") and _joined(text, index, before, after):
         return False
     return not _in_escape(text, index)
@@ -128,12 +132,14 @@ def is_boundary(text: str, index: int) -> bool:
 def _joined(text: str, index: int, before: str, after: str) -> bool:
     if after == "\u200d" or before == "\u200d" or _extends(after):
         return True
+    # two halves of one character
     if "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff":
         return True
     if _is_flag(before) and _is_flag(after):
         start = index
         while start > 0 and _is_flag(text[start - 1]):
             start -= 1
+        # a flag is two letters: whether a pair ends here depends on how many stand before
         return (index - start) % 2 == 1
     if "\u0600" <= before <= "\u0605" or before in "\u06dd\u070f\u08e2":  # these begin a number
         return True

@@ -13,9 +13,12 @@ from weft.late import late_pattern
 
 MOST_MARKS = 24
 MOST_OPEN = 6
+"""How many marks, and how many open questions, a summary must keep at most."""
 _LONGEST = 80
 _LONGEST_LINE = 240
+"""How many letters a mark may have, and how many of an open line are kept."""
 _SHARE = 0.5
+"""The share of a sentence's words that a summary must have to say it."""
 
 _MONTHS = (
     "January|February|March|April|May|June|July|August|September|October|November|December"
@@ -101,6 +104,7 @@ def must_keep(
     pinned_marks = [mark for text in pinned for mark in marks_in(text) if mark in seen]
     asked = [one.strip()[:_LONGEST_LINE] for one in questions if one.strip()]
     open_entries = [line for entry in entries for line in open_lines(entry)]
+    # what `_widest` compares pair by pair is bounded first
     marks = list(dict.fromkeys([*pinned_marks, *ahead, *again]))[: 4 * MOST_MARKS]
     return (
         *_widest(marks)[:MOST_MARKS],
@@ -128,11 +132,14 @@ def _holds(spoken: str, what: str) -> bool:
     sought = normal(what)
     if _stands(sought, spoken):
         return True
+    # a mark must stand letter for letter; only a sentence may be said in other words
     if sought.count(" ") < 2 and not _WIDE.search(sought):
         return False
     if not all(_stands(normal(mark), spoken) for mark in marks_in(what)):
         return False
+    # the beginning of a word is enough: endings differ
     words = {word[:5] for word in _WORD.findall(sought)}
+    # scripts without blanks are compared by pairs of letters
     for run in _WIDE.findall(sought):
         words |= {run[at : at + 2] for at in range(max(1, len(run) - 1))}
     if not words:

@@ -18,16 +18,16 @@ NAMED = 0.33
 """The share of the room that names of what was left out may take."""
 
 _BESIDE = 1.3
-"""What a line next to a chosen one is worth more: it needs no mark and can be read with it."""
+"""A line next to a chosen one is worth so many times more: it needs no mark of its own."""
 
 _PIECE = 240
-"""Longer lines are looked at in pieces of so many characters at most."""
+"""How many characters a piece of a long line has at most."""
 
 _LINES = 3_000
-"""Of more lines, those that weigh nothing are looked at here and there only."""
+"""How many lines are looked at. Of more, the ends, the heaviest and a sample are."""
 
 _SHORT = 24
-"""What has so few characters costs less than a mark would."""
+"""A gap of so few characters is shown: a mark would cost more."""
 
 _HEAD = late_pattern(r"[.;,>})\]]\s|\s")
 
@@ -113,6 +113,7 @@ def choose_lines(
     if size_kept < len(pieces):
         names = _left_out_names(pieces, set(order[:size_kept]), known)
         listed = _listed(text, names, limit, count)
+        # the names take less than their share
         if not listed.endswith("…") or not names:  # there is room for more lines
             spare = limit - (count(listed) - used)
             size_kept = max(size_kept, _most(len(order), lambda size: tokens_of(size) <= spare))
@@ -157,6 +158,7 @@ def _in_pieces(lines: Sequence[Line], limit: int) -> list[_LinePiece]:
         at = 0
         while at < len(line.text):
             end = _piece_end(line.text, at, size)
+            # the weight is that of the line's beginning
             weight = line.weight if at == 0 else line.weight * 0.1
             pieces.append(_LinePiece(line.text[at:end], weight, number, at > 0 or line.glued))
             at = end
@@ -197,11 +199,13 @@ def _in_order_of_worth(pieces: Sequence[_LinePiece], limit: int) -> list[int]:
     heapq.heapify(heap)
     order: list[int] = []
     spent = 0.0
+    # costs are rough: twice the limit is ordered, and tokens decide how much of it fits
     while heap and spent < 2 * limit + 16:
         before, index = heapq.heappop(heap)
         if index in chosen:
             continue
         now = -value(index)
+        # its names were said by lines chosen since: it waits for its turn
         if now > before + 1e-9 and heap and now > heap[0][0]:
             heapq.heappush(heap, (now, index))
             continue
@@ -288,6 +292,7 @@ def _left_out_names(
         key=lambda name: -min(times[name], 3),
     )
     listed: list[str] = []
+    # a name within a longer one is not listed again; comparing all would cost too much
     for name in sorted(names, key=len, reverse=True)[:400]:
         if not any(name in other for other in listed):
             listed.append(name)
@@ -384,6 +389,7 @@ def troubles_in(lines: Sequence[str]) -> list[float]:
 
 def trouble_in(line: str, stems: Sequence[str] = _STEMS) -> float:
     """The weight of a line that tells of trouble; 0.0 where it has none of the stems, or none."""
+    # a minified line may have megabytes
     near = line[:400]
     lowered = near.lower()
     for stem in stems:

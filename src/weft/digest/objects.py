@@ -20,11 +20,12 @@ _TELLING = re.compile(
 _LONG = 320
 """A text of so many characters is a document of its own, and reduced by its shape."""
 _DOCUMENTS = 6
+"""How many long texts are reduced each by its own shape; of more, none is."""
 _NO_NAMES: Mapping[str, float] = {}
 _ASKED = 0.8
 """From which weight on a name that was asked for makes a row matter."""
 _RARE = 4
-"""What more rows say tells them not apart."""
+"""A name that more rows have does not tell them apart."""
 
 
 class Detail(NamedTuple):
@@ -102,6 +103,7 @@ def _with_documents(
     names: Mapping[str, float],
 ) -> Json:
     """The value with its few long texts reduced, each by its own shape, to what room is left."""
+    # half for what stands around the texts, the rest for the texts
     frame, detail = _in_most_detail(value, dict.fromkeys(documents, ""), limit // 2, count, names)
     if frame is None:
         return None

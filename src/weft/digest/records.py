@@ -38,6 +38,7 @@ def tabled_text(text: str) -> str:
     It is never longer, and `untabled` gives back what was there, with the same spelling.
     """
     tight = tightened(text)
+    # too few objects for a table
     if tight.count("{") <= _LEAST or tight[:1] not in ("{", "["):
         return tight
     try:
@@ -46,6 +47,7 @@ def tabled_text(text: str) -> str:
         if table is value:
             return tight
         short = _encoder.encode(table).decode()
+        # tried out: whoever reads the table must get the very same records
         same = _encoder.encode(untabled(cast("Json", _decoder.decode(short)))).decode() == tight
     except (ValueError, RecursionError):
         return tight
@@ -138,6 +140,7 @@ def _cells(records: list[Json]) -> tuple[list[Json], list[Json]] | None:
         return None
     flat = [_flat(one) for one in objects]
     if any(list(one) != list(flat[0]) for one in flat):
+        # some have deeper objects than others: then only the outer fields are columns
         flat = objects
         if any(list(one) != list(flat[0]) for one in flat):
             return None

@@ -28,6 +28,7 @@ def tightened(text: str) -> str:
     if text.lstrip()[:1] not in ("{", "[") or text.rstrip()[-1:] not in ("}", "]"):
         return text
     try:
+        # blanks may go only where it is JSON
         msgspec.json.decode(text)
     except (ValueError, RecursionError):
         return text

@@ -45,6 +45,7 @@ def choose_hits(text: str, asked: Asked, *, limit: int, count: Count) -> str | N
     """
     lines = text.split("\n")
     hits = {place: match for place, line in enumerate(lines) if (match := _HIT.match(line[:400]))}
+    # six of ten lines: a search may print headings and summaries too
     if len(hits) < _LEAST or len(hits) * 10 < len([line for line in lines if line.strip()]) * 6:
         return None
     scores = fits(lines, asked)
@@ -94,6 +95,7 @@ def _hits_shown(
             return digest
         if not last:
             return None
+        # counting for each number of paths would take long
         size = size * 3 // 4 if size > 1 else size - 1
     return None
 
@@ -112,6 +114,7 @@ def with_failures(lines: Sequence[Line]) -> list[Line]:
             failing, tracing = True, False
         elif _TRACE.search(text) is not None:
             tracing = True
+        # a ruler ends the section, also that of the last failure
         elif failing and _RULE.match(text) is not None:
             failing = tracing = False
         inside = failing or (tracing and line.text not in once)

@@ -45,12 +45,14 @@ def shape_of(value: Json) -> Shape:
         return "json"
     if parsed_json(value) is not None:
         return "json"
+    # the beginning tells the shape, and patterns cost by the letter
     start = value[:40_000]
     if len(value) >= 160 and _is_base64(value):
         return "base64"
     lines = [line for line in start.splitlines()[:_SAMPLE] if line.strip()]
     if _HUNK.search(start) and re.search(r"^(?:\+\+\+ |diff )", start, re.MULTILINE):
         return "diff"
+    # it begins as a page, or an eighth of it is tags
     tags = _TAG.findall(start)
     if tags and (tags[0][:5].lower() in ("<!doc", "<html") or sum(map(len, tags)) * 8 > len(start)):
         return "html"
@@ -60,6 +62,7 @@ def shape_of(value: Json) -> Shape:
         return "log"
     if is_table(lines):
         return "table"
+    # editors number the lines of code
     bare = [_NUMBERED.sub("", line, count=1) for line in lines]
     coded = sum(1 for line in bare if _CODE.search(line))
     firm = sum(1 for line in bare if _FIRM.match(line))
@@ -67,6 +70,7 @@ def shape_of(value: Json) -> Shape:
         coded * 10 >= len(lines) * 4 or (firm >= 3 and coded * 5 >= len(lines))
     ):
         return "code"
+    # after code: code may speak of errors as well
     if sum(1 for line in lines if _LEVEL.search(line)) * 4 > len(lines):
         return "log"
     return "text"
@@ -132,5 +136,6 @@ def _is_base64(text: str) -> bool:
     if _BASE64.fullmatch(text) is None:
         return False
     sample = text[:4_000]
+    # base64 breaks at line ends only; words have more gaps
     gaps = len(sample) - len("".join(sample.split()))
     return gaps * 40 < len(sample) and all(kind.search(sample) for kind in _KINDS)

@@ -87,6 +87,7 @@ def code_lines(text: str) -> list[Line]:
             weight = max(weight, 1.0)
         elif GRAVE.search(bare) is not None:
             weight = max(weight, 3.0)
+        # lines that say nothing by themselves
         elif bare.strip() in ("", "}", ")", "]", "});", "};"):
             weight = min(weight, 0.1)
         out.append(Line(line, weight))
@@ -132,6 +133,7 @@ def _without_repeats(lines: list[str]) -> list[str]:
         end = start + 1
         while end < len(lines) and _VARYING.sub("0", lines[end][:1_000]) == kind:
             end += 1
+        # two alike are shown: "(x 2)" saves nothing
         if end - start > 2 and kind.strip():
             out.append(f"{lines[start]} (x {end - start})")
         else:
@@ -153,6 +155,7 @@ def table_lines(text: str) -> list[Line]:
     trouble = troubles_in(rows)
     out: list[Line] = []
     for index, row in enumerate(rows):
+        # the header, its ruler, and the first row
         if index <= head + 1:
             weight = 100.0
         elif index <= head + 3:
@@ -232,6 +235,7 @@ def markup_lines(text: str) -> list[Line]:
     page = _Page()
     page.read(text[:_READ])
     page.end_line()
+    # nothing on the page can be read: then its source is all there is
     if not page.lines:
         return [Line(line) for line in text.splitlines()]
     troubles = troubles_in([page.lines[index].text for index in page.body])
@@ -342,6 +346,7 @@ class _Page(HTMLParser):
         if tag in _BLOCKS:
             self.end_line()
         if tag in self._open:
+            # tags that were never closed end with the one around them
             while self._open.pop() != tag:
                 pass
 

@@ -18,7 +18,11 @@ GAP = "…"
 """What stands where lines are left out: their numbers are missing too."""
 
 BEFORE, AFTER = 4, 84
-"""How many lines before and behind one that is gone to stay, at most: its block goes further."""
+"""How many lines before and behind one that is gone to stay at most, if its block goes so far.
+
+The numbers of this chapter were set on recorded coding runs: by what agents used at the next step,
+and by what recalls of the rest cost. docs/replay.md says on which part of the runs.
+"""
 
 AROUND = 8
 """How many lines around a change, or around a line that fits, stay."""
@@ -30,7 +34,7 @@ ROOM = 0.28
 """The share of the room that lines take because they fit what was asked; thrice in a short file."""
 
 FITS = 0.5
-"""From when on a line fits."""
+"""The score from which on a line fits what was asked."""
 
 DEFINES = 0.2
 """How much a name must count for the block that it names to stay: one of the question does."""
@@ -42,13 +46,13 @@ LEAST_BEHIND = 12
 """How many lines behind one that is gone to stay at least, however short its block is."""
 
 _REACH = 120
-"""So many lines above a window the block may begin that goes on in it."""
+"""How many lines above a window a block may begin that goes on in it."""
 
 _HEADS = 3
-"""So many lines may stand before a block's first line, and belong to its head."""
+"""How many lines the head of a block takes at most: decorators, and the lines of its signature."""
 
 _TELLING = 4
-"""Shorter lines stand everywhere."""
+"""In letters. Shorter lines stand everywhere, so they say nothing about a change."""
 
 _MARK = 2
 """The tokens of a mark."""
@@ -60,7 +64,7 @@ _LEAST = 8
 """Fewer lines are no window."""
 
 _LONG = 0.4
-"""A window with this share of its file shows most of it."""
+"""A window with at least this share of its file shows most of it."""
 
 _NUMBER = late_pattern(r"\s*(\d{1,7})(?:[:|\t\u2192]| \||  )")
 SIGNATURE = late_pattern(
@@ -99,6 +103,7 @@ def window_of(text: str) -> NumberedWindow | None:
     if len(numbers) < _LEAST or len(numbers) * 10 < len(lines) * 4:
         return None
     following = sum(numbers.get(place - 1) == number - 1 for place, number in numbers.items())
+    # seven of ten follow each other: a list of hits has numbers too, with gaps
     return NumberedWindow(lines, numbers, bodies) if following * 10 >= len(numbers) * 7 else None
 
 
@@ -136,6 +141,7 @@ def choose_window(window: NumberedWindow, asked: Asked, *, limit: int, count: Co
         for place, body in window.bodies.items()
         if (match := SIGNATURE.match(body)) is not None
     }
+    # who opens a short file wants most of it
     room = int(limit * ROOM) * (3 if _shows_most(window) else 1)
     size += _add_fitting(window, signatures, asked, chosen, room)
     size += chosen.add([*signatures][:SIGNATURES])
@@ -158,6 +164,7 @@ class _Chosen:
             if place in self._places:
                 continue
             size = self._count(self._lines[place]) + 1
+            # the first is taken whatever it costs: an empty digest says nothing
             if self._places and size + _MARK > self._room:
                 break
             self._places.add(place)
@@ -192,6 +199,7 @@ def _changed(window: NumberedWindow, asked: Asked) -> tuple[int, int] | None:
     if not own:
         return None
     places = [place for place, body in window.bodies.items() if body.strip() in own]
+    # most of the lines are not in this window: the change is elsewhere
     if len(places) * 2 < len(own):
         return None
     numbers = [window.numbers[place] for place in places]

@@ -224,7 +224,8 @@ def picture(inspection: Inspection) -> JsonObject:
     """The graph as SVG, the problems of the program, and who has spoken how often."""
     counts: dict[str, int] = {}
     for step in inspection.steps:
-        counts[step.event.author] = counts.get(step.event.author, 0) + 1
+        author = _mask_text(inspection, step.event.author)
+        counts[author] = counts.get(author, 0) + 1
     problems = check(inspection.root)
     return {
         "svg": _mask_svg(inspection),

@@ -50,10 +50,17 @@ from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact
 
 AUTO = Compact(results=250, texts=4_000, media=2_000, to=400)
-"""What `C.auto()` reduces at birth; media when an edit pays. Limits of results are `_SAMPLE`'s."""
+"""The limits of `C.auto()` in tokens: of results and texts when they are new, of media later.
+
+They were set on the part of the recorded coding runs and service chats that docs/replay.md calls
+"to set the limits". Those of results grow with `_SAMPLE`.
+"""
 
 WINDOW_TO = 1_100
-"""How many tokens of a window of numbered lines stay at most, since most of it may be asked for."""
+"""How many tokens of a window of numbered lines stay at most: most of it may be asked for.
+
+It was set on the same runs.
+"""
 
 _SAMPLE = '''[File: /shop/orders/basket.py (214 lines total)]
 (11 more lines above)
@@ -67,30 +74,33 @@ _SAMPLE = '''[File: /shop/orders/basket.py (214 lines total)]
 19:        return self.total_price(include_tax=True)
 (195 more lines below)
 '''
-"""Lines as an agent reads them. Models that take more tokens for them get larger limits: what a
-limit leaves out is lines, and a recall of them costs more tokens there too."""
+"""Lines as a coding agent reads them. A model that takes more tokens for them gets larger limits.
+
+Newer Claude models take half as many tokens again for the same code. With one limit for all, they
+saw fewer lines, and each recall of the others cost more.
+"""
 
 _SAMPLE_TOKENS = 121
-"""Its tokens as the limits were set by."""
+"""The tokens of the sample in the count that the limits were set with."""
 
 _MOST_SPREAD = 2.0
-"""Limits grow by so much at most."""
+"""How many times larger the limits get at most."""
 
 REMEMBERED = 2
 """How many of the agent's turns before a call say what it looks for."""
 
 FIELD = 0.5
-"""How much the name of an argument counts that the agent has passed before."""
+"""The weight of a field that is called like an argument which the agent has passed before."""
 
 PAYS = 1.5
-"""How many times the tokens of a reference the lines that it stands for must have."""
+"""The lines that a reference stands for must have at least so many times its own tokens."""
 
 MOST_REFERRED = 50_000
-"""Longer texts are not referred to, in letters: they never stand in view as they are."""
+"""In letters. Nothing refers to a longer text: every request bounds it, so it is not in view."""
 
 
 class _Both:
-    """What is in one of two sets: of the items that are final, or of the fresh ones so far."""
+    """Two sets looked at as one: names of the final items, and of the fresh ones so far."""
 
     def __init__(self, settled: Container[str]) -> None:
         self._settled = settled
@@ -191,6 +201,7 @@ class _ResultView:
         """Remember what an item says, as it is sent."""
         self.results = _read(item, env, self.results, self.lines, self.names.fresh)
         self.words.add(item, env.agent)
+        # only prices look at the traffic
         if env.tools.priced:
             self.traffic.add(item, env)
 
@@ -254,6 +265,7 @@ def reduce_seen(prompt: Prompt, env: Env, options: Compact) -> Prompt:
         newest = _newest_exchange(items, env)
         key = (env.agent, env.model.dialect, env.model.name, env.tools.priced, env.tools.head)
         seen = items.memo[_SeenItems, key]
+        # the newest exchange is sent whole now and in short later: nothing of it is kept
         until = min(newest, items.settled)
         if seen.read > until:  # an older snapshot is worked out by itself
             seen = _SeenItems()
@@ -266,6 +278,7 @@ def reduce_seen(prompt: Prompt, env: Env, options: Compact) -> Prompt:
         tail = _seen_items(items.between(until, newest), passing, tail_notes, env, options)
         rest = items.between(newest, len(items))
         if rest:
+            # the newest is sent whole; this only tells whether the next request says it in short
             short = _change(_SEEN, rest[0], passing, env, options)
             if isinstance(short, Note) and short.after is not None and short.after != rest[0]:
                 rest[0] = msgspec.structs.replace(rest[0], passing=True)
@@ -344,6 +357,7 @@ def _reduce_result(
 
     What others did is told in other words, so their results neither refer nor are referred to.
     """
+    # a placeholder is short, and what was recalled was asked for as it is
     if block.synthetic or block.name == RECALL:
         return block
     limits = _limits(block.name, env, options)
@@ -356,6 +370,7 @@ def _reduce_result(
         window = window_of(sole_text(folded.response))
         if window is not None:
             own = env.tools.own.get(block.name)
+            # who opens a short file reads all of it; a limit that the tool itself declares stands
             lenient = shows_all(window) and (own is None or own.compact is None)
             most = int(WINDOW_TO * _spread(env.tokens.count))
             over = max(limits.over, most) if lenient else limits.over
@@ -395,11 +410,13 @@ def _asked_by(view: _ResultView, block: ResultBlock, item: Item, folded: ResultB
 def _pays(whole: ResultBlock, short: ResultBlock, view: _ResultView, env: Env) -> bool:
     """Whether a shorter form is the cheaper one; a digest that its tool asks for always is."""
     own = env.tools.own.get(whole.name)
+    # the tool's own `compact=` is an order, and no question of prices
     if not env.tools.priced or (short.handle and own is not None and own.compact is not None):
         return True
     before, after = result_tokens(whole.response, env), result_tokens(short.response, env)
     weigh = weigh_seen if view.seen else weigh_shorter
     verdict = weigh(before, after, view.traffic, env, hides=bool(short.handle))
+    # a reference that pays needs no word: nothing is hidden by it
     if short.handle or not verdict.pays:
         view.verdicts.append(verdict.words)
     return verdict.pays
@@ -426,6 +443,7 @@ def _stock(block: ResultBlock, item: Item, number: int, lines: Stock, env: Env) 
     """Take in what of a result stands in view as it is, if it may be referred to."""
     whole = logged(block, item, env)
     text = sole_text(whole) if isinstance(whole, dict) else ""
+    # `()` says that nothing of its text is in view any more
     if block.stands == () or not _is_source(block, text):
         return
     source = source_of(block, item, number, whole)
@@ -441,6 +459,7 @@ def _tight(block: ResultBlock) -> ResultBlock:
             return block
         return msgspec.structs.replace(block, response=table)
     tight = tabled_text(text)
+    # the text is only ever the same or shorter
     if len(tight) == len(text):
         return block
     return msgspec.structs.replace(block, response=dict.fromkeys(block.response, tight))
@@ -482,6 +501,7 @@ def _reference_for(stretch: Stretch, number: int, size: int, env: Env) -> Refere
     reference = reference_to(stretch, number)
     if _is_worth(lines, reference, env):
         return reference
+    # the full words name call, lines and handle; for a few last lines they take too much
     if stretch.start + stretch.size == size and end == len(source.lines):
         reference = reference_to_end(stretch, number)
         return reference if _is_worth(lines, reference, env) else None
@@ -491,6 +511,7 @@ def _reference_for(stretch: Stretch, number: int, size: int, env: Env) -> Refere
 def _is_worth(lines: str, reference: Reference, env: Env) -> bool:
     """Whether lines take more than the words that stand for them."""
     words = reference.words
+    # letters first: they cost nothing to count
     return len(lines) > len(words) and env.tokens.count(lines) >= PAYS * env.tokens.count(words)
 
 

@@ -48,6 +48,7 @@ def fit_budget(prompt: Prompt, env: Env) -> Prompt:
     Before:  user "one" | model "1" | user "two" | model "2" | user "three"   (too long by one)
     After:   user "two" | model "2" | user "three"
     """
+    # passes on new items see a part of the request; only the whole can be measured
     if env.tokens.measure is None:
         return prompt
     for budget in (env.policy.limit, env.tokens.budget):
@@ -85,6 +86,7 @@ def keep_limit(
         return prompt
     if budget.overflow == "error":
         raise exceeded(prompt, env, budget, room, sizes, "the request takes")
+    # first without `recall`: only if handles come of it, the tool is worth its own tokens
     fitted_prompt = _give_way(prompt, env, budget, measure, sizes)
     offered = _with_recall(prompt, fitted_prompt, env, budget)
     if offered is prompt:
@@ -92,6 +94,7 @@ def keep_limit(
     try:
         recallable = _give_way(offered, env, budget, measure, measure(offered))
     except BudgetExceeded:
+        # with the tokens of the tool it does not fit: below, it is tried without handles
         recallable = offered
     if recallable is not offered and any(map(has_handle, recallable.items)):
         return recallable
@@ -120,11 +123,13 @@ def _give_way(
 ) -> Prompt:
     """The request without what its budget has no room for, as `overflow` says."""
     room = room_for(prompt, env, budget)
+    # summaries that a run has asked for are shown where there is room, whatever `overflow` says
     known = any(effect.get("kind") == "summary" for effect in env.session.effects.values())
     fitting = _Fitting(prompt, env, budget, room, measure, sizes)
     if budget.overflow != "summarize" and not known:
         return _fit_behind_seal(fitting, prompt, env, budget)
     if budget.overflow == "summarize":
+        # room for the summary is set aside before anything goes
         spare = allowance_for(room.counted)
         if fitting.fit("drop", room.counted - spare):
             return fitting.done(spare)
@@ -173,6 +178,7 @@ class Room(NamedTuple):
         """The smallest budget for a request of so many tokens."""
         if not self.shared:
             return most + self.reserve
+        # the reserve is a share of the budget that is looked for, not of the request
         return most + min(-(-most // (SHARE - 1)), MOST)
 
 
@@ -211,6 +217,7 @@ class _Fitting:
             (self._fixed, self._each), self._asked = self._sizes.split(), 0
         self._items = [*(items[index] for index in seal.stays), *items.since(seal.end)]
         self._tiers = [item.priority for item in self._items]
+        # a TokenBudget knows no tiers: age alone decides
         if self._budget.keep_recent is not None:
             self._tiers = [_BY_AGE] * len(self._items)
         self._pins = pinned(self._items, self._tiers, self._env, self._budget.keep_recent or 0)
@@ -231,8 +238,10 @@ class _Fitting:
         self._stride, aim = stride_for(max(limit, 1))
         units = units_of(self._items, self._tiers, self._pins.stays)
         tiers = {self._tiers[index] for unit in units for index in unit.indexes}
+        # the sums of a seal are of one tier; an item of a lower one would have to go before it
         if sealed is not None and tiers - {self._seal.tier}:
             raise Unsealed
+        # 0: with several tiers, what is oldest does not surely go first, so nothing is sealed
         self._tier = tiers.pop() if len(tiers) == 1 else 0
         phases = _phases(
             units, self._tiers, self._pins, overflow, self._shorter, self._why, self._seal, sealed
@@ -292,6 +301,7 @@ class _Fitting:
         )
         for index, item in enumerate(self._items[first:], first):
             place = before + index - first
+            # an item that is not settled may still change
             if place >= settled:
                 break
             if index in self._giving.surely:
@@ -299,6 +309,7 @@ class _Fitting:
                 seal.add(index, self._shorter, self._env, self._why(item.priority))
                 seal.stays, stays = (*seal.stays, *stays), []
                 seal.end = place + 1
+            # what is asked now stays, and the seal goes on behind it
             elif index in self._pins.whole and self._env.is_asked(item):
                 stays.append(place)
             else:
@@ -347,6 +358,7 @@ class _Fitting:
             sizes = [self._each[index] for index in mine]
             blocks += blocks_of([self._items[index] for index in mine], sizes, self._stride)
         summed = summary_of(blocks, items, self._env)
+        # an extract is only shown where summaries were asked for
         if self._budget.overflow != "summarize":
             if summed.problem:
                 return None, summed
@@ -370,6 +382,7 @@ def pinned(items: list[Item], tiers: list[int], env: Env, recent: int) -> Surviv
     whole: set[int] = set()
     spoken = [i for i, item in enumerate(items) if item.kind == "user" and item.author == "user"]
     started = [i for i in spoken if env.invocation and items[i].invocation == env.invocation]
+    # what began the run and what was said last: without them nobody knows what is wanted
     whole.update((*started[:1], *spoken[-1:]))
     done = [
         index
@@ -383,6 +396,7 @@ def pinned(items: list[Item], tiers: list[int], env: Env, recent: int) -> Surviv
             whole.add(index)
         if item.open:
             stays.add(index)
+    # a request that ended with the model's words would be continued in mid-sentence
     if items and not _may_go_last(items, tiers, stays | whole):
         stays.add(len(items) - 1)
     return Survivors(stays | whole, whole)
@@ -430,6 +444,7 @@ def _phases(
         yield faded(goes, sizes, reason, shorter.cut, took)
         loose = {index for unit in goes for index in unit.indexes}
         yield shortened([index for index in mine if index not in loose], shorter.cut)
+    # when all tiers are through and it is still too much, what the agent did last gets shorter
     last = sorted(pins.stays - pins.whole)
     if folds:
         yield shortened(last, shorter.fold)
@@ -494,8 +509,10 @@ class Seal:
 
     def holds(self, items: Sequence[Item], asked: int, env: Env) -> bool:
         """Whether nothing of what is sealed must stay in this request."""
+        # thoughts count in the current turn only, so the sums of the seal are of another turn
         if self.thinks and asked != self.asked and min(asked, self.asked) < self.end:
             return False
+        # what is sealed belongs to this turn, or depends on what is asked: both must be the same
         if self.apart or self.stays or env.invocation in self._invocations:
             same = self.turn == env.turn and self.invocation == env.invocation
             behind = items[len(self.stays) :]
@@ -515,6 +532,7 @@ class Seal:
         self.newest = max(self.newest, item.position)
         self.thinks = self.thinks or any(isinstance(one, ThoughtBlock) for one in item.blocks)
         self.notes = self.notes.grown([Note("fit_budget", why, item)])
+        # only results are compared, and without handles nothing refers to a later one
         if item.kind != "exchange" or not env.policy.makes_handles:
             return
         texts, again = long_results(item, env), dict(shorter.places_again(index))
@@ -543,6 +561,7 @@ class Seal:
         more, seen = 0, set[int]()
         for text in self._open.keys() & later.keys():
             for one in self._open[text]:
+                # an item with two long results waits under both texts
                 if id(one) not in seen:
                     seen.add(id(one))
                     places = {p: later[t] for p, t in one.texts.items() if t in later}
@@ -559,6 +578,7 @@ class SentItems:
     def opening_of(self, first: Item) -> Item:
         """The turn before a first item of the model's; the same as in the request before."""
         before = self._sent
+        # the same object again, so that the strand of the request before goes on
         if len(before) > 1 and before[1] is first:
             return before[0]
         return opening_of(first)
@@ -590,6 +610,7 @@ def room_for(prompt: Prompt, env: Env, budget: Budget) -> Room:
     shared = reserve is None
     if reserve is None:
         reserve = min(budget.tokens // SHARE, MOST)
+    # an estimate may be too low by the margin, and the budget must hold all the same
     counted = int((budget.tokens - reserve) / (1 + env.tokens.margin))
     return Room(budget.tokens, reserve, counted, shared)
 
@@ -601,6 +622,7 @@ def given_up(
     field = _field(budget, env)
     origin = Origin("field", field, env.agent)
     gone = sealed + sum(1 for note in notes if note.after is None)
+    # a note whose item is its own outcome tells of a summary, not of a loss
     shorter = sum(1 for note in notes if note.after not in (None, note.before))
     figures = f"{before} tokens became {now}, of {room.counted} there are for it"
     hint = "raise the budget, or give what matters .priority(1)"

@@ -105,8 +105,10 @@ class CustomPass:
 
         O(n) once a request, for agents with passes of their users.
         """
+        # its tool is not offered in this request
         if self.tool and all(tool.name != self.tool for tool in prompt.tools):
             return prompt
+        # later requests share the items: a pass that changes them in place must reach only a copy
         trial = _copied(prompt)
         before = _spelled(trial)
         expected = self._run(trial, env)

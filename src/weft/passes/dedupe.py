@@ -30,13 +30,13 @@ from weft.passes.references import back_words, call_words
 from weft.values import Json, JsonObject, canonical, compact, spells
 
 LETTERS = 200
-"""Shorter values are not worth a word about them."""
+"""In letters. A shorter value takes hardly more than the words that would stand for it."""
 
 STALE = 400
-"""How long an older version must be that its place is worth a change of what was sent."""
+"""In letters. For a shorter one it does not pay to change what was sent."""
 
 ALIKE = 0.5
-"""The share of an older version's lines that another must have to be one of the same thing."""
+"""A later result with this share of an older one's lines, or more, is a newer version of it."""
 
 _SUBJECT = re.compile(r"^(?:path|file|filename|file_?path|uri|url|key|name|id)$|_(?:path|file|id)$")
 
@@ -141,6 +141,7 @@ def _once(
             block, text=refers.words, spans=(), kept=None, refers=(refers,), whole=block.text
         )
     short = _in_place_of(block.response, refers.words)
+    # letters are a rough measure: the handle and the arguments may take as many tokens
     if result_tokens(short, env) >= result_tokens(block.response, env):
         return block
     return msgspec.structs.replace(block, response=short, refers=(refers,), whole=block.response)
@@ -170,12 +171,14 @@ def _superseded(prompt: Prompt, env: Env) -> Prompt:
     gone: dict[int, dict[int, _LongResult]] = {}
     calls: dict[bytes, _LongResult] = {}
     subjects: dict[str, list[_LongResult]] = {}
+    # from the newest on: what is met first stands for all that came before it
     for one in reversed(results):
         versions = subjects.get(one.subject, []) if one.subject else []
         newest = calls.get(one.call) or next((v for v in versions if _is_version(v, one)), None)
         if newest is not None:
             if len(one.text) >= STALE:
                 gone.setdefault(one.item, {})[one.block] = newest
+        # a later call that failed says nothing about the thing
         elif not one.fails:
             calls[one.call] = one
             subjects.setdefault(one.subject, []).append(one)
@@ -244,10 +247,12 @@ def _is_version(later: _LongResult, older: _LongResult) -> bool:
     if later.subject != older.subject:
         return False
     lines = _lines(older.text)
+    # a single line is the same or another, never a version
     return len(lines & _lines(later.text)) >= ALIKE * len(lines) and len(lines) > 1
 
 
 def _lines(text: str) -> set[str]:
+    # the text is compact JSON: its line ends are escaped, and fields part at a comma
     return set(re.split(r"\\n|,\"", text))
 
 
@@ -268,6 +273,7 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
     """
     if env.policy.duplicates or not env.instruction.carried:
         return prompt
+    # nobody's answer was stored, and none of the user's words: nothing can be there twice
     if not prompt.features & Feature.WROTE and not env.instruction.captured:
         return prompt
     carried = [one for value in env.instruction.carried.values() for one in _each(value)]
@@ -278,6 +284,7 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
         if env.instruction.captured and item.kind == "user" and item.author == "user":
             return _referring(item, env)
         text, key = _answer_text(item) if item.wrote else None, ""
+        # most answers are no carried value: for texts a look into the set tells
         if text is not None and (text.strip() in texts or not only_texts):
             key = _carried(item, text, env)
         if not key:

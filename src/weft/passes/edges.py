@@ -16,6 +16,7 @@ def open_turn(prompt: Prompt, env: Env) -> Prompt:
     Before:  model "Welcome!" | user "Hi"
     After:   user "(The conversation begins.)" | model "Welcome!" | user "Hi"
     """
+    # something is final before these items, so the request has begun already
     if not env.thread.opening or not prompt.items.length:
         return prompt
     first = prompt.items[0]
@@ -24,6 +25,7 @@ def open_turn(prompt: Prompt, env: Env) -> Prompt:
     opening = opening_of(first)
     note = Note("open_turn", "the first turn must be the user's", first, opening)
     items = prompt.items
+    # all of it may still change, so nothing is kept
     if not items.settled:
         return prompt.with_strand(Strand[Item]().with_tail([opening, *items.tail]), (note,))
     with items.lock:
@@ -64,6 +66,7 @@ def close_turn(prompt: Prompt, env: Env) -> Prompt:
         paused = (
             last.paused and isinstance(block, OpaqueBlock) and block.provider == env.model.dialect
         )
+        # a paused answer goes back as it is: the provider goes on where it broke off
         if block.role == "user" or paused:
             return prompt
     origin = Origin("pass", "close_turn")

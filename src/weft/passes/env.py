@@ -202,6 +202,7 @@ def turn_numbers(items: Iterable[Item]) -> list[int]:
     number, current = 0, ""
     for item in items:
         asks = item.kind == "user" and item.author == "user"
+        # a log from elsewhere may have no invocations: there every message begins a turn
         if asks and (not number or not item.invocation or item.invocation != current):
             number, current = number + 1, item.invocation
         numbers.append(number)
@@ -311,6 +312,7 @@ def asked_now(items: Strand[Item], env: Env) -> list[Item]:
     """What the user said in the current turn; items that were read before are not read again."""
     with items.lock:
         known = items.memo[_AskedNow]
+        # another turn began, or this is an older snapshot
         if known.turn != env.turn or known.read > items.settled:
             known.turn, known.read, known.items = env.turn, first_from(items, env.turn), []
         fresh = items.between(known.read, items.settled)
@@ -324,6 +326,7 @@ def is_in_log_order(items: Strand[Item]) -> bool:
     with items.lock:
         positions = items.memo[_Positions]
         positions.read(items)
+        # what falls behind later is no matter for an older snapshot
         if positions.falls is not None and positions.falls < items.settled:
             return False
         top = positions.highest[items.settled - 1] if items.settled else -1
@@ -354,6 +357,7 @@ MOST_LETTERS = 50_000
 
 def is_short(response: JsonObject) -> bool:
     """Whether a result is sent as it is under every policy."""
+    # most results are one text: its length is known without spelling JSON
     if len(response) == 1:
         only = next(iter(response.values()))
         if isinstance(only, str):

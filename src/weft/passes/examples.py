@@ -45,6 +45,7 @@ def spell_examples(
     examples: Sequence[Example], agent: str, *, wrapped: bool, as_turns: bool
 ) -> SpelledExamples:
     """The examples of an agent; `wrapped` says that its answers stand under `result`."""
+    # a model that cannot be told of calls reads them as text
     if not as_turns and any(example.calls for example in examples):
         return SpelledExamples(text=_as_text(examples, agent, wrapped=wrapped))
     items = [
@@ -60,6 +61,7 @@ def _turns(example: Example, number: int, agent: str, *, wrapped: bool) -> list[
     origin = Origin("field", f"examples[{number}]", agent)
 
     def item(kind: ItemKind, author: str, *blocks: TextBlock | CallBlock | ResultBlock) -> Item:
+        # -1: it stands in no log, and before all that does
         return Item(kind, blocks, author, "", -1, -1, f"example {number}")
 
     def text(role: "str", words: str) -> TextBlock:

@@ -120,6 +120,7 @@ class _Fencing:
         if item.kind == "foreign":
             if "agents" not in self._what:
                 return block
+            # the name in front is ours: it stays outside, so that the fence says what is theirs
             name = f"[{item.author}]"
             head = f"{name}: " if block.text.startswith(f"{name}: ") else f"{name} "
             head = head if block.text.startswith(head) else ""
@@ -127,6 +128,7 @@ class _Fencing:
         source = self._source(block.origin)
         if item.kind != "state" or not source:
             return block
+        # as with names: the heading `[state] key:` is ours
         opening, colon, rest = block.text.partition(":")
         head = f"{opening}{colon}{rest[:1]}" if colon else ""
         return self._text(block, head, source)
@@ -156,6 +158,7 @@ class _Fencing:
         if isinstance(text, str) and next(iter(response)) in _TEXTS:
             key = next(iter(response))
         else:
+            # keys are the tool's words too, so all of the JSON goes into one fence
             plain, broken = neutralised_json(response)
             self._report(broken, block.origin)
             text = compact(plain)
@@ -200,6 +203,7 @@ class _Fencing:
         last = log.derive(StateWriters).after(log.tail).last(name)
         if last is None:
             return ""
+        # what a tool wrote counts as its result, whoever called it
         if last.tool is not None:
             return last.tool if "results" in self._what else ""
         foreign = last.author not in ("user", self._env.agent, "")
@@ -360,6 +364,7 @@ def fenced(text: str, source: str, session: str) -> Fenced:
         return Fenced(text, 0)
     inner, broken = neutralised(text)
     token = _token(inner, session)
+    # a source's name must not close the mark either: tools and files are named by others
     name = re.sub(r"[^\w .:/-]", "", source)[:80]
     return Fenced(f'<{_WORD}-{token} from="{name}">\n{inner}\n</{_WORD}-{token}>', broken)
 
@@ -412,6 +417,7 @@ def _cut(match: re.Match[str]) -> int:
 
 def _folded(text: str) -> tuple[str, Sequence[int]]:
     """The text as it looks: small plain letters, nothing invisible; and where each came from."""
+    # nearly every text: each letter looks like itself
     if text.isascii() and not _INVISIBLE.search(text):
         return text.translate(_BREAKS).lower(), range(len(text) + 1)
     letters: list[str] = []
@@ -434,8 +440,10 @@ def _looks(char: str) -> str:
         kind = unicodedata.category(one)
         if kind in ("Mn", "Me", "Cf", "Cc", "Co", "Cn", "Cs") and one != "\t":
             continue
+        # fillers of Hangul and the blank of Braille show nothing, and no category says so
         if one in "\u115f\u1160\u3164\uffa0\u2800":
             continue
+        # twice: some capitals look like a plain letter, others only in their small form
         small = one.translate(_LOOKALIKES).casefold().translate(_LOOKALIKES)
         seen.append(" " if kind in ("Zs", "Zl", "Zp") else small)
     return "".join(seen)
@@ -478,4 +486,5 @@ def _is_fenced(text: str, source: str, session: str) -> bool:
     if match is None or match[2] != re.sub(r"[^\w .:/-]", "", source)[:80]:
         return False
     inner = match[3]
+    # a right token is not enough: nothing inside may look like a mark
     return match[1] == _token(inner, session) and neutralised(inner)[1] == 0

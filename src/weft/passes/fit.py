@@ -38,7 +38,7 @@ def fit_items(prompt: Prompt, env: Env, options: Fit) -> Prompt:
 
 
 _OPENING = 16
-"""What an opening turn takes at most."""
+"""How many tokens an opening turn takes at most."""
 
 
 def _fit_reason(options: Fit) -> str:
@@ -100,6 +100,7 @@ def _fit_oldest(prompt: Prompt, env: Env, options: Fit) -> Prompt | None:
         stride, limit = stride_for(options.tokens)
         wanted = -(-(total + beside - limit) // stride) * stride
         cut = min(bisect_left(known.sums, wanted, 1, begins + 1), begins)
+    # what stays begins with a turn of the user's, not with an answer to one that went
     while cut < begins and not _may_begin(items[cut]):
         cut += 1
     return keep_since(prompt, cut, "fit_items", _fit_reason(options))
@@ -116,6 +117,7 @@ def _fit_best(prompt: Prompt, env: Env, options: Fit) -> Prompt:
     fresh = items.since(begins)
     mixed = not all(map(env.is_current, fresh))
     past = [n for n, item in enumerate(fresh, begins) if mixed and not env.is_current(item)]
+    # nothing stands before the current turn, which always stays
     if not begins and not past:
         return prompt
     asked = [item for item in fresh if item.author == "user" and env.is_current(item)]
@@ -124,6 +126,7 @@ def _fit_best(prompt: Prompt, env: Env, options: Fit) -> Prompt:
     with items.lock:
         key = env.agent, env.model.dialect, env.model.name, options
         known = items.memo[_TurnFit, key]
+        # where others speak in the turn, what is past grows within it: nothing can be kept
         if mixed or known.basis != (begins, beside, head):
             every = items.between(0, begins) + [fresh[number - begins] for number in past]
             gone = _gone(prompt, every, env, options, beside, head)
@@ -172,6 +175,7 @@ class _TurnFit:
     def over(self, prompt: Prompt) -> Prompt:
         """The prompt with what fits, and with what follows."""
         items = prompt.items
+        # all of it fits: the strand as it is, with all that was derived from it
         if not len(self._notes):
             return prompt
         if self._read > items.settled:  # an older snapshot of the turn
@@ -206,6 +210,7 @@ def _head(prompt: Prompt, env: Env, most: int) -> int:
 
 
 _MEASURED_AT_ONCE = 32
+"""How many candidates are measured in one go."""
 
 _MISSES = 32
 """After so many items in a row that do not fit, no more are tried: they would have to be measured,
@@ -279,6 +284,7 @@ class _ItemSizes:
 
 def _is_known(item: Item, sizes: dict[object, tuple[tuple[Block, ...], int]]) -> bool:
     known = sizes.get(item.key)
+    # a pass may have rewritten the item: then it has other blocks
     return known is not None and known[0] is item.blocks
 
 

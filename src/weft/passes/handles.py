@@ -25,6 +25,7 @@ from weft.tokens import image_size, media_tokens
 from weft.values import Json, JsonObject, compact
 
 _OWN = (RECALL, "transfer_to_agent", "set_model_response")
+"""Weft's own tools: what was recalled is to be read, and the others say next to nothing."""
 
 _ASKS, _ASKS_JSON = "; recall by lines or query", "; recall by field or query"
 """What the head of a digest says can be asked for."""
@@ -81,6 +82,7 @@ def compact_result(
         limits = limits._replace(asked=asking())
     handle = handle_of(logged(block, item, env))
     to = limits.to
+    # its head says what was left out, which is known only afterwards: its length is a guess
     for _ in range(6):
         short = _short(response, handle, size, limits._replace(to=max(to, 1)), env)
         if result_tokens(short, env) <= limits.to:
@@ -94,6 +96,7 @@ def compact_result(
 def compact_text(block: TextBlock, item: Item, env: Env, limits: HandleLimits) -> TextBlock:
     """The text as a handle with a digest; itself where it is short, or where somebody signed it."""
     text = block.text
+    # a provider refuses a signature over other words
     if block.signature is not None or _is_short(text, limits.over):
         return block
     size = env.tokens.count(text)
@@ -129,6 +132,7 @@ def media_words(block: MediaBlock, env: Env, over: int) -> str | None:
     """The words for media that takes more than `over` tokens; what an address holds is unknown."""
     if block.data is None:
         return None
+    # the bytes behind base64, without decoding it
     size = len(block.data) * 3 // 4 - block.data[-2:].count("=")
     tokens = _media_tokens(block.mime_type, block.data, size, env)
     if tokens <= over:
@@ -162,6 +166,7 @@ def result_tokens(response: JsonObject, env: Env) -> int:
 def _media_tokens(mime_type: str, data: str, size: int, env: Env) -> int:
     width, height = 0, 0
     if mime_type.startswith("image/"):
+        # an image says its size near its beginning
         start = data[:65_536]
         try:
             image = image_size(b64decode(start[: len(start) // 4 * 4]))
@@ -186,6 +191,7 @@ def _short(
     if text:
         return {key: _short_text(text, handle, size, limits, env) for key in response}
     asks = _ASKS_JSON if limits.asks else ""
+    # how many items it will say is not known yet: room for a large number
     head = env.tokens.count(compact(_headed({}, handle, size, f"some of 1,000,000 items{asks}")))
     room = max(1, limits.to - head)
     digest_of = reduced(response, limit_tokens=room, count=env.tokens.count, asked=limits.asked)
@@ -215,6 +221,7 @@ def _short_text(text: str, handle: str, size: int, limits: HandleLimits, env: En
     room = to - env.tokens.count(
         f"[handle {handle}: html, {size:,} tokens; left out: 9,999 of 9,999{asks}]\n"
     )
+    # as above: the head is counted with large numbers, and may still be longer
     for _ in range(6):
         if room < 1:
             break
@@ -242,6 +249,7 @@ def logged(block: Block, item: Item, env: Env) -> Json:
     own: Json = block.response if isinstance(block, ResultBlock) else ""
     if isinstance(block, TextBlock):
         own = block.text
+    # the log has changes of the state; what stands now is in the session
     if block.origin.kind == "state":
         return env.session.state.get(block.origin.name, own)
     if block.origin.kind == "artifact":
@@ -302,6 +310,7 @@ def cut_block(block: Block, env: Env, options: Truncate) -> Block:
 
 
 def _cut(text: str, env: Env, options: Truncate) -> str:
+    # a letter has at most four bytes, and a token at least one: surely short
     if len(text) * 4 <= options.tokens:
         return text
     cut = cut_text(text, limit=options.tokens, count=env.tokens.count, keep=options.keep, mark=MARK)
@@ -337,6 +346,7 @@ def _with_cut_texts(response: JsonObject, env: Env, options: Truncate) -> JsonOb
     )
     share = (options.tokens - frame) // len(texts)
     for _ in range(4):
+        # of so little nobody could read anything
         if share < 8:
             return None
         cut: JsonObject = {
@@ -370,6 +380,7 @@ def offer_recall(prompt: Prompt, env: Env) -> Prompt:
     if tool is None or any(one.name == tool.name for one in prompt.tools):
         return prompt
     key = (env.tools.priced, env.agent, env.model.dialect, env.model.name)
+    # a TokenBudget comes behind this pass, and leaves handles where it drops what others refer to
     if _is_needed(prompt.items, env, key) or (env.tools.priced and env.tokens.budget is not None):
         return msgspec.structs.replace(prompt, tools=(*prompt.tools, tool))
     return prompt
@@ -391,6 +402,7 @@ def _is_needed(items: Strand[Item], env: Env, key: Hashable) -> bool:
     hides = needs_recall if env.tools.priced else has_handle
     with items.lock:
         handles = items.memo[_Handles, key]
+        # one handle is enough: nothing is looked at behind the first
         for index in range(handles.read, items.settled if handles.first < 0 else 0):
             if hides(items[index]):
                 handles.first = index

@@ -63,13 +63,16 @@ class _Index:
         """The call a result answers: of the newest exchange, unanswered ones first."""
         index = self._by_id if result.call_id else self._by_name
         key = result.call_id or result.name
+        # an id may come again in a later answer: the newest exchange with it has the call
         calls = index.get(key, [])
         waiting = [(e, call) for e, call in calls if call.id not in e.results]
+        # without ids, results answer calls of their name in order: answered ones are done with
         if not result.call_id:
             index[key] = waiting
         if waiting:
             newest = waiting[-1][0]
             return next(pair for pair in waiting if pair[0] is newest)
+        # all are answered: a second result under the same id replaces a placeholder
         return calls[-1] if calls and result.call_id else None
 
 
@@ -163,6 +166,7 @@ def _attach(
             notes.append(Note("pair_results", REPLACED, placeholder))
         elif out[-1] is not exchange:
             notes.append(Note("pair_results", "a late result moved to its call", item))
+        # providers compare id and name, and the call may have been renamed
         if (block.call_id, block.name, block.given) != (call.id, call.name, call.given):
             block = msgspec.structs.replace(
                 block, call_id=call.id, name=call.name or block.name, given=call.given

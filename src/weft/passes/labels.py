@@ -100,7 +100,7 @@ class Labelled(NamedTuple):
         return _NO_LABELS
 
     def of_event(self, event: Event) -> tuple[str, ...]:
-        """The labels that were noted down with an event when it happened."""
+        """The labels that were recorded on an event when it was stored."""
         labels = event.provenance.labels or ()
         return tuple(name for name in labels if name in self.names)
 
@@ -114,6 +114,7 @@ def _system(
     for span in block.spans:
         labels = _of_place(span.origin, known)
         whole = block.text[start : span.end]
+        # the pass runs twice, on new items and on the request: a mark stays as it is
         if labels and whole and whole != mark_of(labels):
             hits = [hit for hit in hits if hit.end <= start or hit.start >= span.end]
             hits.append(Hit(start, span.end, labels))
@@ -153,6 +154,7 @@ def _covered(item: Item, known: Labelled, env: Env) -> tuple[Block, ...]:
     noted: set[str] = set()
     covered = {block.origin.name for block in item.blocks if block.origin.kind == "event"}
     for event in _events(item, env):
+        # labels of an event stand in its metadata, and most events have none
         if event.custom_metadata is not None and event.id in covered:
             noted.update(known.of_event(event))
     blocks: list[Block] = []
@@ -164,8 +166,10 @@ def _covered(item: Item, known: Labelled, env: Env) -> tuple[Block, ...]:
         else:
             hits = (covered_block(block, known.copies) for block in event_labels)
             blocks += [block for block in hits if block is not None]
+    # the event is labelled and no value is found in it: nobody knows which words, so all go
     if noted and tuple(blocks) == item.blocks:
         blocks = [_wholly(block, tuple(sorted(noted))) for block in blocks]
+    # thoughts that held a value are gone; an item without blocks cannot be sent
     if not blocks and item.blocks:
         first, labels = item.blocks[0], tuple(sorted(known.names))
         blocks = [TextBlock(role=first.role, origin=first.origin, text=mark_of(labels))]
@@ -194,6 +198,7 @@ def _told_by(block: TextBlock, item: Item, known: Labelled, env: Env) -> TextBlo
     events = list(_events(item, env))
     if item.kind == "summary":
         last = events[-1] if events else None
+        # only a summary in the log tells of the events before it
         if last is None or last.id != block.origin.name or last.actions.compaction is None:
             return block
         names = {name for event in events for name in _returned(event, known)}
@@ -221,6 +226,7 @@ def _returned(event: Event, known: Labelled) -> Iterable[str]:
 def _covered_item(block: TextBlock, labels: tuple[str, ...], head: str = "") -> TextBlock:
     """A text of which only its heading is left: `[state] key:` or `[summary of ...]:`."""
     mark = mark_of(labels)
+    # it was covered when the item was new
     if block.text.endswith(mark):
         return block
     opening, colon, _ = block.text.partition(":")
@@ -361,6 +367,7 @@ def labelled_in(
     for name, text in artifacts.items():
         if name in named:
             _add_labels(values, text, named[name], common=True)
+    # the same object as before where nothing changed: what was found clean stays clean
     known = log.memo.of((Labelled, labels))
     if (
         known is not None
@@ -381,13 +388,16 @@ def _read(
 ) -> _Read:
     """What the log says, from where it was read the last time."""
     known = log.memo.of((_Read, labels))
+    # an older snapshot is read by itself
     if known is None or known.upto > log.settled:
         known = _Read(0, {}, {}, {})
+    # nothing new since the last request
     if known.upto == len(log):
         return known
     reading = _Read(len(log), dict(known.keys), dict(known.artifacts), dict(known.values))
     for event in log.since(known.upto):
         _read_event(event, tools, keys, reading)
+    # a tail may still change: it is read again
     if log.settled == len(log):
         log.memo.keep(reading, labels)
     return reading
@@ -480,6 +490,7 @@ def covered_json(value: Value, copies: Copies) -> Value:
             items = [covered_json(item, copies) for item in inner]
             same = all(one is other for one, other in zip(items, inner, strict=True))
             return value if same else cast("Value", items)
+        # before numbers: in Python `True` is a number
         case bool() | None:
             return value
         case _:
@@ -491,6 +502,7 @@ def covered_schema(schema: JsonObject, copies: Copies) -> JsonObject:
     """A schema with marks in place of values in its texts; the names of properties stay."""
     fields: JsonObject = {}
     for key, inner in schema.items():
+        # a call must use these names
         if key in ("properties", "$defs", "definitions") and isinstance(inner, dict):
             fields[key] = {
                 name: covered_schema(one, copies) if isinstance(one, dict) else one
@@ -597,6 +609,7 @@ Kind = TypeVar("Kind", CallBlock, ResultBlock, CodeBlock, CodeResultBlock)
 
 def _changed(block: Kind, copies: Copies, *, changed: bool, **fields: object) -> Kind:
     """The block with these fields, and without what its provider kept of the old ones."""
+    # what a provider sent beside the fields may hold the value too
     loose = block.kept is not None and covered_json(block.kept, copies) is not block.kept
     if not changed and not loose:
         return block

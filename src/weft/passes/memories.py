@@ -51,6 +51,7 @@ def insert_memories(prompt: Prompt, env: Env, options: Memories) -> Prompt:
 def _want(asked: str, env: Env, options: Memories) -> Want:
     """The search of this turn; the same question in a later turn is asked anew."""
     spec = _spec(env, options)
+    # with the invocation: the memory may know more by the next turn
     key = fingerprint("memory", spec, asked, env.invocation)
     return Want("memory", key, "", asked, through=len(env.log) - 1, options=spec)
 

@@ -185,11 +185,13 @@ def _alone(
     names = [name_of(one) for one in branch]
     drops = [name for name in names if name in _DROPS]
     rewrites = [name for name in names if name in _REWRITES]
+    # steps are told in this order: what drops, then what rewrites, each pass once
     if names != [*drops, *rewrites] or len({*names}) < len(names):
         return None
     after, taken = run(prompt, env, branch)
     diagnostics = after.diagnostics[len(prompt.diagnostics) :]
     wants = after.wants[len(prompt.wants) :]
+    # said before: a union says it once
     if any(one in prompt.diagnostics for one in diagnostics) or any(
         w in prompt.wants for w in wants
     ):
@@ -252,6 +254,7 @@ def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, _United]:
     for seen, _ in branches:
         diagnostics += [one for one in seen.diagnostics if one not in diagnostics]
         wants += [one for one in seen.wants if one not in wants]
+    # without new items, reports or wants the prompt itself goes on, and what is derived from it
     adds_reports = len(diagnostics) > len(prompt.diagnostics) or len(wants) > len(prompt.wants)
     items, late = _merge(prompt, env, views, branches), _LateUnion(prompt, env, branches)
     if items is None:
@@ -267,6 +270,7 @@ def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, _United]:
         diagnostics=tuple(diagnostics),
         wants=tuple(wants),
     )
+    # each view was verified by itself, their union was not
     verify(after, step="unite")
     return after, [late.steps]
 
@@ -327,6 +331,7 @@ def _union_of(
                 dropped.setdefault(key_of_dropped, reasons)
     originals = {item.key: item for item in prompt.items}
     for key, item in originals.items():
+        # the current turn is in view under every policy; what is asked stands as it was asked
         if env.is_current(item) and env.policy.view != "nothing":
             other = chosen.setdefault(key, item)
             if env.is_asked(item) and other is not item:
@@ -355,6 +360,7 @@ def _merge(
     """
     known = _DROPS | _REWRITES | _SHOWS
     names = [[name_of(one) for one in branch] for branch in views.branches]
+    # of another pass nobody knows whether it keeps the order of the log
     if not all(name in known for branch in names for name in branch):
         return None
     items = prompt.items
@@ -406,6 +412,7 @@ class _Merged:
         self._items = settled.grown(fresh[:final]) if final else settled
         self._views, self.read, self._end = now, items.settled, end
         merged = self._items.with_tail(fresh[final:])
+        # only with as many items can it be the prompt's own strand
         self._same = min(self._same, unchanged) if len(merged) == len(items) else 0
         if len(merged) != len(items):
             return merged

@@ -19,16 +19,19 @@ from weft.ir.prompt import show_block
 from weft.passes.env import Env, ModelFacts
 
 SHARE = 0.035
-"""How much of the first request the declaration of `recall` may be, to stand there unasked."""
+"""How much of the first request the declaration of `recall` may be, to stand there unasked.
+
+It was set on recorded coding runs and service chats, so that few got dearer than plain history.
+"""
 
 NEARLY = 0.9
-"""From which share of the provider's minimum on a request may be kept: sizes are estimates."""
+"""From this share of the provider's minimum on, a request may be kept: sizes are estimates."""
 
 MISSES = 0.14
 """How often a digest is expected to be followed by a recall: an estimate, nobody counted it."""
 
 ASKING = 30
-"""Tokens of a call that recalls something, beside what it brings."""
+"""Tokens of a call of `recall`, without what it brings."""
 
 PAGE = 2_000
 """How many tokens one recall brings at most."""
@@ -50,10 +53,10 @@ STUB = 64
 """Tokens that a result takes once only its handle is left, roughly."""
 
 LEAST_SAVED = 2_000
-"""Tokens that an edit must take out to be worth a change of what was sent."""
+"""How many tokens an edit must take out at least, to be worth a change of what was sent."""
 
 CLEARLY = 1.2
-"""How many times the cost of a change that was not needed must be less than what it saves."""
+"""A result that was sent whole is said in short only if that is so many times cheaper."""
 
 MARGIN = 3.0
 """How many times an edit must save what it costs: nobody knows how long a session goes on."""
@@ -92,6 +95,7 @@ class Traffic:
             self.hides = self.hides or self._is_edited(env)
         self.tokens += size
         if item.kind == "exchange":
+            # an edit leaves the newest three results alone, so they count apart
             newest = [0, 0, 0, *self.recent, _saved_by_handles(item, sizes)]
             self.old += sum(newest[:-3])
             self.recent = tuple(newest[-3:])
@@ -235,6 +239,7 @@ def weigh_seen(
     later = min(max(traffic.steps, _LATER[0]), _LATER[1])
     before = tools.head + traffic.tokens
     total = before + short
+    # below the minimum every token is fresh in each request
     is_cached = total >= SURELY * model.minimum
     read, write = (model.read, model.write) if is_cached else (1.0, 1.0)
     declared = traffic.hides or declares_first(traffic.opening, env)

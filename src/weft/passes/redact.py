@@ -51,6 +51,7 @@ def redact_values(prompt: Prompt, env: Env, options: Redact) -> Prompt:
     """
     what = wanted(options.kinds, options.patterns, options.fields)
     placeholders = env.log.memo[_Placeholders, env.session.id]
+    # what a notebook shows of a run is masked by the same rules
     placeholders.rules.setdefault(options)
     known = placeholders.values
     put_back = restored_values(env.log)
@@ -125,6 +126,7 @@ def restored_values(log: Strand[Event]) -> list[tuple[str, str, int]]:
                 # a log may come from outside, and any other text would be put into ours
                 if isinstance(value, str | int) and PLACEHOLDER.fullmatch(placeholder):
                     values.setdefault(str(value), (placeholder, index))
+        # events of a tail may still change
         if not log.tail:
             restored_so_far.known = (len(log), values)
     listed = [(value, placeholder, index) for value, (placeholder, index) in values.items()]
@@ -146,6 +148,7 @@ def _report(redaction: Redaction, in_items: set[str], env: Env) -> list[Diagnost
         env.tokens.measure is None
     ):  # new items: their thread remembers what was said of earlier ones
         reported = env.thread.before.memo[_Reported, redaction.wanted]
+        # each kind is reported once a thread, not in every step
         kinds, reported.kinds = kinds - reported.kinds, reported.kinds | kinds
     diagnostics = [
         report("WEFT602", origin, f"{kind} values are replaced") for kind in sorted(kinds)
@@ -216,6 +219,7 @@ def _items(
     """The items as they are sent, and what was replaced in them."""
 
     def change(item: Item, replaced: _Found) -> Item | Note:
+        # a value that was put back later says nothing about an item before it, which was sent
         literals = [
             (value, placeholder) for value, placeholder, since in put_back if since <= item.last
         ]
@@ -252,14 +256,17 @@ def _across(blocks: tuple[Block, ...], redaction: Redaction) -> tuple[Block, ...
         first, second = joined[at], joined[at + 1]
         if not isinstance(first, TextBlock) or not isinstance(second, TextBlock):
             continue
+        # texts of two roles are two turns: no value goes across
         if first.role != second.role:
             continue
+        # neither half of such a value is found by itself
         edge = len(first.text)
         for cut in redaction.cuts(first.text + second.text):
             if cut.start < edge < cut.end:
                 joined[at] = _text(first, [[TextCut(cut.start, edge, cut.placeholder)]])
                 joined[at + 1] = _text(second, [[TextCut(0, cut.end - edge, "")]])
     not_empty = tuple(one for one in joined if not isinstance(one, TextBlock) or one.text)
+    # an item without blocks cannot be sent
     return not_empty or blocks
 
 
@@ -314,6 +321,7 @@ def _object(value: JsonObject, redaction: Redaction) -> JsonObject:
 
 
 def _tool(tool: ToolDecl, redaction: Redaction) -> ToolDecl:
+    # a provider's own tool is declared in the provider's words
     if tool.own is not None:
         return tool
     description = redaction.text(tool.description)
@@ -341,6 +349,7 @@ def _described(value: Json, redaction: Redaction, *, prose: bool) -> Json:
             after = redaction.text(value)
             return value if after == value else after
         case dict():
+            # a property may be called `title`: then it is an object, and no prose
             fields = {
                 name: _described(
                     each, redaction, prose=name in _PROSE and not isinstance(each, dict)

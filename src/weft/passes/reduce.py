@@ -51,6 +51,7 @@ def bound_results(prompt: Prompt, env: Env) -> Prompt:
     Before:  call read(a) | result {"result": 900,000 characters}
     After:   call read(a) | result {"result": "[handle 3fa4c1d2e5f6: log ...] some of the lines"}
     """
+    # without calls there are no results
     if not prompt.features & Feature.CALLS:
         return prompt
 
@@ -88,6 +89,7 @@ def _bounded(item: Item, large: Sequence[Block], env: Env) -> Item:
     known_short = known.get(item.key)
     if known_short is None or known_short.item != item:
         limits = HandleLimits(MOST_LETTERS // _LETTERS, BOUNDED_TO // _LETTERS)
+        # tokens differ by model, and this must not: the same log, the same bytes
         by_letters = msgspec.structs.replace(env, tokens=TokenFacts(count=_tokens))
         blocks = tuple(
             compact_result(block, item, by_letters, limits)
@@ -155,6 +157,7 @@ class _Digests:
 
 def _known(env: Env, options: Compact) -> dict[object, _Digested]:
     """What items became in earlier requests, kept with the log; a new item is seen only once."""
+    # on new items: each comes once
     if env.tokens.measure is None:
         return {}
     return env.log.memo[_Digests, _measure(env, options)].by_item
@@ -217,6 +220,7 @@ def _compact_old(block: Block, item: Item, env: Env, options: Compact) -> Block:
     match block:
         case MediaBlock() if options.media is not None:
             return compact_media(block, env, options.media) or block
+        # media that was recalled is to be seen
         case ResultBlock() if options.media is not None and block.media and block.name != RECALL:
             return _result(block, env, options.media)
         case TextBlock() if options.texts is not None and item.author in ("user", env.agent):
@@ -324,6 +328,7 @@ def _tree(paths: tuple[str, ...]) -> Tree:
     for steps in sorted(split, key=len):
         at = tree
         for step in steps:
+            # all below it is meant already
             if step in at and not at[step]:
                 break
             at = at.setdefault(step, {})

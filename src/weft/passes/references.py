@@ -27,10 +27,10 @@ from weft.passes.handles import logged, sole_text
 from weft.values import Json, compact, has_lone_surrogate, scrub
 
 ARGS = 40
-"""So many letters of arguments are said with a call; longer ones are left out."""
+"""How many letters of arguments a reference repeats; longer arguments are left out."""
 
 ROUNDS = 3
-"""How often a budget is tried: what is said again takes room, so that more may have to go."""
+"""How often a budget is tried: what is said again takes room, and then more may have to go."""
 
 _Place: TypeAlias = tuple[str, int]
 """Where the log has a value: the event and the part."""
@@ -57,7 +57,7 @@ def logged_text(block: ResultBlock, item: Item, env: Env) -> str:
 
 
 def source_of(block: ResultBlock, item: Item, number: int, whole: Json) -> LineSource:
-    """A result that the log has as `whole`, to refer to: the agent's own so-and-so-manieth."""
+    """A result to refer to: `whole` is what the log has, `number` counts the agent's own."""
     return LineSource(
         sole_text(whole) if isinstance(whole, dict) else "",
         event=block.origin.name,
@@ -69,7 +69,7 @@ def source_of(block: ResultBlock, item: Item, number: int, whole: Json) -> LineS
 
 
 def reference_to(one: Stretch, number: int) -> Reference:
-    """What stands for a stretch of lines in the agent's own so-and-so-manieth result."""
+    """What stands for a stretch of lines in the agent's own result of this number."""
     source, back = one.source, number - one.source.number
     where = f"{source.words}, {back_words(back)}, handle {source.handle}"
     return _reference(f"[as lines {one.line + 1}-{one.line + one.size} of {where}]", one, back)
@@ -133,6 +133,7 @@ def _restore_in_order(prompt: Prompt, env: Env) -> Prompt | None:
 def _restore_at_once(prompt: Prompt, env: Env) -> Prompt:
     """O(n) once a request: a budget takes from all items, or something refers to a later one."""
     items = prompt.items.since(0)
+    # the usual case
     if not any(_refers(block) for item in items for block in item.blocks):
         return prompt
     remaining: _Left | None = None
@@ -148,6 +149,7 @@ def _restore_at_once(prompt: Prompt, env: Env) -> Prompt:
         now_remaining = _left_by_budget(after, env)
         if now_remaining is None or now_remaining == remaining:
             break
+        # what went in one round does not come back in the next
         remaining = (
             now_remaining
             if remaining is None
@@ -167,6 +169,7 @@ def _left_by_budget(prompt: Prompt, env: Env) -> _Left | None:
     """What the budget will leave of a request; None where it all stays."""
     if env.tokens.measure is None or (env.policy.limit is None and env.tokens.budget is None):
         return None
+    # that chapter imports this one
     from weft.passes.budget import fit_budget
 
     fitted = fit_budget(prompt, env)
@@ -213,7 +216,7 @@ def repointed(items: Sequence[Item], before: Sequence[Item], env: Env) -> list[I
 
 
 def notes_on_repointed(after: Sequence[Item], before: Sequence[Item]) -> list[Note]:
-    """What there is to say about the items that name a handle only by now."""
+    """A note on each item that names only a handle by now."""
     reason = "what it refers to has gone, so its handle stands for it"
     return [
         Note("fit_budget", reason, old, new)
@@ -321,6 +324,7 @@ class _ReferenceView:
         block = msgspec.structs.replace(block, response=block.whole, refers=(), whole=None)
         if not lines:
             return block
+        # that chapter imports this one
         from weft.passes.auto import referring
 
         number = self._numbers[block.origin.name, block.origin.part]
@@ -351,9 +355,11 @@ class _ReferenceView:
         if source is None or item is None:
             return False
         if one.back:
+            # the words count results back: with one fewer in between they would name another
             own = self._numbers.get((block.origin.name, block.origin.part), 0)
             if own - self._numbers.get((one.event, one.part), own) != one.back:
                 return False
+        # the very block that was referred to
         if self._same is not None and id(source) in self._same:
             return True
         if isinstance(source, TextBlock):
@@ -363,6 +369,7 @@ class _ReferenceView:
         if not one.last:
             return isinstance(block, ResultBlock) and source.response == block.whole
         lines = logged_text(source, item, self.env).split("\n")[one.first - 1 : one.last]
+        # line ends around both: a run must not match within a line
         wanted = "\n".join(lines)
         return f"\n{wanted}\n" in f"\n{sole_text(source.response)}\n"
 
@@ -399,7 +406,7 @@ _ENCODED = 6
 """From how many characters on its encodings are looked for."""
 
 _KEPT = 8192
-"""How many texts are remembered."""
+"""For how many texts the hits are remembered."""
 
 _WORDS = late_pattern(r"""[^\s"'<>()\[\]{},;=]{6,}""")
 
@@ -476,6 +483,7 @@ class Copies:
             return ()
         folded = text.casefold()
         solid = _SOLID.sub("", folded)
+        # a search by `in` is fast: patterns are made only for what is there
         there = [one for one in self._folded if one.needle in folded]
         there += [one for one in self._exact if one.needle in text]
         there += [one for one in self._squeezed if one.needle in solid]
@@ -513,6 +521,7 @@ def values_in(value: Json, *, common: bool) -> Iterator[str]:
     """
     if isinstance(value, dict):
         for key, inner in value.items():
+            # most keys are names of fields, and say nothing; an id as a key does
             if _stands_out(key):
                 yield key
             yield from values_in(inner, common=common)
@@ -538,9 +547,11 @@ def _texts_to_find(text: str, *, common: bool) -> Iterator[str]:
         yield from values_in(inner, common=common)
     if common or whole.casefold() not in _SAID_BY_ALL:
         yield whole
+    # a single word: it has no lines, and no words of its own
     if whole.split(None, 1)[0] == whole:
         return
     for line in whole.splitlines():
+        # shorter lines occur by chance
         if len(line.strip()) >= 12:
             yield line.strip()
     for match in _QUOTED.finditer(whole):
@@ -580,6 +591,7 @@ def _spell_value(value: str) -> "Iterator[tuple[str, bool, bool]]":
     """Every way to write a value: the letters, whether case counts, whether gaps may be in it."""
     from html import escape  # only secrets are looked for in all spellings
 
+    # half a character cannot be encoded
     if has_lone_surrogate(value):
         yield value.casefold(), False, False
         value = scrub(value)  # as it is sent
@@ -612,6 +624,7 @@ def _base64_cores(data: bytes) -> Iterator[str]:
     """What of a value's base64 is the same wherever the value begins in what was encoded."""
     for before in range(3):
         text = base64.b64encode(bytes(before) + data).decode("ascii").rstrip("=")
+        # the first and the last letters also carry bits of what stands around the value
         spare = (before + len(data)) % 3
         core = text[(0, 2, 3)[before] : len(text) - (1 if spare else 0)]
         if len(core) >= _ALONE:

@@ -34,11 +34,10 @@ from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact
 
 _LEAST, _MOST = 0.05, 1024
-"""Where no number of items was asked for: what an item must have of the best one's score, and how
-many stay at most."""
+"""Without `top_k`: which share of the best score an item must have, and how many stay at most."""
 
 _SMALLEST = 4
-"""The tokens of an item that hardly says anything, with the turn it takes."""
+"""The fewest tokens that an item takes, with its turn. It bounds how many can fit."""
 
 
 def select_relevant(prompt: Prompt, env: Env, options: Relevant) -> Prompt:
@@ -175,6 +174,7 @@ class _Selection:
         tail = len(items.tail)
         # all of the current turn must stand last, so that what follows is part of it
         last = chosen.current == [*range(self._first, len(items))] and len(chosen.current) >= tail
+        # what a model chooses arrives within the turn: its selection is asked for in each request
         self.lasts = last and options.scorer != "model"
         self.is_all = chosen.asked is None
         settled = len(chosen.items) - tail if last else len(chosen.items)
@@ -189,9 +189,11 @@ class _Selection:
         """Whether it holds for these items too: only what the agent did in the turn was added."""
         if self._turn != env.turn or self._basis != _basis(env, self._options):
             return False
+        # an older snapshot, or a rewind
         if self._read > items.settled or self._first > len(items):
             return False
         fresh = items.since(self._read)
+        # the user said more in the turn, or another agent spoke: the query or the past is another
         if not all(env.is_current(item) and not env.is_asked(item) for item in fresh):
             return False
         settled = items.settled - self._read
@@ -219,6 +221,7 @@ def query_of(items: Strand[Item], env: Env, options: Relevant | Memories) -> str
     if options.from_state is not None and not unasked(env, options):
         return to_text(env.session.state[options.from_state])
     query = "\n".join(map(_user_text, asked_now(items, env)))
+    # a short answer may have no words to search by
     if words(query):
         return query
     backwards = (items[number] for number in range(len(items) - 1, -1, -1))
@@ -228,7 +231,7 @@ def query_of(items: Strand[Item], env: Env, options: Relevant | Memories) -> str
 
 
 def unasked(env: Env, options: Relevant | Memories) -> list[Diagnostic]:
-    """That there is no query in the state, where it was to be there."""
+    """A diagnostic where the query was to be in the state and is not."""
     key = options.from_state
     if key is None or env.session.state.get(key) not in (None, "", [], {}):
         return []
@@ -337,6 +340,7 @@ def _numbers(outcome: Json, most: int) -> list[int] | None:
     if not isinstance(listed, list):
         return None
     numbers = [one for one in listed if isinstance(one, int) and not isinstance(one, bool)]
+    # something in it is no number: the answer is not to be trusted
     if len(numbers) < len(listed):
         return None
     return [one for one in dict.fromkeys(numbers) if 1 <= one <= most]

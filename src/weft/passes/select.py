@@ -43,6 +43,7 @@ def select_view(prompt: Prompt, env: Env) -> Prompt:
         elif item.author != "user":
             reason = f"it is {item.author}'s"
             others.update(block.id for block in item.blocks if isinstance(block, CallBlock))
+        # results may stand under the user's name: their calls say whose they are
         elif item.kind == "results" and _answered(item) <= others:
             reason = "it answers another agent"
         elif item.kind == "results" or view != "nothing":
@@ -168,6 +169,7 @@ def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:
     Before:  user "one" | model "1" | user "two"   (C.user())
     After:   user "one" | user "two"
     """
+    # that decides item by item; both ends move as the log grows
     if options.which == "all":
         return _select_spoken(prompt, env)
     items = prompt.items
@@ -270,6 +272,7 @@ def select_window(prompt: Prompt, env: Env, options: Window) -> Prompt:
 
 def gone_turns(window: Window, turns: int) -> int:
     """How many of so many turns a window drops: whole strides."""
+    # below eight turns a stride is one: a narrow window moves with every turn
     stride = max(1, window.turns // 4)
     return max(0, turns - window.turns) // stride * stride
 
@@ -298,6 +301,7 @@ def select_recent(prompt: Prompt, env: Env, options: Recent) -> Prompt:
         past = newest - bisect_right(turns, index)
         return f"after {past} turns it is worth {rate**past:.2g}"
 
+    # the usual case: nothing of the current turn goes
     if first_from(prompt.items, env.turn) >= start:
         return keep_since(prompt, start, "select_recent", reason, key=options)
     # the user spoke again and again in the current turn: that stays, whatever it is worth
@@ -322,6 +326,7 @@ def _turns_that_stay(rate: float, least: float, all_turns: int) -> int:
     """How many turns are worth enough, the current one among them."""
     if rate >= 1:
         return all_turns
+    # logarithms of exact powers come out a little below the whole number
     return 1 + math.floor(math.log(least) / math.log(rate) + 1e-9)
 
 
@@ -340,6 +345,7 @@ def select_branch(prompt: Prompt, env: Env) -> Prompt:
 
     def change(item: Item, _: None) -> Item | Note:
         branch = item.branch
+        # with the dot: `a.b` is no ancestor of `a.bc`
         if not branch or branch == env.branch or env.branch.startswith(branch + "."):
             return item
         return Note("select_branch", f"it belongs to branch {branch}", item)

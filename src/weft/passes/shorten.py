@@ -32,13 +32,13 @@ from weft.passes.handles import (
 from weft.values import JsonObject, compact
 
 COMPACTED = HandleLimits(over=240, to=160)
-"""From how many tokens on a value becomes a handle, and how many it takes then."""
+"""Under a budget: from how many tokens on a value becomes a handle, and how many that takes."""
 
 TRUNCATED = 96
 """How many tokens are left of a text or result that is cut."""
 
 REPEATED = 200
-"""From how many letters on results are compared."""
+"""In letters. Shorter results are not compared: a reference would take as much."""
 
 MARK = " […] "
 
@@ -153,6 +153,7 @@ def repeated(items: list[Item], env: Env) -> dict[int, dict[int, Origin]]:
         if again:
             places[index] = again
         for place, text in texts.items():
+            # of several the one that goes last
             if text not in later or tier < later[text][0]:
                 later[text] = (tier, item.blocks[place].origin)
     return places
@@ -212,6 +213,7 @@ def _compact_block(block: Block, item: Item, env: Env) -> Block:
 def _shown_in_short(block: TextBlock, item: Item, env: Env) -> TextBlock:
     """A text as a handle with a digest, as short as a cut one."""
     head, _, rest = block.text.partition("\n")
+    # a digest of a digest names its handle once
     text = rest if block.handle and head.startswith("[handle ") and rest else block.text
     bare = block if text is block.text else msgspec.structs.replace(block, text=text)
     short = compact_text(bare, item, env, HandleLimits(TRUNCATED, TRUNCATED))
@@ -267,7 +269,7 @@ def _media_words(media: tuple[MediaBlock, ...]) -> str:
 
 
 LEAST = 8
-"""How many tokens a shorter form must save."""
+"""How many tokens a shorter form must save to be used."""
 
 
 class _Shorter(NamedTuple):
@@ -343,6 +345,7 @@ class Given:
         for change in step.changes:
             self.changes.pop(change.at, None)
             self.changes[change.at] = change
+        # one item got shorter; else all of these went
         if len(step.changes) == 1 and step.changes[0].form is not None:
             self.sizes[step.changes[0].at] -= saved
             return saved
@@ -368,12 +371,14 @@ class Shortening:
 
     def fold(self, index: int) -> ShorteningStep | None:
         """Handles and digests for its large values."""
+        # so small an item has no value that is large
         if self.giving.sizes[index] <= COMPACTED.over:
             return None
         return self._step_to_form(index, compacted, "a digest stands for it, to fit the budget")
 
     def cut(self, index: int) -> ShorteningStep | None:
         """Both ends of its texts and results."""
+        # it would not get shorter
         if self.giving.sizes[index] <= TRUNCATED:
             return None
         return self._step_to_form(index, truncated, "it is cut to fit the budget")
@@ -499,6 +504,7 @@ def units_of(items: list[Item], tiers: list[int], stays: set[int]) -> list[Unit]
     units: list[Unit] = []
     for asked, answers in _turns(items):
         loose = [index for index in answers if index not in stays]
+        # the answer that goes last: of the highest tier, in it the newest
         last = max(loose, key=lambda index: (-tiers[index], index), default=None)
         free = len(loose) == len(answers) and not stays.intersection(asked)
         tier = min((tiers[index] for index in asked), default=0)
@@ -588,6 +594,7 @@ def _surely(
     each = (sum(sizes[index] for index in unit.indexes) for unit in units)
     ends = list(accumulate(each, initial=sealed or 0))[1:]
     surely = bisect_left(ends, wanted) - spare - 1
+    # less has to go than what is sealed
     if sealed is not None and surely < 0:
         raise Unsealed
     surely = max(0, surely)
@@ -626,6 +633,7 @@ def give_up(
         for step in phase(max(wanted, 0)):
             if not enough and (saved >= wanted or excess <= 0):
                 enough = True
+            # it is enough before all that is sealed has gone
             if enough and sealed:
                 raise Unsealed
             if enough and fits():

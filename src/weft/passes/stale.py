@@ -77,6 +77,7 @@ def _first_fresh(prompt: Prompt, env: Env, options: Fresh) -> int | None:
     gone = 0
     if options.turns is not None:
         gone = _strides(len(starts) - options.turns, max(1, options.turns // 4))
+    # branches that joined may stand out of order: then no one position parts old from fresh
     if gone >= len(starts) or not is_in_log_order(items):
         return None
     first = starts[gone]
@@ -87,6 +88,7 @@ def _first_fresh(prompt: Prompt, env: Env, options: Fresh) -> int | None:
         first = max(first, by_time)
     if first >= items.length or (until := items[first].position) > env.turn:
         return env.turn  # the current turn is never stale
+    # two items of one event, one stale and one not: a position cannot part them
     return None if first and items[first - 1].position == until else until
 
 
@@ -122,7 +124,9 @@ def _stale_by_time(items: Strand[Item], env: Env, before: float) -> int | None:
 
 def _time_of_staleness(env: Env, seconds: float) -> float:
     """The time before which results are stale; it moves in strides."""
+    # the last two: a message that is only compiled, not run, has no time
     newest = max((event.timestamp for event in env.log.since(env.log.length - 2)), default=0.0)
+    # in strides, as turns go: several results become stale at once
     stride = seconds / 4
     return math.ceil((newest - seconds) / stride) * stride
 
@@ -183,6 +187,7 @@ def _marked(block: Block, item: Item, env: Env, options: Fresh) -> Block:
             dropped: JsonObject = {
                 "result": f"[dropped: {_age(options)}; call {block.name} again if it matters]"
             }
+            # it was dropped before
             if block.response == dropped and not block.media:
                 return block
             return msgspec.structs.replace(block, response=dropped, media=(), kept=None)
@@ -202,6 +207,7 @@ def _warned(response: JsonObject, words: str) -> JsonObject:
     text = response.get(sole)
     if isinstance(text, str):
         return response if text.startswith(line) else {sole: line + text}
+    # the tool may have a field of that name
     key = "stale" if response.get("stale", words) == words else "weft_stale"
     return response if response.get(key) == words else {key: words, **response}
 
@@ -240,13 +246,13 @@ def _age(options: Fresh) -> str:
 
 
 KEEP = 3
-"""How many of the newest results always stay as they are."""
+"""How many of the newest results an edit always leaves as they are."""
 
 FULL = 0.8
-"""The share of the model's window that must be filled for an edit to be forced."""
+"""A request that fills more than this share of the model's window is edited at any cost."""
 
 LONG = 100_000
-"""Tokens below which no window is looked up: every model of today takes so many."""
+"""In tokens. Shorter requests need no look at the window: every model of today takes so many."""
 
 REASON = "only its handle stays, which saves more than it costs"
 
@@ -295,6 +301,7 @@ def _edit(prompt: Prompt, env: Env, cut: int) -> Prompt:
     if edits.cut > cut or edits.read > settled or cut > settled:
         # an older snapshot, or a cut in the tail, which may move back: nothing of it is kept
         edits = _Edits()
+    # what was edited goes on with what is new
     if edits.items is not None and edits.read < settled:
         edits.items = edits.items.grown(items.between(edits.read, settled))
     edits.read = settled
@@ -410,7 +417,9 @@ class _Plan:
         """Decide for each request that led to one of these items."""
         for index, item in enumerate(items, self.read):
             if item.author == env.agent and item.blocks[0].role == "model":
+                # the first request of the agent: all before it is the opening
                 self.opening = sums.whole[index] if self.opening < 0 else self.opening
+                # its answer stands at this place, so the request had all items before it
                 self.decide(index, sums, head, env)
                 self.answered = _happened_at(item.position, env)
             self.latest = max(self.latest, _happened_at(item.last, env))
@@ -422,6 +431,7 @@ class _Plan:
     def decide(self, asked: int, sums: _Running, head: int, env: Env) -> None:
         """Decide for a request of so many items whether its older results become handles."""
         self.steps += 1
+        # 0: nothing is old yet
         old = self.results[-KEEP] if len(self.results) > KEEP else 0
         cut, sent = self.cut, self.sent
         whole, edited = sums.whole, sums.edited
@@ -436,6 +446,7 @@ class _Plan:
         )
         if env.tools.priced and self._has_expired(env):
             cost = 0.0  # all of it is written anew, whatever becomes of it
+        # below the minimum the provider keeps nothing, so a shorter request costs more
         long = not env.tools.priced or stays >= SURELY * env.model.minimum
         if removed >= LEAST_SAVED and saved > MARGIN * cost and long:
             self.cut = old
@@ -453,6 +464,7 @@ class _Plan:
 
     def _fill(self, old: int, tokens: int, head: int, env: Env) -> None:
         """Cut where the window is full, and note for which heads it is, or is not."""
+        # the list of windows takes a while to load, and short requests fit everywhere
         looked_up = not env.model.window and head + tokens > LONG
         window = env.model.widest() if looked_up else env.model.window
         if not window:
@@ -492,6 +504,7 @@ def _cut(prompt: Prompt, env: Env) -> int:
     running = _Running(sums.whole, sums.edited)
     if plan.read < settled:
         plan.take(items.between(plan.read, settled), running, head, env)
+    # with another head it would have decided otherwise, at a request before
     if plan.fits(head):
         past.plans[key] = plan
     last = plan.copy()
@@ -561,6 +574,7 @@ def _stubbed(block: Block, tokens: int, item: Item, env: Env) -> Block:
     if not _is_long(block, tokens):
         return block
     whole = logged(block, item, env)
+    # from the log: a stub of the whole value, not of its digest
     if isinstance(whole, dict):
         block = msgspec.structs.replace(block, response=whole)
     return compact_result(block, item, env, HandleLimits(STUB, STUB))

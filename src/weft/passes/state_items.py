@@ -42,6 +42,7 @@ def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | Artifact
             )
             continue
         item = _item(env, name, text, origin)
+        # the instruction has it as `{name}`; `duplicates` asks for both
         if name in env.instruction.inserted and not env.policy.duplicates:
             notes.append(Note("insert_state", f"the instruction carries it as {{{name}}}", item))
         else:
@@ -91,6 +92,7 @@ def _written_at(env: Env, name: str, kind: str) -> int:
     What was read for a request before is not read again.
     """
     log = env.log
+    # the tail first: it may still change, so it is never kept
     newest = _last_writing(log, log.settled, len(log), name, kind)
     if newest >= 0:
         return newest
@@ -124,6 +126,7 @@ def _noted(notes: Json, options: Notes) -> str:
     if options.format == "json":
         return compact(notes)
     listed: list[Json] = [*notes] if isinstance(notes, list) else [notes]
+    # an object as a checklist: its keys, done where the value is true
     if isinstance(notes, dict) and options.format == "checklist":
         listed = [{"text": key, "done": value is True} for key, value in notes.items()]
     elif isinstance(notes, dict):

@@ -49,7 +49,7 @@ SHORTEST = 1000
 """How many letters a summary may always have."""
 
 _EXTRACT = (64, 600)
-"""How few and how many tokens an extract has that stands in for a summary."""
+"""The fewest and the most tokens of an extract that stands in for a summary."""
 
 _RESULT = 400
 """How many tokens of one result or text the model is shown."""
@@ -142,6 +142,7 @@ class _Extract(NamedTuple):
 
 
 def _instruction(prompt: str | None, wanted: tuple[str, ...], longest: int) -> str:
+    # a word has about six letters
     words = f"Use at most {longest // 6} words."
     if not wanted:
         return f"{prompt or INSTRUCTION} {words}"
@@ -150,7 +151,7 @@ def _instruction(prompt: str | None, wanted: tuple[str, ...], longest: int) -> s
 
 
 def done_without(env: Env, what: str, problem: str) -> Diagnostic:
-    """That something was done without the model, and why."""
+    """A diagnostic: something was done without the model, and why."""
     hint = "ask another model with model=, or mend what it answers"
     if problem == NOT_ASKED:
         hint = "run the agent, so that the model is asked"
@@ -234,6 +235,7 @@ def _plain(response: JsonObject) -> str:
 
 
 def _short(text: str, env: Env) -> str:
+    # fewer letters than tokens allowed: nothing to count
     if len(text) <= _RESULT:
         return text
     value = reduced(text, limit_tokens=_RESULT, count=env.tokens.count).value
@@ -244,7 +246,7 @@ FOLD = 8
 """How many summaries in a row become one."""
 
 _WIDE = 4
-"""From so many turns on that stay, summaries cover as many at once."""
+"""If at least so many turns stay, one summary covers as many turns as stay; else it covers one."""
 
 
 class _Block(NamedTuple):
@@ -277,6 +279,7 @@ def summarize_items(prompt: Prompt, env: Env, options: Summarize) -> Prompt:
             old.setdefault(max(0, number - 1) // every, []).append(item)
     if not old:
         return prompt
+    # a question is open if nobody said anything in its invocation
     answered = frozenset(
         item.invocation for item in prompt.items if item.author not in ("", "user")
     )
@@ -345,6 +348,7 @@ def _folded(
                 continue
             folded += row
             due += [summed] if summed is not None else []
+        # nothing was folded in this round: no more rows are due
         if len(folded) == len(blocks):
             break
         blocks = folded
@@ -353,6 +357,7 @@ def _folded(
 
 def _fold(row: list[_Block], env: Env, options: Summarize) -> Summed | None:
     """One summary of several, as soon as a model has written all of them."""
+    # a summary of extracts would be asked for again once the real ones are there
     if any(block.summed.problem or not block.summed.text for block in row):
         return None
     return summed_up([ExtractEntry("", block.summed.text) for block in row], env, options)
@@ -374,6 +379,7 @@ def _with_summaries(prompt: Prompt, env: Env, blocks: list[_Block], due: list[Su
             saves = _saves(summed.text, block.items, env)
             what = f"an extract stands for {turns}" if saves else f"{turns} {stay} as said"
             diagnostics.append(done_without(env, what, summed.problem))
+            # short turns: an extract with its heading would take more than they do
             if not saves:
                 continue
         if summed.text:
@@ -386,6 +392,7 @@ def _with_summaries(prompt: Prompt, env: Env, blocks: list[_Block], due: list[Su
             for item in block.items
         ]
     known = {want.fingerprint for want in prompt.wants}
+    # the same text in two blocks is asked for once
     wants = list({want.fingerprint: want for want in reversed(wants)}.values())[::-1]
     wants = [want for want in wants if want.fingerprint not in known]
     if not (gone or wants or diagnostics):
@@ -420,7 +427,7 @@ class _Saving(NamedTuple):
 
 
 LEAST, MOST = 48, 1024
-"""How few and how many tokens such a summary is given."""
+"""The fewest and the most tokens that a budget gives a summary."""
 
 _OPTIONS = Summarize(before=0)
 
@@ -437,6 +444,7 @@ def blocks_of(items: Sequence[Item], sizes: Sequence[int], stride: int) -> list[
     for item, size in zip(items, sizes, strict=True):
         if not blocks or taken >= end:
             blocks.append([])
+            # blocks end at multiples of the stride: they stay the same when more goes
             end = (taken // stride + 1) * stride
         blocks[-1].append(item)
         taken += size

@@ -28,6 +28,7 @@ def prune_tools(prompt: Prompt, env: Env) -> Prompt:
     Before:  tools get_weather, pay | user "Will it rain in Oslo?"
     After:   tools get_weather, pay | user "Will it rain in Oslo?" | choice get_weather
     """
+    # a choice that the author made stands
     if env.model.picks_tools or not prompt.tools or "tool_choice" in prompt.config:
         return prompt
     asked = _asked(prompt)
@@ -62,6 +63,7 @@ def _asked(prompt: Prompt) -> tuple[Item, str] | None:
     if last is None:
         return None
     text, before = _text(last), next(spoken, None)
+    # "tomorrow" alone fits no tool; with what it answers it does
     if before is not None and _text(before).rstrip().endswith("?"):
         users = (item for item in chain((before,), spoken) if item.author == "user")
         earlier = next(users, None)
@@ -84,13 +86,16 @@ def _is_answered(prompt: Prompt, env: Env) -> bool:
 
 
 _SHARED = 0.05
-"""What the words in common count beside the likeness in meaning, which is at most 1."""
+"""What the words in common count beside the likeness in meaning, which is at most 1.
+
+This number and those below were chosen on half of the requests in tests/passes/tool_requests.py.
+"""
 
 _LEAST = 0.1
 """Minimum score for a tool to count as relevant."""
 
 _SURE = 0.35
-"""Minimum score for a general question, and the score from which on no rival is feared."""
+"""Minimum score of a tool for a general question. A tool with this score needs no lead."""
 
 _LEAD = 0.3
 """How far ahead of the next tool an unsure one must be, as a share of its score."""
@@ -133,6 +138,7 @@ def rank(query: str, tools: Sequence[ToolDecl]) -> list[Ranked]:
             for one, other, shared in zip(short, whole, scores, strict=True)
         ]
         scores = [fit if fit > _LEAST else 0.0 for fit in fits]
+        # of two tools that are near each other, the one that is forced may be the wrong one
         best, *others = sorted(scores, reverse=True)
         rival = others[0] if others else 0.0
         if best < _SURE and best - rival < _LEAD * best:
@@ -146,6 +152,7 @@ def rank(query: str, tools: Sequence[ToolDecl]) -> list[Ranked]:
 
 def _is_general(query: str) -> bool:
     """Whether the question is about the world, and not about somebody's own things."""
+    # what the user said last, without the question before it
     last = query.rpartition("\n")[2]
     return _GENERAL.match(last) is not None and _PERSONAL.search(last) is None
 

@@ -20,13 +20,13 @@ _HANDLE = re.compile(r"\[handle ([0-9a-f]{12})\b|\"handle\":\"([0-9a-f]{12})\"")
 _WORDS = re.compile(r"\w+")
 
 _RUN = 8
-"""How many words in a row are the same when something is said again."""
+"""So many equal words in a row count as said again."""
 
 _LEAST, _MOST = 400, 100_000
-"""How many words a request must have to be looked at, and how many are looked at."""
+"""Shorter requests, in words, are not looked at for repeats, and of longer ones only so many."""
 
 DENSITY = 0.5
-"""The share of repeated words from which on a request says little in many words."""
+"""A request with a larger share of repeated words is reported."""
 
 
 def validate_context(prompt: Prompt, env: Env, options: Validate) -> Prompt:
@@ -128,6 +128,7 @@ def _of_part(part: Part) -> Iterator[str]:
     if part.text:
         yield handle_of(part.text)
     if part.inline_data is not None and part.inline_data.data:
+        # handles are made of standard base64, and a log may have either alphabet
         yield handle_of(part.inline_data.data.replace("-", "+").replace("_", "/"))
 
 
@@ -215,6 +216,7 @@ def _calls(prompt: Prompt) -> Iterator[Diagnostic]:
             if value != compact(block.response):
                 words = f"`{call.name}` returned different things for the same arguments"
                 yield report("WEFT604", block.origin, words, _HINT)
+                # each change is reported once, against the newest value
                 returned[what] = compact(block.response)
 
 
@@ -229,6 +231,7 @@ def _keys(prompt: Prompt) -> Iterator[Diagnostic]:
         for span in block.spans:
             pieces.append((span.origin, block.text[start : span.end]))
             start = span.end
+        # a value among the turns stands behind its heading
         if block.origin.kind == "state":
             pieces = [(block.origin, block.text.partition(":")[2].strip())]
         for origin, text in pieces:
@@ -255,6 +258,7 @@ def _things(prompt: Prompt) -> Iterator[Diagnostic]:
             if known.get((name, value, field), inner) != inner:
                 words = f"`{field}` of what has the {name} {value} has two values"
                 yield report("WEFT604", block.origin, words, _HINT)
+        # within one result a thing may come twice: only results are compared with each other
         known.update(fresh)
 
 
@@ -285,6 +289,7 @@ def asked_for(prompt: Prompt, env: Env, model: object) -> tuple[list[Diagnostic]
         problem = NOT_ASKED if effect is None else str(effect.get("error"))
         want = Want("contradictions", wants, _ASK, text, _SCHEMA, model)
         diagnostics = done_without(env, "contradictions were looked for by rules only", problem)
+        # it was asked and failed: it is not asked again for the same text
         return [diagnostics], None if effect is not None else want
     listed = outcome.get("contradictions")
     origin = Origin("field", "context", env.agent)

@@ -72,6 +72,7 @@ def _seen(prompt: Prompt, env: Env) -> list[Item]:
     """What is in view up to what the agent did in the current turn."""
     items: list[Item] = []
     for item in prompt.items:
+        # behind this the input would change with every step, and be asked for again
         if item.position >= env.turn and item.author == env.agent and item.kind != "summary":
             break
         if item.kind not in ("state", "system"):
@@ -90,6 +91,7 @@ def _extracted(
     named = name_of_model(options.model)
     key = fingerprint("extract", schema, options.key, named, text)
     effect = env.session.effects.get(key)
+    # a `temp:` key is gone with its invocation: then it is read out again
     if effect is not None and not _is_lost(effect, env, options.key):
         return None, _failed(effect, env, f"`{options.key}` is not extracted")
     want = Want("extract", key, EXTRACT, text, schema, options.model, options.key)

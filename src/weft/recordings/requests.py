@@ -9,7 +9,7 @@ from copy import deepcopy
 
 import msgspec
 
-from weft.compiler.view import blocks_of
+from weft.compiler.parts import blocks_of
 from weft.content import Content, opaque_part
 from weft.diagnostics import Origin
 from weft.dialects import Dialect, dialect_named

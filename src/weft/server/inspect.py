@@ -378,7 +378,9 @@ def _event(inspection: Inspection, request: Request) -> Json:
             where=f"session {inspection.session.id}",
             hint=f"events count from 0, and there are {len(events)}",
         )
-    return msgspec.json.decode(events[index].to_json(), type=JsonObject)
+    event = msgspec.json.decode(events[index].to_json(), type=JsonObject)
+    # as it is stored: also what the agents hide, but not what the reader wants hidden
+    return event if inspection.request_mask is None else inspection.request_mask.value(event)
 
 
 def _ghosts(inspection: Inspection, request: Request) -> Json:
