@@ -61,6 +61,7 @@ class KeyWrite(NamedTuple):
 
 def reads_of(agent: Agent, root: Agent | None = None) -> tuple[Read, ...]:
     """The keys that its templates, policy, tools and callbacks read, with their places."""
+    # only the root's text is sent to all of its tree
     if root is None or root.global_instruction is None:
         return _own_reads(agent)
     place = Origin("field", "global_instruction", root.name)
@@ -186,6 +187,7 @@ def blurs(agent: Agent) -> str:
     for name, uses in callbacks_of(agent):
         if not uses.known:
             return f"{agent.name}.{name} is handed the state"
+    # one is enough
     for source in agent.tool_sources:
         return f"the toolset {source.name} answers tools that nobody knows before a run"
     return ""
@@ -258,6 +260,7 @@ def without_answer(agent: Agent, world: World, done: World) -> World:
     key = agent.output_key
     if key is None or key not in done.facts:
         return done
+    # what stood under the key before is still there
     fact = world.facts.get(key)
     if fact is not None:
         return done.holding({key: fact})
@@ -286,6 +289,7 @@ def used_by(tool: Tool) -> StateUses:
     uses = uses_of(tool.function, tool.context_parameter)
     named = tool.reads or uses.reads
     reads = tuple(key for key in named if key not in uses.asks)
+    # what the author declares counts for more than what the source shows
     if tool.writes:
         ends = uses.known and uses.escalates
         uses = uses._replace(writes=tool.writes, reads_all=True, known=True, escalates=ends)
@@ -424,6 +428,7 @@ class _WritePairs(DefaultVisitor[_Pairs]):
         writer = step_writer(node)
         code = Keys() if node.written else keys_of(node.function)
         keys = node.writes or (() if node.written else (*code.writes, *code.maybe))
+        # who only fills a gap overwrites nothing
         if self._fills or not node.fills:
             yield from ((key, writer) for key in keys)
         yield from ((new, writer) for _, new in node.renames)
@@ -435,6 +440,7 @@ class _WritePairs(DefaultVisitor[_Pairs]):
     def visit_map(self, node: Map) -> _Pairs:
         yield node.into, Writer(node.name, Origin("field", "into", node.name), "map")
         for key, writer in self._of_all((node.body,)):
+            # what else is written inside a map stays in the branch of its element
             if scope_of(key) in ("app", "user"):
                 yield key, writer
 
@@ -506,6 +512,7 @@ def labels_in(agents: Iterable[Agent]) -> dict[str, frozenset[str]]:
 def route_reads(node: Route) -> Iterable[Read]:
     """The key that a route decides by; where all its cases ask functions, nobody looks it up."""
     if isinstance(node.key, str):
+        # the key is asked for, and each case asks a function instead
         unused = bool(node.cases) and all(case.op == "when" for case in node.cases)
         for read in key_reads(node.key, Origin("field", "key", node.name), "route"):
             yield read._replace(optional=node.default is not None, guarded=unused)

@@ -40,6 +40,7 @@ def check(
     """
     _require_node(node)
     world = world_at_start(node, inputs)
+    # first: a key that an agent writes without saying so changes what every rule finds
     keys = inferred_keys(node, world) if infer else {}
     record = walk_flow(with_keys(node, keys), world)
     allowed = set(allow)
@@ -53,6 +54,7 @@ def check(
     for rule in RULES:
         for one in rule(record):
             if one.code not in allowed and one.code not in own.get(one.origin.agent, ()):
+                # a node may stand in several places: each finding is told once
                 findings.setdefault(str(one), one)
     return Findings(sorted(findings.values(), key=lambda one: _ORDER[one.severity]))
 
@@ -66,6 +68,7 @@ def walk_flow(node: Node, world: World) -> WalkRecord:
 
 def _inferred(agent: Agent, key: str) -> Diagnostic:
     name, origin = agent.name, Origin("field", "output_key", agent.name)
+    # a whole answer in the place of a name is a likely mistake, so it has a code of its own
     if is_short(key) and not speaks_of(agent, key):
         return report(
             "WEFT116",
@@ -96,6 +99,7 @@ def _require_node(node: Node) -> None:
 def inferred_keys(node: Node, world: World) -> dict[str, str]:
     """By agent: the key that it writes without saying so, if the flow starts in this world."""
     keys: dict[str, str] = {}
+    # one inferred key may make another certain
     while True:
         more = _more(with_keys(node, keys), world)
         if not more:
@@ -125,6 +129,7 @@ def _more(node: Node, world: World) -> dict[str, str]:
     keys: dict[str, str] = {}
     for first, second in pairs:
         unknown = {key for site in sites.get(id(second), ()) for key in _unknown(site)}
+        # with two unknown keys nobody can say which of them the answer is
         if len(unknown) == 1 and not unknown & {*keys.values()}:
             keys.setdefault(first.name, unknown.pop())
     return keys
@@ -138,6 +143,7 @@ def _pairs(node: Node) -> Iterator[tuple[Agent, Node]]:
         for first, second in zip(flow.steps, flow.steps[1:], strict=False):
             if not isinstance(first, Agent) or not isinstance(second, Agent | Route):
                 continue
+            # whoever hands over may not answer, and whoever writes a key means no other
             if first.sub_agents or any(True for _ in writes_of(first)):
                 continue
             yield first, second
@@ -146,6 +152,7 @@ def _pairs(node: Node) -> Iterator[tuple[Agent, Node]]:
 def _unknown(site: Site) -> Iterable[str]:
     """The keys that a site reads and nothing can have written."""
     world = site.world
+    # code that cannot be seen may have written it
     if world.opaque:
         return
     for read in site.reads:
@@ -162,6 +169,7 @@ def _is_misspelt(key: str, site: Site) -> bool:
     others = [
         one
         for one in site.world.facts
+        # `plan1` beside `plan2` is no slip
         if one.rstrip("0123456789") != key.rstrip("0123456789")
         and all(read.key != one for read in site.reads)
     ]

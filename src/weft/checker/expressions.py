@@ -66,6 +66,7 @@ class ExpressionReader:
         """One expression, with all that is in it."""
         holder = self._scope.holder(node)
         if holder is not None:
+            # the state as a whole, in a place where nobody said that it is only looked at
             if id(node) not in self._fine:
                 self._collector.lose(holder)
                 self._collector.reads_all &= holder != STATE
@@ -200,9 +201,11 @@ class ExpressionReader:
         """A function that gets the state from this one: what it does is done here."""
         arguments = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
         states = [one for one in arguments if self._scope.holder(one) == STATE]
+        # twice in one call: which parameter does what cannot be told apart
         if len(states) != 1 or self._scope.helper is None:
             return
         keys = self._scope.helper(node, states[0], self._scope.around)
+        # else the state counts as handed to code that cannot be seen
         if keys.reads_all or keys.writes_all:
             self._fine.add(id(states[0]))
             self._collector.include(keys, path)
@@ -388,6 +391,7 @@ class AssignmentReader:
 
     def _name(self, name: str, value: ast.expr | None, path: Path) -> None:
         scope = self._scope
+        # the name means something else from here on
         if name in scope.states or name in scope.dicts:
             self._collector.lose(STATE if name in scope.states else name)
         if value is None:
@@ -412,6 +416,7 @@ class AssignmentReader:
     def _store(self, holder: str, key: str | None, value: ast.expr | None, path: Path) -> None:
         if key is None:
             self._collector.lose(holder)
+        # a key that is set to None is removed
         elif value is not None and is_none(value):
             self._collector.take(holder, key, path)
         else:
@@ -467,6 +472,7 @@ class AssignmentReader:
     def contents(self, node: ast.expr, path: Path) -> Contents | None:
         """The keys of a dict that stands there, as far as it can be followed; None where not."""
         holder = self._scope.holder(node)
+        # the state itself given back changes nothing
         if holder == STATE:
             return Contents({})
         if holder is not None:

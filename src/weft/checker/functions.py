@@ -39,6 +39,7 @@ from weft.declare.functions import Foreign
 
 def keys_of(function: Callable[..., object]) -> Keys:
     """What a function of the state reads and returns, as far as its source shows."""
+    # a callable object may be unhashable: it is read without being remembered
     if isinstance(cast("object", function), Hashable):
         return _keys_in_source(function)
     return _keys_in_source.__wrapped__(function)
@@ -56,6 +57,7 @@ def _keys_in_source(function: Callable[..., object]) -> Keys:
     names = [each.arg for each in (*source.args.posonlyargs, *source.args.args)]
     known = {**dict(zip(names, placed, strict=False)), **named}
     free = [name for name in names if name not in known]
+    # every argument is bound already: none of them is the state
     if not free:
         return Keys()
     inner = inspect.unwrap(called)
@@ -133,6 +135,7 @@ def uses_of(function: Callable[..., object], context: str = "") -> StateUses:
 
 def _together(code: Foreign) -> StateUses:
     """What all the functions do that are called one behind the other."""
+    # nothing of it can be read
     if code.opaque:
         return StateUses()
     uses = StateUses(reads_all=True, known=True, escalates=False)
@@ -175,6 +178,7 @@ def _read(
     """The keys that a function of a context uses; `above` are those that it is called from."""
     called, placed, named = unwrap_function(function)
     source = definition(called) if inspect.unwrap(called) is called else None
+    # a function that calls itself would be followed for ever
     if source is None or called in above or len(above) > MOST_DEEP:
         return None  # also where another function is wrapped around it, which may do more
     names = [each.arg for each in (*source.args.posonlyargs, *source.args.args)]
@@ -230,6 +234,7 @@ class _ContextRewriter(ast.NodeTransformer):
 
     def visit_Return(self, node: ast.Return) -> ast.AST | list[ast.AST]:
         self.generic_visit(node)
+        # what a callback returns is an answer, and no state: only its effects count
         return [ast.Expr(node.value), ast.Return()] if node.value is not None else node
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
@@ -250,6 +255,7 @@ class _ContextRewriter(ast.NodeTransformer):
         contexts = [one for one in arguments if self._is_context(one)]
         if len(contexts) != 1:
             return self.generic_visit(node)
+        # gone from the copy, so that the context does not count as handed on
         if isinstance(node.func, ast.Name) and node.func.id in _LOOKING:
             return ast.Constant(None)
         function = called_function(node.func, self._names)
@@ -274,6 +280,7 @@ class _ContextRewriter(ast.NodeTransformer):
         way = _way(node)
         if way is None or way[0] not in self._contexts:
             self.escalates |= node.attr == "escalate"
+            # the delta of something that is not the context: whose, cannot be said
             self.leaks |= node.attr == "state_delta"
             return self.generic_visit(node)
         steps = way[1:]
@@ -484,6 +491,7 @@ class _StatementReader:
         expressions.iterate(node.iter, path)
         if isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Tuple | ast.List):
             texts = [self._scope.text(one) for one in node.iter.elts]
+            # a jump could skip the rest of the rounds
             if texts and None not in texts and not _jumps(node.body):
                 now: Path | None = path
                 for text in texts:
@@ -514,6 +522,7 @@ class _StatementReader:
         jumps = _Jumps([], [])
         self._loops.append(jumps)
         way = path.branch()
+        # a body that may take no round proves nothing
         way.sure = path.sure and at_least_once
         last = self.run(node.body, way)
         self._loops.pop()
@@ -601,6 +610,7 @@ class _StatementReader:
         exits = len(self._collector.exits)
         with self._collector.perhaps(path) as way:
             self.run(body, way)
+        # its returns are no way out of the outer function
         del self._collector.exits[exits:]
         self._answers = answers
 

@@ -86,6 +86,7 @@ class KeyCollector:
         """Note a key that is read, unless the function wrote it itself."""
         if (STATE, key) in path.changes:
             return
+        # written elsewhere in the function, or by code that cannot be seen: it may be there or not
         own = (STATE, key) in self.changed or STATE in self._leaked
         if path.tried or own:
             self._optional.add(key)
@@ -101,6 +102,7 @@ class KeyCollector:
 
     def follow(self, way: Way | None, path: Path) -> None:
         """A way into a value of the state."""
+        # what the function wrote itself has the shape that it gave it
         if way is not None and way[1] and (STATE, way[0]) not in path.changes:
             self._paths.add(way)
 

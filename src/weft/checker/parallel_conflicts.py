@@ -38,11 +38,13 @@ def removed_by_sibling(
     removing: RemovingSteps, index: int, sites: list[Site], own: WritersByKey
 ) -> Iterator[tuple[Read, Writer]]:
     """What a branch reads that was there before, and the step of a sibling that removes it."""
+    # the usual case: no branch removes anything
     if not removing.named and not removing.keeping:
         return
     pairs: list[tuple[int, Read, Step]] = []
     for site in sites:
         for read in site.reads:
+            # its own branch writes it, or it was not there before: a sibling takes nothing away
             if read.optional or read.key in own or read.key not in site.world.facts:
                 continue
             steps = {

@@ -28,6 +28,7 @@ def follow(schema: JsonObject | None, path: Sequence[str | int]) -> tuple[JsonOb
             return None, problem
         ways = next_ways
     shapes = [way for way in ways if way is not None]
+    # one of the ways is unknown, so what stands there is
     if len(shapes) < len(ways):
         return None, ""
     return (shapes[0] if len(shapes) == 1 else {"anyOf": [*shapes]}), ""
@@ -152,6 +153,7 @@ def unite(one: JsonObject | None, other: JsonObject | None) -> JsonObject | None
     if one is None or other is None or one == other:
         return one if one == other else None
     names = (_definitions(one), _definitions(other))
+    # one name for two things: references into both cannot stand together
     if any(names[0][name] != names[1][name] for name in names[0].keys() & names[1].keys()):
         return None
     choices: list[Json] = []
@@ -161,6 +163,7 @@ def unite(one: JsonObject | None, other: JsonObject | None) -> JsonObject | None
         for choice in several if isinstance(several, list) else [bare]:
             if choice not in choices:
                 choices.append(choice)
+    # so many kinds of values are as good as unknown
     if len(choices) > MOST_CHOICES:
         return None
     return {"anyOf": choices, "$defs": {**names[0], **names[1]}}
@@ -185,6 +188,7 @@ def _is_closed(schema: JsonObject) -> bool:
 
 def _resolve(schema: JsonObject | None, whole: JsonObject | None) -> JsonObject | None:
     """The schema with its reference followed, and null left out of a choice."""
+    # a reference may lead to itself
     for _ in range(16):
         if schema is None:
             return None

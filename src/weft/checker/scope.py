@@ -42,7 +42,7 @@ class Keys(NamedTuple):
     taken away so. `touches` hold values that may be changed in place. `numbers` are compared with
     a number, `kinds` is the type of what is written, where it can be seen, `texts` are all that it
     can be, where they stand there, and `paths` are ways into values. `fills` are written only
-    where they keys_if_false. `proves` are there wherever the function says yes.
+    where they lack. `proves` are there wherever the function says yes.
     """
 
     reads: frozenset[str] = frozenset()
@@ -82,6 +82,7 @@ class FunctionScope:
         )
         self.names = {name: value for name, value in names.items() if name not in stored}
         """Names of texts."""
+        # a name that is set twice may mean another thing in between
         self.once = {name for name, count in stored.items() if count == 1} - {state}
         """Names that are set once, and mean the same from there on."""
         self.around = {name: value for name, value in names.items() if name not in stored}
@@ -162,10 +163,12 @@ def definition(function: Callable[..., object]) -> Function | None:
     if not isinstance(target, FunctionType):
         return None
     code = target.__code__
+    # the file may have changed since it was read
     linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, target.__globals__)
     candidates = _functions("".join(lines)).get(code.co_firstlineno, ())
     fits = [node for node in candidates if _is_of(node, code)]
+    # two lambdas in one line: the positions of the code tell them apart
     if len(fits) > 1:
         fits = [node for node in fits if _stands_at(node, code)]
     return fits[0] if len(fits) == 1 else None
@@ -241,6 +244,7 @@ def called_function(node: ast.expr, names: Mapping[str, object]) -> Callable[...
                 function = function.__get__(owner)
         case _:
             pass
+    # what a class does with its arguments is not followed
     if isinstance(function, type) or not callable(function):
         return None
     return function
@@ -258,6 +262,7 @@ def parameter_for(function: Callable[..., object], node: ast.Call, argument: ast
     for one in node.keywords:
         if one.value is argument:
             return one.arg if one.arg in known else ""
+    # how many arguments a star stands for is not known
     if any(isinstance(one, ast.Starred) for one in node.args):
         return ""
     position = next((i for i, one in enumerate(node.args) if one is argument), len(names))
@@ -272,6 +277,7 @@ def names_of(function: object, known: Names) -> dict[str, object]:
     used = {name: function.__globals__[name] for name in _used(code) & function.__globals__.keys()}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
+            # enclosing names count with the values that they have now
             used[name] = cell.cell_contents
         except ValueError:  # not bound yet
             continue
@@ -309,6 +315,7 @@ def text_of(node: ast.AST | None, names: Names) -> str | None:
 
 
 def _text(value: object) -> str | None:
+    # `str()` of a text that is a member of an enum would give the member's name
     return str.__str__(value) if isinstance(value, str) else None
 
 
@@ -389,6 +396,7 @@ _CALLS = {
 def kind_of(node: ast.AST | None) -> str:
     """The JSON type of an expression, or nothing where it cannot be seen."""
     match node:
+        # before numbers: in Python `True` is a number
         case ast.Constant(value=bool()):
             return "boolean"
         case ast.Constant(value=str()) | ast.JoinedStr():

@@ -91,6 +91,7 @@ def sights(
         agent = site.node
         if isinstance(agent, Agent):
             sight = _sight(agent, site, inferred=agent.name in keys)
+            # an agent may stand in several places of a flow
             first = by_agent.get(agent.name)
             by_agent[agent.name] = sight if first is None else _united(first, sight)
     return list(by_agent.values())

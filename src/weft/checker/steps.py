@@ -45,6 +45,7 @@ def reads_of_conditions(agent: Agent) -> tuple[list[Read], bool]:
     for predicate, sure in conditions_of(agent.policy):
         complete = complete and keys_of(predicate).reads_all
         asked = function_reads(predicate, place, "predicate")
+        # a nested condition is asked only where the outer one holds
         reads += asked if sure else [read._replace(optional=True) for read in asked]
     return reads, complete
 
@@ -90,6 +91,7 @@ def after_step(node: Step, world: World, labels: Mapping[str, frozenset[str]]) -
         shape = shapes.get(key) or _shape(code.kinds.get(key, ""), code.texts.get(key))
         fact = world.facts.get(key)
         if (node.fills or key in code.fills) and fact is not None:
+            # it is there already, so nothing is filled in
             if fact.must:
                 continue
             filled = Fact(must=True, writers=(writer,), schema=shape, labels=tainted)
@@ -104,6 +106,7 @@ def after_step(node: Step, world: World, labels: Mapping[str, frozenset[str]]) -
             done = done.wrote(key, writer, must=False)
         if not code.writes_all:
             done = done.blurred(f"{node.name} writes what cannot be seen")
+    # its condition may not hold
     return world.joined(done) if node.maybe else done
 
 
@@ -157,6 +160,7 @@ def _labels_of(
 def _shapes(node: Step) -> dict[str, JsonObject]:
     """What `S` writes, where its name says so; its constants are our own, so they may be asked."""
     if node.written.startswith(("S.set(", "S.default(")):
+        # code of our own, of constants: this runs nothing of the author's
         values = cast("JsonObject", node.function({}))
         return {key: shape_ for key in values if (shape_ := _type_of(values[key])) is not None}
     if node.written.startswith("S.compute("):

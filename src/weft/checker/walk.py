@@ -234,6 +234,7 @@ class NodeWalk(Visitor[World]):
     def visit_agent(self, node: Agent) -> World:
         """What the agent reads, and then writes; and what it may call or hand over to."""
         walk = self.walk
+        # the first agent on the way down: its `global_instruction` is sent to all below it
         above, walk.top = walk.top, walk.top or node
         try:
             world = before(node, self.world)
@@ -246,6 +247,7 @@ class NodeWalk(Visitor[World]):
             done = self._call_tools(node, world, after(node, world))
             walk.add_writes(node, done, self.world)
             if may_escalate(node):
+                # its tools or callbacks may end the loop around it
                 walk.escapes.append(done)
             if node.sub_agents:
                 done = self._transfer(node, done, without_answer(node, world, done))
@@ -259,6 +261,7 @@ class NodeWalk(Visitor[World]):
         flows = agents_called_by(agent)
         if not flows:
             return done
+        # it sees the state, and nothing of what was said
         inner = World(world.facts, world.gone, world.opaque)
         for key, writer, shape in writes_of(agent):
             if writer.kind in ("tool", "code") and key not in inner.facts:
@@ -309,6 +312,7 @@ class NodeWalk(Visitor[World]):
             if key != agent.output_key:
                 reachable = reachable.wrote(key, writers[-1], must=False, soft=True)
         ends = [self._behind(child, reachable) for child in agent.sub_agents]
+        # else it never answers itself
         if not must_hand_over(agent):
             ends.insert(0, done)
         joined = join(ends)
@@ -382,9 +386,11 @@ class NodeWalk(Visitor[World]):
         """The body from a world that holds at the beginning of every round."""
         walk = self.walk
         known = walk.loops.get(id(node))
+        # a loop within a loop begins in another world in each round of the outer one
         if known is None or known.before != self.world:
             known = walk.loops[id(node)] = _LoopEntry(self.world, *self._entry(node))
         entry, done = known.entry, known.round
+        # what was tried left no record: it is walked once more for that
         if done is None or not walk.muted:
             done = self._round(node, entry, last=self.last)
         behind, escapes = done
@@ -399,6 +405,7 @@ class NodeWalk(Visitor[World]):
     def _entry(self, node: Loop) -> tuple[World, _Round | None]:
         """The world that every round begins in, and one round from there, where that is known."""
         entry = self.world
+        # a single round begins in the world before it
         if node.max == 1:
             return entry, None
         self.walk.muted += 1
@@ -430,6 +437,7 @@ class NodeWalk(Visitor[World]):
         inside = len(walk.escapes)
         inner = _in_map(node, self.world, reads, walk.record.labels)
         behind = self._behind(node.body, inner, last=True)
+        # a run without words gives its keys as output, which counts as reading them
         if not always_speaks(node.body):
             for key in walk.writes.of(node.body):  # they are the output of a run without words
                 walk.record.read(key, behind)
@@ -456,6 +464,7 @@ class NodeWalk(Visitor[World]):
         for choice in node.choices:
             behind = self._behind(choice, entry)
             ends.append(behind)
+            # a choice that failed said nothing, and may have written some of its keys
             entry = entry.joined(World(behind.facts, behind.gone, behind.opaque, entry.spoken))
         joined = join(ends)
         assert joined is not None
@@ -540,6 +549,7 @@ class NodeWalk(Visitor[World]):
         for key in node.writes:
             done = done.wrote(key, writer)
         walk.add_writes(node, done, world)
+        # its code may end the loop around it
         walk.escapes.append(done)
         return done.spoke(node, None)
 

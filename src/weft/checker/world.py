@@ -161,6 +161,7 @@ class Chart(Mapping[str, Value], Generic[Value]):
         return self._kin(()).updated(other)
 
     def _place(self, key: str) -> int:
+        # a key keeps its page for ever, so charts of a family differ only in the pages that changed
         return self._places.setdefault(key, len(self._places) // PAGE)
 
     def _replaced(self, changed: Mapping[int, dict[str, Value]]) -> "Chart[Value]":
@@ -251,6 +252,7 @@ class World:
         """The world after somebody wrote a key."""
         fact = Fact(must, (writer,), schema, soft, frozenset(labels))
         known = self.facts.get(key)
+        # it may be written: what stood there may still stand
         if known is not None and not must:
             fact = fact.joined(known)._replace(must=known.must)
         cases, base = self.cases, _base(key)
@@ -335,10 +337,12 @@ def join(worlds: Iterable[World]) -> World | None:
 
 def _joined(ways: list[World]) -> World:
     first, *others = ways
+    # no path changed anything
     if all(way is first for way in others):
         return first
     facts = first.facts.merged((way.facts for way in others), _facts)
     gone = first.gone.merged((way.gone for way in others), _latest)
+    # on one path removed, on another still there: then it may be there
     again = [key for key, _ in gone.since(first.gone) if key in facts]
     again += [key for key, _ in facts.since(first.facts) if key in gone]
     return World(
@@ -394,6 +398,7 @@ def merge_worlds(world: World, ends: Iterable[tuple[Iterable[str], World]]) -> W
                 facts[key] = fact
                 gone.pop(key, None)
         for key, removal in one.gone.since(world.gone):
+            # removed in this branch, and there before
             if key not in world.gone and key in world.facts:
                 facts.pop(key, None)
                 gone[key] = removal

@@ -124,6 +124,7 @@ class Chat:
             try:
                 line = _read("> ")
             except KeyboardInterrupt:
+                # from a pipe nobody can go on after Ctrl-C
                 if not sys.stdin.isatty():
                     raise
                 _tell("")
@@ -144,6 +145,7 @@ class Chat:
             command.do(self)
         elif line:
             _, user, id = self._key
+            # the state is given with the first message only
             state, self._state = self._state, {}
             running = self._runner.run(
                 message=line, user_id=user, session_id=id, state=state, config=self._config
@@ -163,6 +165,7 @@ class Chat:
                 ending = carry_out(self._loop, played(running, screen.show))
             except KeyboardInterrupt:
                 screen.end()
+                # after the first Ctrl-C the next one would end the process
                 listen_again()
                 _tell("cancelled")
                 return None
@@ -291,6 +294,7 @@ def _prompt(question: Question) -> str:
 
 def _prepare(stream: TextIO) -> None:
     """Take bytes that are no text as they come; let a person edit and recall lines."""
+    # a byte that is no text must not end the conversation
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="replace")
     if stream.isatty():

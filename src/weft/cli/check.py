@@ -134,6 +134,7 @@ SECONDS = 0.3
 
 def once_more(arguments: Sequence[str]) -> int:
     """Run the command in a new process, and give its exit code."""
+    # a module that was imported once stays as it was: only a new process reads it again
     return subprocess.run([sys.executable, "-m", "weft", *arguments], check=False).returncode
 
 
@@ -171,9 +172,11 @@ def _times(folder: Path) -> dict[Path, int]:
     """When each Python file below the folder was changed."""
     times: dict[Path, int] = {}
     for file in folder.rglob("*.py"):
+        # not `.venv` and the like
         if not any(part.startswith(".") for part in file.relative_to(folder).parts):
             try:
                 times[file] = file.stat().st_mtime_ns
+            # it went since the folder was listed
             except FileNotFoundError:
                 continue
     return times

@@ -44,6 +44,7 @@ class WorkerProcesses:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        # first: a worker that ends from here on must not be started again
         self._stopping.set()
         self._thread.join()
         running = [place.process for place in self._places if place.process is not None]
@@ -66,6 +67,7 @@ class WorkerProcesses:
             self._command,
             env={**os.environ, PARENT: str(os.getpid())},
             stdin=subprocess.DEVNULL,
+            # the server's stdout has its address, for whoever reads it
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )

@@ -17,6 +17,7 @@ def compile_command(options: CommandOptions) -> int:
     compiled = request(options)
     if options.as_json:
         print_json(compiled.wire)
+        # stdout has the JSON alone
         for diagnostic in compiled.diagnostics:
             print(safe(str(diagnostic)), file=sys.stderr)
     else:

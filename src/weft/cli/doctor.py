@@ -123,6 +123,7 @@ def _tokenizers() -> Iterator[Checkup]:
         except Exception as error:
             yield Checkup(False, name, f"{type(error).__name__}: {error}", "pip install splintr-rs")
             continue
+        # vocabularies differ: half of it off is a broken one
         near = abs(count - _COUNTED) <= _COUNTED // 2
         words = f"{counter.name} finds {count} tokens in a sentence of {len(_SAMPLE)} characters"
         yield Checkup(near, name, words, "" if near else "pip install --force-reinstall splintr-rs")

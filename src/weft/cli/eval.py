@@ -34,6 +34,7 @@ def eval_command(options: CommandOptions) -> int:
             "which cases?", where="eval", hint=f"weft eval {options.target} cases.yaml"
         )
     if options.save is not None:
+        # before anything is paid for
         require_folder(options.save, "--save")
     before = read_outcomes(options.baseline) if options.baseline is not None else None
     with warnings.catch_warnings(record=True) as remarks:

@@ -211,8 +211,10 @@ class Sources:
         """The call that makes what has this name: Agent("name"), Route(..., name="name")."""
         named = self._calls_by_name.get(name)
         if named:
+            # `.writes("name")` gives the same text: a call that makes a node comes first
             return _place(*max(named, key=lambda one: _is_maker(one[1])))
         kinds = [one for one in self._calls if _called(one[1]).lower() == name]
+        # a flow without a name is called by its kind: it can be placed if there is one of them
         if len(kinds) == 1:
             return _place(*kinds[0])
         return self._function(name)
@@ -287,6 +289,7 @@ class Sources:
         }
         for node in ast.walk(chain):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                # the pieces of an f-string are not the text that was sent
                 if id(node) not in pieces:
                     yield file, node
             elif isinstance(node, ast.Name | ast.Attribute):
@@ -329,6 +332,7 @@ def changes_for(diagnostics: Iterable[Diagnostic], sources: Sources) -> list[Tex
             continue
         old, new = pair
         places = [file for file, text in sources.texts.items() for _ in range(text.count(old))]
+        # two places, or two findings for one text: nobody can say which is meant
         if len(places) == 1 and all(change.old != old for change in changes):
             changes.append(TextChange(places[0], old, new, one))
     return changes

@@ -75,6 +75,7 @@ async def _take(
         session.app_name or options.app or "imported", session.user_id or options.user, session.id
     )
     existing = await store.get(key)
+    # a second import would say everything twice
     if existing is not None and len(existing.events):
         outcome.failed.append(
             SessionError(

@@ -201,6 +201,7 @@ def home_of(root: Node, name: str | None, *, where: str) -> tuple[Agent, str | N
         return root, None
     homes = homes_of(root)
     if name is None:
+        # a flow around one agent: there is nothing to choose
         if len(homes) == 1:
             return next(iter(homes.values())), None
         raise UsageError(

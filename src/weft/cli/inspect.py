@@ -111,6 +111,7 @@ def _source(options: CommandOptions, redact: tuple[Redact, ...]) -> tuple[Sessio
     """The sessions that are asked for, and how they are called."""
     recordings = [Path(one) for one in options.listed or () if _is_recording(one)]
     if recordings:
+        # recordings bring their agents along: a program beside them would be ignored
         if len(recordings) < len(options.listed or ()):
             raise UsageError(
                 "recordings and programs are named together",

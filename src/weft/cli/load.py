@@ -83,6 +83,7 @@ def load_source(target: str) -> object:
     if not _is_node(source) and callable(source):
         source = _product_of(cast("Callable[[], object]", source), target)
     if not _is_node(source):
+        # nobody will wait for it
         if inspect.iscoroutine(source):
             source.close()
         raise UsageError(
@@ -95,6 +96,7 @@ def load_source(target: str) -> object:
 
 def blame(error: BaseException) -> str:
     """The file and line of an exception: the last of the user's own frames, else the last."""
+    # no frame of the file ran: the error itself says where
     if isinstance(error, SyntaxError) and error.filename:
         return f"{relative_path(error.filename)}:{error.lineno or 1}"
     frames: list[tuple[str, int]] = []
@@ -137,6 +139,7 @@ def _module(name: str) -> ModuleType:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
             missing = error.name or ""
+            # the module is there, and something that it imports is not: that is the user's error
             if name != missing and not name.startswith(f"{missing}."):
                 raise
     raise UsageError(f"there is no module `{missing}`", where=f"{name}", hint=_module_hint(missing))
@@ -193,6 +196,7 @@ def _holding(module: ModuleType, name: str) -> ModuleType:
 
 
 def _look_in(folder: Path) -> None:
+    # first on the path, also where it stands further behind: the target's own files come first
     if str(folder) not in sys.path[:1]:
         sys.path.insert(0, str(folder))
 
@@ -209,6 +213,7 @@ def _packaged(path: Path) -> ModuleType | None:
     taken = sys.modules.get(names[0])
     if len(names) == 1 or not all(name.isidentifier() for name in names):
         return None
+    # another package of that name is loaded already
     if taken is not None and str(folder / names[0]) not in vars(taken).get("__path__", ()):
         return None
     _look_in(folder)
@@ -235,6 +240,7 @@ def _file(place: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise UsageError("this is not a Python file", where=place, hint="name a .py file")
     module = importlib.util.module_from_spec(spec)
+    # before it runs: dataclasses and pickle look their module up by name
     sys.modules[name] = module
     with _their_code(place):
         spec.loader.exec_module(module)
@@ -331,6 +337,7 @@ def _is_node(value: object) -> bool:
     """Whether this is an agent or a flow, or one of google-adk's, where that is loaded."""
     if isinstance(value, Agent | Flow):
         return True
+    # what is not loaded made no object, and loading it takes seconds
     if "google.adk" not in sys.modules:
         return False
     from weft.interop.adk import is_adk

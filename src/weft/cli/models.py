@@ -67,6 +67,7 @@ def _default() -> str:
     from weft.models.services import address_of
 
     name = os.environ.get("WEFT_MODEL", "").strip() or "local"
+    # an address may have a key in it: it is printed without
     if "://" not in name:
         return name
     address = address_of(name)

@@ -257,6 +257,7 @@ def _read(options: CommandOptions) -> RecordingsRead:
         try:
             read.recordings += islice(read_file(path, format=options.recorded_format), room)
         except SessionError as error:
+            # the only file: its error is all there is to say
             if len(files) == 1 and not read.recordings:
                 raise
             read.failed.append(error)

@@ -42,6 +42,7 @@ def delete_command(options: CommandOptions) -> int:
                 return
             artifacts = open_artifacts(beside_store(store))
             for at, app in enumerate(apps):
+                # a file of sessions is made smaller once, behind the last app
                 last = at == len(apps) - 1
                 erased = await erase_user(store, artifacts, app, user, compact=last)
                 print(

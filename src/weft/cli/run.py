@@ -154,6 +154,7 @@ class _Once:
             question = find_question(questions, name)
             replies.append({question.id: answer_to(question, value)})
         retries = [find_question(questions, name).id for name in self._options.retries or ()]
+        # one after the other: each goes on until it waits for the next
         for one in replies[:-1]:
             ending = await played(
                 runner.resume(user_id=user, session_id=id, answers=one, config=config), show

@@ -94,6 +94,7 @@ class Screen:
 
     def _catch_up(self) -> None:
         """Show what waited for the line that was open."""
+        # only when no line is open: text of two agents must not mix in it
         while self._live is None and self._waiting:
             event = self._waiting.pop(0)
             self._whole_event(event, (event.author, event.branch or ""))
@@ -130,6 +131,7 @@ class Screen:
             self._introduce(event.author)
             self.note(line)
         if event.error_code:
+            # told only if something follows: the error that ends a run is told by the command
             self._failed = event
 
     def _is_answer(self, event: Event) -> bool:
@@ -151,6 +153,7 @@ class Screen:
 
     def _write(self, text: str) -> None:
         if text:
+            # only a terminal can be steered: a pipe gets the bytes as they are
             self._answer.write(safe(text) if self._answer.isatty() else text)
             self._answer.flush()
             self._at_start = text.endswith("\n")
@@ -280,6 +283,7 @@ def find_invocation(session: Session, name: str | None) -> ListedInvocation:
     if name is None and live:
         return live[-1]
     matches = [one for one in live if one.id == name]
+    # a whole id wins over those that begin with it
     matches = matches or [one for one in live if name and one.id.startswith(name)]
     if len(matches) == 1:
         return matches[0]
@@ -344,6 +348,7 @@ def moment(timestamp: float) -> str:
 
 def _lines(event: Event, marks: LineMarks, width: int) -> Iterator[str]:
     if event.text and not rejected(event):
+        # cut first: no line shows more
         yield " ".join(safe(event.text[: width * 4]).split())
     yield from deeds(event, marks, width)
     if event.error_code:
@@ -437,6 +442,7 @@ def how_to_go_on(questions: Sequence[Question], command: Sequence[str]) -> str:
     """The command that answers all of them."""
     words = [shlex.quote(word) for word in command]
     for one in questions:
+        # two calls of one tool are told apart by their ids only
         alone = sum(other.name == one.name for other in questions) == 1
         key = shlex.quote(one.name if alone else one.id)
         if one.unknown:

@@ -59,6 +59,7 @@ def run_application(application: "Application", options: CommandOptions, *, what
         ) from None
     from weft.server.http import LARGEST_HEAD, guarded_protocol
 
+    # before the server: the port is known when it is announced
     listening = _listening(options)
     host, port = listening.getsockname()[:2]
 

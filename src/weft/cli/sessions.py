@@ -85,6 +85,7 @@ def export_command(options: CommandOptions) -> int:
         options.output.write_bytes(data)
         print(f"wrote {options.output}", file=sys.stderr)
         return 0
+    # bytes go past the text layer: what it holds must come first
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
@@ -111,6 +112,7 @@ def rewind_command(options: CommandOptions) -> int:
 
 
 async def _rewound(store: Store, key: SessionKey, before: str | None) -> str:
+    # a run of the session must end first, or its events would follow the rewind
     lease = await store.lease(key, busy="queue", interrupt=lambda: None)
     try:
         session = await find_session(store, key.id, app=key.app_name, user=key.user_id)

@@ -65,6 +65,7 @@ async def _watch_parent(stop: Callable[[], None]) -> None:
     """Stop when the server has died that started this worker."""
     parent = os.environ.get(PARENT)
     while parent is not None:
+        # a process whose parent died gets another
         if str(os.getppid()) != parent:
             stop()
             return

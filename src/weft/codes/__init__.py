@@ -12,6 +12,7 @@ from weft.diagnostics import Diagnostic, Origin, Severity
 
 __all__ = ["CODES", "Code", "report"]
 
+# in the order of their numbers, in which `weft rule` lists them
 CODES: dict[str, Code] = {code.code: code for code in sorted((*COMPILING, *CHECKING, *IMPORTING))}
 
 

@@ -33,7 +33,7 @@ from weft.compiler.instruction import Instructions, Scope, Wording, resolve_inst
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
 from weft.compiler.recall import DEFAULT
-from weft.compiler.talk import Target
+from weft.compiler.talk import WireTarget
 from weft.compiler.toolsets import with_offered
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Policy, RunConfig, TokenBudget
@@ -317,7 +317,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
             note_late(events)
     # Nobody looks at the items of a plain request that is only to be sent.
     sends = call.brief and whole and labelled is None and not call.config.strict
-    target = Target(plan.target.dialect, plan.target.model) if sends else None
+    target = WireTarget(plan.target.dialect, plan.target.model) if sends else None
     woven = weave(events, inputs.facts, slot, basis, env, passes, target)
     return _View(policy, passes, env, scale, labelled, woven)
 

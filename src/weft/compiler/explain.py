@@ -52,7 +52,7 @@ _ASKED = {
 def explain(compiled: "Compilation", turns: "SentTurns | None" = None) -> Report:
     """The report of one request: a row a pass, a row a block, and why anything was left out.
 
-    `turns` are the rows of its turns, for who has those already.
+    `turns` are the rows of its turns, if the caller has them already.
     """
     counter = compiled.scale.counter
     prefix = _prefix(compiled)
@@ -88,6 +88,7 @@ def _sent(
     head = [*_tools(compiled, prefix), *_system(compiled, prefix)]
     turns = (sent or SentTurns(compiled)).rows
     fixed = list(_fixed(compiled, prefix))
+    # blocks are counted one by one: what is left over belongs to the turns around them
     rest = compiled.tokens - sum(row.tokens for row in (*fixed, *head, *turns))
     if rest:
         number = _turn_count(compiled)
@@ -135,6 +136,7 @@ def _tools(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
         if p.pointer.startswith("/tools/") and p.source not in hosted
     ]
     for index, tool in enumerate(tools):
+        # a dialect may put all tools into one place: then none has a place of its own
         pointer = places[index] if len(places) == len(tools) else ""
         text = f"{tool.name}: {tool.description}\n{compact(tool.parameters)}"
         yield SentRow(
@@ -163,6 +165,7 @@ def _tools(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
 def _system(compiled: "Compilation", prefix: PrefixRow) -> Iterator[SentRow]:
     """The system parts; each costs what it adds to the text before it, so that they add up."""
     prompt, scale = compiled.prompt, compiled.scale
+    # the system text is shared only if the prefix covers all of the head
     shared = prefix.tokens > 0 and prefix.tokens >= scale.fixed(compiled.lowered())
     places = _system_places(compiled)
     text, counted = "", 0
@@ -205,6 +208,7 @@ class SentTurns:
         self._all = items.since(0)
         if before is not None and self.same:
             known = before._items[self.same - 1] + 1
+            # equal turns need not come from equal items, and rows tell of items
             if before._all[:known] != self._all[:known]:
                 self.same = 0
         same = self.same
@@ -236,7 +240,7 @@ class SentTurns:
         self._numbers = numbers
 
     def first_changed(self, turns: int, current: int) -> int:
-        """The first row that a request may have otherwise which has the same first turns.
+        """The first row that may differ in a request with the same first turns.
 
         It is the first of its item: items are told anew as a whole.
         """
@@ -298,6 +302,7 @@ def notes_of(compiled: "Compilation") -> Iterator[Note]:
     """All notes: those on the log in its order, however often it was compiled on the way."""
     woven = compiled.woven
     notes = (*woven.notes, *woven.beside())
+    # sorted: grown step by step or read at once, the same rows
     yield from sorted(notes, key=lambda note: (note.before.position, note.step))
     for step in compiled.steps:
         yield from step.notes
@@ -312,6 +317,7 @@ def _left_out(compiled: "Compilation", note: Note) -> LeftOutRow:
     elif note.after is not None:
         action = "changed"
     elif note.step == _MOVER and note.reason != REPLACED:
+        # a late result stands at its call now: nothing is lost
         action, after = "moved", before
     text = _item_text(compiled.presentable(item) if compiled.presentable is not None else item)
     return LeftOutRow(note.step, action, note.reason, _origin(item), before, after, text)
@@ -374,6 +380,7 @@ def _pass_row(name: str, when: str, rows: Sequence[LeftOutRow], *, changed: bool
         **counts,
         before=sum(row.before for row in own),
         after=sum(row.after for row in own),
+        # a pass with rows of its own needs no words
         remark=_remark(name) if changed and not own else "",
     )
 
@@ -441,6 +448,7 @@ def _options(compiled: "Compilation") -> Iterator[OptionRow]:
         place = dialect.option(name, prompt)
         sent = place is not None
         if name == "extra":
+            # `extra` holds options by dialect: those of another are not sent
             sent = isinstance(value, dict) and compiled.dialect in value
         yield OptionRow(
             name,
@@ -456,6 +464,7 @@ def _ending_words(compiled: "Compilation", ending: "Ending") -> str:
     rates, premium = cost_of(compiled).rates, premium_of(compiled)
     what = "its head" if ending.keeps == "head" else "what the request before kept"
     words = f"this request is likely the last: {ending.reason}; only {what} is to be kept"
+    # below the provider's minimum nothing is kept in any case
     if not premium:
         return f"{words}, and it is too short for that to save anything"
     rest = premium / (rates.write - rates.fresh) * (rates.fresh - rates.read)

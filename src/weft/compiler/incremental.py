@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from weft.compiler.talk import Target, lower_talk, read_talk
+from weft.compiler.talk import WireTarget, lower_talk, read_talk
 from weft.compiler.view import Built, build_items, build_some, plain_items
 from weft.declare import Policy
 from weft.declare.policy_parts import Window
@@ -157,7 +157,7 @@ class Thread:
         facts: LogFacts,
         env: Env,
         passes: Passes,
-        target: Target | None = None,
+        target: WireTarget | None = None,
     ) -> Woven:
         """Run what is new through the passes, and settle what cannot change any more.
 
@@ -239,7 +239,7 @@ class Thread:
         items_now = self.settled.with_tail(tail) if tail else self.settled
         return self._woven(items_now, self.notes, self.diagnostics, events)
 
-    def _lower_talk(self, events: Strand[Event], env: Env, target: Target) -> None:
+    def _lower_talk(self, events: Strand[Event], env: Env, target: WireTarget) -> None:
         """Settle the plain talk that a long log begins with, without keeping its items."""
         talk = lower_talk(events, env.agent, target)
         if talk is not None:
@@ -419,7 +419,7 @@ def weave(
     basis: Basis,
     env: Env,
     passes: Passes,
-    target: Target | None = None,
+    target: WireTarget | None = None,
 ) -> Woven:
     """The items of a request, woven by the thread of this view, one compilation at a time.
 

@@ -80,6 +80,7 @@ def page(report: Report) -> str:
 
 def fragment(report: Report) -> str:
     """The report as a part of somebody else's page, such as a notebook."""
+    # the page around it must keep its own look
     style = _STYLE.replace(":root {", ".weft-report {").replace("body {", ".weft-report {")
     scoped = f"@scope (.weft-report) {{ {style} }}"
     body = "\n".join(_body(report))
@@ -120,6 +121,7 @@ def _bars(report: Report) -> Iterator[str]:
         yield _segment(name, tokens, f"{name}: {tokens:,} tokens, {share}%")
     yield '</div>\n<div class="bar thin">'
     for row in report.sent:
+        # a row that costs nothing would be a segment without width
         if row.tokens > 0:
             yield _segment(row.source, row.tokens, f"{row.origin}: {row.tokens:,} tokens")
     yield '</div>\n<p class="legend">'

@@ -191,6 +191,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> JsonObject:
         """The whole report as JSON values; equal requests give equal ones."""
+        # once through JSON, so that tuples are lists as in what is sent
         return cast("JsonObject", json.loads(json.dumps(msgspec.to_builtins(self))))
 
     def to_text(self, *, everything: bool = False) -> str:
@@ -326,6 +327,7 @@ def sent_cells(row: SentRow) -> tuple[str, str, str, str, str]:
 
 def place_of(origin: Origin) -> str:
     """An origin as it fits a column: of a long event id, the beginning."""
+    # ids of events are long, and their beginning tells them apart
     if origin.kind == "event" and len(origin.name) > 14:
         origin = msgspec.structs.replace(origin, name=f"{origin.name[:8]}…")
     return safe(str(origin))
@@ -333,6 +335,7 @@ def place_of(origin: Origin) -> str:
 
 def preview(text: str) -> str:
     """The text on one line."""
+    # cut first: a text may have megabytes
     return safe(" ".join(text[:400].split()))
 
 
@@ -347,6 +350,7 @@ def safe(text: str) -> str:
 
 def clip(text: str, width: int, *, keep: str = "start") -> str:
     """The text cut to so many columns, with an ellipsis where something is missing."""
+    # the usual case: no character is wider than one column
     if len(text) <= width and text.isascii():
         return text
     if columns(text) <= width:
@@ -384,6 +388,7 @@ def _escaped(char: str) -> str:
 
 def _wrapped(text: str) -> Iterator[str]:
     """Lines that fit, two columns in, what continues a line further in."""
+    # `textwrap` counts characters, and wide ones take two columns
     width = WIDTH if columns(text) == len(text) else WIDTH // 2
     for line in text.splitlines():
         lead = "  " + " " * (len(line) - len(line.lstrip()))
@@ -438,6 +443,7 @@ def sent_view(
     turns = [index for index, row in enumerate(rows) if row.source not in _APART]
     if limit is None:
         return rows, (), ()
+    # rows of the current turn do not push out those of earlier ones
     newest = limit + min(limit, sum(not rows[index].history for index in turns))
     if len(turns) <= newest:
         return rows, (), ()

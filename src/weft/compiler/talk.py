@@ -24,7 +24,7 @@ PIECE = 2_000
 """How many events of a long log are in memory at once."""
 
 
-class Target(NamedTuple):
+class WireTarget(NamedTuple):
     """For whom a request is lowered."""
 
     dialect: str
@@ -59,7 +59,7 @@ class LoweredTalk(NamedTuple):
     items: Strand[Item]
 
 
-def lower_talk(events: Strand[Event], agent: str, target: Target) -> LoweredTalk | None:
+def lower_talk(events: Strand[Event], agent: str, target: WireTarget) -> LoweredTalk | None:
     """Read the plain talk that a long log begins with, and keep its turns with its items.
 
     None where it is short, or where there is more to it: the user does not speak first, or
@@ -200,6 +200,6 @@ class LateItems(Sequence[Item]):
                     upto += 1
                 begin = starts[at]
                 stop = starts[upto] if upto < len(starts) else self._events.settled
-                made = plain_items(self._events.read_once(begin, stop), begin, self._agent).items
-                items[at:upto] = made
+                events = self._events.read_once(begin, stop)
+                items[at:upto] = plain_items(events, begin, self._agent).items
                 at = upto

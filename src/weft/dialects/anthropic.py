@@ -1291,8 +1291,8 @@ class AnthropicTurnRules:
         call = block.get("tool_use_id") if block is not None else None
         if block is None or not isinstance(call, str) or call not in self._waiting:
             return False
-        said = block.get("content")
-        if not isinstance(said, str) and not is_plain(said):
+        words = block.get("content")
+        if not isinstance(words, str) and not is_plain(words):
             return False
         self._waiting.clear()
         return True

@@ -226,7 +226,7 @@ def _mark(text: str, shape: Shape) -> Mark:
 
 
 def _gone(value: Json) -> str:
-    """What a JSON value was before."""
+    """How much a JSON value held before, in words."""
     if isinstance(value, list):
         return f"some of {len(value):,} items"
     if isinstance(value, dict):

@@ -113,7 +113,7 @@ def must_keep(
 
 
 def _widest(marks: list[str]) -> list[str]:
-    """Without those that are a part of another one."""
+    """The marks without those that are part of another mark."""
     return [one for one in marks if not any(one != other and one in other for other in marks)]
 
 
@@ -123,7 +123,7 @@ def holds(text: str, what: str) -> bool:
 
 
 def missing(text: str, wanted: Iterable[str]) -> list[str]:
-    """Those that a text does not say."""
+    """What is wanted and the text does not say."""
     spoken = normal(text)
     return [one for one in wanted if not _holds(spoken, one)]
 

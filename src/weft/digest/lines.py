@@ -166,7 +166,7 @@ def _in_pieces(lines: Sequence[Line], limit: int) -> list[_LinePiece]:
 
 
 def _piece_size(text: str, limit: int) -> int:
-    """So many characters that several pieces fit."""
+    """How many characters a piece may have, so that several fit."""
     return max(24, min(_PIECE, int(limit / 6 * (3.6 if text.isascii() else 0.8))))
 
 
@@ -313,7 +313,7 @@ def _listed(text: str, names: list[str], limit: int, count: Count) -> str:
 
 
 def _whole(pieces: Sequence[_LinePiece], chosen: Sequence[int]) -> int:
-    """How many lines are there from end to end."""
+    """How many lines are complete."""
     whole = set(chosen)
     missing = {
         piece.line
@@ -388,7 +388,7 @@ def troubles_in(lines: Sequence[str]) -> list[float]:
 
 
 def trouble_in(line: str, stems: Sequence[str] = _STEMS) -> float:
-    """The weight of a line that tells of trouble; 0.0 where it has none of the stems, or none."""
+    """The weight of a line that tells of trouble; 0.0 for any other line."""
     # a minified line may have megabytes
     near = line[:400]
     lowered = near.lower()

@@ -194,7 +194,7 @@ class _Shower(NamedTuple):
     rows: _RowTexts
 
     def reduced(self, value: Json, depth: int) -> Json:
-        """The value, what is too much of it replaced by how much it was."""
+        """The value; what is too much is replaced by its size."""
         if isinstance(value, str):
             if len(value) < _LONG:  # no document
                 return _shortened(value, self.detail.letters)

@@ -25,7 +25,7 @@ FAILED = 30.0
 """The weight of a line of a section about something that failed."""
 
 OUTSIDE = 2.0
-"""The weight of a path that is none of a test, in a list of paths."""
+"""The weight that a path gains in a list of paths if it leads to no test."""
 
 _HIT = late_pattern(r"(?:([^\s:][^:\n]{0,300}):)?(?:Line )?(\d{1,7})[:-]")
 _SECTION = late_pattern(
@@ -70,7 +70,7 @@ def _hits_shown(
     limit: int,
     count: Count,
 ) -> str | None:
-    """So many tokens of hits as they are, and the others by their places; None if that is too much.
+    """Hits of `room` tokens as they are, the others by their places; None if that exceeds `limit`.
 
     With no room for whole hits, as many places as fit are better than nothing.
     """

@@ -129,7 +129,7 @@ def _is_csv(lines: list[str], commas: int) -> bool:
 
 
 _KINDS = (late_pattern("[0-9]"), late_pattern("[A-Z]"), late_pattern("[a-z]"))
-"""Characters of which base64 of any length has all."""
+"""Kinds of characters that all occur in base64 of some length."""
 
 
 def _is_base64(text: str) -> bool:

@@ -253,7 +253,7 @@ class _Page(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.lines: list[Line] = []
         self.body: list[int] = []
-        """Which lines are neither a heading nor beside the page's matter."""
+        """The lines that are neither headings nor beside the matter, as navigation is."""
         self._spoken: list[str] = []
         self._open: list[str] = []
         self._links: list[str] = []

@@ -37,7 +37,7 @@ FITS = 0.5
 """The score from which on a line fits what was asked."""
 
 DEFINES = 0.2
-"""How much a name must count for the block that it names to stay: one of the question does."""
+"""The weight that a name needs for its block to stay; a name of the question has enough."""
 
 SIGNATURES = 20
 """How many signatures stay."""
@@ -78,7 +78,7 @@ _TOTAL = late_pattern(r"\((\d{1,7}) lines total\)|of (\d{1,7}) lines")
 
 
 class NumberedWindow(NamedTuple):
-    """The lines of a text, and of those that have a number, which, and what stands behind it."""
+    """The lines of a text. Of those with a number, by place: the number, and the text behind it."""
 
     lines: list[str]
     numbers: dict[int, int]
@@ -280,7 +280,7 @@ def _depth(body: str) -> int:
 
 
 def _depth_at(window: NumberedWindow, start: int) -> int:
-    """How deep a line is; a blank one as the next that is not."""
+    """How deep a line is; a blank line is as deep as the next line with text."""
     bodies = (window.bodies.get(place, "") for place in range(start, start + BLOCK))
     return next((_depth(body) for body in bodies if body.strip()), 0)
 

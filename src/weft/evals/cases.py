@@ -95,6 +95,7 @@ def with_expectations(dataset: Cases) -> Cases:
             where=dataset.name,
             hint="add expected_output:, or evaluators: such as `- trajectory: [get_weather]`",
         )
+    # all before the first run: a mistake in the last case must not cost the others
     for number, case in enumerate(dataset.cases, 1):
         _require_inputs(case, f"{dataset.name}, {case.name or f'case {number}'}")
     cases = [_compared(case, dataset.evaluators) for case in dataset.cases]
@@ -126,6 +127,7 @@ def _require_inputs(case: AnyCase, where: str) -> None:
 
 def _compared(case: AnyCase, shared: Sequence[AnyEvaluator]) -> AnyCase:
     everyone = [*case.evaluators, *shared]
+    # some evaluator looks at the expected output already
     if case.expected_output is None or any(not isinstance(one, _BLIND) for one in everyone):
         return case
     return Case(
@@ -186,6 +188,7 @@ def _dataset(path: Path, fields: Mapping[str, object]) -> Cases:
         place = ".".join(map(str, first["loc"]))
         raise _unreadable(path, f"{place}: {first['msg']}") from error
     except ExceptionGroup as group:
+        # the first is enough: the others come up when it is mended
         leaf = next(_leaves(group))
         raise _wrong_evaluator(path, " ".join(str(leaf).split())) from group
     except (ValueError, TypeError) as error:
@@ -309,6 +312,7 @@ def _adk_case(case: _AdkCase, criteria: _Criteria) -> tuple[_AdkCase, AnyCase]:
         inputs["user_id"] = case.user_id
     evaluators: list[AnyEvaluator] = []
     for number, turn in enumerate(case.turns, 1):
+        # a single turn needs no number in the report
         place = number if len(case.turns) > 1 else None
         if turn.calls is not None and criteria.order is not None:
             evaluators.append(Trajectory([*turn.calls], criteria.order, turn=place))

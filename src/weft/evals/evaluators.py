@@ -268,6 +268,7 @@ class ExpectedAnswer(Evaluator[object, object, object]):
             if likeness < self.similar:
                 words = f"{likeness:.0%} like {_text(expected)!r}, expected {self.similar:.0%}"
                 reasons.append(f"{_text(output)!r} is {words}")
+        # with `contains` or `matches` alone, the case's expected output is not compared
         elif self.expected is not None or is_open:
             if expected is None:
                 reasons.append("the case says nothing about the answer: give it expected_output")

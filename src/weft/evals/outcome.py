@@ -146,6 +146,7 @@ def _failures(case: "ReportCase[object, object, object]") -> Iterator[str]:
 def _mean(values: Iterable[float | None]) -> float | None:
     numbers = [*values]
     known = [number for number in numbers if number is not None]
+    # a mean over some of the runs would look like one over all
     return fmean(known) if known and len(known) == len(numbers) else None
 
 
@@ -190,4 +191,5 @@ def compare(now: Outcomes, before: Outcomes, *, tolerance: float = 0.0) -> list[
 
 
 def _is_less(after: float, before: float, tolerance: float) -> bool:
+    # shares of runs are floats: equal ones may differ in the last digit
     return after < before - tolerance and not math.isclose(after, before - tolerance)

@@ -120,11 +120,13 @@ class CaseInputs(msgspec.Struct, frozen=True):
         results: list[Result] = []
         session_id = "case"
         for message in self.messages:
+            # the state is given with the first message only
             state = None if results else self.state
             result = await runner.run(
                 message, user_id=self.user_id, session_id=session_id, state=state
             )
             parts = [result.check()]
+            # an answer may lead to the next question
             while result.waiting:
                 answers = {id: self._answer(name) for id, name in result.waiting.items()}
                 result = await runner.resume(

@@ -71,6 +71,7 @@ def graph_of(
         inputs = list(inputs)  # they are read twice
     if problems is None:
         problems = check(node, inputs=inputs, allow=allow, infer=infer)
+    # what is good to know is not marked in red
     marked = tuple(one for one in problems if one.severity is not Severity.INFO)
     world = world_at_start(node, inputs)
     keys = inferred_keys(node, world) if infer else {}
@@ -320,7 +321,9 @@ class _Builder(Visitor[Member]):
         sites = self._sites_of.get(id(node), [])
         uses, drawn = self._uses[id(node)], self._drawn[id(node)]
         self._drawn[id(node)] += 1
+        # the walk comes to each use in the order in which they are drawn
         share, rest = divmod(len(sites), uses)
+        # an uneven number cannot be shared out: then each use shows all of them
         return tuple(sites if rest else sites[drawn * share : (drawn + 1) * share])
 
     def _count_uses(self, node: Node) -> None:
@@ -394,6 +397,7 @@ def edges_of(
     for reader in places:
         for edge in (*_read(reader, start, named, sites), *_heard(reader, named)):
             known = edges.setdefault(edge[:4], edge)
+            # a node may be drawn once and come to twice: sure only if it is sure both times
             if known.certain and not edge.certain:
                 edges[edge[:4]] = edge
     return tuple(edges.values())

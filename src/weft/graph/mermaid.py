@@ -60,6 +60,7 @@ def _ways(graph: Graph) -> Iterator[Link]:
     for number, link in enumerate(graph.links):
         sources = _exits(groups[link.source]) if link.source in groups else [link.source]
         targets = _entries(groups[link.target]) if link.target in groups else [link.target]
+        # through a joint: n times m lines would bury the picture
         if len(sources) > 1 and len(targets) > 1:
             joint = f"j{number}"
             yield from (link._replace(source=source, target=joint) for source in sources)

@@ -71,6 +71,7 @@ def to_svg(graph: Graph) -> str:
     block = laid_out(graph)
     boxes = [piece for piece in block.pieces if isinstance(piece, PlacedBox)]
     tracks = tracks_of(graph, boxes, block.width)
+    # wide enough for the legend
     width = max(block.width + tracks.left_width + tracks.right_width, 560.0)
     channels: list[Channel] = [
         channel for channel, _ in LEGEND if any(_uses(t, channel) for t in tracks.tracks)
@@ -277,6 +278,7 @@ def _notes(graph: Graph, width: float) -> Iterator[tuple[str, str]]:
     most = int(width / LETTER) - 2
     for one in graph.problems:
         words = " ".join(safe(str(one).partition("\n")[0]).split())
+        # wide letters take two columns, and `textwrap` counts letters
         room = most if words.isascii() else most // 2
         for index, line in enumerate(textwrap.wrap(words, room, subsequent_indent="    ")):
             yield ("problem" if index == 0 else "dim"), line
@@ -551,6 +553,7 @@ def _connected(edges: list[Edge]) -> list[list[Edge]]:
 
     def leader_of(vertex: str) -> str:
         while leader.setdefault(vertex, vertex) != vertex:
+            # shorten the way for the next question
             leader[vertex] = leader[leader[vertex]]
             vertex = leader[vertex]
         return vertex
@@ -617,6 +620,7 @@ def _crossed(end: End, boxes: list[PlacedBox]) -> tuple[int, int]:
 def _free(used: list[list[tuple[float, float]]], span: tuple[float, float]) -> int:
     """The first track that is free over the span; it is taken."""
     for index, spans in enumerate(used):
+        # a little apart, or two values would look like one line
         if all(span[1] + 6.0 < low or high + 6.0 < span[0] for low, high in spans):
             spans.append(span)
             return index

@@ -42,7 +42,7 @@ def strokes_for(encoding: str) -> Strokes:
 
 
 class TextLines(NamedTuple):
-    """Lines that are all as wide as it says; measuring them anew would take its time."""
+    """Lines of one width. The width is kept, since measuring takes time."""
 
     width: int
     lines: tuple[str, ...]
@@ -92,6 +92,7 @@ class _Drawing:
         if not member.framed:
             return self._inside(member, room)
         title = frame_title(member)
+        # frames within frames would leave no columns for the text
         if room < NARROWEST:
             heading = clip(f"{title}:", room)
             return _stacked([_line(heading), self._inside(member, room)])
@@ -134,6 +135,7 @@ class _Drawing:
             block = self.member(below, room)
             if label:
                 block = _stacked([_line(clip(preview(label), room)), block])
+            # the next row, unless the row is still empty: a block alone is clipped to the room
             if rows[-1] and used + 2 + block.width > room:
                 rows.append([])
                 used = 0

@@ -170,7 +170,7 @@ def _spelled_arguments(arguments: JsonObject) -> list[str]:
 
 
 class _Said:
-    """The lines and the names of the items that are final, and how many of them were read."""
+    """What the final items say: their lines, names and words; and how many of them were read."""
 
     def __init__(self, *, seen: bool = False) -> None:
         self.read = 0
@@ -184,7 +184,7 @@ class _Said:
 
 
 class _ResultView:
-    """The lines and the names that stand in view, above what is known already."""
+    """What stands in view: what the final items say, and on top of it what the fresh ones do."""
 
     def __init__(self, settled: "_Said | _ResultView") -> None:
         self.lines: Stock = Stock(settled.lines)
@@ -234,7 +234,7 @@ def reduce_results(prompt: Prompt, env: Env, options: Compact) -> Prompt:
 
 
 def _change(step: str, item: Item, view: _ResultView, env: Env, options: Compact) -> Item | Note:
-    """The item with its results in short, and why; it is in view from then on."""
+    """Shorten the results of an item, say why, and add the item to the view."""
     blocks = _reduced(item, view, env, options)
     short = item
     if any(new is not old for new, old in zip(blocks, item.blocks, strict=True)):
@@ -291,7 +291,7 @@ _SEEN = "reduce_seen"
 
 
 class _SeenItems:
-    """What became of the settled items that were seen, as far as they were read."""
+    """The settled items in their short form, and how many of them were read."""
 
     def __init__(self) -> None:
         self.read = 0
@@ -353,7 +353,7 @@ def _reduced(item: Item, view: _ResultView, env: Env, options: Compact) -> tuple
 def _reduce_result(
     block: ResultBlock, item: Item, number: int, view: _ResultView, env: Env, options: Compact
 ) -> ResultBlock:
-    """A result in short; `number` says which of the agent's own it is, -1 of others' none.
+    """A result in short; `number` counts the agent's own results, and is -1 for those of others.
 
     What others did is told in other words, so their results neither refer nor are referred to.
     """
@@ -382,7 +382,7 @@ def _reduce_result(
 
 
 def _limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
-    """From when on a tool's results are handles: as it says itself, else by the model's tokens."""
+    """The limits of a tool's results: as the tool declares, else scaled to the model's tokens."""
     limits = result_limits(tool, env, options)
     own = env.tools.own[tool].compact if tool in env.tools.own else None
     if limits is None or (own is not None and own is not True):
@@ -393,12 +393,12 @@ def _limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
 
 @lru_cache(maxsize=64)
 def _spread(count: Callable[[str], int]) -> float:
-    """How many times the tokens of the sample a model takes for it, in tenths; never less."""
+    """How many times `_SAMPLE_TOKENS` a model takes for the sample, in tenths; at least 1."""
     return min(max(1.0, round(count(_SAMPLE) / _SAMPLE_TOKENS, 1)), _MOST_SPREAD)
 
 
 def _asked_by(view: _ResultView, block: ResultBlock, item: Item, folded: ResultBlock) -> Asked:
-    """What a result was asked for; a window need not say again what it ends with by reference."""
+    """What a result was asked for. What a window ends with by reference counts as seen."""
     asked = view.words.asked_by(block, item)
     text = sole_text(folded.response)
     if window_of(text) is None:
@@ -429,7 +429,7 @@ def referring(
     before: Sequence[tuple[ResultBlock, Item, int]],
     env: Env,
 ) -> ResultBlock:
-    """A result in short once more, which refers only to these others, each with its number."""
+    """Shorten a result once more, so that it refers only to these others, each with its number."""
     # what was sent changes here already, and handles stand in view: prices decide no more
     tools = msgspec.structs.replace(env.tools, priced=False)
     env = msgspec.structs.replace(env, tools=tools)
@@ -440,7 +440,7 @@ def referring(
 
 
 def _stock(block: ResultBlock, item: Item, number: int, lines: Stock, env: Env) -> None:
-    """Take in what of a result stands in view as it is, if it may be referred to."""
+    """Add the lines of a result that stand in view to those that others may refer to."""
     whole = logged(block, item, env)
     text = sole_text(whole) if isinstance(whole, dict) else ""
     # `()` says that nothing of its text is in view any more
@@ -492,7 +492,7 @@ def _folded(block: ResultBlock, number: int, stock: Stock, env: Env) -> ResultBl
 
 
 def _reference_for(stretch: Stretch, number: int, size: int, env: Env) -> Reference | None:
-    """What stands for lines of a text of so many; None if it takes about as much as they do.
+    """The reference for a stretch of a text with `size` lines; None if it is hardly shorter.
 
     A shell ends each result with the same few lines. What both texts end with has shorter words.
     """
@@ -516,7 +516,7 @@ def _is_worth(lines: str, reference: Reference, env: Env) -> bool:
 
 
 def _placed(block: ResultBlock, item: Item, env: Env) -> ResultBlock:
-    """The result, which knows what of its logged text stands in it."""
+    """The result with a record of which lines of its logged text stand in it."""
     text, whole = sole_text(block.response), logged_text(block, item, env)
     if text == whole and block.stands is not None:
         return msgspec.structs.replace(block, stands=None)
@@ -532,7 +532,7 @@ def _is_source(block: ResultBlock, whole: str) -> bool:
 
 
 def _settled(env: Env) -> _Said:
-    """What items that are final say, kept with them."""
+    """What the final items say; it is kept with them."""
     items = env.thread.before
     with items.lock:
         settled = items.memo[_Said]
@@ -546,7 +546,7 @@ def _settled(env: Env) -> _Said:
 
 
 def _read(item: Item, env: Env, number: int, lines: Stock, names: set[str]) -> int:
-    """Take in what an item says; how many results there are with it."""
+    """Take in what an item says; return how many results there are by now."""
     for block in item.blocks:
         if isinstance(block, TextBlock):
             names.update(names_in(block.text))

@@ -307,6 +307,7 @@ class _Fitting:
             if index in self._giving.surely:
                 seal.apart = seal.apart or index in apart
                 seal.add(index, self._shorter, self._env, self._why(item.priority))
+                # only now: a seal ends with an item that goes, not with one that stays
                 seal.stays, stays = (*seal.stays, *stays), []
                 seal.end = place + 1
             # what is asked now stays, and the seal goes on behind it
@@ -350,7 +351,7 @@ class _Fitting:
         )
 
     def _summary(self, items: list[Item], spare: int) -> tuple[Item | None, Summed]:
-        """What sums up the items that went, within so many tokens; where they degrade, as said."""
+        """The summary of the items that went, within `spare` tokens, and how it came about."""
         went = [index for index, change in self._giving.changes.items() if change.form is None]
         blocks: list[list[Item]] = []
         for tier in TIERS:
@@ -403,7 +404,7 @@ def pinned(items: list[Item], tiers: list[int], env: Env, recent: int) -> Surviv
 
 
 def _may_go_last(items: list[Item], tiers: list[int], stays: set[int]) -> bool:
-    """Whether the very last is in a low tier, and what stays before it ends a request as well."""
+    """Whether the last item is in a low tier, and a request may end with what stays before it."""
     last = len(items) - 1
     before = max((index for index in stays if index < last), default=-1)
     ends = all(item.kind != "model" for item in items[max(before, 0) : last])
@@ -584,11 +585,12 @@ class SentItems:
         return opening_of(first)
 
     def strand_of(self, items: list[Item], tail: int) -> Strand[Item]:
-        """The items as a strand, which goes on the one of the request before, if it can."""
+        """The items as a strand; it continues that of the request before where it can."""
         settled, passing = items[: len(items) - tail], items[len(items) - tail :]
         before = self._sent
         known = before.between(0, before.settled)
         same = len(known)
+        # something that was sent has changed: the strand forks where it did
         if len(settled) < same or any(map(is_not, known, settled)):
             pairs = enumerate(zip(known, settled, strict=False))
             same = next((at for at, (one, other) in pairs if one is not other), len(settled))
@@ -667,7 +669,7 @@ def exceeded(
 
 
 def _without_handles(prompt: Prompt, env: Env) -> str:
-    """What to write where the budget alone brings that tool."""
+    """The hint to drop instead of degrade, where the budget alone brings in `recall`."""
     offered = any(tool.name == RECALL for tool in prompt.tools) and not env.tools.own
     brought = offered and not replace(env.policy, limit=None).makes_handles
     return ', or overflow="drop", which needs no recall' if brought else ""

@@ -257,7 +257,7 @@ def _lines(text: str) -> set[str]:
 
 
 GIVEN = "(My message is given above.)"
-"""What a turn of the user's says whose words stand in the instruction."""
+"""The text of a user turn whose own words stand in the instruction."""
 
 
 def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
@@ -296,7 +296,7 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
 
 
 def _referring(item: Item, env: Env) -> Item | Note:
-    """What the user said; without the words, where the instruction carries them."""
+    """The user's message; a reference stands for its words where the instruction carries them."""
     text = "".join(block.text for block in item.blocks if isinstance(block, TextBlock))
     key = next(
         (
@@ -338,5 +338,5 @@ def _carried(item: Item, text: str, env: Env) -> str:
 
 
 def _each(value: Json) -> list[Json]:
-    """A value, and where it is a list, as of a map, what is in it."""
+    """A value, and the elements of a list, such as a map collects."""
     return [value, *value] if isinstance(value, list) else [value]

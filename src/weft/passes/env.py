@@ -29,7 +29,7 @@ class Sizes(msgspec.Struct, frozen=True):
     split: Callable[[], tuple[int, list[int]]]
     item: Callable[[Item], int]
     part: "Callable[[Sequence[int], int], SizePart] | None" = None
-    """As `split`, for some items, and for all from one on."""
+    """Like `split`, for the items at these indexes, and for all from an index on."""
 
 
 class SizePart(NamedTuple):
@@ -44,7 +44,7 @@ class SizePart(NamedTuple):
 
 
 def _letters(text: str) -> int:
-    """Tokens where nobody says how to count them: four letters each."""
+    """The count where nobody gives another: four letters a token."""
     return -(-len(text) // 4)
 
 
@@ -236,7 +236,7 @@ class TurnFold:
         return self._read <= items.settled
 
     def behind(self, items: Sequence[Item]) -> list[int]:
-        """Where the turns begin that begin in a tail."""
+        """Where turns begin in a tail."""
         tail = TurnFold(self._read, self._last)
         tail.take(items, spoken=bool(self.starts))
         return tail.starts
@@ -293,7 +293,7 @@ class _Positions:
 
 
 def first_from(items: Strand[Item], position: int) -> int:
-    """Before which item all stand before a log position; what was read before is known."""
+    """The index up to which all items stand before a log position; each item is read once."""
     with items.lock:
         positions = items.memo[_Positions]
         positions.read(items)
@@ -352,7 +352,7 @@ def opening_of(first: Item) -> Item:
 
 
 MOST_LETTERS = 50_000
-"""So many letters of a result are sent as they are."""
+"""A result with at most so many letters is sent as it is under every policy."""
 
 
 def is_short(response: JsonObject) -> bool:

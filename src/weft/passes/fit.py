@@ -46,7 +46,7 @@ def _fit_reason(options: Fit) -> str:
 
 
 class _SizeSums:
-    """What the settled items of a strand take up to each, and whether one of them has a score."""
+    """Running sums of the tokens of a strand's settled items, and whether one has a score."""
 
     def __init__(self) -> None:
         self.sums = [0]
@@ -111,7 +111,7 @@ def _may_begin(item: Item) -> bool:
 
 
 def _fit_best(prompt: Prompt, env: Env, options: Fit) -> Prompt:
-    """Keep the best that fit: a look at all items where a turn begins, or others spoke in it."""
+    """Keep the best that fit. It looks at all items once a turn, or if others spoke in it."""
     items = prompt.items
     begins = first_from(items, env.turn)
     fresh = items.since(begins)

@@ -49,7 +49,7 @@ class HandleLimits(NamedTuple):
 
 
 def result_limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
-    """From when on a tool's results are handles: as it says itself, else as the policy does."""
+    """The limits of a tool's results: as the tool declares, else as the policy does."""
     own = env.tools.own[tool].compact if tool in env.tools.own else None
     if own is False:
         return None
@@ -270,7 +270,7 @@ def logged(block: Block, item: Item, env: Env) -> Json:
 
 
 def _narrated(part: Part, own: Json) -> Json:
-    """What of a part the log has under a handle, where a text tells of it, as of another's call."""
+    """The value of the log behind a text that tells of it, such as another agent's call."""
     if part.function_call is not None:
         return part.function_call.args or {}
     if part.executable_code is not None:

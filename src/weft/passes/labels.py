@@ -116,6 +116,7 @@ def _system(
         whole = block.text[start : span.end]
         # the pass runs twice, on new items and on the request: a mark stays as it is
         if labels and whole and whole != mark_of(labels):
+            # the whole span is withheld, so values inside it need no mark of their own
             hits = [hit for hit in hits if hit.end <= start or hit.start >= span.end]
             hits.append(Hit(start, span.end, labels))
         start = span.end
@@ -321,7 +322,7 @@ _MOST = 100_000
 
 
 def withheld_from(env: Env, labels: tuple[Label, ...]) -> Labelled | None:
-    """What the labels are on that the agent's model is not cleared for; None if it is for all."""
+    """What carries labels that the agent's model is not cleared for; None if it is for all."""
     hidden = tuple(label for label in labels if label.name not in env.model.cleared)
     if not hidden:
         return None
@@ -352,7 +353,7 @@ def labelled_in(
     initial: Mapping[str, Json],
     artifacts: Mapping[str, str],
 ) -> Labelled:
-    """What the labels are on in this session; what was read of the log is kept with it."""
+    """What carries the labels in this session; what was read of the log is kept with it."""
     tools = _labels_by_name(labels, lambda label: label.tools)
     declared = _labels_by_name(labels, lambda label: label.keys)
     files = _labels_by_name(labels, lambda label: label.artifacts)
@@ -461,7 +462,7 @@ def covered_text(text: str, copies: Copies) -> str:
 
 
 def covered_spans(block: TextBlock, hits: tuple[Hit, ...]) -> TextBlock:
-    """A block with marks in place of these stretches, its spans where they are now."""
+    """A block with marks in place of these stretches, its spans moved along."""
     spans: list[Span] = []
     for span in block.spans:
         end = _moved(span.end, hits)
@@ -537,6 +538,7 @@ def covered_texts(blocks: tuple[TextBlock, ...], copies: Copies) -> tuple[TextBl
         end = start + len(block.text)
         moved = _moved(end, hits)
         touched = any(hit.start < end and start < hit.end for hit in hits)
+        # a block without a value keeps its signature
         if not touched:
             covered.append(block)
         elif moved > begun:

@@ -72,6 +72,7 @@ def _memories_in_view(env: Env, options: Memories) -> Iterator[Item]:
     """What all searches of this policy gave, each memory where it was first shown."""
     spec, seen = _spec(env, options), set[str]()
     for effect in env.session.effects.values():
+        # searches of another agent or policy are not its own
         if effect.get("kind") != "memory" or effect.get("options") != spec:
             continue
         position = cast("int", effect.get("through", -1)) + 1

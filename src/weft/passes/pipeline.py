@@ -177,7 +177,7 @@ class _Checked:
 def _alone(
     prompt: Prompt, env: Env, branch: tuple[Pass, ...]
 ) -> "tuple[Prompt, list[Step]] | None":
-    """What the only view lets through, as `_unite` has it; None where it must be united.
+    """The outcome of a single view, as `_unite` has it; None where a union is needed.
 
     That is the usual case, and costs what is new. The view must leave the current turn alone: what
     it drops or rewrites of that is put back by `_unite`.
@@ -241,9 +241,9 @@ _United: TypeAlias = "list[Step | Callable[[], list[Step]]]"
 def _unite(prompt: Prompt, env: Env, views: Views) -> tuple[Prompt, _United]:
     """What any of the views lets through, in log order, each item once, and the current turn.
 
-    An item that several let through is as the one has it that leaves most of it; so the order of
-    the views does not matter. It costs what is new: what the request before had is gone through
-    again from the first item on at which a view has another. Notes are made when they are read.
+    If several views keep the same item, the fuller version wins, so the order of the views does not
+    matter. A union costs what is new: the items of the request before are gone through again only
+    from the first one on at which a view differs. Notes are made when they are read.
     """
     alone = _alone(prompt, env, views.branches[0]) if len(views.branches) == 1 else None
     if alone is not None:
@@ -403,8 +403,10 @@ class _Merged:
         # what is of the current turn is one more view, the last
         now, unsorted = [*views, current], [*shows, False]
         before = self._views or [Strand[Item]() for _ in now]
+        # before this log position all views show what they showed before
         start = min(self._end, *map(_first_change, before, now, unsorted))
         unchanged = bisect_left(self._items, start, 0, self._items.settled, key=_position)
+        # what stands behind the first unsettled item may still change: it goes into the tail
         end = items.tail[0].position if items.tail else sys.maxsize
         fresh = self._from(start, views, shows, current, prompt, env)
         settled = self._items if unchanged == self._items.settled else self._items.fork(unchanged)
@@ -474,8 +476,10 @@ def _as_before(ordered: list[Item], first: int, prompt: Prompt) -> list[Item]:
 def _first_change(before: Strand[Item], now: Strand[Item], unsorted: bool) -> int:
     """The log position of the first item at which a view is another than before."""
     fork = now.memo.get(Fork)
+    # the strand has only grown
     if before.shares(now):
         same = min(before.settled, now.settled)
+    # it was cut back and grown again: the same up to the cut
     elif isinstance(fork, Fork) and fork.memo is before.memo:
         same = min(before.settled, now.settled, fork.length)
     else:
@@ -497,6 +501,7 @@ def _is_again(one: Item, other: Item) -> bool:
 
 
 def _since_position(items: Strand[Item], start: int, *, unsorted: bool) -> list[Item]:
+    # values are not in log order, so each of them has to be looked at
     if unsorted:
         return [item for item in items if item.position >= start]
     return items.since(bisect_left(items, start, key=_position))

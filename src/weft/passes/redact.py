@@ -164,7 +164,7 @@ One = TypeVar("One")
 
 
 def _same(before: tuple[One, ...], after: tuple[One, ...]) -> tuple[One, ...]:
-    """What was before, where nothing became something else."""
+    """The tuple as it was, if none of its elements changed."""
     return before if all(one is two for one, two in zip(before, after, strict=True)) else after
 
 

@@ -34,7 +34,7 @@ from weft.passes.handles import (
 from weft.values import Json, JsonObject, compact
 
 BOUNDED_TO = 16_000
-"""So many letters of a longer one are left, at most."""
+"""How many letters are left at most of a result with more than `MOST_LETTERS`."""
 
 _LETTERS = 4
 """Letters of a token, where a text is too long to be counted otherwise."""
@@ -210,7 +210,7 @@ def compact_past(prompt: Prompt, env: Env, options: Compact) -> Prompt:
 
 
 def _may_hold(item: Item) -> bool:
-    """Whether nothing in it was sealed by a provider, but for calls, which stay as they are."""
+    """Whether an item may change: it is a turn, and no provider has signed a thought in it."""
     return item.kind not in ("summary", "system", "state") and not any(
         isinstance(block, ThoughtBlock) and block.signature for block in item.blocks
     )

@@ -200,7 +200,7 @@ def _restored(items: Sequence[Item], remaining: _Left | None, env: Env) -> list[
 
 
 def repointed(items: Sequence[Item], before: Sequence[Item], env: Env) -> list[Item]:
-    """The items, where what refers to something that has gone since names its handle only."""
+    """The items, in which a reference to something that has gone becomes its handle."""
     if not any(_refers(block) for item in items for block in item.blocks):
         return list(items)
     view = _ReferenceView(env, {id(block) for item in before for block in item.blocks})
@@ -249,6 +249,7 @@ class _ReferenceView:
         if not self.in_order:  # items are restored at once then, so that it is not looked at
             view.in_order = False
             return view
+        # a place that came twice cannot be taken out: the view is made anew
         if not self._unique:
             for item in self._items[:length]:
                 view.expect(item)
@@ -281,6 +282,7 @@ class _ReferenceView:
         self._there.update((block.origin.name, block.origin.part) for block in item.blocks)
         for result in own_results(item, self.env.agent):
             place = (result.origin.name, result.origin.part)
+            # results that were made up for calls without one all have the same place
             again = place in self._numbers
             self._numbers[place] = self._counted
             self._counted += not again

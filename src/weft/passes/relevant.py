@@ -272,7 +272,7 @@ _SPAN = 0.8
 
 
 class Judgement(NamedTuple):
-    """What there is to say, or to ask, about how well items fit."""
+    """The diagnostics on how well items fit, and what a model is to be asked about it."""
 
     diagnostics: tuple[Diagnostic, ...] = ()
     wants: tuple[Want, ...] = ()
@@ -286,7 +286,7 @@ def ask_relevance(
     env: Env,
     options: Relevant,
 ) -> tuple[Hits, Judgement]:
-    """What a model chooses, or what has words in common until it was asked."""
+    """The items that a model chooses; until it was asked, those with words in common."""
     without_model = Hits(hits.every, _best(hits.best, options))
     entries = _entries(past, hits.best)
     if not query.strip() or not entries:

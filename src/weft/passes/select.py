@@ -79,6 +79,7 @@ def select_items(
         reason = _misfit(item, env, options)
         return Note("select_items", reason, item) if reason else item
 
+    # a tag that is given later changes which of the items fit
     tagged = _later_tags(env).count if isinstance(options, Matching) and options.tag else 0
     key = (options, env.agent, tagged)  # O(n) when an event that is there is given a tag
     return rewrite_items(
@@ -110,7 +111,7 @@ def _misfit(item: Item, env: Env, options: FromAgents | WithoutAgents | Matching
 
 
 def kind_of(item: Item, env: Env) -> str:
-    """What an item is to an author."""
+    """The kind of an item, as `C.select(kind=...)` names it."""
     if item.author not in ("", "user", env.agent) and item.kind != "summary":
         return "foreign"
     return "results" if item.kind in ("exchange", "calls") else item.kind
@@ -198,7 +199,7 @@ _ENDS: Mapping[str, Callable[[list[int]], list[int]]] = {
 
 
 class _SpokenPlaces:
-    """Which settled items of a strand the user said, the ends of that."""
+    """Where among the settled items of a strand the user spoke."""
 
     def __init__(self) -> None:
         self._read = 0

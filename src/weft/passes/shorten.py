@@ -68,7 +68,7 @@ def _changed(item: Item, blocks: list[Block]) -> Item:
 
 
 def _refenced(block: Block, env: Env, shorten: Callable[[Block], Block]) -> Block:
-    """The block shortened; one that stands in a fence inside it, and in a fence again."""
+    """The block shortened. What stands in a fence is shortened inside it, and fenced again."""
     if isinstance(block, TextBlock):
         inside = opened(block.text)
         return (
@@ -114,7 +114,7 @@ def _shorten_fenced_result(
 
 
 def referred(item: Item, places: Mapping[int, Origin], env: Env) -> Item:
-    """The item whose results at these places stand further down, each where its origin says."""
+    """The item, in which the results at these places refer to the same results further down."""
     blocks: list[Block] = list(item.blocks)
     for place, later in places.items():
         again = partial(_refer_to_later, later=later, item=item, env=env)
@@ -137,7 +137,7 @@ def _refer_to_later(block: Block, later: Origin, item: Item, env: Env) -> Block:
 
 
 def repeated(items: list[Item], env: Env) -> dict[int, dict[int, Origin]]:
-    """Where long results stand that a later item gives again which does not go before them."""
+    """By item: its long results that a later item repeats, where that one does not go first."""
     places: dict[int, dict[int, Origin]] = {}
     later: dict[str, tuple[int, Origin]] = {}
     for index in range(len(items) - 1, -1, -1):
@@ -523,7 +523,7 @@ def units_of(items: list[Item], tiers: list[int], stays: set[int]) -> list[Unit]
 
 
 def questions_apart(items: list[Item], stays: set[int]) -> set[int]:
-    """What nobody answered before something was asked that stays: it may go by itself meanwhile."""
+    """Questions that nobody answered before a later one that stays: each may go by itself."""
     apart = (asked for asked, _ in _turns(items) if stays.intersection(asked))
     return {index for asked in apart for index in asked if index not in stays}
 
@@ -628,9 +628,11 @@ def give_up(
     """
     enough = False
     for phase in phases:
+        # whole strides: until the next one is full, later requests give up the same items
         wanted = -(-excess // stride) * stride
         saved = 0
         for step in phase(max(wanted, 0)):
+            # from here on one step at a time, until it really fits
             if not enough and (saved >= wanted or excess <= 0):
                 enough = True
             # it is enough before all that is sealed has gone

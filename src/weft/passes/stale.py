@@ -425,6 +425,7 @@ class _Plan:
             self.latest = max(self.latest, _happened_at(item.last, env))
             self.hides = self.hides or (env.tools.priced and needs_recall(item))
             if item.kind == "exchange":
+                # one more than `KEEP`: then something stands before the newest, and may be edited
                 self.results = [*self.results[-KEEP:], index]
         self.read += len(items)
 
@@ -435,7 +436,9 @@ class _Plan:
         old = self.results[-KEEP] if len(self.results) > KEEP else 0
         cut, sent = self.cut, self.sent
         whole, edited = sums.whole, sums.edited
+        # what this edit would take out, beside what the last one took
         removed = _between(whole, cut, old) - _between(edited, cut, old)
+        # what was sent behind the first change is read again
         again = _between(edited, cut, min(old, sent)) + _between(whole, old, sent)
         stays = env.tools.head + edited[old] + _between(whole, old, asked)
         if env.tools.priced and not self._is_declared(env):

@@ -132,6 +132,7 @@ def _distilled_through(env: Env, key: str) -> tuple[int, JsonObject | None]:
     for effect in env.session.effects.values():
         through = effect.get("through")
         same = effect.get("kind") == "distill" and effect.get("key") == key
+        # one that failed has distilled nothing, so its entries are still due
         if same and "outcome" in effect and isinstance(through, int) and through > done:
             done, last = through, effect
     return done, last

@@ -109,6 +109,7 @@ class Index:
 
     def begins_like(self, word: str) -> list[str]:
         """The other words that begin like it; none for one with a digit, which is itself alone."""
+        # `A100` and `A1001` are two things
         near = () if _has_digit(word) else self._beginning.get(word[:NEAR], ())
         return [other for other in near if other != word and alike(word, other)]
 
@@ -156,7 +157,7 @@ class SearchScope:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """How many words each text has; those of an index may go on."""
+        """How many words each text has. The list may go on behind the last text of the scope."""
         sizes = self.index.sizes
         return sizes if not len(self.more) else [*sizes[: self.length], *self.more.sizes]
 
@@ -200,13 +201,14 @@ class SearchScope:
         return Term(weight, self.holding(word), *self._newest(word))
 
     def nearly(self, word: str, worth: float) -> Term:
-        """As `exactly`; a text that has not the word counts with those that begin like it."""
+        """Like `exactly`; a text without the word counts by its words that begin like it."""
         exact = self.exactly(word)
         if not worth:
             return exact
         near: dict[int, float] = {}
         for other in dict.fromkeys((*self.index.begins_like(word), *self.more.begins_like(word))):
             for number, often in zip(*self._newest(other), strict=True):
+                # a text with the word itself counts by that alone
                 if word not in self.counts(number):
                     near[number] = near.get(number, 0.0) + worth * often
         if not near:
@@ -219,6 +221,7 @@ class SearchScope:
         texts, times = self.index.posting(word)
         end = bisect_left(texts, self.length)
         begin = max(0, end - MOST)
+        # the usual case: slices, and nothing to put together
         if not len(self.more) and not self.without:
             return texts[begin:end], times[begin:end]
         behind, behind_times = self.more.posting(word)
@@ -235,7 +238,7 @@ def all_of(index: Index) -> SearchScope:
 
 
 def rarity(scope: SearchScope, holders: int) -> float:
-    """What a word tells that so many of the texts have."""
+    """How much a word tells if so many of the texts have it."""
     return math.log(1 + (scope.searched - holders + 0.5) / (holders + 0.5))
 
 
@@ -263,7 +266,7 @@ def weigh(scope: SearchScope, terms: Iterable[Term]) -> dict[int, float]:
 _SPEAKER = late_pattern(r"\s*([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30}){0,2}):(?=\s)")
 
 _DEEPEST = 2
-"""Whose words a text may be at most: an agent's, who tells what somebody said."""
+"""How many names may stand before a text: an agent's, and whom it quotes."""
 
 
 def speakers_of(text: str) -> tuple[tuple[str, ...], int]:
@@ -317,6 +320,7 @@ def words(text: str) -> list[str]:
 
     Where a script has no blanks between words, every two letters beside each other are one.
     """
+    # no script to take apart, no accents to drop
     if text.isascii():
         spoken = _WORD.findall(_HUMP.sub(" ", text).lower())
     else:
@@ -368,6 +372,7 @@ def _common() -> frozenset[str]:
 @functools.lru_cache(1 << 15)
 def _stem(word: str) -> str:
     for ending in _ENDINGS:
+        # shorter stems would be one for many words
         if word.endswith(ending) and len(word) - len(ending) >= NEAR:
             return word.removesuffix(ending)
     return word

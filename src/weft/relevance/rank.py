@@ -38,7 +38,7 @@ _FIRST_LENDERS, _LENDERS = 64, 256
 """How many hits lend to their neighbours, the best: at the first look, and at the second."""
 
 _BEST, _LED = 10, 20
-"""From how many hits how many words are taken."""
+"""How many of the best hits lead on, and how many of their words are looked for as well."""
 
 _LONGEST_NAME = 3
 
@@ -134,6 +134,7 @@ def find_hits(
 def _newest_best(scores: Mapping[int, float], count: int) -> list[tuple[float, int]]:
     """The best scores with their texts; of two that are equally good, the newer first."""
     pairs = zip(scores.values(), scores, strict=True)
+    # sorting all is faster than a heap for so large a part
     if count * 8 > len(scores):
         return sorted(pairs, reverse=True)[:count]
     return nlargest(count, pairs)
@@ -182,6 +183,7 @@ def _lend(
             neighbour = number + far
             if 0 <= neighbour < total and neighbour not in without:
                 size, lent = sizes[neighbour], worth * score
+                # a long neighbour costs more to show
                 if size > usual:
                     lent *= math.sqrt(usual / size)
                 lifted[neighbour] = lifted.get(neighbour, 0.0) + lent
@@ -217,6 +219,7 @@ def _speakers_meant(scope: SearchScope, query: str) -> Callable[[tuple[str, ...]
     if names:
         return lambda speakers: not names.isdisjoint(speakers)
     pronouns = {one[1] for one in _TELLING.finditer(" ".join(spoken))}
+    # "I told you what you said" names both
     if len(pronouns) != 1:
         return None
     # the user's own words have no name before them

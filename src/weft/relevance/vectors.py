@@ -42,6 +42,7 @@ def nearness(scope: SearchScope, query: str, echo: float = 0.0) -> _Floats:
     searched = np.flatnonzero(looked)
     near = np.zeros(scope.total, dtype=np.float32)
     if len(searched):
+        # a power of two: what is rare stays the same until the conversation has doubled
         sample = searched[: 1 << (len(searched).bit_length() - 1)]
         known.weigh(sample, scope.length, behind)
         own = known.vectors([_pieces(query)])[0]
@@ -95,6 +96,7 @@ def nearest(
     own += gained * np.sqrt(np.minimum(1.0, scope.usual / np.maximum(sizes, 1.0)))
     own[list(scope.without)] = 0.0
     if is_meant is not None:
+        # scores may be below zero: from the lowest on, more is better
         lowest = min(0.0, float(own.min(initial=0.0)))
         meant = np.fromiter(map(is_meant, scope.all_speakers), np.bool_, scope.total)
         meant[list(scope.without)] = False
@@ -173,6 +175,7 @@ class Vectors:
         if self._done < length:
             fresh = self.vectors(self.pieces[self._done : length])
             if len(self._directions) < length:
+                # doubled, so that one more text seldom copies all
                 wider = np.zeros((2 * length, self.table.shape[1]), dtype=np.float32)
                 wider[: self._done] = self._directions[: self._done]
                 self._directions = wider
@@ -187,6 +190,7 @@ class Vectors:
             if text:
                 directions[row] = self._weights[text] @ self.table[text].astype(np.float32)
         sizes = np.linalg.norm(directions, axis=1, keepdims=True)
+        # a text without known pieces points nowhere
         sizes[sizes == 0] = 1
         scaled: _Floats = directions / sizes
         return scaled

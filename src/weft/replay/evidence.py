@@ -90,12 +90,14 @@ class View:
         self._born = [text for item in items for text in texts.born(item, prompt.agent, records)]
         self._records = records
         self.behind: dict[str, str] = {}
+        # without the tool nothing behind a handle can be read
         if any(tool.name == RECALL for tool in prompt.tools):
             named = dict.fromkeys(one for item in items for one in texts.handles(item))
             self.behind = {one: records.text(one) for one in named if one in records.values}
 
     def has(self, string: str) -> bool:
         """Whether a text that is sent, and came from where the string did, holds it."""
+        # the newest first: what is used was mostly said last
         return any(string in text for text in reversed(self._born))
 
     def has_line(self, line: str) -> bool:
@@ -145,6 +147,7 @@ class Texts:
     def born(self, item: Item, agent: str, records: KeptEvidence) -> tuple[str, ...]:
         """What of an item came with it: without what was put in, and without the task."""
         cached = self._born.get(id(item))
+        # an id may be used again by another item
         if cached is None or cached[0] is not item:
             task = item.kind == "user" and item.position < records.task
             own = item.author == agent

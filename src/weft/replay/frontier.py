@@ -95,6 +95,7 @@ def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 def _panel(trials: Sequence[Trial]) -> Iterator[str]:
     points = _points(trials)
+    # plain history, at 1, is always on the scale
     most = max(1.05, *(point.cost * 1.05 for point in points))
     least = min(1 - _LEAST_RANGE, *(point.view - 0.02 for point in points))
     wide, high = _WIDTH - _LEFT - _RIGHT, _PANEL - _TOP - _BOTTOM

@@ -154,6 +154,7 @@ def _cut(part: Part, keep: frozenset[str], *, spoken: bool) -> Part:
         return msgspec.structs.replace(
             part, function_response=msgspec.structs.replace(result, response=response)
         )
+    # what stands before the agent's first word is the task
     if not spoken or not part.text:
         return part
     # a message has to say something, or it is none

@@ -134,6 +134,7 @@ def _plus(
     """One more answer, at the price of its model."""
     cost = usage.cost
     rates = rates_for(usage.model, tokens=prompt) if usage.model else None
+    # one answer without a price: the sum would look like all of it
     if rates is None or not rates.money or cost is None:
         cost = None
     else:
@@ -263,6 +264,7 @@ def _sessions(sessions: Sequence[SessionTrials]) -> Iterator[str]:
     """The dearest sessions, and what each would have cost."""
     if not sessions:
         return
+    # by what plain history costs, whatever the policies make of it
     ordered = sorted(sessions, key=lambda one: -one.trials[0].cost)[:MOST_SESSIONS]
     more = len(sessions) - len(ordered)
     yield "<h2>Sessions, the dearest first</h2>"
@@ -479,6 +481,7 @@ def savings(trials: Sequence[Trial]) -> Iterator[str]:
         best = min(known, key=lambda trial: trial.with_recalls, default=base)
         saved = 1 - _ratio(best.with_recalls, base.cost)
         words = f"{saved:.0%} less than" if saved > 0 else f"{-saved:.0%} more than"
+        # rounded, it would say "0% less"
         if abs(saved) < 0.005:
             words = "as much as"
         name = f"{named(base)}: " if model else ""

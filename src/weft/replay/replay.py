@@ -166,6 +166,7 @@ def replay(
     )
     for index, _, compiled in requests:
         spent = _spent(compiled, by_price=model is not None)
+        # only a first request can share its head with another session
         if sessions_per_hour and not tally.sizes:
             spent = _sharing_head(spent, compiled, sessions_per_hour, by_price=model is not None)
         tally.step(compiled, spent)
@@ -237,6 +238,7 @@ class _Tally:
         self.sizes.append(spent.tokens)
         self.cached += spent.cached
         self.cost += spent.cost
+        # what was recalled stays in the conversation, and is read from then on
         self.recalling += self.carried * spent.rates.read
         self.money = spent.rates.money
         if read_again(compiled):
@@ -263,6 +265,7 @@ class _Tally:
             if handle is None:
                 continue
             self.behind += 1
+            # a recall of an earlier step has brought it already
             if not any(string in text for text in self.recalled.values()):
                 self._recall(handle, view, spent, compiled)
 
@@ -424,6 +427,7 @@ def _tools(recording: Recording, agent: str, *, as_recorded: bool) -> list[Tool]
 
     What a request declared is all that it had: nothing is added to a request `as_recorded`.
     """
+    # what it had is known; without it, calls tell what there was
     if as_recorded and recording.declared:
         return [*recording.declared]
     declared = {tool.name for tool in recording.tools}
@@ -437,6 +441,7 @@ def _tools_called(session: Session, agent: str) -> list[Tool]:
     for event in session.events:
         for call in event.calls if event.author == agent else ():
             name = call.name or ""
+            # a name that cannot be declared would be refused, and Weft's own are added by itself
             if NAME.fullmatch(name) and name not in (*RESERVED, RECALL):
                 properties = by_name.setdefault(name, {})
                 properties.update(
@@ -494,6 +499,7 @@ def _sharing_head(
     """
     cache = compiled.plan.target.facts.cache
     head = compiled.scale.fixed(compiled.lowered())
+    # the provider keeps nothing of it, so there is nothing to share
     if by_price and (cache == Cache() or head < cache.minimum):
         return spent
     lifetime = compiled.prompt.cache if compiled.prompt.cache in cache.ttls else ""

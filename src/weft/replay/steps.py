@@ -121,6 +121,7 @@ class StepWalk:
             return Answered(number, place, event, None, request)
         speaker = _speaker(event)
         before = self._before.get(speaker)
+        # what the provider kept of the request before decides what this one costs
         if before is not None:
             request.follows(before)
         self._before[speaker] = request
@@ -189,6 +190,7 @@ def before_event(
     through = session.before(index + 1)
     labels = labels_of(root, config)
     part_of = Whole(labels, through) if labels else None
+    # None: the state as the log has it
     state = None
     if event.isolation_scope:
         state, through = session.before(index).state, _scope(through, event.isolation_scope)
@@ -214,6 +216,7 @@ def before_event(
             recorded=after.provided,
             part_of=part_of,
         )
+    # the request before is the one that is asked for: it led to the event
     if after.previous is None:
         raise UsageError(f"the request cannot be rebuilt: {after.previous_problem}", where="--step")
     return after.previous
@@ -258,6 +261,7 @@ def _below(root: Agent, homes: dict[str, Agent]) -> Iterator[Node]:
             yield inherit(member, above)
             continue
         models[member.name] = member.model if member.model is not None else above
+        # the same agent in two trees: the first one counts
         if homes.setdefault(member.name, root) is root:
             for tool in member.tools:
                 if isinstance(tool.agent, Agent | Flow):

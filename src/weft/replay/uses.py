@@ -65,9 +65,11 @@ def uses_of(events: Sequence[Event], instruction: str = "") -> Uses:
         spoken = spoken or bool(parts)
         born = [one for one in quoted if one not in coined and not any(one in t for t in task)]
         used = tuple(one for one in born if any(one in text for text in heard))
+        # the agent made it up: when it says it again, nothing of the log was used
         coined.update(one for one in born if one not in used)
         if used:
             uses[index] = used
+            # what was told before the agent's last word
             known = heard[:older]
             at_once[index] = frozenset(
                 one for one in used if not any(one in text for text in known)
@@ -131,6 +133,7 @@ class _EditableResults:
         for part in parts:
             call = part.function_call
             arguments = {**(call.args or {})} if call is not None else {}
+            # words beside a call are no command of their own
             if call is None and any(one.function_call for one in parts):
                 continue
             quote = next((arguments[name] for name in _QUOTES if arguments.get(name)), None)

@@ -84,7 +84,7 @@ async def create_response(call: Call) -> Answer:
     head = _ResponseHead(
         id=response_id(run.session_id, run.id, run.after),
         run=run.id,
-        begin=run.after,
+        begin=run.after if asked.goes_on else None,
         model=asked.model,
         session=run.session_id,
         note=RequestNote(
@@ -114,7 +114,7 @@ async def show_response(response: StoredResponse) -> JsonObject:
     head = _ResponseHead(
         response.id,
         response.run,
-        response.begin,
+        response.begin if response.goes_on else None,
         response.runner.app_name,
         response.session.id,
         response.note,
@@ -403,8 +403,8 @@ class _ResponseHead(NamedTuple):
 
     id: str
     run: str
-    begin: int
-    """Where it begins in the session: a run may have several responses."""
+    begin: int | None
+    """Where it begins in the session, if its run has had a response before."""
     model: str
     session: str
     note: RequestNote
@@ -523,7 +523,8 @@ class _ResponseForm(_Form):
         return {"item_id": self._message_id(index), "output_index": index, "content_index": 0}
 
     def _message_id(self, index: int) -> str:
-        return f"msg_{self.head.run}_{self.head.begin}_{index}"
+        begin = self.head.begin
+        return f"msg_{self.head.run}_{'' if begin is None else f'{begin}_'}{index}"
 
     def _message(self, text: str, status: str) -> JsonObject:
         part: JsonObject = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}

@@ -61,6 +61,8 @@ class ClientRequest:
     keeps: bool
     is_response: bool
     metadata: JsonObject = field(default_factory=dict[str, Json])
+    goes_on: bool = False
+    """Whether it answers what a run waits for; said once it has started."""
 
     @property
     def tool_names(self) -> frozenset[str]:
@@ -84,6 +86,7 @@ class ClientRequest:
         posts: list[Event] = []
         if session is None and self.conversation:  # it may be that of another app
             posts = posts_for(self.runner, await find_conversation(call, self.conversation))
+        self.goes_on = answers is not None
         is_new = at is None and answers is None
         note = self._note(begins, parts if answers is not None else None, is_new=is_new)
         # behind a note whose response never began an empty one is written: it hides that note

@@ -176,6 +176,8 @@ class StoredResponse(NamedTuple):
     begin: int
     end: int
     note: RequestNote
+    goes_on: bool
+    """Whether its run had a response before, and goes on with what the user brought."""
 
     @property
     def key(self) -> SessionKey:
@@ -223,7 +225,8 @@ async def find_response(call: Call, id: str, runners: Iterable[Runner]) -> Store
         if any(_is_deletion(event, run, bounds[0]) for event in session.events[bounds[1] :]):
             break
         note = _request_note(session, after) or _NOTHING
-        return StoredResponse(id, runner, session, run, *bounds, note)
+        goes_on = any(event.invocation_id == run for event in session.events[: bounds[0]])
+        return StoredResponse(id, runner, session, run, *bounds, note, goes_on)
     raise unknown_response(id)
 
 
@@ -351,7 +354,9 @@ def groups_of(runner: Runner, session: Session) -> list[ItemGroup]:
         elif is_user and event.content is not None:
             note = msgspec.structs.replace(_request_note(session, at) or _NOTHING, history=0)
             id = response_id(session.id, run, at)
-            response = StoredResponse(id, runner, session, run, at, at + 1, note)
+            response = StoredResponse(
+                id, runner, session, run, at, at + 1, note, goes_on=run in latest
+            )
             latest[run] = len(groups)
             silent.add(run)
             groups.append(ItemGroup(event, response))

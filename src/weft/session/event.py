@@ -223,7 +223,7 @@ class NoActions(Value, frozen=True):
 class TalkEvent(Value, frozen=True):
     """An event with the fields that plain talk has: there is nothing in the others.
 
-    It has the names of an `Event`, and is read in half the time: an event has four times as many
+    It has the names of an `Event`, and is read in less time: an event has four times as many
     fields. One that has anything else in it is refused.
     """
 

@@ -42,6 +42,7 @@ def loop_without_exit(record: WalkRecord) -> Iterator[Diagnostic]:
             continue
         asked = keys_of(predicate)
         keys = asked.reads | asked.optional | asked.guarded
+        # what cannot be seen may end the loop
         if not asked.reads_all or not keys or may_write_anything(loop.body):
             continue
         if not keys.isdisjoint(writes.of(loop.body)) or not keys.isdisjoint(_touched(loop.body)):
@@ -138,6 +139,7 @@ class _Calls(DefaultVisitor[int]):
     def visit_loop(self, node: Loop) -> int:
         if node.while_ is not None:
             return 0
+        # at least: the condition may hold after the first round
         rounds = 1 if node.until is not None or self._may_leave(node.body) else node.max
         return rounds * self.of(node.body)
 
@@ -207,6 +209,7 @@ def likely_precedence(record: WalkRecord) -> Iterator[Diagnostic]:
     reads what the beginning of the first writes, that was meant to stand before them all; or both.
     """
     for node, index, reads in record.siblings:
+        # with a name of its own it was not just written with `|`
         if node.name != "parallel":
             continue
         meant = _with_parentheses(node, index, reads)

@@ -55,6 +55,7 @@ def secret_may_reach_tool(record: WalkRecord) -> Iterator[Diagnostic]:
         }
         for tool in agent.tools:
             barred = (labels & set(agent.cleared)) - set(tool.cleared)
+            # an agent that is a tool has a clearance of its own
             if barred and tool.agent is None:
                 label = sorted(barred)[0]
                 yield report(
@@ -159,6 +160,7 @@ def _misspelt(name: str, names: Collection[str]) -> str:
     scoped = [one for one in names if one.partition(":")[2] == name]
     bare = name.rstrip("0123456789")
     others = [one for one in names if one.rstrip("0123456789") != bare]
+    # two letters exchanged
     swapped = [one for one in others if sorted(one) == sorted(name) and one != name]
     return next(iter((*scoped, *swapped, *close(name, others, cutoff=0.75))), "")
 

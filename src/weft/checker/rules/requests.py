@@ -75,6 +75,7 @@ def too_long(record: WalkRecord) -> Iterator[Diagnostic]:
         limited = agent.policy.limit is not None or agent.token_budget is not None
         letters = sum(len(text) for _, text in sent_parts(agent, top))
         windowed = isinstance(agent.model, str) and letters > NARROW
+        # compiling each agent costs: only where a limit may be reached
         if limited or windowed:
             yield from _too_long(agent, top, limited=limited)
 
@@ -158,6 +159,7 @@ def volatile_first(record: WalkRecord) -> Iterator[Diagnostic]:
         if not isinstance(text, str) or len(text) < LONG * 2:
             continue
         variables = template.parse(text).variables
+        # enough stands before the first variable
         if not variables or variables[0].start > EARLY * len(text):
             continue
         behind = count(agent, text[variables[0].end :])

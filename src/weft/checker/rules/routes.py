@@ -204,6 +204,7 @@ def _tried(cases: Iterable[Case], shape: JsonObject | None) -> list[Json]:
     ends = [(shape or {}).get(end) for end in ("minimum", "maximum")]
     named = [one for one in (*ends, *(case.value for case in cases)) if _kind(one) == "number"]
     numbers = sorted(cast("list[float]", named))
+    # a gap shows at the edges of the cases, or between two of them
     tried = [one + by for one in numbers for by in (-1, 0, 1)]
     if kind == "number":
         tried += [(one + other) / 2 for one, other in pairwise(numbers)]
@@ -216,8 +217,10 @@ def covered_default(record: WalkRecord) -> Iterator[Diagnostic]:
         values = values_of(shape)
         if node.default is None or not values or not fact.must:
             continue
+        # null comes to `otherwise`
         if any(may_lack(fact.schema, read.path) for read in route_reads(node)):
             continue
+        # what a function says is not known before a run
         if any(case.op == "when" for case in node.cases):
             continue
         if all(any(_fits(case, value) for case in node.cases) for value in values):

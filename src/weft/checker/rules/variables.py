@@ -126,6 +126,7 @@ def misspelt_drop(record: WalkRecord) -> Iterator[Diagnostic]:
 def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
     world = site.world
     gone = world.gone.get(read.key)
+    # who took it away is more to the point than that it is not there
     if gone is not None and not read.optional:
         yield _gone(read, gone)
         return
@@ -170,6 +171,7 @@ def _typed(writer: Writer) -> str:
 
 def _severity(read: Read, world: World) -> Severity | None:
     """The severity: a key that another run may have stored is no error, unless misspelt."""
+    # another session may have stored it
     if scope_of(read.key) in ("app", "user"):
         near = close(read.key, world.facts, cutoff=0.85)
         return Severity.WARNING if near else Severity.INFO
@@ -270,6 +272,7 @@ def dead_key(record: WalkRecord) -> Iterator[Diagnostic]:
         if (read.optional or read.guarded) and scope_of(read.key) != "temp"
     }
     for key, writer in record.written:
+        # an input is the application's: it may give more than is read
         if (key, writer) in record.used or writer.kind == "input" or key in asked:
             continue
         if writer.name in final or writer.origin.agent in final:
@@ -575,6 +578,7 @@ def lookalike_keys(record: WalkRecord) -> Iterator[tuple[str, Origin, Lookalike]
     """The keys of the state that texts seem to name, with the text and the place."""
     for site in record.sites:
         for place, source in _texts(site):
+            # most texts have none of these: patterns need not look
             if not any(mark in source for mark in "{}$%"):
                 continue
             read = {one.key for one in site.reads if one.how in ("template", "policy")}

@@ -65,6 +65,7 @@ def lost_output(record: WalkRecord) -> Iterator[Diagnostic]:
         agent = site.node
         if not isinstance(agent, Agent) or site.last or agent.output_key is not None:
             continue
+        # somebody sees it, or it hands over, or its policy stores what is said
         if agent.name in record.heard or agent.sub_agents or agent.policy.writings:
             continue
         if agent.name in final or blurs(agent) or any(True for _ in writes_of(agent)):
@@ -112,6 +113,7 @@ def lost_message(record: WalkRecord) -> Iterator[Diagnostic]:
         agent = site.node
         if not isinstance(agent, Agent) or agent.policy.view != "nothing":
             continue
+        # a function may put the message into the text
         if not isinstance(agent.instruction, str):
             continue
         if any(isinstance(one, Capture) for one in agent.policy.writings):
@@ -161,6 +163,7 @@ def unknown_name(record: WalkRecord) -> Iterator[Diagnostic]:
         place = Origin("field", "context", agent.name)
         for chosen, only_these in _named(agent.context):
             unknown = [one for one in chosen if one not in names]
+            # names that are left out may belong to another flow that shares the policy
             if only_these or names.isdisjoint(chosen) or any(_near(one, names) for one in unknown):
                 yield from (_unknown(one, names, place) for one in unknown)
         for tag in _wanted(agent.context):
