@@ -1,8 +1,10 @@
 """A page in a real browser, as the tests use it: what goes wrong on it fails the test."""
 
+import asyncio
 import shutil
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,6 +40,12 @@ def browsing() -> Iterator[Any]:
         )
         yield browser
         browser.close()
+
+
+def done(work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine; the browser's driver has the loop of this thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
 @contextmanager

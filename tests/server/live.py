@@ -9,8 +9,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import httpx2
+import pytest
 import uvicorn
 
+from weft.inspector import Inspection
+from weft.inspector.inspection import REHEARSED, Variant
+from weft.replay.steps import Answered
 from weft.server import Application
 from weft.server.http import LARGEST_HEAD, guarded_protocol
 
@@ -31,6 +35,29 @@ class Live:
         """A client that shows the token."""
         headers = {"authorization": f"Bearer {token if token is not None else self.token}"}
         return httpx2.Client(base_url=self.url, headers=headers, timeout=120, **options)  # type: ignore[arg-type]
+
+
+class Rehearsals:
+    """Who was compiled ahead while a page was open, when that ended, and when it was dropped."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.inspections: set[Inspection] = set()
+        self.ended = threading.Event()
+        self.forgotten = threading.Event()
+        rehearse, forget = Inspection.rehearse, Inspection.forget_rehearsed
+
+        def whole(inspection: Inspection, variant: Variant) -> Iterator[Answered]:
+            self.inspections.add(inspection)
+            yield from rehearse(inspection, variant)
+            if variant.policy == REHEARSED[-1]:
+                self.ended.set()
+
+        def gone(inspection: Inspection) -> None:
+            forget(inspection)
+            self.forgotten.set()
+
+        monkeypatch.setattr(Inspection, "rehearse", whole)
+        monkeypatch.setattr(Inspection, "forget_rehearsed", gone)
 
 
 @contextmanager

@@ -15,11 +15,9 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from tests.inspector.sessions import find_flights
-from tests.server.live import Live, serving
+from tests.server.live import Live, Rehearsals, serving
 from weft import Agent, C, tool
-from weft.inspector import Inspection, Variant
 from weft.inspector.inspection import REHEARSED
-from weft.replay.steps import Answered
 from weft.server import app, inspect
 from weft.server.access import OPERATOR, Identity
 from weft.testing import ScriptedModel, call
@@ -254,34 +252,15 @@ def test_many_questions_at_once_get_the_answers_of_one(live: Live) -> None:
     assert len(answers[0]["frames"]) == 12
 
 
-def test_a_session_is_rehearsed_while_somebody_looks(
-    live: Live, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inspect, "PULSE", 0.01)
-    monkeypatch.setattr(inspect, "REHEARSED_AFTER", 0.02)
-    monkeypatch.setattr(inspect, "_LONGEST", 600)
+def test_a_session_is_rehearsed_while_somebody_looks(live: Live, rehearsals: Rehearsals) -> None:
     cold = {policy: _ask(live, "what-if", step=9, policy=policy) for policy in REHEARSED}
-    rehearsed, forgotten = threading.Event(), threading.Event()
-    rehearse, forget = Inspection.rehearse, Inspection.forget_rehearsed
-
-    def whole(self: Inspection, variant: Variant) -> Iterator[Answered]:
-        yield from rehearse(self, variant)
-        if variant.policy == REHEARSED[-1]:
-            rehearsed.set()
-
-    def gone(self: Inspection) -> None:
-        forget(self)
-        forgotten.set()
-
-    monkeypatch.setattr(Inspection, "rehearse", whole)
-    monkeypatch.setattr(Inspection, "forget_rehearsed", gone)
     length = len(_ask(live, "film")["events"])
     with live.client() as client:
         params = {"session": KEY, "after": length}
         with client.stream("GET", "/inspect/api/live", params=params) as stream:
             assert stream.status_code == 200
-            assert rehearsed.wait(60)
+            assert rehearsals.ended.wait(60)
             for policy in REHEARSED:
                 assert _ask(live, "what-if", step=9, policy=policy) == cold[policy]
-            assert not forgotten.is_set()
-    assert forgotten.wait(60)
+            assert not rehearsals.forgotten.is_set()
+    assert rehearsals.forgotten.wait(60)

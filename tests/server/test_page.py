@@ -8,8 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import weft
 from tests.inspector.sessions import find_flights
 from tests.server.browser import (
     CONTRAST,
-    browsing,
+    done,
     needs_browser,
     open_session,
     opened,
@@ -146,7 +145,7 @@ class World:
 @pytest.fixture(scope="module")
 def world() -> World:
     world = World()
-    _done(world.prepare())
+    done(world.prepare())
     return world
 
 
@@ -157,22 +156,10 @@ def live(world: World) -> Iterator[Live]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with browsing() as browser:
-        yield browser
-
-
 @pytest.fixture
 def page(browser: Any, live: Live) -> Iterator[Any]:
     with opened(browser, live) as page:
         yield page
-
-
-def _done(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine; the browser's driver has the loop of this thread."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
 
 
 def _open(page: Any, app: str = "traveller", session: str = "s", view: str = "request") -> None:
@@ -336,7 +323,7 @@ def _compare_what_if(page: Any, live: Live, world: World) -> None:
     page.fill("input[aria-label='only the last turns']", "1")
     page.wait_for_selector("text=sees(C.window(1).redact('email'))")
     page.wait_for_selector("[data-testid=messages][data-whole=true]")
-    session = _done(world.traveller.session(session_id="s"))
+    session = done(world.traveller.session(session_id="s"))
     place = _ask(live, "film")["frames"][-1]["event"]
     index = [event.id for event in session.events].index(place)
     policy = C.window(1).redact("email")  # what the agent redacts stays so under any policy
@@ -600,7 +587,7 @@ def test_a_deleted_session_leaves_the_page_alive(browser: Any, live: Live, world
 
 def test_the_page_says_that_the_server_is_gone_and_finds_it_again(browser: Any) -> None:
     runner = Runner(Agent("bot", model=ScriptedModel(["Hello."] * 5)))
-    _done(runner.run("Hi", session_id="s"))
+    done(runner.run("Hi", session_id="s"))
     application = app(runner)
     port = _Port()
     forgiven = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE", "ERR_EMPTY", "ERR_CONNECTION_RESET")
@@ -640,7 +627,7 @@ def test_a_long_session_draws_only_what_can_be_seen(browser: Any) -> None:
         session = await runner.store.create(SessionKey("long", "user", "s"))
         await runner.store.append(session, *made.events)
 
-    _done(store())
+    done(store())
     with serving(app(runner)) as server, watched(browser) as page:
         page.goto(f"{server.url}/?token={server.token}")
         page.wait_for_selector("tr.pick")

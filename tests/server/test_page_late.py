@@ -1,15 +1,13 @@
 """The page while answers travel: what arrives late changes nothing that the user did meanwhile."""
 
-import asyncio
 import json
-from collections.abc import Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.inspector.sessions import find_flights
-from tests.server.browser import Held, browsing, needs_browser, open_session, opened, settle
+from tests.server.browser import Held, done, needs_browser, open_session, opened, settle
 from tests.server.live import Live, serving
 from weft import Agent, C, Runner, tool
 from weft.server import app
@@ -59,7 +57,7 @@ class World:
 @pytest.fixture(scope="module")
 def world() -> World:
     world = World()
-    _done(world.prepare())
+    done(world.prepare())
     return world
 
 
@@ -69,22 +67,10 @@ def live(world: World) -> Iterator[Live]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with browsing() as browser:
-        yield browser
-
-
 @pytest.fixture
 def page(browser: Any, live: Live) -> Iterator[Any]:
     with opened(browser, live, forgiven=ABORTED) as page:
         yield page
-
-
-def _done(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine; the browser's driver has the loop of this thread."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
 
 
 def test_what_is_typed_while_a_message_travels_stays(page: Any) -> None:

@@ -1,7 +1,6 @@
 """What agents redact or withhold, over HTTP and in a browser: no view that explains shows it."""
 
 import asyncio
-import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -11,13 +10,11 @@ from typing import Any
 import pytest
 
 from tests.inspector.secrets import PLANTED, guarded_agent, leaks, talk
-from tests.server.browser import browsing, needs_browser, watched
-from tests.server.live import Live, serving
+from tests.server.browser import needs_browser, watched
+from tests.server.live import Live, Rehearsals, serving
 from weft import Runner
-from weft.inspector import Inspection
 from weft.inspector.inspection import REHEARSED, Variant
-from weft.replay.steps import Answered
-from weft.server import app, inspect
+from weft.server import app
 from weft.server.inspect import inspector_routes
 from weft.values import compact
 
@@ -87,27 +84,9 @@ def test_a_file_is_redacted_unless_somebody_asks_for_all(live: Live) -> None:
 
 
 def test_what_is_compiled_ahead_goes_when_the_last_page_leaves(
-    live: Live, monkeypatch: pytest.MonkeyPatch
+    live: Live, rehearsals: Rehearsals
 ) -> None:
-    monkeypatch.setattr(inspect, "PULSE", 0.01)
-    monkeypatch.setattr(inspect, "REHEARSED_AFTER", 0.02)
-    monkeypatch.setattr(inspect, "_LONGEST", 600)
-    rehearsed, forgotten = threading.Event(), threading.Event()
-    inspections: set[Inspection] = set()
-    rehearse, forget = Inspection.rehearse, Inspection.forget_rehearsed
-
-    def whole(self: Inspection, variant: Variant) -> Iterator[Answered]:
-        inspections.add(self)
-        yield from rehearse(self, variant)
-        if variant.policy == REHEARSED[-1]:
-            rehearsed.set()
-
-    def gone(self: Inspection) -> None:
-        forget(self)
-        forgotten.set()
-
-    monkeypatch.setattr(Inspection, "rehearse", whole)
-    monkeypatch.setattr(Inspection, "forget_rehearsed", gone)
+    inspections = rehearsals.inspections
     variant = Variant(policy=REHEARSED[0])
     with live.client() as client, live.client() as other:
         length = len(client.get("/inspect/api/film", params={"session": KEY}).json()["events"])
@@ -115,12 +94,12 @@ def test_what_is_compiled_ahead_goes_when_the_last_page_leaves(
         with client.stream("GET", "/inspect/api/live", params=params):
             with other.stream("GET", "/inspect/api/live", params=params):
                 _until(lambda: any(one._watchers == 2 for one in inspections))
-                assert rehearsed.wait(60)
+                assert rehearsals.ended.wait(60)
             (inspection,) = inspections
             _until(lambda: inspection._watchers == 1)
-            assert not forgotten.is_set()
+            assert not rehearsals.forgotten.is_set()
             assert variant in inspection._rehearsed
-        assert forgotten.wait(60)
+        assert rehearsals.forgotten.wait(60)
     assert variant not in inspection._rehearsed
 
 
@@ -141,12 +120,6 @@ VIEWS = (
     ("Trust", "trust"),
     ("Events", "events"),
 )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with browsing() as browser:
-        yield browser
 
 
 def _look_through(page: Any, steps: int) -> None:

@@ -143,7 +143,7 @@ def _spans(runner: Runner, session: Session) -> Iterator[JsonObject]:
         by_run.setdefault(event.invocation_id, []).append(index)
     spoken = [i for i, event in enumerate(events) if _is_answer(event)]
     # each traced answer costs a compilation
-    traced = {*spoken[-_TRACED:]}
+    answers, traced = {*spoken}, {*spoken[-_TRACED:]}
     for id, indexes in by_run.items():
         first, last = events[indexes[0]], events[indexes[-1]]
         trace = digest(id.encode())[:32]
@@ -172,7 +172,7 @@ def _spans(runner: Runner, session: Session) -> Iterator[JsonObject]:
                 "gcp.vertex.agent.invocation_id": id,
                 "gen_ai.conversation.id": session.id,
             }
-            if index in {*spoken}:
+            if index in answers:
                 logs = [log] if index in traced and (log := _log_of(runner, session, index)) else []
                 own |= {"gen_ai.operation.name": "generate_content"}
                 own |= {"gen_ai.request.model": event.model_version or "model"}
