@@ -125,21 +125,26 @@ async def test_another_process_is_seen_followed_and_stopped(shared: str) -> None
     assert [event.sequence for event in events] == [*range(1, len(events) + 1)]
 
 
+@pytest.mark.parametrize("is_late", [False, True])
 async def test_news_of_other_processes_come_without_a_look(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, is_late: bool
 ) -> None:
     monkeypatch.setattr("weft.runtime.feeds.LOOK_EVERY", 600.0)
-    key = SessionKey("news", "user", "s")
-    async with Runner(bot(), app_name="news", store=postgres_url) as runner:
+    app = f"news_{is_late}"
+    key = SessionKey(app, "user", "s")
+    async with Runner(bot(), app_name=app, store=postgres_url) as runner:
+        store = runner.store
+        assert isinstance(store, PostgresStore)
         other = PostgresStore(postgres_url)
         session = await other.create(key)
         session = await other.append(session, Event(author="user", invocation_id="1"))
         following = runner.events(session_id="s", follow=True)
         assert (await anext(following)).sequence == 1
         following_next = asyncio.ensure_future(anext(following))
-        while not runner.store._news._listening:  # type: ignore[attr-defined]  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        await asyncio.wait_for(runner.store._news.until_heard(), 60)  # type: ignore[attr-defined]
+        if is_late:
+            # all channels are listened to; else the news may come before the first of them is,
+            # or between two, when the connection that listens is made anew
+            await asyncio.wait_for(store.relay.listening(), 60)
         await other.append(session, Event(author="user", invocation_id="2"))
         assert (await asyncio.wait_for(following_next, 60)).invocation_id == "2"
         await following.aclose()

@@ -61,6 +61,8 @@ class News:
         self._hears = asyncio.Event()
         """Whether the connection listens to all of the channels."""
         self._changed: set[int] = set()
+        self._has_missed = False
+        """Whether a session may have grown while no connection listened."""
         self._heard = asyncio.Event()
 
     def tell(self, server: ConnectionPool, key: SessionKey) -> None:
@@ -72,17 +74,18 @@ class News:
     async def wait(
         self, server: ConnectionPool, keys: Iterable[SessionKey], seconds: float
     ) -> None:
-        """Wait until one of the sessions grew, or so many seconds have passed."""
+        """Wait until one of the sessions may have grown, or so many seconds have passed."""
         self.hear(server, {_GROWN: self._note_growth})
         numbers = {*map(lock_number, keys)}
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 # what was heard since the last wait counts: nothing falls between two waits
-                while self._changed.isdisjoint(numbers):
+                while self._changed.isdisjoint(numbers) and not self._has_missed:
                     self._heard.clear()
                     await self._heard.wait()
         # numbers of sessions that nobody waits for are dropped here, too
         self._changed.clear()
+        self._has_missed = False
 
     def hear(self, server: ConnectionPool, channels: dict[str, Hear]) -> None:
         """Listen to these channels too."""
@@ -112,6 +115,7 @@ class News:
         self._channels = {}
         self._grown = set()
         self._changed = set()
+        self._has_missed = False
         self._heard = asyncio.Event()
 
     async def _tell(self, server: ConnectionPool) -> None:
@@ -133,6 +137,9 @@ class News:
                     for channel in self._channels:
                         await connection.execute(f"LISTEN {channel}".encode())
                     hears.set()
+                    # nothing was heard until now: who waits has to look once
+                    self._has_missed = True
+                    self._heard.set()
                     async for notice in connection.notifies():
                         self._channels[notice.channel](notice.payload)
                 finally:
