@@ -290,6 +290,7 @@ def test_a_result_needs_no_await() -> None:
         ("output", "result.text"),
         ("data", "result.value"),
         ("all_messages", "result.events"),
+        ("raise_for_status", "result.check()"),
         ("txt", "did you mean `text`?"),
     ],
 )
