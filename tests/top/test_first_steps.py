@@ -333,6 +333,7 @@ WRONG_RUNS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: weft.run_sync("Hi", bot()), "a str cannot be run", "the agent comes first"),  # type: ignore[arg-type]
     (lambda: weft.run_sync(Agent, "Hi"), "a type cannot be run", 'Agent("name"'),  # type: ignore[arg-type]
     (lambda: weft.run_sync([bot()], "Hi"), "a list cannot be run", "a >> b"),  # type: ignore[arg-type]
+    (lambda: weft.run_sync(Runner(bot()), "Hi"), "a Runner cannot be run", "await runner.run("),  # type: ignore[arg-type]
     (lambda: weft.run_sync(bot(), ""), "there is no message", 'run(agent, "message")'),
     (
         lambda: weft.run_sync(bot(), "Hi", session=[("user", "Hi")]),
