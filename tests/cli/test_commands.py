@@ -14,6 +14,7 @@ import weft as library
 from tests.cli.run import environment, refusal, weft
 from weft.cli.doctor import CORE
 from weft.codes import CODES
+from weft.testing import ScriptedModel
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,6 +87,19 @@ def test_the_doctor_says_which_extras_are_absent(tmp_path: Path) -> None:
     assert re.search(r"ok +cli +present", done.stdout)
     assert re.search(r"absent +serve +missing: no-such-package\n +pip install", done.stdout)
     assert not re.search(r"absent +dev", done.stdout), "it is for work on Weft itself"
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bot.py").write_text('from weft import Agent\n\nbot = Agent("bot")\n')
+    bot = library.Agent("bot", model=ScriptedModel(["Hi"]))
+    library.run_sync(bot, "Hello", store=f"sqlite:///{tmp_path}/weft.db", session_id="s")
+    for command in (
+        ("graph", "bot:bot", "-o", "no/x.svg"),
+        ("sessions", "export", "s", "-o", "no/x.json"),
+        ("store", "backup", "-o", "no/x.db"),
+    ):
+        said, hint = refusal(weft(tmp_path, *command))
+        assert (said, hint) == ("--output: there is no folder no", "make it: mkdir -p no")
 
 
 @pytest.mark.parametrize("command", ["show", "retry", "cancel"])

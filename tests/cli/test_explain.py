@@ -119,7 +119,7 @@ def test_the_page_is_written(folder: Path) -> None:
 
 def test_a_page_that_cannot_be_written_is_one_line(folder: Path) -> None:
     done = weft(folder, "explain", "agents:weather_bot", "-m", "Hi", "--html", "no/such/x.html")
-    assert refusal(done)[0] == "no/such/x.html: No such file or directory"
+    assert refusal(done) == ("--html: there is no folder no/such", "make it: mkdir -p no/such")
     done = weft(folder, "explain", "agents:weather_bot", "--html", "x.html", "--json")
     assert "two forms" in refusal(done)[0]
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from weft.cli.imports import aside_lines
-from weft.cli.inputs import exit_code, nearest, request
+from weft.cli.inputs import exit_code, nearest, request, require_folder
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json, print_report
 from weft.compiler import Compilation
@@ -19,6 +19,8 @@ def explain_command(options: CommandOptions) -> int:
     """Compile one request and say where every token of it came from."""
     if options.as_json and options.html is not None:
         raise UsageError("--json and --html ask for two forms", where="explain", hint="give one")
+    if options.html is not None:
+        require_folder(options.html, "--html")
     recorded = is_recording(options.target)
     if options.recorded_format is not None and not recorded:
         raise UsageError(

@@ -7,6 +7,7 @@ from pathlib import Path
 from weft.checker import check
 from weft.cli.check import typed_keys
 from weft.cli.findings import sources_of
+from weft.cli.inputs import require_folder
 from weft.cli.load import load_source, node_of
 from weft.cli.options import CommandOptions, PictureForm
 from weft.declare.flow import is_node
@@ -21,6 +22,8 @@ def graph_command(options: CommandOptions) -> int:
     """Draw a flow: what runs after what, who writes and who reads, and what is wrong."""
     output = options.output
     form = options.picture_form or _form_of(output)
+    if output is not None:
+        require_folder(output, "--output")
     graph = _graph(options.target, typed_keys(options.inputs or ()))
     match form:
         case PictureForm.SVG:

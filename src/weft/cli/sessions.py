@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from weft.cli.inputs import find_session, listed, opened
+from weft.cli.inputs import find_session, listed, opened, require_folder
 from weft.cli.options import CommandOptions
 from weft.cli.screen import (
     find_invocation,
@@ -80,6 +80,8 @@ def show_command(options: CommandOptions) -> int:
 
 def export_command(options: CommandOptions) -> int:
     """Write a session as ADK's JSON, into a file or to stdout."""
+    if options.output is not None:
+        require_folder(options.output, "--output")
     data = asyncio.run(_readable(options)).to_json() + b"\n"
     if options.output is not None:
         options.output.write_bytes(data)

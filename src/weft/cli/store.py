@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from weft.cli.inputs import require_existing
+from weft.cli.inputs import require_existing, require_folder
 from weft.cli.options import CommandOptions
 from weft.errors import UsageError
 from weft.stores.upkeep import (
@@ -45,6 +45,7 @@ def backup_command(options: CommandOptions) -> int:
     require_existing(options.address)
     if options.output is None:
         raise UsageError("where to?", where="store backup", hint="-o FILE")
+    require_folder(options.output, "--output")
     size = asyncio.run(backup_store(options.address, options.output))
     print(f"wrote {options.output}: {size:,} bytes")
     return 0
