@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from weft.compiler.instruction import TRANSFER
-from weft.compiler.report import clip, safe
+from weft.compiler.report import clip
 from weft.content import FunctionCall, FunctionResponse
 from weft.declare import Node, agents_of
 from weft.declare.compare import same
 from weft.declare.template import to_text
 from weft.declare.visit import inner_agents
+from weft.diagnostics import safe
 from weft.errors import SessionError, UsageError
 from weft.runtime.answer import is_piece
 from weft.runtime.approvals import Approve, Deny, Pending, pending_in

@@ -33,7 +33,7 @@ from weft.dialects.track import (
     keep_track,
     track_of,
 )
-from weft.dialects.wire import ReadRequest, deep_update, escape, leaves, put
+from weft.dialects.wire import ReadRequest, deep_update, escape, is_encodable, leaves, put, scrubbed
 from weft.ir import (
     Block,
     CallBlock,
@@ -51,15 +51,7 @@ from weft.ir import (
     ToolDecl,
 )
 from weft.session.strand import Strand
-from weft.values import (
-    Json,
-    JsonObject,
-    compact,
-    digest,
-    has_lone_surrogate,
-    is_encodable,
-    scrubbed,
-)
+from weft.values import Json, JsonObject, compact, digest, has_lone_surrogate
 
 _ABOUT_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
 
@@ -177,9 +169,7 @@ class Dialect:
             track.head = head
         settled = items.settled
         if track.items < settled:
-            fresh = items.since(track.items)
-            if items.tail:
-                fresh = fresh[: settled - track.items]
+            fresh = items.between(track.items, settled)
             done = len(track.wires)
             ready, last = self.extend(track.open, fresh, report, begins=track.begins, done=done)
             track.settle(settled, ready, last, report.take())

@@ -145,14 +145,15 @@ def _total(counts: Iterable[int | None]) -> int | None:
 
 def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
     """The result of the run, once it is over."""
-    session, mine = invocation.session, invocation.visible_events()
     failed = failure_of(invocation, events)
+    session, mine = invocation.session, invocation.visible_events()
     answer, text = None, ""
     # a run that failed has no answer, whatever was said on the way
     for event in reversed(mine) if failed is None else ():
         if _is_for_user(event) and event.is_final_response() and (text := event.text):
             answer = event
             break
+    waiting = session.waiting
     return Result(
         text,
         _value(invocation, answer, text),
@@ -161,7 +162,7 @@ def result_of(invocation: Invocation, events: tuple[Event, ...]) -> Result[Any]:
         total_usage(events),
         invocation.id,
         failed,
-        session.waiting,
+        waiting,
         any(event.finish_reason and is_cut(event) for event in mine),
         (*invocation.findings.values(), *_warnings(events)),
         invocation.is_repeated,
