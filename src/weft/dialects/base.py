@@ -15,7 +15,7 @@ import msgspec
 
 from weft.declare.provider_tools import HostedTool, ProviderTool
 from weft.diagnostics import Origin, Severity
-from weft.dialects.facts import facts_for, same_model, wire_name
+from weft.dialects.facts import facts_for, same_model
 from weft.dialects.legality import Findings, NoTurnRules, TurnRules, refuse_range
 from weft.dialects.measure import Meter, WeighedHead, WeighedTurn, Weigher
 from weft.dialects.options import Option, Range, fit_option
@@ -764,12 +764,6 @@ def _meter(dialect: Dialect, model: str) -> Meter:
         counts_system=traits.counts_system,
     )
     return Meter(weigher, model)
-
-
-def model_name(wire: JsonObject, model: str) -> str:
-    """The name the provider is given: the request's own, or the one in its address."""
-    named = wire.get("model")
-    return wire_name(named if isinstance(named, str) else model)
 
 
 def _as_text(block: CodeBlock | CodeResultBlock, text: str, report: LoweringReport) -> TextBlock:

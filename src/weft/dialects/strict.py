@@ -11,9 +11,8 @@ from typing import NamedTuple, cast
 from weft.codes import report
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import dialect_named, refusals
-from weft.dialects.base import model_name
 from weft.dialects.caching import without_marks
-from weft.dialects.legality import REQUEST, Finding, Findings, TurnRules
+from weft.dialects.legality import REQUEST, Finding, Findings, TurnRules, model_name
 from weft.errors import IllegalRequest
 from weft.ir import Feature, Item, Prompt, verify
 from weft.ir.prompt import show_block
