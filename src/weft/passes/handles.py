@@ -84,6 +84,7 @@ def compact_result(
     if asking is not None:
         limits = limits._replace(asked=asking())
     handle = handle_of(logged(block, item, env))
+    short: JsonObject
     if sole_text(response):
         short = dict.fromkeys(response, _short_text(text, handle, size, limits, env))
     else:
