@@ -20,9 +20,9 @@ from weft.declare.template import to_text
 from weft.declare.visit import inner_agents
 from weft.diagnostics import safe
 from weft.errors import SessionError, UsageError
-from weft.runtime.answer import is_piece
 from weft.runtime.approvals import Approve, Deny, Pending, pending_in
 from weft.runtime.flows import choices_of
+from weft.runtime.result import is_piece
 from weft.session import Event, Session
 from weft.session.lookback import CONFIRMATION, INPUT, hidden_by_rewind
 from weft.session.state import without_temp
