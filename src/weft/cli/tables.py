@@ -16,10 +16,9 @@ from weft.compiler.report import (
     option_line,
     place_of,
     preview,
-    safe,
     sent_view,
 )
-from weft.diagnostics import Severity
+from weft.diagnostics import Severity, safe
 
 _COLOURS: dict[Source, str] = {
     "system": "magenta",

@@ -41,6 +41,9 @@ class Placed(msgspec.Struct, frozen=True):
     source: "tuple[TextBlock, ...] | Origin"
 
 
+_NO_ITEMS: Strand[Item] = Strand()
+
+
 class Head:
     """Everything but the turns, the elements that stand before them, and what was said of it."""
 
@@ -55,7 +58,7 @@ class Head:
         diagnostics: tuple[Diagnostic, ...],
     ) -> None:
         # a head outlives the session it was first made in, so it does not hold the conversation
-        self.of = msgspec.structs.replace(of, items=Strand(), notes=(), diagnostics=())
+        self.of = msgspec.structs.replace(of, items=_NO_ITEMS, notes=(), diagnostics=())
         self.wire = wire
         self.placed = placed
         self.lead = lead
