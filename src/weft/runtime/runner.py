@@ -71,8 +71,26 @@ _WORDS = {
 }
 """Options of a runner by the names that others give them."""
 
+_METHODS = {
+    **dict.fromkeys(("run_sync", "chat", "ask"), 'weft.run_sync(agent, "message")'),
+    **dict.fromkeys(("run_async", "arun"), 'await runner.run("message")'),
+    "stream": 'async for event in runner.run("message", config=RunConfig(stream=True))',
+    "run_streamed": 'async for event in weft.stream(agent, "message")',
+}
+"""What to write instead of methods that runners of others have."""
 
-class Runner(Generic[AnswerT]):
+if TYPE_CHECKING:
+    _RunnerClass = type
+else:
+
+    class _RunnerClass(type):
+        """Says what to write instead of a method that is called on the class."""
+
+        def __getattr__(cls, name: str) -> object:
+            raise unknown_name(f"a runner has no `{name}`", name, cls, _METHODS)
+
+
+class Runner(Generic[AnswerT], metaclass=_RunnerClass):
     """Runs an agent or a flow over the sessions of a store.
 
     One runner serves any number of sessions at once; runs of one session wait for each other.
@@ -155,6 +173,13 @@ class Runner(Generic[AnswerT]):
         the session has already is not run again, and its events and its result come again. It
         becomes the id of the invocation.
         """
+        # in openai-agents, run is called on the class: Runner.run(agent, "message")
+        if not isinstance(cast("object", self), Runner):
+            raise UsageError(
+                f"{describe_kind(self)} is not a runner",
+                where="Runner.run",
+                hint='write await weft.run(agent, "message"), or Runner(agent).run("message")',
+            )
         request = self._request(message, user_id, session_id, state, request_id, config, deps)
         return Running(self.root, self._services, request)
 
@@ -474,12 +499,7 @@ class Runner(Generic[AnswerT]):
 
         def __getattr__(self, name: str) -> object:
             """Say what to write instead of a method that others have."""
-            words = {
-                **dict.fromkeys(("run_sync", "chat", "ask"), 'weft.run_sync(agent, "message")'),
-                **dict.fromkeys(("run_async", "arun"), 'await runner.run("message")'),
-                "stream": 'async for event in runner.run("message", config=RunConfig(stream=True))',
-            }
-            raise unknown_name(f"a runner has no `{name}`", name, Runner, words)
+            raise unknown_name(f"a runner has no `{name}`", name, Runner, _METHODS)
 
     def _request(
         self,
