@@ -36,6 +36,7 @@ from weft.server.sessions import write_state
 from weft.server.stream import stream_problem
 from weft.session import Actions, Event, Session, SessionKey
 from weft.session.event import new_id
+from weft.session.lookback import RESERVED
 from weft.session.provenance import without_acts
 from weft.session.state import without_temp
 from weft.values import Json, JsonObject
@@ -160,7 +161,7 @@ def _imported(call: Call, runner: Runner, listed: Sequence[JsonObject]) -> Seque
             claim = "it has actions beside `stateDelta`"
         elif event.long_running_tool_ids:
             claim = "it has calls that wait for an answer"
-        elif any(name.startswith("adk_") for name in names):
+        elif any(name.startswith(RESERVED) for name in names):
             claim = "it has calls that only a runtime makes"
         elif not 0 <= event.timestamp <= latest:
             claim = "its time is before 1970 or to come"

@@ -6,7 +6,6 @@ agent may do.
 
 import base64
 
-import msgspec
 from starlette.responses import Response
 
 from weft.content import Content
@@ -43,7 +42,7 @@ class NewRun(Body, frozen=True):
     message: str | Content | None = None
     user: str | None = None
     state: JsonObject | None = None
-    answers: dict[str, msgspec.Raw] | None = None
+    answers: JsonObject | None = None
     retry: list[str] = []
     invocation_id: str | None = None
     request_id: str | None = None
@@ -56,7 +55,7 @@ class NewRun(Body, frozen=True):
 class Answers(Body, frozen=True):
     """Answers to questions by the ids of the calls."""
 
-    answers: dict[str, msgspec.Raw]
+    answers: JsonObject
     user: str | None = None
 
 
@@ -202,7 +201,7 @@ async def start_run(call: Call) -> Answer:
             user=user,
             session=id,
             state=call.allowed_state(body.state) or None,
-            answers=_plain(body.answers),
+            answers=body.answers,
             retry=body.retry,
             invocation_id=_invocation_id(body),
             request_id=_request_id(call, body),
@@ -265,12 +264,6 @@ def _started(call: Call, run: ServedRun, *, streams: bool) -> Answer:
         },
         202,
     )
-
-
-def _plain(answers: dict[str, msgspec.Raw] | None) -> dict[str, object] | None:
-    if answers is None:
-        return None
-    return {call_id: msgspec.json.decode(value) for call_id, value in answers.items()}
 
 
 async def cancel_run(call: Call) -> Answer:
@@ -445,7 +438,7 @@ async def answer_questions(call: Call) -> Answer:
     await call.served.require_session(runner, user, id)
     if not body.answers:
         raise Problem(422, "invalid", "there are no answers", where="/answers")
-    run = await call.served.start(runner, None, user=user, session=id, answers=_plain(body.answers))
+    run = await call.served.start(runner, None, user=user, session=id, answers=body.answers)
     return _started(call, run, streams=call.wants_stream())
 
 
