@@ -143,15 +143,15 @@ async def create_session(call: Call) -> Answer:
 
 async def get_session(call: Call) -> Answer:
     """One session: its state, what it waits for, and whether it is run."""
-    runner = call.runner()
-    session = await call.served.session(runner, call.user(), call.path("session"))
-    return respond(show_session(runner, session))
+    runner, user, id = call.runner(), call.user(), call.path("session")
+    # before it is read: a run that ends in between must not look cut off
+    running = await call.served.is_running(runner, SessionKey(runner.app_name, user, id))
+    session = await call.served.session(runner, user, id)
+    return respond(show_session(runner, session, running=running))
 
 
-def show_session(runner: Runner, session: Session) -> JsonObject:
+def show_session(runner: Runner, session: Session, *, running: bool = False) -> JsonObject:
     """A session without its events."""
-    key = SessionKey(session.app_name, session.user_id, session.id)
-    running = key in runner.active
     return {
         "app": session.app_name,
         "user": session.user_id,
@@ -267,10 +267,11 @@ def _started(call: Call, run: ServedRun, *, streams: bool) -> Answer:
 
 
 async def cancel_run(call: Call) -> Answer:
-    """Stop the session's run, in whichever process it is."""
+    """Stop the session's run, in whichever process it is; a queued one is taken back."""
     runner, user, id = call.runner(), call.user(), call.path("session")
     await call.served.require_session(runner, user, id)
-    return respond({"cancelled": await runner.cancel(user_id=user, session_id=id)})
+    key = SessionKey(runner.app_name, user, id)
+    return respond({"cancelled": await call.served.cancel(runner, key)})
 
 
 async def get_events(call: Call) -> Answer:
@@ -449,7 +450,7 @@ async def rewind_session(call: Call) -> Answer:
     await call.served.require_session(runner, user, id)
     key = SessionKey(runner.app_name, user, id)
     # the rewind itself would wait for the run, and the client with it
-    if key in runner.active:
+    if await call.served.is_running(runner, key):
         raise SessionBusy("another run has the session", where=str(key))
     session = await runner.rewind(user_id=user, session_id=id, invocation_id=body.invocation_id)
     return respond(show_session(runner, session))
