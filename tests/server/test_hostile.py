@@ -1,10 +1,15 @@
 """Hostile clients: bodies, ids and headers that nobody sends by accident, on all three APIs."""
 
+import asyncio
 import json
 import socket
 import time
+from typing import Any
 
 import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
 
 from tests.server.live import Live, serving
 from tests.server.test_refusals import ONE, bot, client_of, problem
@@ -237,6 +242,81 @@ def test_a_header_that_decides_who_asks_is_there_once(name: str) -> None:
         headers = [(name, "127.0.0.1:8000"), (name, "evil.example")]
         assert problem(client.get("/api/apps", headers=headers)) == (400, "headers")
         assert client.get("/api/apps").status_code == 200
+
+
+def test_a_link_of_another_page_opens_a_page_and_sends_nothing() -> None:
+    application = served()
+    foreign = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    client = client_of(application, application.token, **foreign)
+    for _ in range(2):  # what was let in once must not let in this
+        assert client.get("/").status_code == 200
+        assert problem(client.post("/api/apps/bot/sessions")) == (403, "origin")
+
+
+def test_a_body_with_two_lengths_is_refused_with_all_that_follows() -> None:
+    application = served()
+    with serving(application) as live:
+        head = (
+            f"POST /api/apps/bot/sessions HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer"
+            f" {live.token}\r\ncontent-length: 40\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
+        with socket.create_connection(("127.0.0.1", live.port)) as connection:
+            connection.settimeout(60)
+            smuggled = b"0\r\n\r\nGET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+            connection.sendall(head.encode() + smuggled)
+            answer = b""
+            while piece := connection.recv(65_536):
+                answer += piece
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert answer.count(b"HTTP/1.1") == 1, "the connection is closed"
+
+
+class Wire(asyncio.Transport):
+    """A connection that remembers what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
+        self.written = b""
+        self.is_closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_large_head_is_refused_however_it_is_cut() -> None:
+    asked: list[str] = []
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.append(scope["path"])
+
+    async def answered(*pieces: bytes) -> bytes:
+        config = uvicorn.Config(application)
+        config.load()
+        kind: Any = guarded_protocol()
+        protocol, wire = kind(config, ServerState(), {}), Wire()
+        protocol.connection_made(wire)
+        for piece in pieces:
+            if not wire.is_closed:
+                protocol.data_received(piece)
+        await asyncio.sleep(0)
+        protocol.connection_lost(None)
+        return wire.written
+
+    large = b"GET /large?" + b"a" * LARGEST_HEAD + b" HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    body = b"b" * (LARGEST_HEAD + 9)
+    small = b"POST /small HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\n\r\n" % len(body)
+    for pieces in ((large,), (large[:100], large[100:]), (large[:-1], large[-1:])):
+        assert asyncio.run(answered(*pieces)).startswith(b"HTTP/1.1 431 ")
+    assert asked == []
+    for at in range(len(small) - 5, len(small) + 2):  # the end of the head in any piece
+        asyncio.run(answered(small[:at], (small + body)[at:]))
+    assert asked == ["/small"] * 7
 
 
 def raw(live: Live, *pieces: bytes) -> bytes:
