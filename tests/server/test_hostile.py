@@ -208,6 +208,26 @@ def test_an_answer_that_no_number_can_hold_is_refused_at_its_field() -> None:
             assert "answers" in answer.json()["where"]
 
 
+def test_a_key_of_shared_state_that_no_store_holds_is_refused_as_the_clients_own_fault() -> None:
+    application = served()
+    state = {"user:a\0": 1}
+    sessions = "/apps/bot/users/user/sessions"
+    with client_of(application, application.token) as client:
+        client.post("/api/apps/bot/sessions", json={"id": "s"})
+        for answer in (
+            client.post("/api/apps/bot/sessions", json={"id": "t", "state": state}),
+            client.post(f"{ONE}/runs", json={"message": "hi", "state": state}),
+            client.patch(f"{ONE}/state", json={"delta": state}),
+            client.post(sessions, json={"sessionId": "t", "state": state}),
+            client.patch(f"{sessions}/s", json={"stateDelta": state}),
+            client.post("/run", json={**APIS["/run"], "stateDelta": state}),
+        ):
+            assert problem(answer) == (422, "invalid")
+            assert "state key" in answer.json()["detail"]
+        assert client.get("/api/apps/bot/sessions").json()["total"] == 1
+        assert client.get(ONE).json()["events"] == 0
+
+
 def test_paths_of_openai_say_what_is_wrong_as_its_clients_read_it() -> None:
     application = served()
     with client_of(application, application.token) as client:

@@ -135,6 +135,9 @@ def test_what_is_wrong_with_a_request_is_said_and_what_is_right_waits(queue_addr
         )
         assert refused.status_code == 422, "before it is put"
         assert "temperature" in refused.text
+        body = {"message": "lamp", "state": {"user:\0": 1}}
+        refused = client.post("/api/apps/desk/sessions/s/runs", json=body)
+        assert refused.status_code == 422, "no worker could store it"
         assert client.get("/api/apps/desk/sessions/s").json()["events"] in (0, []), "it waits"
 
 
