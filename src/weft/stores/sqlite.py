@@ -116,6 +116,31 @@ class SqliteStore:
 
         return await self._write(work)
 
+    async def create_filled(
+        self, key: SessionKey, events: Sequence[Event], *, state: Mapping[str, Json] | None = None
+    ) -> Session:
+        """A new session with these events, in one transaction: no kill leaves it without them."""
+        require_key(key)
+        own, app, user = scoped([require_object(state or {}, where="session.state")])
+        # what is wrong with the events is said before the writer has its turn
+        growth = grow(Session(key.id, app_name=key.app_name, user_id=key.user_id), events)
+
+        def work(connection: sqlite3.Connection) -> Callable[[], Session]:
+            empty = tables.insert_session(connection, key, time.time(), own)
+            rows, size = tables.new_rows(empty, growth)
+            if not tables.add_rows(connection, rows):  # rows of a session that nobody else knows
+                raise conflict(growth.session, empty.events)
+            tables.share(connection, key, app, user)
+            tables.share(connection, key, growth.app, growth.user)
+            stored = empty.after(growth, size)
+            shared = tables.read_shared(connection, StateReader(key))
+            return lambda: self._keep(stored).session(*shared)
+
+        session = await self._write(work)
+        if (stored := self._cache.get(key)) is not None:
+            self._chapters.look_at(stored, self._cache)
+        return session
+
     async def get(
         self,
         key: SessionKey,
