@@ -1,6 +1,5 @@
 """What agents redact or withhold, over HTTP and in a browser: no view that explains shows it."""
 
-import asyncio
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.inspector.secrets import PLANTED, guarded_agent, leaks, talk
-from tests.server.browser import needs_browser, watched
+from tests.server.browser import done, needs_browser, watched
 from tests.server.live import Live, Rehearsals, serving
 from weft import Runner
 from weft.inspector.inspection import REHEARSED, Variant
@@ -24,7 +23,7 @@ KEY = compact(["bot", "user", "s"])
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
     runner = Runner(guarded_agent())
-    asyncio.run(talk(runner))
+    done(talk(runner))
     with serving(app(runner)) as server:
         yield server
 
