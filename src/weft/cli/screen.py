@@ -395,7 +395,7 @@ def open_questions(session: Session) -> list[Question]:
     return [_question(one) for one in pending_in(session)]
 
 
-def find_question(questions: Sequence[Question], name: str) -> Question:
+def find_question(questions: Sequence[Question], name: str, *, where: str) -> Question:
     """The open call of that id, or the only one of that name."""
     matches = [one for one in questions if one.id == name]
     matches = matches or [one for one in questions if one.name == name]
@@ -404,7 +404,7 @@ def find_question(questions: Sequence[Question], name: str) -> Question:
     listed = ", ".join(f"{one.id} ({one.name})" for one in questions) or "none"
     raise UsageError(
         f"{len(matches)} open calls are named `{name}`" if matches else f"no open call is `{name}`",
-        where="--answer",
+        where=where,
         hint=f"calls that wait: {listed}",
     )
 

@@ -9,7 +9,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import ClassVar, Literal, assert_never, cast
+from typing import ClassVar, assert_never, cast
 
 import msgspec
 
@@ -30,7 +30,6 @@ from weft.dialects.track import (
     Placed,
     Track,
     Wire,
-    keep_track,
     track_of,
 )
 from weft.dialects.wire import ReadRequest, deep_update, escape, is_encodable, leaves, put, scrubbed
@@ -50,7 +49,6 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
-from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact, digest, has_lone_surrogate
 
 _ABOUT_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
@@ -665,83 +663,6 @@ class Dialect:
             alternates=traits.merges_turns,
             talks_on=traits.talks_on,
         )
-
-
-_LATER = Origin("event")
-"""Where a turn came from whose items will be made when somebody asks."""
-
-
-class TurnsOnly:
-    """Lowers items as they come, and keeps their turns alone.
-
-    What says where each turn came from is made again from the items when somebody asks for it.
-    """
-
-    def __init__(self, dialect: Dialect, model: str) -> None:
-        self._dialect = dialect
-        self._merges = dialect.traits.merges_turns
-        self._model = model
-        self._report = self._new_report()
-        self._wires: list[Wire] = []
-        self._last: Entry | None = None
-        self._items = 0
-        self._count = 0
-        """How many items stand before the last that begins a turn."""
-        self._turn = 0
-        """The turn that it begins."""
-
-    @property
-    def is_reported(self) -> bool:
-        """Whether something is to be said about one of the turns."""
-        return bool(self._report.diagnostics)
-
-    def say(self, role: Literal["user", "model"], text: str) -> None:
-        """Lower an item that is one text, which is not blank."""
-        self._add((self._dialect.spoken(TextBlock(role=role, origin=_LATER, text=text)),))
-
-    def add(self, item: Item, *, sound: bool) -> None:
-        """Lower an item of any kind; `sound` as for `Dialect.item_turns`."""
-        self._add(self._dialect.item_turns(item.blocks, self._report, sound=sound))
-
-    def _add(self, entries: Sequence[Entry]) -> None:
-        """Add the turns of one item, as `Dialect.extend` does."""
-        last, wires, is_first = self._last, self._wires, True
-        for entry in entries:
-            if last is not None and self._merges and entry.role == last.role:
-                last = self._dialect.merge(last, entry)
-            else:
-                if last is not None:
-                    wires.append(last.wire)
-                last = entry
-                if is_first:
-                    self._turn, self._count = len(wires), self._items
-            is_first = False
-        self._last = last
-        self._items += 1
-
-    def settled(self) -> Track | None:
-        """The turns that are final; None where there are none yet."""
-        if not self._turn:
-            return None
-        del self._wires[self._turn :]
-        return Track.late(self._count, self._wires)
-
-    def keep_with(self, items: Strand[Item], track: Track) -> None:
-        """Keep the turns with the items that they came from."""
-        count = self._count
-
-        def lower_again() -> tuple[list[Entry], list[int]]:
-            begins: list[int] = []
-            ready, last = self._dialect.extend(
-                None, items.between(0, count), self._new_report(), begins=begins
-            )
-            return (ready if last is None else [*ready, last]), begins
-
-        track.lower_again = lower_again
-        keep_track(track, items, self._dialect.traits.name, self._model)
-
-    def _new_report(self) -> LoweringReport:
-        return LoweringReport(dialect=self._dialect.traits.name, strict=False, model=self._model)
 
 
 def _is_passing(prompt: Prompt) -> bool:
