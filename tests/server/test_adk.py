@@ -298,6 +298,23 @@ def test_a_trace_is_what_the_page_accepts(tmp_path: Path) -> None:
     assert last["gen_ai.input.messages"][0]["parts"] == [{"type": "text", "content": "add 2 and 3"}]
 
 
+def test_a_trace_has_no_model_call_for_a_question(tmp_path: Path) -> None:
+    @tool(confirm=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    agent = Agent("calc", model=ScriptedModel([call("pay", amount=5)]), tools=[pay])
+    with (
+        serving(app(agent, store=f"sqlite:///{tmp_path}/weft.db")) as live,
+        live.client() as client,
+    ):
+        client.post(f"{SESSIONS}/s", json={})
+        ask(client, "s", streaming=False)
+        spans = client.get("/dev/apps/calc/debug/trace/session/s").json()
+    assert [span["name"].split()[0] for span in spans] == ["invoke_agent", "generate_content"]
+
+
 def adk_page() -> Path | None:
     """The folder of the page: of google-adk here, or in the environment that its tests have."""
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"

@@ -362,7 +362,7 @@ class Gatekeeper:
                 421,
                 "host",
                 f"this server is not `{host[:100]}`",
-                hint="name the host when it is started: --allow-host NAME",
+                hint='say so where it is started: --allow-host NAME, or app(..., hosts=["NAME"])',
             )
         return host
 

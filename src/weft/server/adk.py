@@ -20,7 +20,6 @@ from weft.declare import Agent
 from weft.recordings import from_messages
 from weft.runtime import Runner
 from weft.runtime.earlier import is_unfinished
-from weft.runtime.runner import create_filled
 from weft.server.adk_page import PAGE_ENDPOINTS
 from weft.server.endpoints import (
     Answer,
@@ -41,6 +40,7 @@ from weft.session.event import new_id
 from weft.session.lookback import RESERVED
 from weft.session.provenance import without_acts
 from weft.session.state import without_temp
+from weft.stores import create_filled
 from weft.values import Json, JsonObject
 
 _NAMED = 200
