@@ -228,6 +228,25 @@ def test_a_key_of_shared_state_that_no_store_holds_is_refused_as_the_clients_own
         assert client.get(ONE).json()["events"] == 0
 
 
+@pytest.mark.parametrize("depth", [100, 900])
+def test_an_import_however_deep_is_taken_or_refused(depth: int) -> None:
+    application = served()
+    deep: object = 1
+    for _ in range(depth):
+        deep = [deep]
+    said = {"author": "user", "invocationId": "i", "content": {"parts": [{"text": "a"}]}}
+    answer = {
+        "author": "bot", "invocationId": "i", "actions": {"stateDelta": {"a": deep}},
+        "content": {"role": "model", "parts": [{"text": "b"}]},
+    }  # fmt: skip
+    with client_of(application, application.token) as client:
+        body = {"sessionId": "t", "events": [said, answer]}
+        got = client.post("/apps/bot/users/user/sessions", json=body)
+        assert got.status_code in (200, 422), got.text[:200]  # how deep it may be, Python says
+        stored = 1 if got.status_code == 200 else 0
+        assert client.get("/api/apps/bot/sessions").json()["total"] == stored
+
+
 def test_paths_of_openai_say_what_is_wrong_as_its_clients_read_it() -> None:
     application = served()
     with client_of(application, application.token) as client:

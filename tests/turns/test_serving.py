@@ -20,9 +20,9 @@ from tests.turns.desk import desk
 from weft import Runner
 from weft.content import Content, Part
 from weft.server import app
-from weft.session import SessionKey
+from weft.session import Holder, SessionKey
 from weft.stores import open_store
-from weft.turns import QueuedTurn, open_turns
+from weft.turns import QueuedTurn, TurnInfo, open_turns
 
 ROOT = Path(__file__).parents[2]
 
@@ -177,6 +177,35 @@ def test_options_and_tools_of_a_request_go_with_its_turn(tmp_path: Path) -> None
         result = {"role": "tool", "tool_call_id": wanted["id"], "content": "rain"}  # type: ignore[index]
         answered = ask([*asked, called, result], tools=[tool], temperature=0.5)
         assert answered["content"] == "temperature 0.5, tools ['weather']"
+
+
+def test_a_message_that_comes_twice_at_once_is_not_refused_for_its_own_run(
+    queue_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(queue_address)
+    turns = open_turns(store)
+    application = app(Runner(desk, store=store), turns=turns)
+    path, body = "/api/apps/desk/sessions/s/runs", {"message": "lamp", "request_id": "r1"}
+    find = turns.find
+    looks: list[str] = []
+
+    async def finding(key: SessionKey, request_id: str) -> TurnInfo | None:
+        looks.append(request_id)
+        return await find(key, request_id) if len(looks) > 1 else None
+
+    async def holder(key: SessionKey) -> Holder | None:
+        return Holder("a worker")
+
+    with serving(application) as live, live.client() as client:
+        assert client.post(path, json={**body, "create": True}).json()["repeated"] is False
+        # when this one looked first, the other was not in the queue; now a worker has it
+        looks.clear()
+        monkeypatch.setattr(turns, "find", finding)
+        monkeypatch.setattr(store, "holder", holder)
+        again = client.post(path, json=body)
+        assert (again.status_code, again.json()["repeated"]) == (202, True)
+        other = client.post(path, json={**body, "request_id": "r2"})
+        assert other.status_code == 409
 
 
 def test_a_turn_that_waits_is_cancelled_as_a_run_is(queue_address: str) -> None:

@@ -158,7 +158,12 @@ def _imported(call: Call, runner: Runner, listed: Sequence[JsonObject]) -> Seque
     the same reason no note of a runtime counts. Times lie in the past: what is kept for so many
     days is counted from them.
     """
-    recorded = from_messages(listed, format="adk", agent=runner.root.name).for_store()
+    try:
+        recorded = from_messages(listed, format="adk", agent=runner.root.name).for_store()
+    except RecursionError:
+        raise Problem(
+            422, "invalid", "something in these events is nested too deeply", where="/events"
+        ) from None
     session = Session(
         recorded.id,
         app_name=recorded.app_name,

@@ -262,7 +262,13 @@ async def queue_run(
     known = await turns.find(key, request) if request_id is not None else None
     # a message that comes again must not stop, or be refused for, its own run
     if known is None:
-        await _make_room(runner, key, busy)
+        try:
+            await _make_room(runner, key, busy)
+        except SessionBusy:
+            # the same message may have come twice at once, and a worker have it already
+            known = await turns.find(key, request) if request_id is not None else None
+            if known is None:
+                raise
     length = len(stored.events) if stored is not None else 0
     if stored is None:
         with suppress(Conflict):  # another request was faster

@@ -4,13 +4,14 @@ Nothing here writes files or runs code of the caller: what a run may do is what 
 agent may do.
 """
 
-import base64
+import binascii
 
 from starlette.responses import Response
 
 from weft.content import Content
 from weft.declare import Agent, tree
 from weft.errors import SessionBusy, StoreError, UsageError
+from weft.media import base64_bytes
 from weft.runtime import Runner
 from weft.runtime.approvals import Pending, pending_in
 from weft.runtime.earlier import LONGEST_ID, is_unfinished, require_request_id
@@ -378,7 +379,13 @@ async def get_artifact(call: Call) -> Answer:
     if call.query("raw") not in ("true", "1"):
         return respond(part)
     if part.inline_data is not None:
-        data = base64.b64decode(part.inline_data.data or "")
+        try:
+            data = base64_bytes(part.inline_data.data or "")
+        except binascii.Error:
+            raise Problem(
+                422, "invalid", f"the data of `{name[:100]}` is not base64", where="raw",
+                hint="read it without `raw`",
+            ) from None  # fmt: skip
     else:
         data = (part.text or "").encode("utf-8", "replace")
     # never as a page of ours: the bytes are somebody else's
