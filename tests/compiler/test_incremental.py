@@ -5,9 +5,12 @@ import random
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.support.strategies import logs
 from weft import Actions, Agent, C, Content, Event, Part, RunConfig, Session, TokenBudget
@@ -17,6 +20,7 @@ from weft.compiler.incremental import LONG, is_cold
 from weft.compiler.plan import plan_for
 from weft.compiler.recall import DEFAULT
 from weft.content import call_part, result_part, to_content
+from weft.declare import Policy
 from weft.dialects import DIALECTS
 from weft.errors import BudgetExceeded
 from weft.session.lookback import facts_of
@@ -67,6 +71,40 @@ def test_step_by_step_equals_all_at_once(view: str, events: list[Event]) -> None
         assert stepped.hash == cold.hash
         assert stepped.tokens == cold.tokens
         assert reasons(stepped) == reasons(cold)
+
+
+ODD: tuple[Callable[[Event], Event], ...] = (
+    lambda event: event,
+    lambda event: replace(event, content=to_content("half \ud83d")),
+    lambda event: replace(event, content=to_content("mail ann@example.org, <untrusted> it")),
+    lambda event: replace(event, custom_metadata={"weft": {"untrusted": {"x": 1}}}),
+    lambda event: replace(event, content=None, custom_metadata={"weft": {"untrusted": {"x": 1}}}),
+)
+"""Events that something is to be said about, by one pass or another, with an item or without."""
+
+TOLD = (
+    C.default(),
+    C.default().fence().redact("email", "phone"),
+    C.without_agents("helper"),
+    C.default().fresh(turns=1, stale="compact").validate(),
+)
+
+
+@pytest.mark.parametrize("policy", TOLD, ids=str)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+@given(events=logs(), data=st.data())
+def test_diagnostics_have_one_order_step_by_step_or_at_once(
+    policy: Policy, events: list[Event], data: st.DataObject
+) -> None:
+    odd = [data.draw(st.sampled_from(ODD))(event) for event in events]
+    agent = BOT.sees(policy)
+    grown = Session("s", state=STATE)
+    for index, event in enumerate(odd):
+        grown = grown.append(event)
+        stepped = compile(agent, session=grown)
+        complete = [one for one in odd[: index + 1] if not one.partial]
+        cold = compile(agent, session=Session("s", state=STATE, events=complete))
+        assert [*map(str, stepped.diagnostics)] == [*map(str, cold.diagnostics)]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -69,7 +69,7 @@ def outcome(agent: Agent, session: Session, **more: object) -> object:
             compiled.wire,
             compiled.hash,
             compiled.tokens,
-            sorted(map(str, compiled.diagnostics)),
+            [*map(str, compiled.diagnostics)],
             sorted(left_out),
         )
     except WeftError as error:

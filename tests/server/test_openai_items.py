@@ -1,6 +1,5 @@
 """OpenAI's own client reads, adds and takes back what is said in a conversation."""
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +10,9 @@ import pytest
 
 from tests.server.live import Live, openai_client, serving
 from tests.server.test_openai import TOOL
+from tests.support.build import wait_for
 from tests.support.late import late
-from weft import Agent, tool
+from weft import Agent
 from weft.server import Tokens, app
 from weft.testing import ScriptedModel, call
 
@@ -318,14 +318,7 @@ def test_an_app_that_joins_later_has_what_was_posted(tmp_path: Path) -> None:
 
 def test_a_conversation_under_way_is_not_added_to(tmp_path: Path) -> None:
     go = threading.Event()
-
-    @tool
-    async def wait() -> str:
-        """Wait."""
-        await asyncio.to_thread(go.wait, 600)
-        return "waited"
-
-    agent = Agent("bot", model=ScriptedModel([call("wait"), "Done."]), tools=[wait])
+    agent = Agent("bot", model=ScriptedModel([call("wait"), "Done."]), tools=[wait_for(go)])
     with live_with(tmp_path, agent) as live, openai_client(live) as client:
         talk = client.conversations.create()
         events = client.responses.create(model="bot", input="hi", conversation=talk.id, stream=True)

@@ -1,6 +1,5 @@
 """OpenAI's own client reads, lists and deletes what it made: the log answers, not the process."""
 
-import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import pytest
 
 from tests.server.live import Live, openai_client, serving
 from tests.server.test_openai import TOOL
+from tests.support.build import wait_for
 from tests.support.late import late
 from weft import Agent, tool
 from weft.server import Tokens, app
@@ -287,14 +287,7 @@ def test_a_response_that_failed_is_retrieved_as_failed(tmp_path: Path) -> None:
 
 def test_a_response_under_way_is_in_progress(tmp_path: Path) -> None:
     go = threading.Event()
-
-    @tool
-    async def wait() -> str:
-        """Wait."""
-        await asyncio.to_thread(go.wait, 600)
-        return "waited"
-
-    agent = Agent("bot", model=ScriptedModel([call("wait"), "Done."]), tools=[wait])
+    agent = Agent("bot", model=ScriptedModel([call("wait"), "Done."]), tools=[wait_for(go)])
     with (
         serving(app(agent, store=f"sqlite:///{tmp_path}/weft.db")) as live,
         openai_client(live) as client,

@@ -31,6 +31,8 @@ from weft.content import (
 )
 from weft.errors import SessionError
 from weft.session import apply_delta, read_session, scope_of
+from weft.session.log import stored
+from weft.session.state import without_temp
 from weft.session.strand import Strand
 from weft.values import MAX_DEPTH, Json, JsonObject
 
@@ -151,6 +153,58 @@ def test_S3_a_session_read_back_equals_the_one_written(
     assert again.to_json() == session.to_json()
 
 
+_KEYS = st.sampled_from(["a", "b", "app:c", "user:d", "temp:e"])
+_STARTS = st.dictionaries(_KEYS, json_values.filter(lambda value: value is not None), max_size=4)
+
+
+@given(_STARTS, st.lists(st.dictionaries(_KEYS, json_values, max_size=3), max_size=5))
+def test_S3_earlier_states_are_the_same_once_it_is_read_back(
+    start: JsonObject, changes: list[JsonObject]
+) -> None:
+    events = [said("bot", invocation=str(n // 2), **delta) for n, delta in enumerate(changes)]
+    session = Session("s", state=start, events=events)
+    again = Session.from_json(session.to_json())
+    for at in range(len(events) + 1):
+        assert again.before(at).state == without_temp(session.before(at).state)
+    assert again.state == without_temp(session.state)
+    assert again.events == [stored(event) for event in events]
+    assert again.to_json() == session.to_json()
+
+
+def test_S3_what_a_session_started_with_is_written_where_an_event_wrote_over_it() -> None:
+    session = Session("s", state={"a": 1, "b": 1}, events=[said("bot", a=2), said("bot", c=3)])
+    first, last = json.loads(session.to_json())["events"]
+    assert "sessionStart" not in first
+    assert last["sessionStart"] == {"a": 1}
+    again = Session.from_json(session.to_json())
+    assert [again.before(at).state["a"] for at in (0, 1, 2)] == [1, 2, 2]
+    assert not any(event.unread for event in again.events)
+    # a Weft that did not know the field kept it on the event, and went on
+    older = json.loads(session.append(said("bot", a=4)).to_json())
+    for event in older["events"]:
+        event.pop("checksum")
+        event.pop("sessionChecksum", None)
+    older["events"][1]["sessionStart"] = older["events"][2].pop("sessionStart")
+    assert Session.from_json(json.dumps(older)).before(0).state == {"a": 1, "b": 1}
+    # nothing overwritten, nothing more to say
+    plain = Session("s", state={"b": 1}, events=[said("bot", a=2)])
+    assert b"sessionStart" not in plain.to_json()
+
+
+def test_a_start_that_is_no_object_is_refused() -> None:
+    with pytest.raises(SessionError, match=r"sessionStart") as caught:
+        Session.from_json('{"events": [{"author": "bot", "sessionStart": 1}]}', name="log.json")
+    assert caught.value.where == "log.json: events[0]"
+
+
+def test_a_shared_key_that_another_session_deleted_stays_deleted() -> None:
+    session = Session("s", events=[said("bot", **{"user:k": 1})])
+    session.state = {}  # as a store reads it, once another session has deleted the key
+    again = Session.from_json(session.to_json())
+    assert again.state == {}
+    assert again.before(1).state == {"user:k": 1}
+
+
 @given(st.text(alphabet=st.characters(exclude_categories=())))
 def test_S3_any_text_survives_the_json_lone_surrogates_and_nul_included(text: str) -> None:
     session = Session(
@@ -159,6 +213,19 @@ def test_S3_any_text_survives_the_json_lone_surrogates_and_nul_included(text: st
     again = Session.from_json(session.to_json())
     assert again == session
     assert json.loads(session.to_json())["state"]["k"] == text or not text.isprintable()
+
+
+@pytest.mark.parametrize("rest", ["", " and \ud83d"])
+def test_S3_two_halves_side_by_side_are_read_back_as_the_character_they_are(rest: str) -> None:
+    """They are no damage: JSON writes both alike, and so do its checksums."""
+    halves, whole = "\ud83d\ude00" + rest, "😀" + rest
+    session = Session(
+        "s", state={"k": halves}, events=[said("user", halves), *exchange({"q": halves}, {})]
+    )
+    again = Session.from_json(session.to_json())
+    assert (again.state, again.events[0].text) == ({"k": whole}, whole)
+    assert again.to_json() == session.to_json()
+    assert Session.from_json(again.to_json()) == again
 
 
 def test_S3_whole_numbers_of_any_size_survive() -> None:

@@ -2,12 +2,16 @@
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import NoReturn
 
 from tests.support.build import user
-from weft import Actions
+from weft import Actions, Agent, Runner
+from weft.cli import main as main_command
 from weft.errors import Conflict, SessionBusy
 from weft.session import SessionKey, Store
 from weft.stores import open_store
@@ -107,10 +111,53 @@ async def race(store: Store, key: SessionKey) -> None:
             pass
 
 
+def die_before_events() -> None:
+    """From now on the process dies where the first events of a session are about to be stored."""
+    from weft.stores import postgres_rows, sqlite_tables
+
+    def die(*_: object) -> NoReturn:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("nobody outlives this")
+
+    sqlite_tables.add_rows = die
+    postgres_rows.insert_events = die
+
+
+async def fork(store: Store, key: SessionKey) -> None:
+    """Fork the session, and die on the way."""
+    die_before_events()
+    runner = Runner(Agent("bot", model="none"), app_name=key.app_name, store=store)
+    await runner.fork(user_id=key.user_id, session_id=key.id, to="new")
+
+
+async def go_on(store: Store, key: SessionKey) -> None:
+    """Run with the history of a session under a new name, and die on the way."""
+    session = await store.get(key)
+    die_before_events()
+    runner = Runner(Agent("bot", model="none"), app_name=key.app_name, store=store)
+    running = runner.run("Hi", user_id=key.user_id, session_id="new")
+    await running.alone(session, owned=False)  # as `weft.run(..., session=session)` does
+
+
+async def take_in(store: Store, key: SessionKey) -> None:
+    """Import the session under a new name from a file, and die on the way."""
+    session = await store.get(key)
+    assert session is not None
+    session.id = "new"
+    with NamedTemporaryFile(suffix=".json") as file:
+        file.write(session.to_json())
+        file.flush()
+        die_before_events()
+        argv = ["sessions", "import", file.name, "--store", sys.argv[2]]
+        await asyncio.to_thread(main_command, argv)
+
+
 ACTIONS = {
     action.__name__: action
-    for action in (hold, work, want, want_ahead, attempt, turns, write, race)
-}
+    for action in (
+        hold, work, want, want_ahead, attempt, turns, write, race, fork, go_on, take_in,
+    )
+}  # fmt: skip
 
 
 async def main(action: str, address: str, *key: str) -> None:

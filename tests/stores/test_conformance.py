@@ -18,6 +18,7 @@ from weft.content import call_part, result_part
 from weft.errors import Conflict, SessionError, StoreError
 from weft.session import MemoryStore, SessionKey, Store
 from weft.session.store import WaitingList
+from weft.stores import create_filled
 from weft.testing import ScriptedModel, call
 from weft.values import Json, JsonObject
 
@@ -68,6 +69,82 @@ async def test_S3_any_log_comes_back_as_it_was(
     held = await read(again(), key)
     assert held == session
     assert held.events == [event for event in events if not event.partial]
+
+
+@given(events=logs())
+@settings(
+    max_examples=15,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+async def test_S3_a_session_made_with_events_is_one_that_got_them(
+    store: Store, again: Again, key: SessionKey, events: list[Event]
+) -> None:
+    one, other = key._replace(id=uuid4().hex), key._replace(id=uuid4().hex)
+    begin = state(own=1, app__a=1, user__u=1, temp__t=1)
+    made = await create_filled(store, one, events, state=begin)
+    grown = await store.append(await store.create(other, state=begin), *events)
+    assert (made.events, made.state) == (grown.events, grown.state)
+    stored = await read(again(), one)
+    assert stored == made
+    for at in range(len(made.events) + 1):
+        assert stored.before(at).state == made.before(at).state
+    more = await store.append(made, user("more", inv="more"))
+    assert await read(again(), one) == more
+
+
+async def test_a_session_made_with_events_exists_once_and_whole(
+    store: Store, again: Again, key: SessionKey
+) -> None:
+    events = [wrote(**state(app__a=2, own=2, temp__t=2)), user("Hi", inv="2")]
+    made = await create_filled(store, key, events, state=state(app__a=1, user__u=1, own=1))
+    assert made.state == {"own": 2, "app:a": 2, "user:u": 1}
+    assert made.before(0).state["own"] == 1
+    with pytest.raises(Conflict, match="exists already"):
+        await create_filled(again(), key, [user("Other")], state=state(app__a=3))
+    assert await read(again(), key) == made
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [user("Hi"), wrote(**{"app:" + "x" * 900: 1})],
+        [user("Hi", id="same"), user("Bye", id="same")],
+    ],
+    ids=["a name too long", "one id twice"],
+)
+async def test_a_session_whose_first_events_are_refused_does_not_exist(
+    store: Store, again: Again, key: SessionKey, bad: list[Event]
+) -> None:
+    with pytest.raises((StoreError, SessionError)):
+        await create_filled(store, key, bad, state=state(app__a=1))
+    for reader in (store, again()):
+        assert await reader.get(key) is None
+    assert (await store.create(key)).state == {}
+
+
+async def test_a_store_of_ones_own_sees_the_first_events_too(store: Store, key: SessionKey) -> None:
+    """A class that adds to `append` is asked to append, and cleaned up behind if it fails."""
+    appended: list[str] = []
+    kind: Any = type(store)
+
+    class Own(kind):  # type: ignore[misc]
+        async def append(self, session: Session, *events: Event) -> Session:
+            appended.extend(event.text for event in events)
+            if "fail" in appended:
+                raise StoreError("no room", where="here")
+            return await super().append(session, *events)
+
+    # the same store under another class: it is open already
+    store.__class__ = Own
+    try:
+        made = await create_filled(store, key, [user("one"), user("two")])
+        assert appended == ["one", "two"]
+        assert [event.text for event in made.events] == appended
+        with pytest.raises(StoreError, match="no room"):
+            await create_filled(store, key._replace(id="s2"), [user("fail")])
+        assert await store.get(key._replace(id="s2")) is None
+    finally:
+        store.__class__ = kind
 
 
 async def test_an_unknown_session_is_none(store: Store, key: SessionKey) -> None:
@@ -480,6 +557,8 @@ async def test_a_key_that_some_store_cannot_hold_is_refused_by_all(
         await store.create(key._replace(id=name))
     with pytest.raises(StoreError, match=UNFIT):
         await store.create(key, state={f"user:{name}": 1})
+    with pytest.raises(StoreError, match=UNFIT):
+        await store.lengths([key._replace(id=name)])
     assert await store.get(key) is None
     longest = key._replace(id="x" * 800, user_id="ü" * 400)
     session = await store.append(await store.create(longest), wrote(**{"user:" + "k" * 795: 1}))

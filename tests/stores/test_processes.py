@@ -13,6 +13,7 @@ import pytest
 
 from tests.stores.child import ENVIRONMENT, ROOT
 from tests.support.build import user
+from weft import Agent, Runner
 from weft.errors import SessionBusy, SessionError, UsageError
 from weft.session import Session, SessionKey, Store
 from weft.stores.sqlite import SqliteStore
@@ -182,6 +183,23 @@ async def test_what_was_stored_survives_a_kill(store: Store, key: SessionKey, st
         assert len(ids) == len(set(ids))
         assert [id for id in ids if id in set(acknowledged)] == acknowledged
         assert len(ids) <= len(acknowledged) + 3, "at most one write was on its way each time"
+
+
+@pytest.mark.parametrize("action", ["fork", "go_on", "take_in"])
+async def test_a_kill_before_its_first_events_leaves_no_empty_session(
+    store: Store, key: SessionKey, start: Start, action: str
+) -> None:
+    session = await store.create(key, state={"city": "Oslo"})
+    session = await store.append(session, user("one"), user("two", inv="2"))
+    child = start(action)
+    assert await asyncio.to_thread(child.wait, 300) == -signal.SIGKILL
+    assert await store.get(key._replace(id="new")) is None
+    assert [info.key for info in await store.sessions(key.app_name)] == [key]
+    # whoever tries once more is not told that it exists
+    runner = Runner(Agent("bot", model="none"), app_name=key.app_name, store=store)
+    forked = await runner.fork(user_id=key.user_id, session_id=key.id, to="new")
+    assert (forked.events, forked.state) == (session.events, {"city": "Oslo"})
+    assert await read(store, key._replace(id="new")) == forked
 
 
 async def test_processes_that_open_a_new_store_together_make_it_once(

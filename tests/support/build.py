@@ -1,6 +1,9 @@
-"""Short ways to write events in tests."""
+"""Short ways to write events in tests, and a tool that keeps a run under way."""
 
-from weft import Actions, Content, Event, Part, Session
+import asyncio
+import threading
+
+from weft import Actions, Content, Event, Part, Session, Tool, tool
 from weft.content import call_part, result_part
 from weft.values import JsonObject
 
@@ -40,3 +43,15 @@ def _event(author: str, role: str, part: Part, inv: str, more: dict[str, object]
 def session(*events: Event, **state: object) -> Session:
     """A session with these events, over this state."""
     return Session("s", state=state, events=events)  # type: ignore[arg-type]
+
+
+def wait_for(go: threading.Event) -> Tool:
+    """The tool `wait`, which returns once somebody sets the event; a run is under way till then."""
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.to_thread(go.wait, 600)
+        return "waited"
+
+    return wait

@@ -10,13 +10,13 @@ from pathlib import Path
 from weft.cli.inputs import without_password
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json
-from weft.compiler.report import safe
+from weft.diagnostics import safe
 from weft.errors import SessionError
 from weft.recordings import Aside, Recording, files_in, read_file
 from weft.recordings.read import require_format
 from weft.recordings.recording import AGENT
 from weft.session import SessionKey, Store
-from weft.stores import open_store
+from weft.stores import create_filled, open_store
 from weft.values import Json, JsonObject
 
 
@@ -68,7 +68,8 @@ async def _take(
 ) -> None:
     """Create the session and append its events; one that is there already is left as it is.
 
-    A session without events is what an import that was killed has left: it is filled.
+    A session without events is what a store that cannot do both at once has left of an import
+    that was killed: it is filled.
     """
     session = recording.spoken_by(options.agent or AGENT).for_store()
     key = SessionKey(
@@ -85,8 +86,10 @@ async def _take(
             )
         )
         return
-    created = existing or await store.create(key, state=session.initial)
-    await store.append(created, *session.events)
+    if existing is not None:
+        await store.append(existing, *session.events)
+    else:
+        await create_filled(store, key, [*session.events], state=session.initial)
     outcome.stored.append((key, recording))
 
 

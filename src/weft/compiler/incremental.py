@@ -123,6 +123,15 @@ class Made(NamedTuple):
     built: Built
 
 
+class PlacedFinding(NamedTuple):
+    """A diagnostic on an event, and where that stands in the log."""
+
+    position: int
+    text: str
+    """What those about no event are sorted by; those of one event stay in the order of passes."""
+    diagnostic: Diagnostic
+
+
 class Thread:
     """The settled items of one view, and what was derived from them."""
 
@@ -138,7 +147,8 @@ class Thread:
         self.consumed = self.basis.start
         self.settled: Strand[Item] = Strand()
         self.notes: Strand[Note] = Strand()
-        self.diagnostics: tuple[Diagnostic, ...] = ()
+        self.findings: list[PlacedFinding] = []
+        """What was said about events that are settled, in the order of the log."""
         self.used_ids: set[str] = set()
         self.called: set[str] = set()
         self.features = Feature.NONE
@@ -237,7 +247,7 @@ class Thread:
             # the plain part is settled; the passes get the rest
             return None
         items_now = self.settled.with_tail(tail) if tail else self.settled
-        return self._woven(items_now, self.notes, self.diagnostics, events)
+        return self._woven(items_now, self.notes, self.findings, events)
 
     def _lower_talk(self, events: Strand[Event], env: Env, target: WireTarget) -> None:
         """Settle the plain talk that a long log begins with, without keeping its items."""
@@ -258,7 +268,7 @@ class Thread:
         self,
         items: Strand[Item],
         notes: Strand[Note],
-        diagnostics: tuple[Diagnostic, ...],
+        findings: Sequence[PlacedFinding],
         events: Strand[Event],
     ) -> Woven:
         """What a request gets from this thread."""
@@ -266,6 +276,7 @@ class Thread:
         if self._passed_by >= 0:
             slot = self.slot
             beside = partial(notes_beside, events, self._passed_by, slot.agent, slot.branch)
+        diagnostics = tuple(one.diagnostic for one in findings)
         return Woven(items, notes, diagnostics, self.features, self.basis.start, beside)
 
     def _settle(
@@ -275,11 +286,11 @@ class Thread:
         fresh = prompt.items.since(0)
         whole, boundary = _settles(fresh, events.settled, joined)
         settled, tail = fresh[:whole], fresh[whole:]
+        start, self.consumed = self.consumed, boundary
         self.settled = self.settled.grown(settled)
-        self.consumed = boundary
         if built.features & Feature.CALLS:
             self._remember_ids(settled, built.items, boundary, joined)
-        notes, diagnostics = self.notes, self.diagnostics
+        notes, findings = self.notes, self.findings
         if prompt.notes.parts:
             final: list[Note] = []
             passing_notes: list[Note] = []
@@ -290,17 +301,21 @@ class Thread:
             self.notes = notes.grown(final)
             notes = self.notes.with_tail(passing_notes)
         if prompt.diagnostics:
-            new = prompt.diagnostics
             open_events = {item.event for item in tail}
-            # an item that is built again may be one that the view leaves out
-            open_events.update(
-                item.event for item in built.items if _came(item.position, joined) >= boundary
-            )
-            self.diagnostics += tuple(d for d in new if d.origin.name not in open_events)
-            passing = tuple(d for d in new if d.origin.name in open_events)
-            diagnostics = self.diagnostics + passing
+            # of an event that is built again, the view may leave the item out, or it has none
+            places = {item.event: item.position for item in built.items}
+            places |= {events[position].id: position for position in joined}
+            places |= {one.id: at for at, one in enumerate(events.since(start), start)}
+            new = [_placed(one, places) for one in prompt.diagnostics]
+            lasting, passing = list[PlacedFinding](), list[PlacedFinding]()
+            for one in new:
+                is_open = one.diagnostic.origin.name in open_events
+                is_open = is_open or _came(one.position, joined) >= boundary
+                (passing if is_open else lasting).append(one)
+            self.findings = _in_log_order([*self.findings, *lasting])
+            findings = _in_log_order([*self.findings, *passing])
         items = self.settled.with_tail(tail)
-        return self._woven(items, notes, diagnostics, events)
+        return self._woven(items, notes, findings, events)
 
     def _build(self, events: Strand[Event], facts: LogFacts) -> tuple[Built, Mapping[int, int]]:
         """The new items; and for those of branches that joined, where in the log they did."""
@@ -371,6 +386,19 @@ class Thread:
                 for block in item.blocks:
                     if isinstance(block, CallBlock):
                         self.called.add(block.id)
+
+
+def _placed(diagnostic: Diagnostic, places: Mapping[str, int]) -> PlacedFinding:
+    """What a pass said, with the place of its event; what is about no event comes first."""
+    origin = diagnostic.origin
+    position = places.get(origin.name, -1) if origin.kind == "event" else -1
+    return PlacedFinding(position, "" if position >= 0 else str(diagnostic), diagnostic)
+
+
+def _in_log_order(findings: list[PlacedFinding]) -> list[PlacedFinding]:
+    """Sorted by the log, not by when they were found: passes see it at once, or step by step."""
+    # some are said again at every step
+    return sorted(dict.fromkeys(findings), key=lambda one: one[:2])
 
 
 def _passing(items: list[Item]) -> Strand[Item]:

@@ -14,7 +14,7 @@ from typing import NamedTuple, cast, overload
 
 from weft.compiler.view import PlainTalk, claims, plain_exchange, plain_items
 from weft.dialects import dialect_named
-from weft.dialects.base import TurnsOnly
+from weft.dialects.track import TurnsOnly
 from weft.ir import Item
 from weft.session import Event
 from weft.session.event import TalkEvent

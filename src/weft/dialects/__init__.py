@@ -10,10 +10,9 @@ from typing import cast
 
 from weft.dialects.base import Dialect
 from weft.dialects.facts import Facts, facts_for, wire_name
-from weft.dialects.legality import Finding
+from weft.dialects.legality import Finding, refusals_of
 from weft.dialects.stream import Stream
 from weft.dialects.track import Entry, Lowered, Placed, Track
-from weft.dialects.verdicts import refusals_of
 from weft.errors import UsageError, describe_kind
 from weft.ir import ModelResponse
 from weft.misuse import close, explained

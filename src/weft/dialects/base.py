@@ -9,13 +9,13 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import ClassVar, Literal, assert_never, cast
+from typing import ClassVar, assert_never, cast
 
 import msgspec
 
 from weft.declare.provider_tools import HostedTool, ProviderTool
 from weft.diagnostics import Origin, Severity
-from weft.dialects.facts import facts_for, same_model, wire_name
+from weft.dialects.facts import facts_for, same_model
 from weft.dialects.legality import Findings, NoTurnRules, TurnRules, refuse_range
 from weft.dialects.measure import Meter, WeighedHead, WeighedTurn, Weigher
 from weft.dialects.options import Option, Range, fit_option
@@ -30,10 +30,9 @@ from weft.dialects.track import (
     Placed,
     Track,
     Wire,
-    keep_track,
     track_of,
 )
-from weft.dialects.wire import ReadRequest, deep_update, escape, leaves, put
+from weft.dialects.wire import ReadRequest, deep_update, escape, is_encodable, leaves, put, scrubbed
 from weft.ir import (
     Block,
     CallBlock,
@@ -50,16 +49,7 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
-from weft.session.strand import Strand
-from weft.values import (
-    Json,
-    JsonObject,
-    compact,
-    digest,
-    has_lone_surrogate,
-    is_encodable,
-    scrubbed,
-)
+from weft.values import Json, JsonObject, compact, digest, has_lone_surrogate
 
 _ABOUT_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
 
@@ -177,9 +167,7 @@ class Dialect:
             track.head = head
         settled = items.settled
         if track.items < settled:
-            fresh = items.since(track.items)
-            if items.tail:
-                fresh = fresh[: settled - track.items]
+            fresh = items.between(track.items, settled)
             done = len(track.wires)
             ready, last = self.extend(track.open, fresh, report, begins=track.begins, done=done)
             track.settle(settled, ready, last, report.take())
@@ -677,83 +665,6 @@ class Dialect:
         )
 
 
-_LATER = Origin("event")
-"""Where a turn came from whose items will be made when somebody asks."""
-
-
-class TurnsOnly:
-    """Lowers items as they come, and keeps their turns alone.
-
-    What says where each turn came from is made again from the items when somebody asks for it.
-    """
-
-    def __init__(self, dialect: Dialect, model: str) -> None:
-        self._dialect = dialect
-        self._merges = dialect.traits.merges_turns
-        self._model = model
-        self._report = self._new_report()
-        self._wires: list[Wire] = []
-        self._last: Entry | None = None
-        self._items = 0
-        self._count = 0
-        """How many items stand before the last that begins a turn."""
-        self._turn = 0
-        """The turn that it begins."""
-
-    @property
-    def is_reported(self) -> bool:
-        """Whether something is to be said about one of the turns."""
-        return bool(self._report.diagnostics)
-
-    def say(self, role: Literal["user", "model"], text: str) -> None:
-        """Lower an item that is one text, which is not blank."""
-        self._add((self._dialect.spoken(TextBlock(role=role, origin=_LATER, text=text)),))
-
-    def add(self, item: Item, *, sound: bool) -> None:
-        """Lower an item of any kind; `sound` as for `Dialect.item_turns`."""
-        self._add(self._dialect.item_turns(item.blocks, self._report, sound=sound))
-
-    def _add(self, entries: Sequence[Entry]) -> None:
-        """Add the turns of one item, as `Dialect.extend` does."""
-        last, wires, is_first = self._last, self._wires, True
-        for entry in entries:
-            if last is not None and self._merges and entry.role == last.role:
-                last = self._dialect.merge(last, entry)
-            else:
-                if last is not None:
-                    wires.append(last.wire)
-                last = entry
-                if is_first:
-                    self._turn, self._count = len(wires), self._items
-            is_first = False
-        self._last = last
-        self._items += 1
-
-    def settled(self) -> Track | None:
-        """The turns that are final; None where there are none yet."""
-        if not self._turn:
-            return None
-        del self._wires[self._turn :]
-        return Track.late(self._count, self._wires)
-
-    def keep_with(self, items: Strand[Item], track: Track) -> None:
-        """Keep the turns with the items that they came from."""
-        count = self._count
-
-        def lower_again() -> tuple[list[Entry], list[int]]:
-            begins: list[int] = []
-            ready, last = self._dialect.extend(
-                None, items.between(0, count), self._new_report(), begins=begins
-            )
-            return (ready if last is None else [*ready, last]), begins
-
-        track.lower_again = lower_again
-        keep_track(track, items, self._dialect.traits.name, self._model)
-
-    def _new_report(self) -> LoweringReport:
-        return LoweringReport(dialect=self._dialect.traits.name, strict=False, model=self._model)
-
-
 def _is_passing(prompt: Prompt) -> bool:
     """Whether the last results change in the next request, so that the mark stands before them."""
     tip = prompt.items.tip
@@ -774,12 +685,6 @@ def _meter(dialect: Dialect, model: str) -> Meter:
         counts_system=traits.counts_system,
     )
     return Meter(weigher, model)
-
-
-def model_name(wire: JsonObject, model: str) -> str:
-    """The name the provider is given: the request's own, or the one in its address."""
-    named = wire.get("model")
-    return wire_name(named if isinstance(named, str) else model)
 
 
 def _as_text(block: CodeBlock | CodeResultBlock, text: str, report: LoweringReport) -> TextBlock:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from operator import is_
 from sys import getrefcount
 from threading import RLock
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,8 @@ from weft.values import Json, JsonObject, canonical
 
 if TYPE_CHECKING:
     import hashlib
+
+    from weft.dialects.base import Dialect
 
 Wire: TypeAlias = JsonObject
 
@@ -41,6 +43,10 @@ class Placed(msgspec.Struct, frozen=True):
     source: "tuple[TextBlock, ...] | Origin"
 
 
+_NO_ITEMS: Strand[Item] = Strand()
+"""The items of a head, of which it has none; nobody adds to them."""
+
+
 class Head:
     """Everything but the turns, the elements that stand before them, and what was said of it."""
 
@@ -55,7 +61,7 @@ class Head:
         diagnostics: tuple[Diagnostic, ...],
     ) -> None:
         # a head outlives the session it was first made in, so it does not hold the conversation
-        self.of = msgspec.structs.replace(of, items=Strand(), notes=(), diagnostics=())
+        self.of = msgspec.structs.replace(of, items=_NO_ITEMS, notes=(), diagnostics=())
         self.wire = wire
         self.placed = placed
         self.lead = lead
@@ -462,3 +468,80 @@ def _meaningful_fields(fields: JsonObject) -> list[str]:
 
 def _is_empty(value: Json) -> bool:
     return value in (None, "", [], {}, {"type": "direct"})
+
+
+_LATER = Origin("event")
+"""Where a turn came from whose items will be made when somebody asks."""
+
+
+class TurnsOnly:
+    """Lowers items as they come, and keeps their turns alone.
+
+    What says where each turn came from is made again from the items when somebody asks for it.
+    """
+
+    def __init__(self, dialect: "Dialect", model: str) -> None:
+        self._dialect = dialect
+        self._merges = dialect.traits.merges_turns
+        self._model = model
+        self._report = self._new_report()
+        self._wires: list[Wire] = []
+        self._last: Entry | None = None
+        self._items = 0
+        self._count = 0
+        """How many items stand before the last that begins a turn."""
+        self._turn = 0
+        """The turn that it begins."""
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether something is to be said about one of the turns."""
+        return bool(self._report.diagnostics)
+
+    def say(self, role: Literal["user", "model"], text: str) -> None:
+        """Lower an item that is one text, which is not blank."""
+        self._add((self._dialect.spoken(TextBlock(role=role, origin=_LATER, text=text)),))
+
+    def add(self, item: Item, *, sound: bool) -> None:
+        """Lower an item of any kind; `sound` as for `Dialect.item_turns`."""
+        self._add(self._dialect.item_turns(item.blocks, self._report, sound=sound))
+
+    def _add(self, entries: Sequence[Entry]) -> None:
+        """Add the turns of one item, as `Dialect.extend` does."""
+        last, wires, is_first = self._last, self._wires, True
+        for entry in entries:
+            if last is not None and self._merges and entry.role == last.role:
+                last = self._dialect.merge(last, entry)
+            else:
+                if last is not None:
+                    wires.append(last.wire)
+                last = entry
+                if is_first:
+                    self._turn, self._count = len(wires), self._items
+            is_first = False
+        self._last = last
+        self._items += 1
+
+    def settled(self) -> Track | None:
+        """The turns that are final; None where there are none yet."""
+        if not self._turn:
+            return None
+        del self._wires[self._turn :]
+        return Track.late(self._count, self._wires)
+
+    def keep_with(self, items: Strand[Item], track: Track) -> None:
+        """Keep the turns with the items that they came from."""
+        count = self._count
+
+        def lower_again() -> tuple[list[Entry], list[int]]:
+            begins: list[int] = []
+            ready, last = self._dialect.extend(
+                None, items.between(0, count), self._new_report(), begins=begins
+            )
+            return (ready if last is None else [*ready, last]), begins
+
+        track.lower_again = lower_again
+        keep_track(track, items, self._dialect.traits.name, self._model)
+
+    def _new_report(self) -> LoweringReport:
+        return LoweringReport(dialect=self._dialect.traits.name, strict=False, model=self._model)

@@ -20,7 +20,7 @@ from weft.compiler.inputs import target_of, values_in
 from weft.compiler.instruction import VALUES
 from weft.compiler.plan import Plan
 from weft.compiler.prefix import refused, require_accepted
-from weft.content import Content, Part
+from weft.content import Content, Part, whole_characters
 from weft.declare import Agent, CallbackContext, Raw, RunConfig
 from weft.diagnostics import Diagnostic, Severity
 from weft.dialects import Lowered, dialect_named
@@ -334,9 +334,6 @@ class ModelCall:
         invocation, place, plan = self._invocation, self._place, self._plan
         agent = plan.agent
         session = invocation.view(place.scope)
-        # the compiler does no I/O: files that it may need are loaded before
-        if addresses_in(invocation.session.events):
-            await load_media(invocation)
         state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
         artifacts = recorded = None
         overall = self._root.global_instruction
@@ -347,6 +344,9 @@ class ModelCall:
             recorded = await provided_texts(plan, session, invocation, place, artifacts or {})
         if invocation.labels:
             artifacts = artifacts or await labelled_texts(invocation, agent.cleared)
+        # the compiler does no I/O: files that it may need are loaded before
+        if addresses_in(invocation.session.events):
+            await load_media(invocation)
         request = partial(
             compile_request,
             self._root,
@@ -374,6 +374,8 @@ class ModelCall:
         """The answer as an event: every call has an id, and signatures know whose they are."""
         invocation, compiled, within = self._invocation, self._compiled, self._within
         content = response.content
+        if content is not None:
+            content = whole_characters(content)
         signed = False
         if content is not None and content.parts:
             calls = False

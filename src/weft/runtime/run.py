@@ -54,6 +54,7 @@ from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
 from weft.session.event import new_id
 from weft.session.lookback import hidden_by_rewind
 from weft.session.state import scope_of
+from weft.stores import create_filled
 from weft.values import Json
 
 if TYPE_CHECKING:
@@ -556,7 +557,7 @@ async def _created(invocation: Invocation) -> Session:
         return await store.create(request.key)
     if isinstance(store, MemoryStore):
         return await store.take(request.key, seed)
-    return await store.append(await store.create(request.key, state=seed.initial), *seed.events)
+    return await create_filled(store, request.key, [*seed.events], state=seed.initial)
 
 
 def _require_plain(inputs: Mapping[str, object], request: Request) -> None:

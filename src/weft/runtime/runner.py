@@ -2,8 +2,8 @@
 
 import asyncio
 import inspect
-import logging
 import os
+from abc import ABCMeta
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
@@ -17,7 +17,7 @@ from weft.declare.agent import AnswerT
 from weft.declare.config import run_over
 from weft.declare.hints import RUN_WORDS
 from weft.declare.tool import to_tools
-from weft.errors import Conflict, SessionBusy, StoreError, UsageError, describe_kind
+from weft.errors import SessionBusy, UsageError, describe_kind
 from weft.misuse import explained, unknown_name
 from weft.runtime.background import Following, StartedRun, stop_run
 from weft.runtime.background import follow as follow_session
@@ -33,7 +33,7 @@ from weft.session.event import new_id
 from weft.session.memory import require_place
 from weft.session.state import scope_of, without_shared
 from weft.session.store import ErasingStore
-from weft.stores import beside_store, open_artifacts, open_store
+from weft.stores import beside_store, create_filled, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
 if TYPE_CHECKING:
@@ -42,15 +42,10 @@ if TYPE_CHECKING:
     from weft.runtime.approvals import Pending
     from weft.stores.retention import Erased
 
-_log = logging.getLogger("weft")
-
 _DEFAULT = RunConfig()
 
 _SAME_REQUEST = (0.01, 0.05, 0.2, 0.5)
 """Seconds to wait between looks whether the run that has the session answers the same message."""
-
-_TAKE_BACK = (0.05, 0.3, 1.0)
-"""Seconds to wait between tries to delete a session whose first events could not be stored."""
 
 _MOST_EXTENSIONS = 64
 """How many sets of tools of single runs are remembered."""
@@ -83,7 +78,7 @@ if TYPE_CHECKING:
     _RunnerClass = type
 else:
 
-    class _RunnerClass(type):
+    class _RunnerClass(ABCMeta):  # not type: a runner of somebody's own may be an ABC as well
         """Says what to write instead of a method that is called on the class."""
 
         def __getattr__(cls, name: str) -> object:
@@ -684,44 +679,6 @@ def _check_request(request_id: str, content: Content, session_id: str | None) ->
             where="Runner.run",
             hint="leave it out: an answer that comes twice is taken once anyway",
         )
-
-
-async def create_filled(
-    store: Store,
-    key: SessionKey,
-    events: Sequence[Event],
-    *,
-    state: Mapping[str, Json] | None = None,
-) -> Session:
-    """A new session with these events. If they cannot be stored, the session is deleted again.
-
-    Otherwise a client that tries once more finds an empty session under its id.
-    """
-    session = await store.create(key, state=state)
-    if not events:
-        return session
-    try:
-        return await store.append(session, *events)
-    except Conflict:  # somebody wrote to it meanwhile: it is not ours alone
-        raise
-    except BaseException:
-        # to its end, also if whoever asked for the session is gone
-        await asyncio.shield(asyncio.create_task(_take_back(store, key)))
-        raise
-
-
-async def _take_back(store: Store, key: SessionKey) -> None:
-    """Delete a session that was just made; a store that fails may be there again in a moment."""
-    for pause in (*_TAKE_BACK, None):
-        try:
-            await store.delete(key)
-        except StoreError as error:
-            if pause is None:
-                _log.error("%s is empty and cannot be deleted: %s", key, error.message)
-            else:
-                await asyncio.sleep(pause)
-        else:
-            return
 
 
 def _runnable(value: object) -> str:

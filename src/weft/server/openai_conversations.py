@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from weft.errors import SessionBusy
 from weft.runtime import Runner
 from weft.runtime.earlier import is_unfinished
-from weft.runtime.runner import create_filled
 from weft.server.endpoints import Answer, Body, Call, Endpoint, respond
 from weft.server.openai import show_response
 from weft.server.openai_requests import posted_items
@@ -37,6 +36,7 @@ from weft.server.openai_stored import (
 from weft.server.problems import Problem
 from weft.session import Event, Session, SessionKey
 from weft.session.event import new_id
+from weft.stores import create_filled
 from weft.values import Json, JsonObject
 
 
@@ -179,7 +179,7 @@ async def delete_item(call: Call) -> Answer:
     rewinds: list[tuple[Runner, Session, str]] = []
     for runner, session in known:
         key = SessionKey(session.app_name, session.user_id, session.id)
-        if key in runner.active:
+        if await call.served.is_running(runner, key):
             raise SessionBusy("another run has the session", where=str(key))
         groups = groups_of(runner, session)
         run = groups[-1].event.invocation_id if groups else ""

@@ -19,7 +19,6 @@ from weft.declare import RunConfig
 from weft.declare.tool import Tool
 from weft.runtime import Runner
 from weft.runtime.background import RunEnd
-from weft.runtime.runner import create_filled
 from weft.server.endpoints import Call
 from weft.server.openai_questions import asking_session, replies
 from weft.server.openai_requests import ClientMessage, client_tools, generation
@@ -38,6 +37,7 @@ from weft.server.problems import Problem
 from weft.server.served import ServedRun
 from weft.session import Event, SessionKey
 from weft.session.event import new_id
+from weft.stores import create_filled
 from weft.values import Json, JsonObject
 
 SESSION_HEADER = "x-weft-session"

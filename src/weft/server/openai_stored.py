@@ -22,11 +22,11 @@ from weft.errors import StoreError
 from weft.runtime import Runner
 from weft.runtime.program import root_place
 from weft.runtime.rewind import hidden_events
-from weft.runtime.runner import create_filled
 from weft.server.endpoints import Call
 from weft.server.problems import Problem, require_id
 from weft.session import Actions, Event, Session, SessionKey
 from weft.session.event import new_id
+from weft.stores import create_filled
 from weft.values import Json, JsonObject, compact
 
 _KEY = "openai"

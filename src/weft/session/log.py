@@ -201,17 +201,20 @@ class Session:
         """ADK's JSON for this session, without `temp:` state, which is never stored.
 
         Each event has a checksum, and the last one another of the session around the events;
-        they are verified when it is read.
+        they are verified when it is read. If events wrote over what the session started with,
+        the last one has that too, so that earlier states are the same when it is read.
         """
+        events = [stored(event) for event in self.events]
         return encode_session(
             SavedSession(
                 self.id,
                 self.app_name,
                 self.user_id,
                 without_temp(self.state),
-                [stored(event) for event in self.events],
+                events,
                 self.last_update_time,
                 self.unread,
+                _overwritten(without_temp(self.initial), events),
             )
         )
 
@@ -230,15 +233,18 @@ class Session:
                 saved.id,
                 app_name=saved.app_name,
                 user_id=saved.user_id,
-                state=_unwritten(saved.state, saved.events),
+                state={**_unwritten(saved.state, saved.events), **saved.start},
                 events=saved.events,
                 last_update_time=saved.last_update_time,
             )
         except SessionError as error:
             place = error.where.replace("session.", "", 1)
             raise SessionError(error.message, where=f"{name}: {place}", hint=error.hint) from None
-        # the saved state wins: shared keys may have been written by other sessions
-        session.state = apply_delta(session.state, saved.state)
+        # the saved state wins: shared keys may have been written, or deleted, by other sessions
+        if saved.sealed:
+            session.state = saved.state
+        else:  # a file of others may have no state, or a part of it
+            session.state = apply_delta(session.state, saved.state)
         session.unread = saved.unread
         return session
 
@@ -341,6 +347,14 @@ def _unwritten(state: JsonObject, events: list[Event]) -> JsonObject:
     """The part of the state that no event wrote: what the session started with."""
     written = {key for event in events for key in event.actions.state_delta}
     return {key: value for key, value in state.items() if key not in written}
+
+
+def _overwritten(start: JsonObject, events: list[Event]) -> JsonObject:
+    """The part of what a session started with that an event wrote over or deleted."""
+    if not start:
+        return start
+    written = {key for event in events for key in event.actions.state_delta}
+    return {key: value for key, value in start.items() if key in written}
 
 
 def admitted(

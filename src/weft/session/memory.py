@@ -102,6 +102,20 @@ class MemoryStore:
 
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         """A new session; one that exists is refused with a Conflict."""
+        return self._created(key, state, None)
+
+    async def create_filled(
+        self, key: SessionKey, events: Sequence[Event], *, state: Mapping[str, Json] | None = None
+    ) -> Session:
+        """A new session with these events, or none where they are refused."""
+        return self._created(key, state, lambda session: grow(session, events))
+
+    def _created(
+        self,
+        key: SessionKey,
+        state: Mapping[str, Json] | None,
+        fill: Callable[[Session], Growth] | None,
+    ) -> Session:
         require_key(key)
         initial = require_object(state, where="session.state") if state else {}
         own, app, user = scoped([initial])
@@ -109,9 +123,18 @@ class MemoryStore:
             if key in self._records:
                 raise exists_already(key)
             record = StoredSession(key, next(self._numbers), time.time(), own, own, Strand())
+            session = record.session(
+                apply_delta(self._app.get(key.app_name, {}), app),
+                apply_delta(self._user.get((key.app_name, key.user_id), {}), user),
+            )
+            # what it is filled with may be refused: before anything is stored
+            growth = fill(session) if fill is not None else None
             self._records[key] = record
             self._share(key, app, user)
-            return self._session(record)
+            if growth is None:
+                return session
+            self._commit(record, growth)
+            return growth.session
 
     async def get(
         self,
@@ -149,11 +172,7 @@ class MemoryStore:
 
     async def take(self, key: SessionKey, value: Session) -> Session:
         """A new session that goes on with a session value, and shares its log."""
-        session = await self.create(key, state=value.initial)
-        with self._lock:
-            growth = taken(session, value)
-            self._commit(self._records[key], growth)
-            return growth.session
+        return self._created(key, value.initial, lambda session: taken(session, value))
 
     async def events(
         self, key: SessionKey, *, after: int = 0, limit: int | None = None
@@ -169,6 +188,8 @@ class MemoryStore:
 
     async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
         """How many events the sessions have."""
+        for key in keys:
+            require_key(key)
         with self._lock:
             return {key: len(self._records[key].events) for key in keys if key in self._records}
 
@@ -361,7 +382,7 @@ def scoped(deltas: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject, JsonOb
             if scope == "temp":
                 continue
             if scope != "session":
-                _require_name(key, "the state key", where="state")
+                require_shared_key(key)
             home = own if scope == "session" else app if scope == "app" else user
             home[key] = require_json(value, where=f"stateDelta.{key}")
     return own, app, user
@@ -476,6 +497,11 @@ def unknown(key: SessionKey) -> StoreError:
     return StoreError(
         "there is no such session", where=str(key), hint="create it first: await store.create(key)"
     )
+
+
+def require_shared_key(key: str) -> None:
+    """Refuse a key of `app:` or `user:` state that some store could not hold."""
+    _require_name(key, "the state key", where="state")
 
 
 def _require_name(text: str, what: str, *, where: str) -> None:

@@ -33,6 +33,10 @@ class SavedSession(msgspec.Struct, frozen=True):
     last_update_time: float
     unread: JsonObject
     """Fields that nobody knows, as they were."""
+    start: JsonObject
+    """What the session began with and events wrote over: the state does not tell any more."""
+    sealed: bool = False
+    """Whether it is just as Weft wrote it."""
 
 
 def encode_session(session: SavedSession) -> bytes:
@@ -51,7 +55,7 @@ def encode_session(session: SavedSession) -> bytes:
     }
     if not session.events:
         return msgspec.json.encode(around)
-    *events, last = [event.to_json() for event in session.events]
+    *events, last = [event.to_json() for event in _with_start(session)]
     sums = [f"{crc32(data):08x}" for data in events]
     seen = _opened(msgspec.json.encode(around))  # as who reads it will see it
     seal = _seal(seen.outer, seen.unread, sums)
@@ -75,11 +79,14 @@ def decode_session(data: bytes | str, *, name: str, trusted: bool) -> SavedSessi
         raise SessionError(f"this is not a session: {_words(error)}", where=name) from None
     events: list[Event] = []
     sums: list[str | None] = []
+    start: JsonObject = {}
     seal: str | None = None
     for index, raw in enumerate(opened.events):
         where = f"{name}: events[{index}]"
         try:
             event, sum, seal = _decode_event(raw, opened.decode, where)
+            if event.unread:
+                event = _without_start(event, start)
             events.append(event if trusted else _untrusted(event))
         except (ValueError, RecursionError) as error:
             raise SessionError(
@@ -110,7 +117,33 @@ def decode_session(data: bytes | str, *, name: str, trusted: bool) -> SavedSessi
         events,
         outer.last_update_time,
         unread,
+        start,
+        sealed=seal is not None and any(sums),
     )
+
+
+def _with_start(session: SavedSession) -> Sequence[Event]:
+    """The events; with the last goes what the session began with and events wrote over."""
+    if not session.start:
+        return session.events
+    *events, last = session.events
+    # google-adk refuses unknown fields of a session but not of an event
+    return [*events, replace(last, unread={**last.unread, _START: session.start})]
+
+
+def _without_start(event: Event, start: JsonObject) -> Event:
+    """The event as the log has it; what it says of the start of the session goes to `start`."""
+    if _START not in event.unread:
+        return event
+    own = event.unread[_START]
+    if not isinstance(own, dict):
+        raise ValueError("Expected `object`, at `$.sessionStart`")
+    start.update(own)
+    return replace(event, unread={k: v for k, v in event.unread.items() if k != _START})
+
+
+_START = "/sessionStart"
+"""The place of that field in an event."""
 
 
 def _decode_event(

@@ -159,6 +159,21 @@ class WaitingList(Protocol):
 
 
 @runtime_checkable
+class FillingStore(Protocol):
+    """A store that makes a session together with its first events, all of it or nothing.
+
+    Of another store a session is made first and filled then: a process that is killed between
+    the two leaves it empty.
+    """
+
+    async def create_filled(
+        self, key: SessionKey, events: Sequence[Event], *, state: Mapping[str, Json] | None = None
+    ) -> Session:
+        """A new session with these events; one that exists is refused with a Conflict."""
+        ...
+
+
+@runtime_checkable
 class ArchivingStore(Protocol):
     """A store that can pack the older events of a session, unnoticed by whoever reads it."""
 

@@ -1,11 +1,15 @@
-"""Stores keep the log: open one by its address."""
+"""Stores keep the log: open one by its address, and make a session in it that is whole."""
 
+import logging
 import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from weft.errors import UsageError, describe_kind
+from weft.errors import Conflict, StoreError, UsageError, describe_kind
 from weft.misuse import close
-from weft.session import ArtifactStore, MemoryStore, Store
+from weft.session import ArtifactStore, Event, MemoryStore, Session, SessionKey, Store
+from weft.session.store import FillingStore
+from weft.values import Json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,6 +17,11 @@ if TYPE_CHECKING:
 _STORES = ("memory://", "sqlite:///weft.db", "postgresql://user@host/database")
 _SCHEMES = ("memory", "sqlite", "postgresql", "postgres", "file")
 _ARTIFACTS = ("memory://", "file:///directory")
+
+_TAKE_BACK = (0.05, 0.3, 1.0)
+"""Seconds to wait between tries to delete a session whose first events could not be stored."""
+
+_log = logging.getLogger("weft")
 
 
 def open_store(store: str | Store) -> Store:
@@ -68,6 +77,65 @@ def beside_store(store: Store) -> "str | Path":
     from pathlib import Path
 
     return Path(f"{file}-artifacts") if isinstance(file, Path) else "memory://"
+
+
+async def create_filled(
+    store: Store,
+    key: SessionKey,
+    events: Sequence[Event],
+    *,
+    state: Mapping[str, Json] | None = None,
+) -> Session:
+    """A new session with these events: all of it, or nothing.
+
+    A store that cannot make both at once makes the session first. If the events cannot be stored
+    there, the session is deleted again: else a client that tries once more finds an empty one.
+    """
+    if isinstance(store, FillingStore) and _fills_as_it_appends(store):
+        return await store.create_filled(key, events, state=state)
+    session = await store.create(key, state=state)
+    if not events:
+        return session
+    try:
+        return await store.append(session, *events)
+    except Conflict:  # somebody wrote to it meanwhile: it is not ours alone
+        raise
+    except BaseException:
+        import asyncio
+
+        # to its end, also if whoever asked for the session is gone
+        await asyncio.shield(asyncio.create_task(_take_back(store, key)))
+        raise
+
+
+def _fills_as_it_appends(store: Store) -> bool:
+    """Whether filling is of the same make as appending.
+
+    A class that only has an `append` or `create` of its own, over one of our stores, does there
+    what must happen to every event: filling past it would leave that out.
+    """
+    for kind in type(store).__mro__:
+        if "create_filled" in vars(kind):
+            return True
+        if "append" in vars(kind) or "create" in vars(kind):
+            return False
+    return False
+
+
+async def _take_back(store: Store, key: SessionKey) -> None:
+    """Delete a session that was just made; a store that fails may be there again in a moment."""
+    import asyncio
+
+    for pause in (*_TAKE_BACK, None):
+        try:
+            await store.delete(key)
+        except StoreError as error:
+            if pause is None:
+                _log.error("%s is empty and cannot be deleted: %s", key, error.message)
+            else:
+                await asyncio.sleep(pause)
+        else:
+            return
 
 
 def _file(address: str, rest: str) -> str:

@@ -22,6 +22,7 @@ from weft.session.memory import (
     unknown,
 )
 from weft.session.store import Count
+from weft.session.strand import Strand
 from weft.stores import postgres_chapters as chapters
 from weft.stores import postgres_erasing as erasing
 from weft.stores import postgres_rows as rows
@@ -100,6 +101,39 @@ class PostgresStore:
                 await rows.insert_session(connection, key, time.time(), own)
             stored, session = await self.read_newest(connection, key)
         self._cache.put(stored)
+        return session
+
+    async def create_filled(
+        self, key: SessionKey, events: Sequence[Event], *, state: Mapping[str, Json] | None = None
+    ) -> Session:
+        """A new session with these events, in one transaction: no kill leaves it without them."""
+        require_key(key)
+        own, app, user = scoped([require_object(state or {}, where="session.state")])
+        # what is wrong with the events is said before anything is sent
+        growth = grow(Session(key.id, app_name=key.app_name, user_id=key.user_id), events)
+        self._leases.look(key)  # it is about to be of the past
+
+        async def insert() -> tuple[StoredSession, Session]:
+            async with self._connection(writing=True) as connection:
+                async with connection.transaction():
+                    empty = await rows.insert_session(connection, key, time.time(), own)
+                    await rows.share(connection, key, app, user)
+                    fence = self._leases.fence(key)
+                    stored, _ = await rows.insert_events(connection, empty, growth, fence)
+                self._cache.put(stored)
+                return await self.read_newest(connection, key)
+
+        while True:
+            try:
+                stored, session = await insert()
+                break
+            except Stale:
+                # a server that restarted forgot the lease: once it is ours again, the write is too
+                if not await self._leases.require(await self._current(), key):
+                    raise conflict(growth.session, Strand()) from None
+        self._cache.put(stored)
+        self._chapters.look_at(stored, self._cache)
+        self._news.tell(await self._current(), key)
         return session
 
     async def get(
@@ -244,6 +278,8 @@ class PostgresStore:
 
     async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
         """How many events the sessions have."""
+        for key in keys:
+            require_key(key)
         async with self._connection() as connection:
             return await rows.count_events(connection, keys)
 

@@ -49,6 +49,7 @@ from weft.stores.sqlite_worker import (
     FileWatch,
     FileWriter,
     Flusher,
+    Glances,
     Hold,
     Work,
     WriterConnection,
@@ -72,7 +73,7 @@ class _Open(NamedTuple):
     writer: ConnectionThread
     reader: ConnectionThread
     flusher: Flusher
-    glances: "_Glances"
+    glances: Glances
 
 
 class SqliteStore:
@@ -115,6 +116,31 @@ class SqliteStore:
             return lambda: self._keep(stored).session(*shared)
 
         return await self._write(work)
+
+    async def create_filled(
+        self, key: SessionKey, events: Sequence[Event], *, state: Mapping[str, Json] | None = None
+    ) -> Session:
+        """A new session with these events, in one transaction: no kill leaves it without them."""
+        require_key(key)
+        own, app, user = scoped([require_object(state or {}, where="session.state")])
+        # what is wrong with the events is said before the writer has its turn
+        growth = grow(Session(key.id, app_name=key.app_name, user_id=key.user_id), events)
+
+        def work(connection: sqlite3.Connection) -> Callable[[], Session]:
+            empty = tables.insert_session(connection, key, time.time(), own)
+            rows, size = tables.new_rows(empty, growth)
+            if not tables.add_rows(connection, rows):  # rows of a session that nobody else knows
+                raise conflict(growth.session, empty.events)
+            tables.share(connection, key, app, user)
+            tables.share(connection, key, growth.app, growth.user)
+            stored = empty.after(growth, size)
+            shared = tables.read_shared(connection, StateReader(key))
+            return lambda: self._keep(stored).session(*shared)
+
+        session = await self._write(work)
+        if (stored := self._cache.get(key)) is not None:
+            self._chapters.look_at(stored, self._cache)
+        return session
 
     async def get(
         self,
@@ -250,6 +276,8 @@ class SqliteStore:
 
     async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
         """How many events the sessions have."""
+        for key in keys:
+            require_key(key)
 
         def work(connection: sqlite3.Connection) -> Callable[[], dict[SessionKey, int]]:
             lengths = tables.count_events(connection, keys)
@@ -518,7 +546,7 @@ class SqliteStore:
                     ),
                     ConnectionThread(f"weft reads {self._path}", connect, read, watch=watch),
                     flusher,
-                    _Glances(self._path, whole),
+                    Glances(self._path, whole),
                 )
                 self._cache = SessionCache(in_use=leases.holds)
             return opened
@@ -573,65 +601,6 @@ class SqliteStore:
     def _keep(self, stored: StoredSession) -> StoredSession:
         self._cache.put(stored)
         return stored
-
-
-class _Glances:
-    """A connection for the event loop itself, for what is seen in microseconds.
-
-    It never waits: where the file is locked or in other use, or there is much to read, the reader's
-    thread does it.
-    """
-
-    MOST = 100_000
-    """Bytes of shared state that are read here."""
-
-    def __init__(self, path: Path, whole: WholeFile) -> None:
-        self._path = path
-        self._whole = whole
-        self._lock = Lock()
-        self._connection: sqlite3.Connection | None = None
-        self._heavy: set[tuple[str, str]] = set()
-
-    def at(self, key: SessionKey) -> tables.Glance | None:
-        """The session as it is now, with number 0 if it is not there; None: read it properly."""
-        owner = key.app_name, key.user_id
-        if not self._whole.is_sound or owner in self._heavy:
-            return None
-        if not self._lock.acquire(blocking=False):  # another thread uses the store as well
-            return None
-        try:
-            if self._connection is None:
-                address = f"{self._path.as_uri()}?mode=rw"
-                self._connection = sqlite3.connect(
-                    # timeout 0: the event loop must not wait for a lock
-                    address,
-                    timeout=0,
-                    isolation_level=None,
-                    check_same_thread=False,
-                    uri=True,
-                )
-            glance = tables.glance(self._connection, key)
-        except (sqlite3.Error, UnicodeDecodeError):
-            # locked, or damaged: the reader's thread waits, or says what is wrong
-            return None
-        finally:
-            self._lock.release()
-        if glance is None:
-            return _NOT_THERE
-        if sum(len(value) for _, value, _ in (*glance.app, *glance.user)) > self.MOST:
-            # reading so much would hold up the event loop
-            self._heavy.add(owner)
-        return glance
-
-    def close(self) -> None:
-        """Close the connection."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-
-_NOT_THERE = tables.Glance(0, 0, [], [])
 
 
 class _SqliteTransaction:

@@ -2,7 +2,8 @@
 
 A reader runs one job after the other. A writer commits together what was queued while it was
 busy. A third thread flushes the log that SQLite writes ahead: a job is done when its commit is on
-the disk, and meanwhile the writer goes on, so that many commits share one flush.
+the disk, and meanwhile the writer goes on, so that many commits share one flush. What is seen in
+microseconds has a connection of its own, and no thread.
 """
 
 import asyncio
@@ -17,8 +18,10 @@ from threading import Lock, Thread
 from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from weft.errors import StoreError
+from weft.session import SessionKey
 from weft.stores.leases import WATCH_EVERY
-from weft.stores.sqlite_tables import MOST_ROWS, NewRow, add_rows
+from weft.stores.sqlite_file import WholeFile
+from weft.stores.sqlite_tables import MOST_ROWS, Glance, NewRow, add_rows, glance
 
 T = TypeVar("T")
 
@@ -568,3 +571,62 @@ def _nothing(_: sqlite3.Connection) -> Callable[[], None]:
 
 def _ended() -> None:
     pass
+
+
+class Glances:
+    """A connection for the event loop itself, for what is seen in microseconds.
+
+    It never waits: where the file is locked or in other use, or there is much to read, the reader's
+    thread does it.
+    """
+
+    MOST = 100_000
+    """Bytes of shared state that are read here."""
+
+    def __init__(self, path: Path, whole: WholeFile) -> None:
+        self._path = path
+        self._whole = whole
+        self._lock = Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._heavy: set[tuple[str, str]] = set()
+
+    def at(self, key: SessionKey) -> Glance | None:
+        """The session as it is now, with number 0 if it is not there; None: read it properly."""
+        owner = key.app_name, key.user_id
+        if not self._whole.is_sound or owner in self._heavy:
+            return None
+        if not self._lock.acquire(blocking=False):  # another thread uses the store as well
+            return None
+        try:
+            if self._connection is None:
+                address = f"{self._path.as_uri()}?mode=rw"
+                self._connection = sqlite3.connect(
+                    # timeout 0: the event loop must not wait for a lock
+                    address,
+                    timeout=0,
+                    isolation_level=None,
+                    check_same_thread=False,
+                    uri=True,
+                )
+            seen = glance(self._connection, key)
+        except (sqlite3.Error, UnicodeDecodeError):
+            # locked, or damaged: the reader's thread waits, or says what is wrong
+            return None
+        finally:
+            self._lock.release()
+        if seen is None:
+            return _NOT_THERE
+        if sum(len(value) for _, value, _ in (*seen.app, *seen.user)) > self.MOST:
+            # reading so much would hold up the event loop
+            self._heavy.add(owner)
+        return seen
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+
+_NOT_THERE = Glance(0, 0, [], [])
