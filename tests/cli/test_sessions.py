@@ -119,10 +119,20 @@ def test_an_export_is_the_session(tmp_path: Path) -> None:
     assert (filed.stdout, filed.stderr) == ("", "wrote one.json\n")
     assert (tmp_path / "one.json").read_text("utf-8") == done.stdout
     weft(tmp_path, "sessions", "export", "one", "-o", "again.json")
-    assert (
-        "weft: no/such/x.json: "
-        in weft(tmp_path, "sessions", "export", "one", "-o", "no/such/x.json").stderr
-    )
+    said, _ = refusal(weft(tmp_path, "sessions", "export", "one", "-o", "no/such/x.json"))
+    assert said == "--output: there is no folder no/such"
+
+
+def test_an_export_is_imported_as_whose_somebody_says(tmp_path: Path) -> None:
+    fill(tmp_path, ("app", "ann", "one"))
+    weft(tmp_path, "sessions", "export", "one", "-o", "one.json")
+    again = weft(tmp_path, "sessions", "import", "one.json")
+    assert "a session `one` is in the store already" in again.stderr
+    done = weft(tmp_path, "sessions", "import", "one.json", "--app", "other", "--user", "bob")
+    assert done.returncode == 0, done.stderr
+    listed = json.loads(weft(tmp_path, "sessions", "list", "--json").stdout)
+    owners = {(one["appName"], one["userId"], one["id"]) for one in listed}
+    assert owners == {("app", "ann", "one"), ("other", "bob", "one")}
 
 
 def test_s4_the_last_invocation_is_taken_back_and_nothing_deleted(tmp_path: Path) -> None:

@@ -72,9 +72,9 @@ async def _take(
     that was killed: it is filled.
     """
     session = recording.spoken_by(options.agent or AGENT).for_store()
-    key = SessionKey(
-        session.app_name or options.app or "imported", session.user_id or options.user, session.id
-    )
+    # what was typed counts, also for a session that says whose it is
+    app = options.app or session.app_name or "imported"
+    key = SessionKey(app, options.only_user or session.user_id or options.user, session.id)
     existing = await store.get(key)
     # a second import would say everything twice
     if existing is not None and len(existing.events):
