@@ -17,7 +17,7 @@ import msgspec
 from weft.errors import SessionError, describe_kind, with_article
 from weft.media import HINT, read_data_url, require_type, type_of_address
 from weft.misuse import declared
-from weft.values import Json, JsonObject, require_json
+from weft.values import Json, JsonObject, has_lone_surrogate, join_halves, require_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -676,13 +676,33 @@ def _require_part(raw: JsonObject, *, where: str) -> None:
         ) from None
 
 
+def whole_characters(content: Content) -> Content:
+    """The content as a log has it where a stream has cut a character of its texts in two.
+
+    The pieces put together are two halves, which no JSON gives back: it has the character.
+    """
+    parts = content.parts or ()
+    if not any(part.text and has_lone_surrogate(part.text) for part in parts):
+        return content
+    joined = [
+        msgspec.structs.replace(part, text=join_halves(part.text)) if part.text else part
+        for part in parts
+    ]
+    return msgspec.structs.replace(content, parts=tuple(joined))
+
+
 def encode(value: object, *, where: str) -> bytes:
     """A value of the log as JSON; lone surrogates are escaped, as only JSON text can hold them."""
     try:
         try:
             return msgspec.json.encode(value)
         except UnicodeEncodeError:
-            return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii")
+            text = json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
+            try:
+                # two halves side by side are read as one character, and so they are written
+                return msgspec.json.encode(json.loads(text))
+            except UnicodeEncodeError:
+                return text.encode("ascii")
     except RecursionError:
         raise SessionError("it nests too deep to be written", where=where) from None
     except TypeError as error:

@@ -140,6 +140,11 @@ def scrub(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def join_halves(text: str) -> str:
+    """The text with two halves of a character that stand side by side as that character."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
 def has_lone_surrogate(text: str) -> bool:
     """Whether the text cannot be encoded as UTF-8."""
     if text.isascii():

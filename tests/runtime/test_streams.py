@@ -4,6 +4,7 @@ import asyncio
 import io
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,20 @@ async def streamed(root: Node) -> list[Event]:
     except (ValueError, KeyError):
         pass
     return events
+
+
+async def test_a_character_that_a_stream_cuts_in_two_is_one_in_the_log(tmp_path: Path) -> None:
+    model = ScriptedModel([chunks("smile \ud83d", "\ude00 there"), "Bye."])
+    address = f"sqlite:///{tmp_path}/weft.db"
+    async with Runner(Agent("bot", model=model), store=address) as runner:
+        result = await runner.run("go", session_id="s", config=RunConfig(stream=True))
+        assert result.text == "smile 😀 there"
+        grown = await runner.session(session_id="s")
+    async with Runner(Agent("bot", model=model), store=address) as runner:
+        read = await runner.session(session_id="s")
+        assert read == grown
+        await runner.run("and?", session_id="s")
+        assert "smile 😀 there" in str(model.prompts[-1])
 
 
 def shown(events: list[Event]) -> dict[str, str]:

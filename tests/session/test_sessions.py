@@ -215,6 +215,19 @@ def test_S3_any_text_survives_the_json_lone_surrogates_and_nul_included(text: st
     assert json.loads(session.to_json())["state"]["k"] == text or not text.isprintable()
 
 
+@pytest.mark.parametrize("rest", ["", " and \ud83d"])
+def test_S3_two_halves_side_by_side_are_read_back_as_the_character_they_are(rest: str) -> None:
+    """They are no damage: JSON writes both alike, and so do its checksums."""
+    halves, whole = "\ud83d\ude00" + rest, "😀" + rest
+    session = Session(
+        "s", state={"k": halves}, events=[said("user", halves), *exchange({"q": halves}, {})]
+    )
+    again = Session.from_json(session.to_json())
+    assert (again.state, again.events[0].text) == ({"k": whole}, whole)
+    assert again.to_json() == session.to_json()
+    assert Session.from_json(again.to_json()) == again
+
+
 def test_S3_whole_numbers_of_any_size_survive() -> None:
     session = Session("s", state={"n": 2**80, "m": -(2**80), "f": 0.1})
     assert Session.from_json(session.to_json()).state == session.state

@@ -290,6 +290,7 @@ def test_a_result_needs_no_await() -> None:
         ("output", "result.text"),
         ("data", "result.value"),
         ("all_messages", "result.events"),
+        ("raise_for_status", "result.check()"),
         ("txt", "did you mean `text`?"),
     ],
 )
@@ -332,6 +333,7 @@ WRONG_RUNS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: weft.run_sync("Hi", bot()), "a str cannot be run", "the agent comes first"),  # type: ignore[arg-type]
     (lambda: weft.run_sync(Agent, "Hi"), "a type cannot be run", 'Agent("name"'),  # type: ignore[arg-type]
     (lambda: weft.run_sync([bot()], "Hi"), "a list cannot be run", "a >> b"),  # type: ignore[arg-type]
+    (lambda: weft.run_sync(Runner(bot()), "Hi"), "a Runner cannot be run", "await runner.run("),  # type: ignore[arg-type]
     (lambda: weft.run_sync(bot(), ""), "there is no message", 'run(agent, "message")'),
     (
         lambda: weft.run_sync(bot(), "Hi", session=[("user", "Hi")]),

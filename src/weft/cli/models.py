@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from weft.cli.options import CommandOptions
 from weft.dialects import Facts, facts_for
-from weft.dialects.names import require_model_name
+from weft.dialects.facts import require_model_name
 from weft.errors import UsageError
 from weft.values import Json, JsonObject, compact
 

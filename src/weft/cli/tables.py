@@ -126,7 +126,7 @@ def _sent(rows: Sequence[SentRow], width: int) -> Table:
     if width >= _NAMED:
         table.add_column("text", no_wrap=True, overflow="ellipsis", ratio=1)
     for row, origin in zip(rows, origins, strict=True):
-        cells = [
+        cells: list[str | Text] = [
             f"{row.tokens:,}{'=' if row.shared else ' '}",
             Text(f"{row.role} {row.kind}".strip(), style=_COLOURS[row.source]),
         ]

@@ -53,9 +53,8 @@ class RequestChecker:
         trail = known or _Trail()
         if trail.model != model:  # another model may have other rules
             trail.begin(model, self._dialect.strict_turns(model))
-        verify(
-            prompt, step="model request"
-        )  # items that were verified once are not looked at again
+        # at the cost of the items that are new: those that were verified once are not looked at
+        verify(prompt, step="model request")
         head = {**wire}
         del head[traits.turns]
         changed = head != trail.head

@@ -44,6 +44,7 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 _NO_ITEMS: Strand[Item] = Strand()
+"""The items of a head, of which it has none; nobody adds to them."""
 
 
 class Head:

@@ -20,7 +20,7 @@ from weft.compiler.inputs import target_of, values_in
 from weft.compiler.instruction import VALUES
 from weft.compiler.plan import Plan
 from weft.compiler.prefix import refused, require_accepted
-from weft.content import Content, Part
+from weft.content import Content, Part, whole_characters
 from weft.declare import Agent, CallbackContext, Raw, RunConfig
 from weft.diagnostics import Diagnostic, Severity
 from weft.dialects import Lowered, dialect_named
@@ -374,6 +374,8 @@ class ModelCall:
         """The answer as an event: every call has an id, and signatures know whose they are."""
         invocation, compiled, within = self._invocation, self._compiled, self._within
         content = response.content
+        if content is not None:
+            content = whole_characters(content)
         signed = False
         if content is not None and content.parts:
             calls = False

@@ -36,6 +36,10 @@ _WORDS = {
         ("messages", "new_messages", "all_messages", "new_items", "history", "steps"),
         "result.events for this run, result.session.events for all",
     ),
+    **dict.fromkeys(
+        ("raise_for_error", "raise_for_status", "raise_error", "unwrap", "ok", "is_error"),
+        "result.check(), which raises what ended the run, or look at result.error",
+    ),
     "session_id": "result.session.id",
     "cost": "result.usage, the tokens; weft replay counts money",
 }

@@ -684,6 +684,8 @@ def _runnable(value: object) -> str:
     """What to pass instead of something that cannot be run."""
     if isinstance(value, str):
         return 'the agent comes first, then the message: run(agent, "message")'
+    if isinstance(value, Runner):
+        return 'a runner runs itself: await runner.run("message")'
     if isinstance(value, type):
         return f'pass a value, not the class: {value.__name__}("name", ...)'
     if isinstance(value, list | tuple):
