@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import os
+from abc import ABCMeta
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
@@ -77,7 +78,7 @@ if TYPE_CHECKING:
     _RunnerClass = type
 else:
 
-    class _RunnerClass(type):
+    class _RunnerClass(ABCMeta):  # not type: a runner of somebody's own may be an ABC as well
         """Says what to write instead of a method that is called on the class."""
 
         def __getattr__(cls, name: str) -> object:
