@@ -208,9 +208,12 @@ def test_an_answer_that_no_number_can_hold_is_refused_at_its_field() -> None:
             assert "answers" in answer.json()["where"]
 
 
-def test_a_key_of_shared_state_that_no_store_holds_is_refused_as_the_clients_own_fault() -> None:
+@pytest.mark.parametrize(("key", "words"), [("user:a\0", "state key"), ("", "is empty")])
+def test_a_key_of_state_that_no_store_or_agent_takes_is_the_clients_own_fault(
+    key: str, words: str
+) -> None:
     application = served()
-    state = {"user:a\0": 1}
+    state = {key: 1}
     sessions = "/apps/bot/users/user/sessions"
     with client_of(application, application.token) as client:
         client.post("/api/apps/bot/sessions", json={"id": "s"})
@@ -218,12 +221,15 @@ def test_a_key_of_shared_state_that_no_store_holds_is_refused_as_the_clients_own
             client.post("/api/apps/bot/sessions", json={"id": "t", "state": state}),
             client.post(f"{ONE}/runs", json={"message": "hi", "state": state}),
             client.patch(f"{ONE}/state", json={"delta": state}),
+            client.post(
+                '/inspect/api/fork?event=0&session=["bot","user","s"]', json={"state": state}
+            ),
             client.post(sessions, json={"sessionId": "t", "state": state}),
             client.patch(f"{sessions}/s", json={"stateDelta": state}),
             client.post("/run", json={**APIS["/run"], "stateDelta": state}),
         ):
             assert problem(answer) == (422, "invalid")
-            assert "state key" in answer.json()["detail"]
+            assert words in answer.json()["detail"]
         assert client.get("/api/apps/bot/sessions").json()["total"] == 1
         assert client.get(ONE).json()["events"] == 0
 

@@ -99,6 +99,8 @@ class Call:
                 f"`{shared[0][:100]}` belongs to all users of the app",
                 hint="write it without `app:`, or with `user:` for all your sessions",
             )
+        if state and "" in state:
+            raise Problem(422, "invalid", "a key of the state is empty", hint="give it a name")
         # here, and not where it is stored: behind a queue that is in another process, and later
         for key in state or ():
             if scope_of(key) in ("app", "user"):

@@ -196,7 +196,7 @@ class QueuedRun:
         if info.status == "failed":
             raise RunError(info.reason, where=f"turn {info.turn.id}")
         if info.status == "cancelled":
-            raise Problem(502, "run-cancelled", "the run was cancelled before it began")
+            raise Problem(409, "run-cancelled", "the run was cancelled before it began")
 
 
 def _may_end(event: Event) -> bool:
