@@ -305,6 +305,21 @@ def _links(page: Path) -> list[str]:
     return [link for link in found if "://" not in link]
 
 
+def test_what_is_to_be_installed_is_an_extra_that_exists() -> None:
+    """Pages say how to install from a clone; `weft[...]` adds to what is installed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = set(project["optional-dependencies"])
+    sources = [*PAGES, *(ROOT / "src").rglob("*.py"), ROOT / "deploy" / "Dockerfile"]
+    for source in sources:
+        text = source.read_text("utf-8")
+        for named in re.findall(r"""pip install[^\n]*?["'](?:weft|\.)\[([\w,-]+)\]""", text):
+            assert set(named.split(",")) <= extras, f"{source}: {named}"
+    assert project["readme"] == "README.md"
+    for page in PAGES:
+        # whoever lacks the command has no Weft yet, and no index has one
+        assert not re.search(r"pip install [\"']weft\[cli", page.read_text("utf-8")), page
+
+
 def test_contributing_draws_the_layers_as_they_are() -> None:
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     layers = next(one["layers"] for one in contract["contracts"] if one["id"] == "layers")

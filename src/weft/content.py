@@ -373,7 +373,10 @@ def _no_message(value: object, where: str, *, part: bool = False) -> SessionErro
     if isinstance(value, bytes | bytearray | memoryview):
         hint = _MEDIA_HINT
     elif isinstance(value, dict):
+        spelled = cast("dict[object, object]", value)
         hint = "read JSON first: msgspec.convert(value, weft.Content), or weft.Part for a part"
+        if "content" in spelled:  # as OpenAI and Anthropic spell messages
+            hint = "pass the text alone; weft.Session.from_messages reads a whole conversation"
     kind = "part of a message" if part else "a message"
     return SessionError(f"{what} is not {kind}", where=where, hint=hint)
 

@@ -6,6 +6,7 @@ token of a request came from.
 """
 
 import enum
+import unicodedata
 from typing import Literal
 
 import msgspec
@@ -82,3 +83,23 @@ class Findings(list[Diagnostic]):
             for one in self
         ]
         return framed(f"{len(self)} findings", table(heads, rows))
+
+
+def safe(text: str) -> str:
+    """The text without characters that steer a terminal; lines and tabs stay.
+
+    What a user, a model or a file says may hold any of them.
+    """
+    # the usual case, seen without a look at each character
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text
+    )
+
+
+def _escaped(char: str) -> str:
+    if unicodedata.category(char) in ("Zs", "Zl", "Zp"):
+        return " "
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -159,14 +159,19 @@ def read_data_url(url: str, *, where: str) -> DataUrl:
         )
     if "base64" not in options:
         return DataUrl(kind.strip().lower(), unquote_to_bytes(body))
-    text = "".join(unquote(body).split()).replace("-", "+").replace("_", "/")
     try:
-        data = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+        data = base64_bytes(unquote(body))
     except binascii.Error as error:
         raise SessionError(
             f"the data of this URL is not base64: {error}", where=where, hint="encode it again"
         ) from None
     return DataUrl(kind.strip().lower(), data)
+
+
+def base64_bytes(text: str) -> bytes:
+    """The bytes that base64 stands for, in either alphabet: google-adk writes the URL-safe one."""
+    plain = "".join(text.split()).replace("-", "+").replace("_", "/")
+    return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
 
 
 def type_of_address(url: str) -> str:

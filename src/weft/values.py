@@ -49,6 +49,11 @@ def digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
+def handle_of(value: Json) -> str:
+    """The name of a value: a hash of what it is, the same in every process."""
+    return digest(canonical(value))[:12]
+
+
 def require_json(value: object, *, where: str) -> Json:
     """The value as plain JSON, its dicts and lists copied, or an error that says where it is not.
 
@@ -149,26 +154,6 @@ def has_lone_surrogate(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
-
-
-def is_encodable(value: object) -> bool:
-    """Whether every text in a JSON value, keys included, can be encoded as UTF-8."""
-    try:
-        msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return False
-    except (OverflowError, TypeError):  # very large integers; the slow way knows them
-        return not has_lone_surrogate(_unescaped.encode(value))
-    return True
-
-
-def scrubbed(value: Json) -> Json:
-    """The value with every lone surrogate in it replaced by U+FFFD."""
-    if isinstance(value, str):
-        return scrub(value) if has_lone_surrogate(value) else value
-    if isinstance(value, dict):
-        return {str(scrubbed(key)): scrubbed(entry) for key, entry in value.items()}
-    return [scrubbed(entry) for entry in value] if isinstance(value, list) else value
 
 
 def only_text(value: Json) -> str | None:

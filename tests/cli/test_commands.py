@@ -74,6 +74,27 @@ def test_the_doctor_finds_this_machine_well(tmp_path: Path) -> None:
     assert "compiling and explaining need none" in done.stdout
 
 
+def test_the_doctor_says_which_extras_are_absent(tmp_path: Path) -> None:
+    needs = [f"no-such-package; extra == '{extra}'" for extra in ("serve", "dev")]
+    needs.append("typer; extra == 'cli'")
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import importlib.metadata as m\nm.requires = lambda name: {needs!r}\n"
+    )
+    path = f"{tmp_path}:{environment()['PYTHONPATH']}"
+    done = weft(tmp_path, "doctor", PYTHONPATH=path)
+    assert done.returncode == 0
+    assert re.search(r"ok +cli +present", done.stdout)
+    assert re.search(r"absent +serve +missing: no-such-package\n +pip install", done.stdout)
+    assert not re.search(r"absent +dev", done.stdout), "it is for work on Weft itself"
+
+
+@pytest.mark.parametrize("command", ["show", "retry", "cancel"])
+def test_a_turn_is_named(tmp_path: Path, command: str) -> None:
+    said, hint = refusal(weft(tmp_path, "turns", command))
+    assert said == f"turns {command}: missing argument 'turn'"
+    assert hint == f"weft turns {command} --help"
+
+
 def test_the_doctor_tells_names_of_keys_and_never_values(tmp_path: Path) -> None:
     done = weft(tmp_path, "doctor", SOME_API_KEY="sk-very-secret", EMPTY_API_KEY="")
     assert re.search(r"ok +SOME_API_KEY +set", done.stdout)

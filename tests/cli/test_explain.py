@@ -5,14 +5,18 @@ import os
 import pty
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.cli.run import environment, refusal, weft
 from tests.support.build import calls, returns, says, session, user
 from weft import Agent, Session, compile
 from weft.cli.load import load_node
+from weft.cli.tables import tables
+from weft.compiler.report import place_of
 
 LOG = session(
     user("Hi", inv="1"),
@@ -74,6 +78,28 @@ def test_the_report_is_coloured_in_a_terminal(folder: Path) -> None:
     assert "\x1b[" in text
     assert "[bold]Hi" in text
     assert "weather_bot.instruction" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_a_terminal_of_any_width_shows_where_each_row_comes_from(width: int) -> None:
+    def get_weather(city: str) -> str:
+        """The weather."""
+        return city
+
+    agent = Agent("bot", model="gemini-flash-latest", tools=[get_weather], instruction="Be brief.")
+    report = compile(agent, message="Hi").explain()
+    shown = StringIO()
+    console = Console(width=width, file=shown)
+    for part in tables(report, width):
+        console.print(part)
+    text = shown.getvalue()
+    assert all(len(line) <= width for line in text.splitlines())
+    for row in report.sent:
+        assert place_of(row.origin) in text
+    for row in report.passes:
+        assert row.name in text
+    assert ("Be brief." in text) == (width >= 80)
+    assert ("/functionDeclarations/0" in text) == (width >= 100), "the end of a place says more"
 
 
 def test_the_json_is_the_report(folder: Path) -> None:

@@ -103,6 +103,13 @@ def test_one_model_is_told_in_full(tmp_path: Path) -> None:
     assert any(line.startswith("  price    $") for line in lines)
 
 
+def test_a_name_that_no_client_answers_to_is_a_slip(tmp_path: Path) -> None:
+    lines = weft(tmp_path, "models", "gpt5").stdout.splitlines()
+    assert lines[1].startswith("  client   none answers to this name; did you mean `gpt-5`")
+    for name in ("gpt-5.6", "local", "ollama/anything", "http://localhost:1/v1#own"):
+        assert "client" not in weft(tmp_path, "models", name).stdout
+
+
 def test_what_is_not_known_of_a_model_is_said_to_be_so(tmp_path: Path) -> None:
     done = weft(tmp_path, "models", "no-such-model", "--json")
     told = json.loads(done.stdout)

@@ -233,10 +233,10 @@ def test_an_answer_is_given_by_the_id_of_the_call_too(bots: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line", "hint"),
     [
-        (("--answer", "pya=true"), "no open call is `pya`", "(pay)"),
+        (("--answer", "pya=true"), "--answer: no open call is `pya`", "(pay)"),
         (("--answer", "pay=maybe"), "pay: this wants a yes or no, not 'maybe'", "yes or no"),
         (("--answer", "pay"), "--answer: `pay` is not a key and a value", "key=value"),
-        (("--retry", "nothing"), "no open call is `nothing`", "(pay)"),
+        (("--retry", "nothing"), "--retry: no open call is `nothing`", "(pay)"),
         (("--resume", "--session", "t"), "there is no session `t`", "the user has: s"),
         (("--resume", "--user", "bob"), "there is no session `s`", "users that have: user"),
         (("--resume", "--app", "other"), "there is no session `s`", "no sessions"),

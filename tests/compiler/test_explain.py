@@ -14,9 +14,10 @@ from tests.support.strategies import logs
 from weft import Agent, C, Content, Event, Part, RunConfig, Session, TokenBudget
 from weft.compiler import Compilation
 from weft.compiler import compile_request as compile
-from weft.compiler.report import Report, clip, columns, safe
+from weft.compiler.report import Report, clip, columns
 from weft.content import call_part, thought_part
 from weft.declare.policy import Policy
+from weft.diagnostics import safe
 from weft.ir import CallBlock
 from weft.passes import ON_FRESH, ON_REQUEST
 

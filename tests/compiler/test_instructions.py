@@ -4,6 +4,7 @@ import doctest
 import logging
 import sys
 import types
+from typing import cast
 
 import pytest
 from inline_snapshot import snapshot
@@ -426,6 +427,23 @@ def test_T7_a_provider_that_raises_is_logged_and_contributes_nothing(
     assert "on_provider_error" in found.hint
     assert [record.exc_info is not None for record in caplog.records] == [True]
     assert public.resolve_provider(broken) == ""
+
+
+def test_T7_a_provider_that_cannot_be_called_says_how_it_is_called() -> None:
+    class Texts:
+        @staticmethod
+        def say(context: ReadonlyContext) -> str:
+            return ""
+
+    def hint(provider: object) -> str:
+        compiled = compile_request(Agent("bot", instruction=cast("str", provider)))
+        (problem,) = compiled.diagnostics
+        assert problem.code == "WEFT102"
+        return problem.hint
+
+    assert hint(lambda: "Be brief.").endswith('def instruction(context): return "..."')
+    assert "def instruction(context, extra_1):" in hint((Texts, "say", ["loud"]))
+    assert hint(lambda context: context.state["no"]).startswith("mend it")
 
 
 @pytest.mark.parametrize("kind", ["sync", "async", "arity"])

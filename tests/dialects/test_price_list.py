@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.dialects.make_prices import TABLE, installed, text_of
 from weft.compiler.costs import cliffs_of, price_of, window_of
 from weft.dialects import price_list as module
-from weft.dialects.names import near_names
+from weft.dialects.facts import near_names
 from weft.dialects.price_list import Listing, newer_prices, price_list, read_providers
 
 KINDS = {

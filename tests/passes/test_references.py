@@ -15,12 +15,11 @@ from weft.compiler import Compiled, compile_request
 from weft.content import call_part, result_part
 from weft.declare import Policy
 from weft.errors import BudgetExceeded
-from weft.ir.item import handle_of
 from weft.recordings import recording_of
 from weft.replay.evidence import KeptEvidence, rebuilt
 from weft.replay.replay import requests_of
 from weft.testing import ScriptedModel, call, make_session
-from weft.values import Json
+from weft.values import Json, handle_of
 
 A = [f"alpha {n}: {n * 7919} of the first kind of thing" for n in range(1, 6)]
 B = [f"beta {n}: {n * 6007} of the other kind of thing" for n in range(1, 6)]

@@ -6,15 +6,16 @@ import json
 import pytest
 
 from tests.support.recorded import coding_run, service_run
-from weft import Agent, C
+from weft import Agent, Approve, C, Runner, tool
 from weft.content import call_part, result_part
 from weft.declare import Policy
 from weft.declare.words import policy_from
 from weft.errors import DeclarationError, SessionError
 from weft.recordings import Recording, read_recordings, recording_of
-from weft.replay.page import as_json, lines, replay_page
+from weft.replay.page import as_json, lines, recorded_facts, replay_page
 from weft.replay.replay import Trial, replay, requests_of, strings_in, total, uses_of
-from weft.testing import make_session
+from weft.session.store import SessionKey
+from weft.testing import ScriptedModel, call, make_session
 
 
 def read(*runs: object) -> list[Recording]:
@@ -233,6 +234,26 @@ def test_declared_agents_are_replayed_with_what_they_declare() -> None:
     bare = replay(recording, C.default(), uses=uses)
     full = replay(recording, C.default(), uses=uses, agents={"bot": told})
     assert full.tokens > bare.tokens + 2 * 150
+
+
+async def test_a_question_to_the_user_is_no_answer_of_a_model() -> None:
+    @tool(confirm=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    model = ScriptedModel([call("pay", amount=5), "It is paid."])
+    async with Runner(Agent("shop", model=model, tools=[pay])) as runner:
+        await runner.run("Pay 5", session_id="s")
+        (asked,) = await runner.pending()
+        await runner.resume(session_id="s", answers={asked.call_id: Approve()})
+        session = await runner.store.get(SessionKey("shop", "user", "s"))
+    assert session is not None
+    recording = recording_of(session)
+    requests = [compiled for _, _, compiled in requests_of(recording, C.default())]
+    assert len(requests) == len(model.prompts) == 2
+    assert {name for one in requests for name in one.tools} == {"pay"}
+    assert recorded_facts([recording]).answers == 2
 
 
 def test_the_page_needs_nothing_beside_itself_and_escapes() -> None:

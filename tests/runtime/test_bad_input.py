@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -21,7 +21,7 @@ from weft import (
     WeftError,
 )
 from weft.content import FunctionResponse
-from weft.errors import DeclarationError, SessionBusy, SessionError
+from weft.errors import DeclarationError, SessionBusy, SessionError, UsageError
 from weft.ir import Prompt
 from weft.stores.memories import Memory
 from weft.testing import ScriptedModel, call, delayed
@@ -63,6 +63,20 @@ def test_empty_ids_are_refused_before_anything_runs(ids: dict[str, str]) -> None
 
 
 # Two runs at once.
+
+
+def test_a_runner_is_made_before_it_runs() -> None:
+    agent: Any = Agent("bot", model=ScriptedModel(["Hi"]))
+    with pytest.raises(UsageError) as wrong:
+        Runner.run(agent, "Hello")
+    assert wrong.value.where == "Runner.run"
+    assert 'weft.run(agent, "message")' in wrong.value.hint
+    runner: Any = Runner
+    for name, right in (("run_sync", "weft.run_sync(agent,"), ("run_streamed", "weft.stream(")):
+        with pytest.raises(AttributeError, match="a runner has no") as unknown:
+            getattr(runner, name)(agent, "Hello")
+        assert right in str(unknown.value)
+    assert not hasattr(runner, "__wrapped__"), "and tools that look for names find none"
 
 
 def test_two_runs_of_one_session_wait_for_each_other() -> None:

@@ -10,9 +10,8 @@ from tests.support.linear import calls
 from weft import Agent, C, Session, tool
 from weft.content import call_part, result_part
 from weft.declare import Policy
-from weft.ir.item import handle_of
 from weft.testing import ScriptedModel, call, make_session
-from weft.values import JsonObject
+from weft.values import JsonObject, handle_of
 
 LONG = "\n".join(f"row {n}: {n * 7919} apples" for n in range(30_000))
 POLICIES = (

@@ -13,8 +13,8 @@ from weft.content import Blob, FunctionCall, FunctionResponse
 from weft.declare.context import ToolContext
 from weft.errors import ProtectionError
 from weft.ir import Prompt
-from weft.ir.item import handle_of
 from weft.testing import ScriptedModel, call
+from weft.values import handle_of
 
 DIALECTS = ("gemini", "anthropic", "openai-chat", "openai-responses")
 KEY = "zx-91-KQ77-opal"

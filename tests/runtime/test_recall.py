@@ -14,10 +14,9 @@ from weft.declare.policy import Policy
 from weft.dialects import DIALECTS
 from weft.errors import DeclarationError
 from weft.ir import Prompt, ResultBlock
-from weft.ir.item import handle_of
 from weft.testing import ScriptedModel, call
 from weft.tokens import counter_for
-from weft.values import JsonObject, compact
+from weft.values import JsonObject, compact, handle_of
 
 LINES = [f"line {n}: gauge_{n} rose to {n * 3} cm" for n in range(600)]
 REPORT = "\n".join(LINES)
@@ -140,7 +139,7 @@ async def test_a_handle_of_another_session_stands_for_nothing_here() -> None:
 
 
 def asks_first() -> Callable[[Prompt], object]:
-    from weft.ir.item import handle_of
+    from weft.values import handle_of
 
     return lambda _: call("recall", handle=handle_of({"result": REPORT}))
 

@@ -104,6 +104,45 @@ def test_sessions_and_a_streamed_run(client: httpx2.Client) -> None:
     assert client.get(one).status_code == 404
 
 
+def test_what_clients_of_google_adk_ask_beside_the_page(client: httpx2.Client) -> None:
+    assert client.get("/list-apps?detailed=true").json() == {
+        "apps": [
+            {
+                "name": "calc",
+                "rootAgentName": "calc",
+                "description": "Adds.",
+                "language": "python",
+                "isComputerUse": False,
+            }
+        ]
+    }
+    # the page may be told to be another user, and asks for the trace without saying so
+    sessions = SESSIONS.replace("users/user", "users/ann")
+    session = client.post(sessions, json={"sessionId": "of-ann"}).json()
+    body = {
+        "appName": "calc", "userId": "ann", "sessionId": "of-ann",
+        "newMessage": {"role": "user", "parts": [{"text": "add 2 and 3"}]},
+    }  # fmt: skip
+    events = client.post("/run", json=body).json()
+    saved = next(event for event in events if event.get("actions", {}).get("artifactDelta"))
+    trace = client.get("/dev/apps/calc/debug/trace/session/of-ann").json()
+    assert trace[0]["attributes"]["gen_ai.conversation.id"] == session["id"]
+    artifact = f"{sessions}/of-ann/artifacts/sum.txt"
+    assert client.get(f"{artifact}/versions/latest").json() == {"text": "5"}
+    about = client.get(f"{artifact}/versions/0/metadata").json()
+    assert about == {
+        "version": 0,
+        "canonicalUri": "artifact:/" + artifact + "/versions/0",
+        "customMetadata": {},
+        "mimeType": "text/plain",
+        "createTime": saved["timestamp"],
+    }
+    assert client.get(f"{artifact}/versions/latest/metadata").json() == about
+    assert client.get(f"{artifact}/versions/metadata").json() == [about]
+    for wrong, status in (("1", 404), ("1/metadata", 404), ("new", 422), ("new/metadata", 422)):
+        assert client.get(f"{artifact}/versions/{wrong}").status_code == status
+
+
 def test_a_run_in_one_piece_in_either_spelling(client: httpx2.Client) -> None:
     client.post(f"{SESSIONS}/s", json={"topic": "sums"})
     body = {"app_name": "calc", "user_id": "user", "session_id": "s"}
@@ -257,6 +296,23 @@ def test_a_trace_is_what_the_page_accepts(tmp_path: Path) -> None:
             assert {one["type"] for one in attributes["gen_ai.tool.definitions"]} == {"function"}
     last = spans[-1]["logs"][0]["attributes"]
     assert last["gen_ai.input.messages"][0]["parts"] == [{"type": "text", "content": "add 2 and 3"}]
+
+
+def test_a_trace_has_no_model_call_for_a_question(tmp_path: Path) -> None:
+    @tool(confirm=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    agent = Agent("calc", model=ScriptedModel([call("pay", amount=5)]), tools=[pay])
+    with (
+        serving(app(agent, store=f"sqlite:///{tmp_path}/weft.db")) as live,
+        live.client() as client,
+    ):
+        client.post(f"{SESSIONS}/s", json={})
+        ask(client, "s", streaming=False)
+        spans = client.get("/dev/apps/calc/debug/trace/session/s").json()
+    assert [span["name"].split()[0] for span in spans] == ["invoke_agent", "generate_content"]
 
 
 def adk_page() -> Path | None:

@@ -1,6 +1,7 @@
 """The JSON API: sessions, runs, events, state, artifacts, questions, rewind, fork."""
 
 import asyncio
+import base64
 import json
 import threading
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from tests.server.live import read_events, serving
 from weft import Agent, ToolContext, tool
-from weft.content import Part
+from weft.content import Blob, Part
 from weft.server import Limits, app
 from weft.testing import ScriptedModel, call, chunks, delayed, usage
 
@@ -177,10 +178,21 @@ def test_questions_are_listed_and_answered(store: str) -> None:
 
 
 def test_artifacts_are_read_and_never_shown_as_pages(store: str) -> None:
+    data = bytes(range(250, 256)) * 3 + b"!"
+    media = {
+        "plain.bin": base64.b64encode(data).decode(),
+        # as google-adk writes it, with padding and without
+        "url.bin": base64.urlsafe_b64encode(data).decode(),
+        "bare.bin": base64.urlsafe_b64encode(data).decode().rstrip("="),
+        "odd.bin": "%",
+    }
+
     @tool
     async def save(ctx: ToolContext) -> str:
         """Save."""
         await ctx.save_artifact("page.html", Part(text="<script>alert(1)</script>"))
+        for name, data in media.items():
+            await ctx.save_artifact(name, Part(inline_data=Blob(mime_type="x/y", data=data)))
         return "saved"
 
     agent = bot(call("save"), "Saved.", tools=[save])
@@ -190,7 +202,11 @@ def test_artifacts_are_read_and_never_shown_as_pages(store: str) -> None:
             "POST", f"{ONE}/runs", json={"message": "go", "create": True}, headers=accept
         ) as got:
             list(got.iter_lines())
-        assert client.get(f"{ONE}/artifacts").json() == [{"name": "page.html", "versions": [0]}]
+        listed = client.get(f"{ONE}/artifacts").json()
+        assert listed == [{"name": name, "versions": [0]} for name in sorted((*media, "page.html"))]
+        for name in ("plain.bin", "url.bin", "bare.bin"):
+            assert client.get(f"{ONE}/artifacts/{name}?raw=1").content == data
+        assert client.get(f"{ONE}/artifacts/odd.bin?raw=1").status_code == 422
         part = client.get(f"{ONE}/artifacts/page.html").json()
         assert part == {"text": "<script>alert(1)</script>"}
         raw = client.get(f"{ONE}/artifacts/page.html?raw=1")

@@ -84,6 +84,9 @@ def test_another_host_is_another_server() -> None:
     ):
         client = client_of(application, application.token, host=host)
         assert problem(client.get("/api/apps")) == (421, "host")
+        hint = client.get("/api/apps").json()["hint"]
+        assert "--allow-host" in hint
+        assert "app(..., hosts=" in hint, "who mounts it has no command line"
     for host in ("localhost", "127.0.0.1:9", "[::1]:8000", "LOCALHOST:1"):
         client = client_of(application, application.token, host=host)
         assert client.get("/api/apps").status_code == 200

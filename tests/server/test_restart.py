@@ -9,7 +9,10 @@ from pathlib import Path
 
 import httpx2
 
-from tests.server.live import read_events
+from tests.server.live import read_events, serving
+from weft import Agent
+from weft.server import app
+from weft.testing import ScriptedModel, delayed
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -103,3 +106,24 @@ def test_a_killed_server_goes_on_when_it_is_started_again(tmp_path: Path) -> Non
     noted = (tmp_path / "journal").read_text().split()
     assert sorted(set(noted)) == ["0", "1", "2", "3", "4"]
     assert len(noted) <= 6
+
+
+def test_a_run_of_another_server_is_seen_here_and_not_waited_for(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/weft.db"
+    slow = Agent("bot", model=ScriptedModel([delayed(600, "Slow.")]))
+    one = "/api/apps/bot/sessions/s"
+    with (
+        serving(app(slow, store=address, recover=0, grace=0)) as here,
+        serving(app(Agent("bot", model=ScriptedModel([])), store=address, recover=0)) as there,
+        here.client() as ours,
+        there.client() as theirs,
+    ):
+        run = ours.post(f"{one}/runs", json={"message": "Hi", "create": True}).json()
+        for client in (ours, theirs):
+            session = client.get(one).json()
+            assert (session["running"], session["status"]) == (True, "running")
+            # it would be answered when the run has ended, in ten minutes
+            refused = client.post(f"{one}/rewind", json={"invocation_id": run["id"]})
+            assert refused.status_code == 409
+        assert theirs.post(f"{one}/cancel").json() == {"cancelled": True}
+        assert theirs.get(one).json()["running"] is False

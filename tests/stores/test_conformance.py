@@ -614,6 +614,8 @@ async def test_a_key_that_some_store_cannot_hold_is_refused_by_all(
         await store.create(key._replace(id=name))
     with pytest.raises(StoreError, match=UNFIT):
         await store.create(key, state={f"user:{name}": 1})
+    with pytest.raises(StoreError, match=UNFIT):
+        await store.lengths([key._replace(id=name)])
     assert await store.get(key) is None
     longest = key._replace(id="x" * 800, user_id="ü" * 400)
     session = await store.append(await store.create(longest), wrote(**{"user:" + "k" * 795: 1}))

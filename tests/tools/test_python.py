@@ -4,12 +4,14 @@ Where the kernel of the machine does not isolate, the tests about that are skipp
 """
 
 import asyncio
+import base64
 import os
 from pathlib import Path
 
 import pytest
 
 from weft import Agent, Part, Runner
+from weft.content import Blob
 from weft.errors import DeclarationError
 from weft.testing import ScriptedModel, call
 from weft.tools import PythonTool
@@ -180,6 +182,16 @@ async def test_files_become_artifacts_and_artifacts_files() -> None:
     assert dot.inline_data is not None
     assert dot.inline_data.mime_type == "image/png"
     assert (await result_of(runner))["output"] == "'42'\n"
+
+
+async def test_media_that_google_adk_wrote_is_the_same_file() -> None:
+    data = bytes(range(250, 256)) * 3
+    blob = Blob(mime_type="x/y", data=base64.urlsafe_b64encode(data).decode())
+    runner = analyst(
+        PythonTool(), call("run_python", code="open('a.bin', 'rb').read().hex()", files=["a.bin"])
+    )
+    await runner.artifacts.save("analyst", "user", "s", "a.bin", Part(inline_data=blob))
+    assert (await result_of(runner))["output"] == f"'{data.hex()}'\n"
 
 
 async def test_a_link_is_no_way_to_a_file_of_others(tmp_path: Path) -> None:

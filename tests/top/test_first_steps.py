@@ -290,6 +290,7 @@ def test_a_result_needs_no_await() -> None:
         ("output", "result.text"),
         ("data", "result.value"),
         ("all_messages", "result.events"),
+        ("raise_for_status", "result.check()"),
         ("txt", "did you mean `text`?"),
     ],
 )
@@ -303,6 +304,24 @@ def test_a_result_knows_what_others_call_its_parts(name: str, ours: str) -> None
     assert copy.copy(result) == result
 
 
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("messages", "write print(request.prompt), or request.wire"),
+        ("json", "write request.wire"),
+        ("cost", "write request.explain()"),
+        ("sytem", "did you mean `system`?"),
+    ],
+)
+def test_a_compiled_request_knows_what_others_call_its_parts(name: str, ours: str) -> None:
+    request = weft.compile(bot(), message="Hi")
+    with pytest.raises(UnknownName) as caught:
+        getattr(request, name)
+    assert caught.value.hint == ours
+    assert not hasattr(request, "_nothing")
+    assert copy.copy(request).hash == request.hash
+
+
 def test_run_sync_works_where_a_loop_runs() -> None:
     async def main() -> str:
         return weft.run_sync(bot(), "Hi").text
@@ -314,6 +333,7 @@ WRONG_RUNS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: weft.run_sync("Hi", bot()), "a str cannot be run", "the agent comes first"),  # type: ignore[arg-type]
     (lambda: weft.run_sync(Agent, "Hi"), "a type cannot be run", 'Agent("name"'),  # type: ignore[arg-type]
     (lambda: weft.run_sync([bot()], "Hi"), "a list cannot be run", "a >> b"),  # type: ignore[arg-type]
+    (lambda: weft.run_sync(Runner(bot()), "Hi"), "a Runner cannot be run", "await runner.run("),  # type: ignore[arg-type]
     (lambda: weft.run_sync(bot(), ""), "there is no message", 'run(agent, "message")'),
     (
         lambda: weft.run_sync(bot(), "Hi", session=[("user", "Hi")]),
@@ -375,6 +395,26 @@ WRONG_RUNS: list[tuple[Callable[[], object], str, str]] = [
     (lambda: Agent("a", tools={"s": search}), "tools is a dict", "tools=[f]"),
     (lambda: tool("search"), "is not a function", '@tool(name="search")'),  # type: ignore[call-overload]
     (lambda: bot() + Agent("b"), "agents are not added", "a >> b"),  # type: ignore[operator]
+    (
+        lambda: weft.run_sync(bot(), {"role": "user", "content": "Hi"}),
+        "a dict is not a message",
+        "pass the text alone; weft.Session.from_messages",
+    ),  # type: ignore[arg-type]
+    (
+        lambda: weft.run_sync(bot(), [{"role": "user", "content": "Hi"}]),
+        "a dict is not part of a message",
+        "weft.Session.from_messages",
+    ),  # type: ignore[list-item]
+    (
+        lambda: weft.count_tokens("Hi", model="gpt-5.6"),
+        "a str is not the body of a request",
+        "weft.compile(agent, message=...).tokens",
+    ),  # type: ignore[arg-type]
+    (
+        lambda: weft.count_tokens({}),
+        "`model` is missing",
+        'weft.count_tokens(compiled.wire, model="gpt-5.6")',
+    ),  # type: ignore[call-arg]
 ]
 
 

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from weft import Agent, Event, Runner
 from weft.content import to_content
@@ -110,6 +111,26 @@ async def test_how_turns_end_is_what_dbos_has_of_them(
         with pytest.raises(UsageError, match="has a worker on DBOS already"):
             await turns.work(run, apps=[app], worker="w2", slots=1, stop=asyncio.Event())
     assert not await turns.put(turn(app, "s", "fails")), "it is known for ever"
+
+
+async def test_two_that_open_a_new_database_at_once_do_not_wait_for_each_other(
+    postgres_url: str,
+) -> None:
+    name = f"new_{uuid4().hex[:8]}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    parts = conninfo_to_dict(postgres_url)
+    url = f"postgresql://{parts.get('user', '')}@/{name}?host={parts['host']}"
+    stores = [open_store(url) for _ in range(3)]
+    opened = [open_turns(store, "dbos") for store in stores]
+    async with asyncio.timeout(120):
+        put = [one.put(turn("app", "s", f"r{n}")) for n, one in enumerate(opened)]
+        assert await asyncio.gather(*put) == [True] * 3
+    assert await opened[0].counts() == {("app", "waiting"): 3}
+    for one in opened:
+        await one.close()
+    for store in stores:
+        await store.close()
 
 
 async def test_a_waiting_turn_is_cancelled(turns: Turns, app: str) -> None:

@@ -1,5 +1,6 @@
 """A server that runs nothing itself: it puts turns, workers run them, it follows their logs."""
 
+import asyncio
 import json
 import os
 import signal
@@ -17,9 +18,11 @@ import pytest
 from tests.server.live import read_events, serving
 from tests.turns.desk import desk
 from weft import Runner
+from weft.content import Content, Part
 from weft.server import app
+from weft.session import Holder, SessionKey
 from weft.stores import open_store
-from weft.turns import open_turns
+from weft.turns import QueuedTurn, TurnInfo, open_turns
 
 ROOT = Path(__file__).parents[2]
 
@@ -132,6 +135,9 @@ def test_what_is_wrong_with_a_request_is_said_and_what_is_right_waits(queue_addr
         )
         assert refused.status_code == 422, "before it is put"
         assert "temperature" in refused.text
+        body = {"message": "lamp", "state": {"user:\0": 1}}
+        refused = client.post("/api/apps/desk/sessions/s/runs", json=body)
+        assert refused.status_code == 422, "no worker could store it"
         assert client.get("/api/apps/desk/sessions/s").json()["events"] in (0, []), "it waits"
 
 
@@ -171,3 +177,79 @@ def test_options_and_tools_of_a_request_go_with_its_turn(tmp_path: Path) -> None
         result = {"role": "tool", "tool_call_id": wanted["id"], "content": "rain"}  # type: ignore[index]
         answered = ask([*asked, called, result], tools=[tool], temperature=0.5)
         assert answered["content"] == "temperature 0.5, tools ['weather']"
+
+
+def test_a_message_that_comes_twice_at_once_is_not_refused_for_its_own_run(
+    queue_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(queue_address)
+    turns = open_turns(store)
+    application = app(Runner(desk, store=store), turns=turns)
+    path, body = "/api/apps/desk/sessions/s/runs", {"message": "lamp", "request_id": "r1"}
+    find = turns.find
+    looks: list[str] = []
+
+    async def finding(key: SessionKey, request_id: str) -> TurnInfo | None:
+        looks.append(request_id)
+        return await find(key, request_id) if len(looks) > 1 else None
+
+    async def holder(key: SessionKey) -> Holder | None:
+        return Holder("a worker")
+
+    with serving(application) as live, live.client() as client:
+        assert client.post(path, json={**body, "create": True}).json()["repeated"] is False
+        # when this one looked first, the other was not in the queue; now a worker has it
+        looks.clear()
+        monkeypatch.setattr(turns, "find", finding)
+        monkeypatch.setattr(store, "holder", holder)
+        again = client.post(path, json=body)
+        assert (again.status_code, again.json()["repeated"]) == (202, True)
+        other = client.post(path, json={**body, "request_id": "r2"})
+        assert other.status_code == 409
+
+
+def test_a_turn_that_waits_is_cancelled_as_a_run_is(queue_address: str) -> None:
+    store = open_store(queue_address)
+    turns = open_turns(store)
+    application = app(Runner(desk, store=store), turns=turns)
+    one = "/api/apps/desk/sessions/s"
+    body = {"message": "lamp", "create": True, "request_id": "r1"}
+
+    async def put(session: str, **how: float) -> None:
+        turn = QueuedTurn(
+            key=SessionKey("desk", "user", session),
+            request_id=f"own-{how}",
+            message=Content(parts=(Part(text="lamp"),)),
+            every=how.get("every"),
+        )
+        queue = open_turns(queue_address)
+        await queue.open()
+        assert await queue.put(turn, delay=how.get("delay", 0.0))
+        await queue.close()
+
+    with serving(application) as live, live.client() as client:
+        assert client.post(f"{one}/runs", json=body).status_code == 202
+        # what is for later, of a schedule, or of another session is none of this run
+        asyncio.run(put("s", delay=3600.0))
+        asyncio.run(put("s", every=3600.0))
+        asyncio.run(put("t"))
+        assert client.post(f"{one}/cancel").json() == {"cancelled": True}
+        assert client.post(f"{one}/cancel").json() == {"cancelled": False}, "it is no longer there"
+        # who follows it is told that no answer comes
+        with client.stream(
+            "POST", f"{one}/runs", json=body, headers={"accept": "text/event-stream"}
+        ) as stream:
+            (last,) = read_events(stream.iter_lines())
+        assert last["event"] == "problem"
+        assert json.loads(last["data"])["type"] == "urn:weft:problem:run-cancelled"
+
+    async def statuses() -> list[tuple[str, str]]:
+        queue = open_turns(queue_address)
+        await queue.open()
+        listed = [(one.turn.key.id, one.status) for one in await queue.list()]
+        await queue.close()
+        return listed
+
+    assert asyncio.run(statuses()) == [
+        ("s", "cancelled"), ("s", "waiting"), ("s", "waiting"), ("t", "waiting"),
+    ]  # fmt: skip

@@ -243,7 +243,8 @@ class NodeWalk(Visitor[World]):
             walk.add_site(node, world, reads, self.siblings, last=self.last)
             if may_read_anything(node) or not complete:
                 walk.record.read_all(world)
-            walk.record.heard |= walk.visibility.newly_visible_to(node, world.spoken)
+            if world.spoken:  # else there are no words to see
+                walk.record.heard |= walk.visibility.newly_visible_to(node, world.spoken)
             done = self._call_tools(node, world, after(node, world))
             walk.add_writes(node, done, self.world)
             if may_escalate(node):

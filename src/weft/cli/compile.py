@@ -7,7 +7,7 @@ from weft.cli.inputs import exit_code, request
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json, print_request
 from weft.compiler import Compilation
-from weft.compiler.report import safe
+from weft.diagnostics import safe
 from weft.models.counting import count
 from weft.models.registry import model_for
 

@@ -17,6 +17,9 @@ from weft.cli.options import CommandOptions
 CORE = ("httpx2", "jsonschema-rs", "msgspec", "splintr-rs")
 """What Weft cannot do without, as named in its package metadata."""
 
+_DEVELOPERS = ("adk-test", "bench", "dev")
+"""Extras for work on Weft itself: nobody who uses it misses them."""
+
 OLDEST_PYTHON = (3, 11)
 _KEY = re.compile(r"_(API_KEY|API_TOKEN|APPLICATION_CREDENTIALS)$|^WEFT_")
 _SAMPLE = "The warp is what stays; the weft is the thread that each turn weaves through it."
@@ -50,7 +53,8 @@ def doctor_command(_: CommandOptions) -> int:
         print(title)
         for one in findings:
             well = well and one.ok
-            mark = "ok     " if one.ok else "problem"
+            # an extra that is not installed is neither well nor a problem
+            mark = "problem" if not one.ok else "absent " if one.fix else "ok     "
             print(f"  {mark}  {one.name:<18} {one.status}".rstrip())
             if one.fix:
                 print(f"           {'':<18} {one.fix}")
@@ -88,6 +92,8 @@ def _extras() -> Iterator[Checkup]:
         if name and extra:
             extras.setdefault(extra[1], []).append(name[0])
     for group, names in extras.items():
+        if group in _DEVELOPERS:
+            continue
         missing = [name for name in names if not _version(name)]
         if missing:
             some = ", ".join(missing[:6]) + (", ..." if len(missing) > 6 else "")

@@ -12,8 +12,9 @@ from weft.cli.load import load_node
 from weft.cli.options import CommandOptions
 from weft.cli.render import is_terminal, print_json
 from weft.cli.run import carry_out
-from weft.compiler.report import clip, safe
+from weft.compiler.report import clip
 from weft.declare import RunConfig
+from weft.diagnostics import safe
 from weft.errors import UsageError
 from weft.values import JsonObject, require_object
 

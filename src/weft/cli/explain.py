@@ -8,8 +8,8 @@ from weft.cli.inputs import exit_code, nearest, request
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json, print_report
 from weft.compiler import Compilation
-from weft.compiler.report import safe
 from weft.declare import C
+from weft.diagnostics import safe
 from weft.errors import ModelError, UsageError
 from weft.recordings import read_file
 from weft.replay.replay import requests_of

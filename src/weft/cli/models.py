@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from weft.cli.options import CommandOptions
 from weft.dialects import Facts, facts_for
+from weft.dialects.facts import require_model_name
 from weft.errors import UsageError
 from weft.values import Json, JsonObject, compact
 
@@ -169,6 +170,8 @@ def facts_lines(model: str) -> Iterator[str]:
     table, facts = facts_json(model), facts_for(model)
     known = "" if facts.known else ", not in any table: safe defaults are used"
     yield f"{model} is spoken to in {facts.dialect}{known}"
+    if slip := _slip(model):
+        yield _line("client", f"none answers to this name; {slip}")
     window, longest = table["window"], facts.output_limit
     size = f"{window:,} tokens" if isinstance(window, int) else "not known"
     yield _line("window", size + (f", answers of up to {longest:,}" if longest else ""))
@@ -180,6 +183,17 @@ def facts_lines(model: str) -> Iterator[str]:
         yield _line("media", ", ".join(facts.media) or "text only")
     yield _line("caching", _caching(facts))
     yield _line("price", _price(model, table["price"]))
+
+
+def _slip(model: str) -> str:
+    """What to write instead of a name that no run would find a client for."""
+    if model == "local" or model.startswith(("local:", "http://", "https://")):
+        return ""
+    try:
+        require_model_name(model, where="models")
+    except UsageError as error:
+        return error.hint
+    return ""
 
 
 def _line(name: str, text: str) -> str:

@@ -55,7 +55,10 @@ class CommandOptions:
         list[str], Argument(help="pkg.module:object; one or several", show_default=False)
     ]
     listed: Annotated[
-        list[str] | None, Argument(help="pkg.module:object, or recordings", show_default=False)
+        list[str] | None,
+        Argument(
+            help="pkg.module:object, or recordings", metavar="TARGETS|FILES", show_default=False
+        ),
     ] = None
     name: Annotated[str | None, Argument(help="The weights' name.")] = None
     code: Annotated[str | None, Argument(help="A code such as WEFT101.", show_default=False)] = None

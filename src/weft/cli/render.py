@@ -10,14 +10,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.compiler import Compilation
-from weft.compiler.report import (
-    Report,
-    block_text,
-    clip,
-    option_line,
-    preview,
-    safe,
-)
+from weft.compiler.report import Report, block_text, clip, option_line, preview
+from weft.diagnostics import safe
 from weft.ir import CallBlock, Item, ResultBlock, ToolDecl
 from weft.values import Json, JsonObject, compact
 

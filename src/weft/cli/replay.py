@@ -16,9 +16,9 @@ from weft.cli.load import load_node
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json
 from weft.compiler.costs import price_of
-from weft.compiler.report import safe
 from weft.declare import Agent, C, Policy
 from weft.declare.words import policy_from
+from weft.diagnostics import safe
 from weft.errors import SessionError, UsageError
 from weft.recordings import Recording, files_in, read_file, recording_of
 from weft.recordings.read import require_format

@@ -7,7 +7,7 @@ import time
 from weft.cli.inputs import find_session, listed, opened
 from weft.cli.options import CommandOptions
 from weft.cli.screen import moment, table_lines
-from weft.compiler.report import safe
+from weft.diagnostics import safe
 from weft.errors import UsageError
 from weft.session import SessionInfo, Store
 from weft.session.memory import key_of

@@ -151,9 +151,12 @@ class _Once:
         questions = open_questions(await runner.session(user_id=user, session_id=id))
         replies: list[dict[str, object]] = []
         for name, value in answers.items():
-            question = find_question(questions, name)
+            question = find_question(questions, name, where="--answer")
             replies.append({question.id: answer_to(question, value)})
-        retries = [find_question(questions, name).id for name in self._options.retries or ()]
+        retries = [
+            find_question(questions, name, where="--retry").id
+            for name in self._options.retries or ()
+        ]
         # one after the other: each goes on until it waits for the next
         for one in replies[:-1]:
             ending = await played(

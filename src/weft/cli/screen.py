@@ -12,16 +12,17 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from weft.compiler.instruction import TRANSFER
-from weft.compiler.report import clip, safe
+from weft.compiler.report import clip
 from weft.content import FunctionCall, FunctionResponse
 from weft.declare import Node, agents_of
 from weft.declare.compare import same
 from weft.declare.template import to_text
 from weft.declare.visit import inner_agents
+from weft.diagnostics import safe
 from weft.errors import SessionError, UsageError
-from weft.runtime.answer import is_piece
 from weft.runtime.approvals import Approve, Deny, Pending, pending_in
 from weft.runtime.flows import choices_of
+from weft.runtime.result import is_piece
 from weft.session import Event, Session
 from weft.session.lookback import CONFIRMATION, INPUT, hidden_by_rewind
 from weft.session.state import without_temp
@@ -394,7 +395,7 @@ def open_questions(session: Session) -> list[Question]:
     return [_question(one) for one in pending_in(session)]
 
 
-def find_question(questions: Sequence[Question], name: str) -> Question:
+def find_question(questions: Sequence[Question], name: str, *, where: str) -> Question:
     """The open call of that id, or the only one of that name."""
     matches = [one for one in questions if one.id == name]
     matches = matches or [one for one in questions if one.name == name]
@@ -403,7 +404,7 @@ def find_question(questions: Sequence[Question], name: str) -> Question:
     listed = ", ".join(f"{one.id} ({one.name})" for one in questions) or "none"
     raise UsageError(
         f"{len(matches)} open calls are named `{name}`" if matches else f"no open call is `{name}`",
-        where="--answer",
+        where=where,
         hint=f"calls that wait: {listed}",
     )
 

@@ -15,7 +15,8 @@ from weft.cli.screen import (
     session_lines,
     table_lines,
 )
-from weft.compiler.report import clip, safe
+from weft.compiler.report import clip
+from weft.diagnostics import safe
 from weft.errors import UsageError
 from weft.runtime.approvals import Pending, pending_in_store
 from weft.runtime.rewind import rewind_event

@@ -11,7 +11,8 @@ import msgspec
 from weft.cli.inputs import opened
 from weft.cli.options import CommandOptions
 from weft.cli.screen import moment, table_lines
-from weft.compiler.report import clip, safe
+from weft.compiler.report import clip
+from weft.diagnostics import safe
 from weft.errors import UsageError
 from weft.misuse import meant
 from weft.runtime.background import interrupt_session

@@ -24,6 +24,7 @@ from weft.dialects import Lowered, Track, dialect_named
 from weft.dialects.track import earlier_hash, new_hash, track_of
 from weft.errors import BudgetExceeded
 from weft.ir import Item, Prompt, Stability, TextBlock
+from weft.misuse import unknown_name
 from weft.passes import Step
 from weft.session import Usage
 from weft.values import JsonObject, canonical
@@ -137,6 +138,23 @@ class Compiled:
         from weft.compiler.page import fragment
 
         return fragment(self.explain())
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say what the parts of a request are called here."""
+            if name.startswith("_"):  # asked for by copy, pickle and notebooks, not by people
+                raise AttributeError(f"'Compiled' object has no attribute {name!r}")
+            raise unknown_name(f"a compiled request has no `{name}`", name, Compiled, _WORDS)
+
+
+_WORDS = {
+    **dict.fromkeys(("messages", "contents", "text"), "print(request.prompt), or request.wire"),
+    **dict.fromkeys(("json", "body", "request", "payload", "to_json", "to_dict"), "request.wire"),
+    **dict.fromkeys(("cost", "price", "report"), "request.explain()"),
+    "token_count": "request.tokens",
+}
+"""What others call the parts of a request."""
 
 
 class Compilation:

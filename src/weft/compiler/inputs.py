@@ -12,7 +12,7 @@ from weft.codes import report
 from weft.content import Content
 from weft.declare import Raw
 from weft.declare.context import DepsT, require_deps
-from weft.declare.functions import ask, name_of
+from weft.declare.functions import ask, misfit, name_of
 from weft.declare.policy_parts import When
 from weft.declare.template import value_positions
 from weft.diagnostics import Diagnostic, Origin
@@ -214,13 +214,22 @@ def provide(
             "WEFT102",
             origin,
             f"the provider raised {type(error).__name__}: {error}",
-            'mend it, or set on_provider_error="raise" to stop the run',
+            _provider_hint(provider),
         )
         return Provided("", False, True, problem)
     if isinstance(value, Raw):
         return Provided(str(value.text), True, True)
     text = "" if value is None else str(value)
     return Provided(text, False, True, values=values_in(text, handed))
+
+
+def _provider_hint(provider: object) -> str:
+    """What to do about a provider that raised; one that cannot be called at all is told so."""
+    function, extra = target_of(provider)
+    if misfit(function, 1 + len(extra)) is not None:
+        more = "".join(f", extra_{number}" for number, _ in enumerate(extra, 1))
+        return f'it is called with the context first: def instruction(context{more}): return "..."'
+    return 'mend it, or set on_provider_error="raise" to stop the run'
 
 
 def values_in(text: str, context: ReadonlyContext | None) -> tuple[int, ...]:

@@ -18,10 +18,9 @@ from weft.compiler.report import (
     place_of,
     prefix_lines,
     preview,
-    safe,
     uncounted_words,
 )
-from weft.diagnostics import Origin
+from weft.diagnostics import Origin, safe
 from weft.values import compact
 
 LONGEST_TEXT = 20_000

@@ -41,6 +41,12 @@ INTERNAL_CALLS = frozenset(
 """Calls a framework makes to itself or to its client; no model ever made or reads them."""
 
 
+def is_internal(event: Event) -> bool:
+    """Whether a framework made the event: all its calls are to itself or to its client."""
+    calls = event.calls
+    return bool(calls) and all(call.name in INTERNAL_CALLS for call in calls)
+
+
 def blocks_of(
     event: Event, position: int, role: Role, diagnostics: list[Diagnostic]
 ) -> tuple[Block, ...]:

@@ -35,8 +35,7 @@ from weft.declare.policy_parts import Auto, Budget, Label
 from weft.declare.provider_tools import ProviderTool
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
-from weft.dialects.facts import SECONDS, Cache
-from weft.dialects.names import require_model_name
+from weft.dialects.facts import SECONDS, Cache, require_model_name
 from weft.dialects.schema_subset import wrap_root
 from weft.dialects.track import Head
 from weft.errors import CompileError, DeclarationError, UsageError, describe_kind

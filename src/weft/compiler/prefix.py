@@ -16,9 +16,8 @@ from weft.declare import Agent
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.dialects import Entry, Lowered, dialect_named
 from weft.dialects.caching import bare
-from weft.dialects.legality import Finding
+from weft.dialects.legality import Finding, findings_in, judged_head
 from weft.dialects.track import Head
-from weft.dialects.verdicts import findings_in, judged_head
 from weft.errors import LoweringError, UsageError
 from weft.ir import Block, Prompt, Span, TextBlock
 from weft.session.strand import Strand

@@ -18,12 +18,12 @@ from weft.declare.policy_parts import Auto, Compact, Label
 from weft.diagnostics import Origin
 from weft.errors import DeclarationError
 from weft.ir import ToolDecl
-from weft.ir.item import RECALL, handle_of
+from weft.ir.item import RECALL
 from weft.media import SCHEME, data_at
 from weft.session import Event
 from weft.session.branches import branches_of
 from weft.session.strand import Strand
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, handle_of
 
 DEFAULT = RunConfig()
 

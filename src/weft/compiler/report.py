@@ -12,7 +12,7 @@ from typing import Literal, assert_never, cast
 
 import msgspec
 
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, safe
 from weft.ir import (
     Block,
     CallBlock,
@@ -339,15 +339,6 @@ def preview(text: str) -> str:
     return safe(" ".join(text[:400].split()))
 
 
-def safe(text: str) -> str:
-    """The text without characters that steer a terminal; lines and tabs stay."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text
-    )
-
-
 def clip(text: str, width: int, *, keep: str = "start") -> str:
     """The text cut to so many columns, with an ellipsis where something is missing."""
     # the usual case: no character is wider than one column
@@ -377,13 +368,6 @@ def _columns(char: str) -> int:
     if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
-
-
-def _escaped(char: str) -> str:
-    if unicodedata.category(char) in ("Zs", "Zl", "Zp"):
-        return " "
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def _wrapped(text: str) -> Iterator[str]:

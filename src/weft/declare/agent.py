@@ -262,16 +262,20 @@ class Agent(Composable, Generic[AnswerT]):
         check_name(self.name)
         self._part_tools()
         values = vars(self)
-        for field_name, check in _checks():
-            value = check(self.name, field_name, values[field_name])
-            if value is not values[field_name]:
+        for field_name, default, check in _checks():
+            passed = values[field_name]
+            if passed is default:  # most fields of most agents: the default is right
+                continue
+            value = check(self.name, field_name, passed)
+            if value is not passed:
                 self._set(field_name, value)
         self._set("context", merge_view(self.name, self.context, self.include_contents))
         if self.examples:
             self._set("examples", fitted_examples(self))
         # last: it needs fields that are normalised
-        tree.check(self)
-        self._check_flows()
+        if self.sub_agents:
+            tree.check(self)
+            self._check_flows()
 
     @explained('agent.instruct("...")')
     def instruct(self, instruction: Instruction) -> Self:
@@ -413,10 +417,10 @@ class _AnsweringAgent(types.GenericAlias):
 
 
 @cache
-def _checks() -> tuple[tuple[str, Check], ...]:
-    """The fields that are checked, in the order of their declaration."""
+def _checks() -> tuple[tuple[str, object, Check], ...]:
+    """The fields that are checked, each with its default, in the order of their declaration."""
     return tuple(
-        (one.name, cast("Check", one.metadata["check"]))
+        (one.name, one.default, cast("Check", one.metadata["check"]))
         for one in fields(Agent)
         if "check" in one.metadata
     )

@@ -10,13 +10,12 @@ from typing import cast
 
 from weft.dialects.base import Dialect
 from weft.dialects.facts import Facts, facts_for, wire_name
-from weft.dialects.legality import Finding
+from weft.dialects.legality import Finding, refusals_of
 from weft.dialects.stream import Stream
 from weft.dialects.track import Entry, Lowered, Placed, Track
-from weft.dialects.verdicts import refusals_of
 from weft.errors import UsageError, describe_kind
 from weft.ir import ModelResponse
-from weft.misuse import close
+from weft.misuse import close, explained
 from weft.values import JsonObject
 
 CHAT = "openai-chat"
@@ -112,8 +111,15 @@ def count_request(wire: JsonObject, *, dialect: str, model: str) -> int:
     return dialect_named(dialect).meter(model).request(wire)
 
 
+@explained('weft.count_tokens(compiled.wire, model="gpt-5.6")')
 def count_tokens(wire: Mapping[str, object], *, model: str, dialect: str | None = None) -> int:
     """The tokens of a request body for that model, in the dialect the model is spoken to in."""
+    if not isinstance(cast("object", wire), Mapping):
+        raise UsageError(
+            f"{describe_kind(wire)} is not the body of a request",
+            where="weft.count_tokens",
+            hint="write weft.compile(agent, message=...).tokens, or pass a request's JSON",
+        )
     spoken = dialect if dialect is not None else facts_for(model).dialect
     return count_request(cast("JsonObject", dict(wire)), dialect=spoken, model=model)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from weft.declare.provider_tools import HostedTool, ProviderTool
 from weft.diagnostics import Origin, Severity
-from weft.dialects.facts import facts_for, same_model, wire_name
+from weft.dialects.facts import facts_for, same_model
 from weft.dialects.legality import Findings, NoTurnRules, TurnRules, refuse_range
 from weft.dialects.measure import Meter, WeighedHead, WeighedTurn, Weigher
 from weft.dialects.options import Option, Range, fit_option
@@ -32,7 +32,7 @@ from weft.dialects.track import (
     Wire,
     track_of,
 )
-from weft.dialects.wire import ReadRequest, deep_update, escape, leaves, put
+from weft.dialects.wire import ReadRequest, deep_update, escape, is_encodable, leaves, put, scrubbed
 from weft.ir import (
     Block,
     CallBlock,
@@ -49,15 +49,7 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
-from weft.values import (
-    Json,
-    JsonObject,
-    compact,
-    digest,
-    has_lone_surrogate,
-    is_encodable,
-    scrubbed,
-)
+from weft.values import Json, JsonObject, compact, digest, has_lone_surrogate
 
 _ABOUT_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
 
@@ -175,9 +167,7 @@ class Dialect:
             track.head = head
         settled = items.settled
         if track.items < settled:
-            fresh = items.since(track.items)
-            if items.tail:
-                fresh = fresh[: settled - track.items]
+            fresh = items.between(track.items, settled)
             done = len(track.wires)
             ready, last = self.extend(track.open, fresh, report, begins=track.begins, done=done)
             track.settle(settled, ready, last, report.take())
@@ -695,12 +685,6 @@ def _meter(dialect: Dialect, model: str) -> Meter:
         counts_system=traits.counts_system,
     )
     return Meter(weigher, model)
-
-
-def model_name(wire: JsonObject, model: str) -> str:
-    """The name the provider is given: the request's own, or the one in its address."""
-    named = wire.get("model")
-    return wire_name(named if isinstance(named, str) else model)
 
 
 def _as_text(block: CodeBlock | CodeResultBlock, text: str, report: LoweringReport) -> TextBlock:

@@ -4,19 +4,29 @@ A provider's rules are what it documents and what it was seen to refuse; they de
 and where nothing is known, nothing is said. A request is read in three steps: its head, its turns
 one by one, and its end. So a request that goes on from another costs what is new in it. What Weft
 asks of its own requests beside that is in `strict_rules.py`.
+
+A dialect says what is wrong with one head and with one turn. At the end of this file that is asked
+of whole requests: the head is read once, the turns as they come.
 """
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple, Protocol, TypeAlias
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from weft.dialects.facts import facts_for
-from weft.dialects.wire import at_path, escape, number
+from weft.dialects.facts import facts_for, is_misspelt, is_own, suggestion, wire_name
+from weft.dialects.wire import at_path, escape, number, placed_objects
 from weft.errors import with_article
+from weft.ir import Prompt
 from weft.values import Json, JsonObject
+
+if TYPE_CHECKING:
+    from weft.dialects.base import Dialect
+    from weft.dialects.track import Lowered
 
 OPTION, MEDIA, SCHEMA, REQUEST = "WEFT702", "WEFT703", "WEFT701", "WEFT707"
 
@@ -400,3 +410,115 @@ def answers_no_call(result: str, pointer: str, hint: str) -> Finding:
 def two_calls(call: str, pointer: str, hint: str) -> Finding:
     """An id that a call before has already."""
     return Finding(REQUEST, pointer, f"two calls have the id {call}", hint)
+
+
+def refusals_of(dialect: "Dialect", wire: JsonObject, model: str = "") -> tuple[Finding, ...]:
+    """What would be refused of a wire; `model` where the request does not name it."""
+    wire = dialect.spell(wire)
+    rules = dialect.turn_rules(model_name(wire, model))
+    findings = list(_refused_head(dialect, wire, model))
+    key = dialect.traits.turns
+    for at, turn in placed_objects(wire.get(key), f"/{key}"):
+        findings += rules.read(turn, at)
+    return (*findings, *rules.end(wire))
+
+
+def findings_in(dialect: "Dialect", lowered: "Lowered", model: str) -> tuple[Finding, ...]:
+    """What would be refused of a lowered request; what stays of it is read once."""
+    head = judged_head(dialect, lowered, model)
+    # a request without turns is looked at in any case: most providers refuse it
+    if not head.judges_turns and (lowered.final or lowered.rest):
+        return head.findings
+    return (*head.findings, *_refused_turns(dialect, lowered, head.name))
+
+
+class JudgedHead(msgspec.Struct, frozen=True):
+    """What is wrong with a head, kept with it; and whether turns behind it are looked at."""
+
+    findings: tuple[Finding, ...]
+    name: str
+    """The name that the provider is given for the model."""
+    judges_turns: bool
+
+
+def judged_head(dialect: "Dialect", lowered: "Lowered", model: str) -> JudgedHead:
+    """What would be refused of everything but the conversation."""
+    head = lowered.head
+    slot = (JudgedHead, dialect.traits.name, model)
+    judged = head.memo.of(slot)
+    if judged is None:
+        name = model_name(head.wire, model)
+        findings = _wrong_with_head(dialect, lowered, model, name)
+        judged = head.memo[slot] = JudgedHead(findings, name, dialect.judges_turns(name))
+    return judged
+
+
+def _wrong_with_head(
+    dialect: "Dialect", lowered: "Lowered", model: str, name: str
+) -> tuple[Finding, ...]:
+    head, of = lowered.head, lowered.head.of
+    if not (of.tools or of.config or of.output or head.lead) and _is_sound(dialect, model):
+        return ()  # nothing in it is the author's but the model and a text
+    findings = [*_refused_head(dialect, head.wire, model)]
+    turns = dialect.turn_rules(name)
+    for index, entry in enumerate(head.lead):
+        findings += turns.read(entry.wire, f"/{lowered.turns}/{index}")
+    return tuple(findings)
+
+
+@functools.lru_cache(maxsize=256)
+def _is_sound(dialect: "Dialect", model: str) -> bool:
+    """Whether a head that asks for nothing but the model is taken."""
+    head = dialect.lower(Prompt(model, "")).head
+    return not any(True for _ in _refused_head(dialect, head.wire, model))
+
+
+def _refused_head(dialect: "Dialect", wire: JsonObject, model: str) -> Findings:
+    """What would be refused of everything but the turns, the model's name included."""
+    name = model_name(wire, model)
+    if is_own(model) and is_misspelt(name):  # other servers name models as they like
+        hint = suggestion(name) or "check the name in the provider's list of models"
+        yield Finding(MODEL, "/model", f"there is no model `{name}`", hint)
+    yield from dialect.refuse_head(wire, name)
+
+
+class _JudgedTurns:
+    """The rules after the turns that stay, and what is wrong with those."""
+
+    def __init__(self, rules: TurnRules) -> None:
+        self.lock = Lock()
+        self.rules = rules
+        self.length = 0
+        self.findings: list[Finding] = []
+        self.earlier: _JudgedTurns | None = None
+        """The same after fewer turns, for requests that are asked about after later ones."""
+
+
+def _refused_turns(dialect: "Dialect", lowered: "Lowered", name: str) -> tuple[Finding, ...]:
+    """What would be refused of the conversation; turns that stay are read once."""
+    track, final = lowered.track, lowered.final
+    first, above = len(lowered.lead), f"/{lowered.turns}"
+    slot = (_JudgedTurns, dialect.traits.name, name, first)
+    judged = track.memo.of(slot)
+    if judged is None:
+        judged = track.memo[slot] = _JudgedTurns(dialect.turn_rules(name))
+    with judged.lock:  # to the end: what a fork was made of must not grow meanwhile
+        if judged.length > final:  # an older request, asked about after a newer one
+            earlier = judged.earlier
+            if earlier is None or earlier.length > final:
+                earlier = judged.earlier = _JudgedTurns(dialect.turn_rules(name))
+            judged = earlier
+        for wire in track.wires[judged.length : final]:
+            judged.findings += judged.rules.read(wire, f"{above}/{first + judged.length}")
+            judged.length += 1
+        rules, later = judged.rules.fork(), list[Finding]()
+        for index, entry in enumerate(lowered.rest, start=first + judged.length):
+            later += rules.read(entry.wire, f"{above}/{index}")
+        later += rules.end(lowered.wire)
+        return (*judged.findings, *later)
+
+
+def model_name(wire: JsonObject, model: str) -> str:
+    """The name the provider is given: the request's own, or the one in its address."""
+    named = wire.get("model")
+    return wire_name(named if isinstance(named, str) else model)

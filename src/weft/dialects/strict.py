@@ -8,18 +8,14 @@ prefix is Weft's own: what was sent once is sent again.
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-import msgspec
-
 from weft.codes import report
 from weft.diagnostics import Diagnostic, Origin
 from weft.dialects import dialect_named, refusals
-from weft.dialects.base import model_name
 from weft.dialects.caching import without_marks
-from weft.dialects.legality import REQUEST, Finding, Findings, TurnRules
+from weft.dialects.legality import REQUEST, Finding, Findings, TurnRules, model_name
 from weft.errors import IllegalRequest
 from weft.ir import Feature, Item, Prompt, verify
 from weft.ir.prompt import show_block
-from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact
 
 
@@ -57,7 +53,8 @@ class RequestChecker:
         trail = known or _Trail()
         if trail.model != model:  # another model may have other rules
             trail.begin(model, self._dialect.strict_turns(model))
-        _verify(prompt, trail.prompt)
+        # at the cost of the items that are new: those that were verified once are not looked at
+        verify(prompt, step="model request")
         head = {**wire}
         del head[traits.turns]
         changed = head != trail.head
@@ -164,16 +161,6 @@ def _turns(wire: JsonObject, key: str) -> list[JsonObject]:
     return cast("list[JsonObject]", turns)
 
 
-def _verify(prompt: Prompt, before: Prompt | None) -> None:
-    """Hold the laws of the IR against the items that were not settled before."""
-    items = prompt.items
-    if before is not None and before.items.shares(items):
-        # items that were settled were verified with the request before
-        fresh = Strand(items.since(min(before.items.settled, items.settled)))
-        prompt = msgspec.structs.replace(prompt, items=fresh)
-    verify(prompt, step="model request", before=before)
-
-
 View = tuple[str, str, str]
 """Whose view of which session: agent, the session's first event, and the branch it is in."""
 
@@ -188,11 +175,9 @@ _UNLOGGED = ("", "message")
 
 def view_of(prompt: Prompt) -> View | None:
     """Whose request this is, or None where nothing of it is in a log yet."""
-    items = prompt.items
-    for index in range(min(items.length, 2)):  # a pass may have put an opening before the first
-        event = items[index].event
-        if event not in _UNLOGGED:
-            return prompt.agent, event, _branch(prompt)
+    for item in prompt.items.between(0, 2):  # a pass may have put an opening before the first
+        if item.event not in _UNLOGGED:
+            return prompt.agent, item.event, _branch(prompt)
     return None
 
 

@@ -43,6 +43,10 @@ class Placed(msgspec.Struct, frozen=True):
     source: "tuple[TextBlock, ...] | Origin"
 
 
+_NO_ITEMS: Strand[Item] = Strand()
+"""The items of a head, of which it has none; nobody adds to them."""
+
+
 class Head:
     """Everything but the turns, the elements that stand before them, and what was said of it."""
 
@@ -57,7 +61,7 @@ class Head:
         diagnostics: tuple[Diagnostic, ...],
     ) -> None:
         # a head outlives the session it was first made in, so it does not hold the conversation
-        self.of = msgspec.structs.replace(of, items=Strand(), notes=(), diagnostics=())
+        self.of = msgspec.structs.replace(of, items=_NO_ITEMS, notes=(), diagnostics=())
         self.wire = wire
         self.placed = placed
         self.lead = lead

@@ -15,9 +15,29 @@ from weft.content import Blob, FileData, FunctionCall, FunctionResponse, Part, P
 from weft.errors import UsageError
 from weft.ir import Role
 from weft.jsonschema import MAX_DEPTH, deeper_than
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject, compact, has_lone_surrogate, scrub
 
 # --- values
+
+
+def is_encodable(value: object) -> bool:
+    """Whether every text in a JSON value, keys included, can be encoded as UTF-8."""
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return False
+    except (OverflowError, TypeError):  # very large integers; the slow way knows them
+        return not has_lone_surrogate(compact(value))
+    return True
+
+
+def scrubbed(value: Json) -> Json:
+    """The value with every lone surrogate in it replaced by U+FFFD."""
+    if isinstance(value, str):
+        return scrub(value) if has_lone_surrogate(value) else value
+    if isinstance(value, dict):
+        return {str(scrubbed(key)): scrubbed(entry) for key, entry in value.items()}
+    return [scrubbed(entry) for entry in value] if isinstance(value, list) else value
 
 
 def text_in(value: Json) -> str:

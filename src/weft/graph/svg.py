@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import NamedTuple, TypeAlias
 
-from weft.compiler.report import clip, columns, preview, safe
+from weft.compiler.report import clip, columns, preview
+from weft.diagnostics import safe
 from weft.graph.build import link_kind
 from weft.graph.mermaid import frame_title
 from weft.graph.model import (

@@ -85,11 +85,6 @@ RECALL = "recall"
 """The tool that gets back what a handle stands for; its own results are never reduced."""
 
 
-def handle_of(value: Json) -> str:
-    """The name of a value: a hash of what it is, the same in every process."""
-    return digest(canonical(value))[:12]
-
-
 WantKind = Literal["summary", "relevance", "extract", "distill", "contradictions", "memory"]
 
 

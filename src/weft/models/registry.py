@@ -14,7 +14,7 @@ that their connections and circuits are.
 from typing import Literal
 
 from weft.dialects import facts_for
-from weft.dialects.names import require_model_name
+from weft.dialects.facts import require_model_name
 from weft.errors import UsageError
 from weft.models.base import Model
 from weft.models.services import SERVICES, Service, address_of

@@ -14,7 +14,7 @@ import msgspec
 
 from weft.content import encode
 from weft.dialects import wire_name
-from weft.dialects.names import near_names
+from weft.dialects.facts import near_names
 from weft.errors import DeclarationError, ModelError
 from weft.ir import ModelResponse, Prompt
 from weft.models.breaker import Breaker, Circuit, breaker_of, circuit_of

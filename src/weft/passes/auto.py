@@ -27,7 +27,6 @@ from weft.ir import (
     TextBlock,
 )
 from weft.ir.item import RECALL
-from weft.ir.rewrite import PassFold, rewrite_items
 from weft.passes.env import Env
 from weft.passes.handles import (
     HandleLimits,
@@ -35,7 +34,7 @@ from weft.passes.handles import (
     compact_text,
     logged,
     result_limits,
-    result_tokens,
+    sent_text,
     sole_text,
 )
 from weft.passes.prices import Traffic, weigh_seen, weigh_shorter
@@ -46,6 +45,7 @@ from weft.passes.references import (
     reference_to_end,
     source_of,
 )
+from weft.passes.rewrite import PassFold, rewrite_items
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact
 
@@ -413,7 +413,8 @@ def _pays(whole: ResultBlock, short: ResultBlock, view: _ResultView, env: Env) -
     # the tool's own `compact=` is an order, and no question of prices
     if not env.tools.priced or (short.handle and own is not None and own.compact is not None):
         return True
-    before, after = result_tokens(whole.response, env), result_tokens(short.response, env)
+    texts = sent_text(whole.response), sent_text(short.response)
+    before, after = map(env.tokens.count, texts)
     weigh = weigh_seen if view.seen else weigh_shorter
     verdict = weigh(before, after, view.traffic, env, hides=bool(short.handle))
     # a reference that pays needs no word: nothing is hidden by it
@@ -536,12 +537,13 @@ def _settled(env: Env) -> _Said:
     items = env.thread.before
     with items.lock:
         settled = items.memo[_Said]
-        for item in items.since(settled.read)[: max(0, items.settled - settled.read)]:
-            settled.results = _read(item, env, settled.results, settled.lines, settled.names)
-            settled.words.add(item, env.agent)
-            if env.tools.priced:
-                settled.traffic.add(item, env)
-        settled.read = max(settled.read, items.settled)
+        if settled.read < items.settled:
+            for item in items.between(settled.read, items.settled):
+                settled.results = _read(item, env, settled.results, settled.lines, settled.names)
+                settled.words.add(item, env.agent)
+                if env.tools.priced:
+                    settled.traffic.add(item, env)
+            settled.read = items.settled
         return settled
 
 

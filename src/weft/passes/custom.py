@@ -25,8 +25,8 @@ from weft.ir import (
     ToolDecl,
     verify,
 )
-from weft.ir.rewrite import rewrite_items
 from weft.passes.env import Env
+from weft.passes.rewrite import rewrite_items
 from weft.session.strand import Strand
 from weft.values import JsonObject
 

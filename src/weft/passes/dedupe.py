@@ -22,12 +22,12 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.ir.item import RECALL, handle_of
-from weft.ir.rewrite import PassFold, rewrite_items
+from weft.ir.item import RECALL
 from weft.passes.env import Env
 from weft.passes.handles import logged, media_words, result_tokens, with_media_words
 from weft.passes.references import back_words, call_words
-from weft.values import Json, JsonObject, canonical, compact, spells
+from weft.passes.rewrite import PassFold, rewrite_items
+from weft.values import Json, JsonObject, canonical, compact, handle_of, spells
 
 LETTERS = 200
 """In letters. A shorter value takes hardly more than the words that would stand for it."""

@@ -8,10 +8,9 @@ import msgspec
 from weft.declare.examples import Example
 from weft.diagnostics import Origin
 from weft.ir import CallBlock, Feature, Item, ItemKind, Prompt, ResultBlock, Stability, TextBlock
-from weft.ir.item import handle_of
-from weft.ir.rewrite import prepend_items
 from weft.passes.env import Env
-from weft.values import Json, compact
+from weft.passes.rewrite import prepend_items
+from weft.values import Json, compact, handle_of
 
 
 class SpelledExamples(NamedTuple):

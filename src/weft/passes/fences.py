@@ -19,9 +19,9 @@ from weft.codes import report
 from weft.declare.policy_parts import Fence
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, Span, Stability, TextBlock
-from weft.ir.rewrite import PassFold, fold_items
 from weft.late import late_pattern
 from weft.passes.env import Env
+from weft.passes.rewrite import PassFold, fold_items
 from weft.session import Event
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject, compact

@@ -9,10 +9,10 @@ import msgspec
 from weft.declare.policy_parts import Fit
 from weft.ir import Block, Item, Note, Prompt
 from weft.ir.prompt import LateNotes
-from weft.ir.rewrite import keep_since
 from weft.passes.env import Env, first_from, opening_of
 from weft.passes.history import attribute_foreign
 from weft.passes.relevant import item_text
+from weft.passes.rewrite import keep_since
 from weft.passes.shorten import (
     stride_for,
 )

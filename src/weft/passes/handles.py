@@ -17,12 +17,12 @@ from weft.declare.policy_parts import Compact, Truncate
 from weft.digest import cut_text, reduced
 from weft.digest.asked import Asked
 from weft.ir import Block, CodeResultBlock, Item, MediaBlock, Prompt, ResultBlock, TextBlock
-from weft.ir.item import RECALL, handle_of
+from weft.ir.item import RECALL
 from weft.passes.env import Env
 from weft.passes.prices import Traffic, declares_first, needs_recall
 from weft.session.strand import Strand
 from weft.tokens import image_size, media_tokens
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject, compact, handle_of
 
 _OWN = (RECALL, "transfer_to_agent", "set_model_response")
 """Weft's own tools: what was recalled is to be read, and the others say next to nothing."""
@@ -73,23 +73,22 @@ def compact_result(
     `asking` says what it was asked for. Most results are short, and nobody needs to know.
     """
     response = block.response
-    if block.synthetic or block.name in _OWN or _is_short(compact(response), limits.over):
+    if block.synthetic or block.name in _OWN:
         return block
-    size = result_tokens(response, env)
+    text = sent_text(response)
+    if _is_short(text, limits.over):
+        return block
+    size = env.tokens.count(text)
     if size <= limits.over:
         return block
     if asking is not None:
         limits = limits._replace(asked=asking())
     handle = handle_of(logged(block, item, env))
-    to = limits.to
-    # its head says what was left out, which is known only afterwards: its length is a guess
-    for _ in range(6):
-        short = _short(response, handle, size, limits._replace(to=max(to, 1)), env)
-        if result_tokens(short, env) <= limits.to:
-            break
-        to -= 8
+    short: JsonObject
+    if sole_text(response):
+        short = dict.fromkeys(response, _short_text(text, handle, size, limits, env))
     else:
-        short = _bare(response, handle, size)
+        short = _short_fields(response, handle, size, limits, env)
     return msgspec.structs.replace(block, response=short, handle=handle)
 
 
@@ -159,8 +158,13 @@ def _is_short(text: str, tokens: int) -> bool:
 
 
 def result_tokens(response: JsonObject, env: Env) -> int:
-    """The tokens of a result as it is sent: its one text where it has only one, else JSON."""
-    return env.tokens.count(sole_text(response) or compact(response))
+    """The tokens of a result as it is sent."""
+    return env.tokens.count(sent_text(response))
+
+
+def sent_text(response: JsonObject) -> str:
+    """A result as it is sent: its one text where it has only one, else JSON."""
+    return sole_text(response) or compact(response)
 
 
 def _media_tokens(mime_type: str, data: str, size: int, env: Env) -> int:
@@ -184,19 +188,24 @@ def sole_text(response: JsonObject) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _short(
+def _short_fields(
     response: JsonObject, handle: str, size: int, limits: HandleLimits, env: Env
 ) -> JsonObject:
-    text = sole_text(response)
-    if text:
-        return {key: _short_text(text, handle, size, limits, env) for key in response}
+    """A digest of a result with several fields, or none that is a text, behind its handle."""
     asks = _ASKS_JSON if limits.asks else ""
     # how many items it will say is not known yet: room for a large number
     head = env.tokens.count(compact(_headed({}, handle, size, f"some of 1,000,000 items{asks}")))
-    room = max(1, limits.to - head)
-    digest_of = reduced(response, limit_tokens=room, count=env.tokens.count, asked=limits.asked)
-    fields = digest_of.value if isinstance(digest_of.value, dict) else {}
-    return _headed(fields, handle, size, digest_of.left_out, asks)
+    to = limits.to
+    # its head says what was left out, which is known only afterwards: its length is a guess
+    for _ in range(6):
+        room = max(1, to - head)
+        digest_of = reduced(response, limit_tokens=room, count=env.tokens.count, asked=limits.asked)
+        fields = digest_of.value if isinstance(digest_of.value, dict) else {}
+        short = _headed(fields, handle, size, digest_of.left_out, asks)
+        if result_tokens(short, env) <= limits.to:
+            return short
+        to -= 8
+    return {"handle": handle, "left_out": f"all of it, {size:,} tokens"}
 
 
 def _headed(
@@ -205,14 +214,6 @@ def _headed(
     """A digest that begins with its handle, under a key that the value does not have."""
     key = "handle" if "handle" not in fields else "weft_handle"
     return {key: handle, "left_out": f"{left_out}, {size:,} tokens{asks}", **fields}
-
-
-def _bare(response: JsonObject, handle: str, size: int) -> JsonObject:
-    """Nothing but the handle, in the way the value was given."""
-    words = f"[handle {handle}: {size:,} tokens]"
-    if sole_text(response):
-        return dict.fromkeys(response, words)
-    return {"handle": handle, "left_out": f"all of it, {size:,} tokens"}
 
 
 def _short_text(text: str, handle: str, size: int, limits: HandleLimits, env: Env) -> str:
@@ -254,8 +255,7 @@ def logged(block: Block, item: Item, env: Env) -> Json:
         return env.session.state.get(block.origin.name, own)
     if block.origin.kind == "artifact":
         return env.session.artifacts.get(block.origin.name, own)
-    for index in range(item.position, min(item.last + 1, env.log.length)):
-        event = env.log[index]
+    for event in env.log.between(max(0, item.position), item.last + 1):
         if event.id != block.origin.name or event.content is None:
             continue
         parts = event.content.parts or ()
@@ -403,10 +403,10 @@ def _is_needed(items: Strand[Item], env: Env, key: Hashable) -> bool:
     with items.lock:
         handles = items.memo[_Handles, key]
         # one handle is enough: nothing is looked at behind the first
-        for index in range(handles.read, items.settled if handles.first < 0 else 0):
-            if hides(items[index]):
-                handles.first = index
-                break
+        if handles.first < 0 and handles.read < items.settled:
+            fresh = items.between(handles.read, items.settled)
+            hiding = (at for at, item in enumerate(fresh, handles.read) if hides(item))
+            handles.first = next(hiding, -1)
         handles.read = max(handles.read, items.settled)
         if 0 <= handles.first < items.settled or any(map(hides, items.tail)):
             return True

@@ -21,8 +21,8 @@ from weft.ir import (
     Stability,
     TextBlock,
 )
-from weft.ir.rewrite import rewrite_items
 from weft.passes.env import Env
+from weft.passes.rewrite import rewrite_items
 from weft.session.strand import Strand
 from weft.values import compact
 

@@ -24,9 +24,9 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.ir.rewrite import PassFold, fold_items
 from weft.passes.env import Env
 from weft.passes.references import Copies, Hit, mark_of, values_in
+from weft.passes.rewrite import PassFold, fold_items
 from weft.session import Event
 from weft.session.state import written_by
 from weft.session.strand import Strand

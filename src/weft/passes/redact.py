@@ -28,8 +28,8 @@ from weft.ir import (
     Want,
 )
 from weft.ir.block import Span
-from weft.ir.rewrite import PassFold, Rewritten, fold_items
 from weft.passes.env import Env
+from weft.passes.rewrite import PassFold, Rewritten, fold_items
 from weft.session import Event
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject

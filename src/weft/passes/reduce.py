@@ -18,8 +18,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.ir.item import RECALL, handle_of
-from weft.ir.rewrite import map_blocks, rewrite_items
+from weft.ir.item import RECALL
 from weft.passes.env import MOST_LETTERS, Env, TokenFacts, is_short
 from weft.passes.handles import (
     HandleLimits,
@@ -31,7 +30,8 @@ from weft.passes.handles import (
     result_limits,
     with_media_words,
 )
-from weft.values import Json, JsonObject, compact
+from weft.passes.rewrite import map_blocks, rewrite_items
+from weft.values import Json, JsonObject, compact, handle_of
 
 BOUNDED_TO = 16_000
 """How many letters are left at most of a result with more than `MOST_LETTERS`."""

@@ -19,12 +19,11 @@ import msgspec
 
 from weft.digest.repeats import LineSource, Stretch
 from weft.ir import Block, CallBlock, Item, Note, Prompt, Reference, ResultBlock, TextBlock
-from weft.ir.item import handle_of
-from weft.ir.rewrite import PassFold, fold_items
 from weft.late import late_pattern
 from weft.passes.env import Env
 from weft.passes.handles import logged, sole_text
-from weft.values import Json, compact, has_lone_surrogate, scrub
+from weft.passes.rewrite import PassFold, fold_items
+from weft.values import Json, compact, handle_of, has_lone_surrogate, scrub
 
 ARGS = 40
 """How many letters of arguments a reference repeats; longer arguments are left out."""

@@ -16,8 +16,8 @@ from weft.declare.policy_parts import (
 )
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
 from weft.ir.prompt import LateNotes
-from weft.ir.rewrite import PassFold, keep_since, rewrite_items
 from weft.passes.env import Env, first_from, turns_of
+from weft.passes.rewrite import PassFold, keep_since, rewrite_items
 from weft.session import Event
 from weft.session.strand import Strand
 

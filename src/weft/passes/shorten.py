@@ -15,7 +15,6 @@ import msgspec
 from weft.diagnostics import Origin
 from weft.digest import cut_text, reduced
 from weft.ir import Block, Item, MediaBlock, Reference, ResultBlock, TextBlock
-from weft.ir.item import handle_of
 from weft.passes.env import Env
 from weft.passes.fences import ClosingFence, fenced, opened
 from weft.passes.handles import (
@@ -29,7 +28,7 @@ from weft.passes.handles import (
     sole_text,
     with_media_words,
 )
-from weft.values import JsonObject, compact
+from weft.values import JsonObject, compact, handle_of
 
 COMPACTED = HandleLimits(over=240, to=160)
 """Under a budget: from how many tokens on a value becomes a handle, and how many that takes."""

@@ -12,7 +12,6 @@ from weft.declare.policy_parts import Fresh
 from weft.diagnostics import Diagnostic
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
 from weft.ir.item import RECALL
-from weft.ir.rewrite import map_blocks, rewrite_items
 from weft.passes.env import Env, is_in_log_order, turn_numbers, turns_of
 from weft.passes.handles import (
     LEAST_TOKENS,
@@ -31,6 +30,7 @@ from weft.passes.prices import (
     declares_first,
     needs_recall,
 )
+from weft.passes.rewrite import map_blocks, rewrite_items
 from weft.session.strand import Strand
 from weft.values import JsonObject
 
@@ -395,7 +395,7 @@ class _Plan:
         self.hides = False
         """Whether something stands behind a handle already."""
         self.answered = self.latest = 0.0
-        """When the agent said something last, and when anything was said last."""
+        """When the agent said something last, and when anything was, where what is kept expires."""
         self.results: list[int] = []
         """Where the newest results stand."""
         self.least, self.most = -math.inf, math.inf
@@ -415,14 +415,17 @@ class _Plan:
 
     def take(self, items: Sequence[Item], sums: _Running, head: int, env: Env) -> None:
         """Decide for each request that led to one of these items."""
+        expires = env.model.lifetime > 0  # else nobody asks when something was said
         for index, item in enumerate(items, self.read):
             if item.author == env.agent and item.blocks[0].role == "model":
                 # the first request of the agent: all before it is the opening
                 self.opening = sums.whole[index] if self.opening < 0 else self.opening
                 # its answer stands at this place, so the request had all items before it
                 self.decide(index, sums, head, env)
-                self.answered = _happened_at(item.position, env)
-            self.latest = max(self.latest, _happened_at(item.last, env))
+                if expires:
+                    self.answered = _happened_at(item.position, env)
+            if expires:
+                self.latest = max(self.latest, _happened_at(item.last, env))
             self.hides = self.hides or (env.tools.priced and needs_recall(item))
             if item.kind == "exchange":
                 # one more than `KEEP`: then something stands before the newest, and may be edited
@@ -486,8 +489,6 @@ def _cut(prompt: Prompt, env: Env) -> int:
     items, settled = prompt.items, prompt.items.settled
     past = items.memo[_Past, env.model.dialect, env.model.name]
     sums = past.sums
-    for item in items.between(len(sums.whole) - 1, settled):
-        sums.add(item, env)
     head = past.head_tokens(prompt, env)
     key = (
         env.agent,
@@ -504,9 +505,14 @@ def _cut(prompt: Prompt, env: Env) -> int:
     plan = past.plans.get(key)
     if plan is None or plan.read > settled or not plan.fits(head):
         plan = _Plan()
+    summed = len(sums.whole) - 1
+    start = min(summed, plan.read)
+    fresh = items.between(start, settled) if start < settled else []
+    for item in fresh[summed - start :]:
+        sums.add(item, env)
     running = _Running(sums.whole, sums.edited)
     if plan.read < settled:
-        plan.take(items.between(plan.read, settled), running, head, env)
+        plan.take(fresh[plan.read - start :], running, head, env)
     # with another head it would have decided otherwise, at a request before
     if plan.fits(head):
         past.plans[key] = plan

@@ -10,8 +10,8 @@ from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Item, Note, Prompt, TextBlock
 from weft.ir.prompt import LateNotes
-from weft.ir.rewrite import rewrite_items
 from weft.passes.env import Env
+from weft.passes.rewrite import rewrite_items
 from weft.session import Event
 from weft.session.strand import Strand
 from weft.values import Json, compact

@@ -19,7 +19,7 @@ import msgspec
 from weft.content import Part, call_part, result_part, text_part
 from weft.dialects import CHAT, dialect_named, lift, stream_of
 from weft.dialects.stream import Events
-from weft.dialects.wire import ReadRequest, ReadTurn, object_in
+from weft.dialects.wire import ReadRequest, ReadTurn, is_encodable, object_in, scrubbed
 from weft.errors import ModelError, SessionError, UsageError, describe_kind
 from weft.recordings.recording import (
     COMMAND,
@@ -31,7 +31,7 @@ from weft.recordings.recording import (
     with_fields,
 )
 from weft.recordings.requests import RequestReader, read_request
-from weft.values import Json, JsonObject, is_encodable, scrubbed
+from weft.values import Json, JsonObject
 
 _TASK = 3
 """How many messages set a coding agent its task; later ones of the user side are results."""

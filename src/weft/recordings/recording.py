@@ -18,13 +18,13 @@ from weft.declare import Tool
 from weft.declare.provider_tools import ProviderTool
 from weft.declare.tool import NAME, RESERVED, to_tools
 from weft.dialects import DIALECTS
-from weft.dialects.wire import ReadTool
+from weft.dialects.wire import ReadTool, is_encodable, scrubbed
 from weft.errors import SessionError
 from weft.ir.item import RECALL
 from weft.session import Actions, Compaction, Event, Session, Usage
 from weft.session.event import NO_ACTIONS
 from weft.session.provenance import Provenance
-from weft.values import Json, JsonObject, is_encodable, scrub, scrubbed
+from weft.values import Json, JsonObject, scrub
 
 AGENT = "agent"
 """Who speaks for the model in a recording that names nobody."""

@@ -17,6 +17,7 @@ from weft.compiler.breaks import read_again
 from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of
+from weft.compiler.parts import INTERNAL_CALLS, is_internal
 from weft.content import Content
 from weft.declare import Agent, Policy, RunConfig, Tool
 from weft.declare.template import Variable, parse
@@ -398,6 +399,7 @@ def is_answer(event: Event) -> bool:
         and event.author != "user"
         and not event.partial
         and not event.isolation_scope
+        and not is_internal(event)  # a question to the user stands in the log as a call
     )
 
 
@@ -442,7 +444,7 @@ def _tools_called(session: Session, agent: str) -> list[Tool]:
         for call in event.calls if event.author == agent else ():
             name = call.name or ""
             # a name that cannot be declared would be refused, and Weft's own are added by itself
-            if NAME.fullmatch(name) and name not in (*RESERVED, RECALL):
+            if NAME.fullmatch(name) and name not in (*RESERVED, RECALL, *INTERNAL_CALLS):
                 properties = by_name.setdefault(name, {})
                 properties.update(
                     {key: {"type": _type(one)} for key, one in (call.args or {}).items()}

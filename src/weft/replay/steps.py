@@ -12,6 +12,7 @@ import msgspec
 from weft.compiler.changes import recorded_by
 from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
+from weft.compiler.parts import is_internal
 from weft.compiler.protected import Whole, labels_of
 from weft.declare import Agent, Flow, Node, RunConfig, tree
 from weft.declare.policy_parts import Label
@@ -20,7 +21,7 @@ from weft.dialects import wire_name
 from weft.errors import BudgetExceeded, UsageError
 from weft.session import ArtifactStore, Event, Session, Usage
 from weft.session.attachments import attach
-from weft.session.lookback import CONFIRMATION, INPUT, artifacts_around
+from weft.session.lookback import artifacts_around
 from weft.session.strand import Strand
 
 
@@ -332,8 +333,7 @@ def _spoke(event: Event) -> bool:
     """Whether a model said this, and not a callback, or the runtime with a question to the user."""
     if event.content is None or event.content.role == "user" or event.author == "user":
         return False
-    asked = any(call.name in (CONFIRMATION, INPUT) for call in event.calls)
-    return not (event.partial or asked or event.actions.end_of_agent)
+    return not (event.partial or is_internal(event) or event.actions.end_of_agent)
 
 
 def _scope(session: Session, scope: str) -> Session:

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from weft.content import Part
 from weft.digest.asked import asked_by
 from weft.digest.windows import NumberedWindow, window_of
-from weft.ir.item import handle_of
 from weft.session import Event
-from weft.values import Json, compact, only_text
+from weft.values import Json, compact, handle_of, only_text
 
 
 class EditedLines(NamedTuple):

@@ -27,11 +27,11 @@ from weft.digest.keeping import invented, marks_in, missing, normal
 from weft.errors import ModelError, SchemaError, WeftError
 from weft.ir import ModelResponse, ResultBlock, TextBlock, Want
 from weft.late import late_pattern
-from weft.runtime.answer import is_empty, parse, spoken
 from weft.runtime.bindings import chosen_model
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.place import Place, stopped
+from weft.runtime.result import is_empty, parse, spoken
 from weft.session import Actions, Event, Session
 from weft.session.lookback import effects_of
 from weft.session.provenance import Provenance

@@ -22,7 +22,6 @@ from weft.declare.policy_parts import MemoryScorer
 from weft.declare.visit import inherit
 from weft.diagnostics import Diagnostic
 from weft.errors import UsageError, describe_kind
-from weft.ir.item import handle_of
 from weft.media import LoadedMedia
 from weft.models import Model
 from weft.runtime.bindings import AgentBindings, settled
@@ -55,7 +54,7 @@ from weft.session import (
 from weft.session.event import EMPTY_ACTIONS
 from weft.session.lookback import hidden_by_undoing, user_content
 from weft.session.provenance import NOTHING, Provenance
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, handle_of
 
 
 class Request(NamedTuple):

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import os
+from abc import ABCMeta
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
@@ -65,8 +66,26 @@ _WORDS = {
 }
 """Options of a runner by the names that others give them."""
 
+_METHODS = {
+    **dict.fromkeys(("run_sync", "chat", "ask"), 'weft.run_sync(agent, "message")'),
+    **dict.fromkeys(("run_async", "arun"), 'await runner.run("message")'),
+    "stream": 'async for event in runner.run("message", config=RunConfig(stream=True))',
+    "run_streamed": 'async for event in weft.stream(agent, "message")',
+}
+"""What to write instead of methods that runners of others have."""
 
-class Runner(Generic[AnswerT]):
+if TYPE_CHECKING:
+    _RunnerClass = type
+else:
+
+    class _RunnerClass(ABCMeta):  # not type: a runner of somebody's own may be an ABC as well
+        """Says what to write instead of a method that is called on the class."""
+
+        def __getattr__(cls, name: str) -> object:
+            raise unknown_name(f"a runner has no `{name}`", name, cls, _METHODS)
+
+
+class Runner(Generic[AnswerT], metaclass=_RunnerClass):
     """Runs an agent or a flow over the sessions of a store.
 
     One runner serves any number of sessions at once; runs of one session wait for each other.
@@ -149,6 +168,13 @@ class Runner(Generic[AnswerT]):
         the session has already is not run again, and its events and its result come again. It
         becomes the id of the invocation.
         """
+        # in openai-agents, run is called on the class: Runner.run(agent, "message")
+        if not isinstance(cast("object", self), Runner):
+            raise UsageError(
+                f"{describe_kind(self)} is not a runner",
+                where="Runner.run",
+                hint='write await weft.run(agent, "message"), or Runner(agent).run("message")',
+            )
         request = self._request(message, user_id, session_id, state, request_id, config, deps)
         return Running(self.root, self._services, request)
 
@@ -468,12 +494,7 @@ class Runner(Generic[AnswerT]):
 
         def __getattr__(self, name: str) -> object:
             """Say what to write instead of a method that others have."""
-            words = {
-                **dict.fromkeys(("run_sync", "chat", "ask"), 'weft.run_sync(agent, "message")'),
-                **dict.fromkeys(("run_async", "arun"), 'await runner.run("message")'),
-                "stream": 'async for event in runner.run("message", config=RunConfig(stream=True))',
-            }
-            raise unknown_name(f"a runner has no `{name}`", name, Runner, words)
+            raise unknown_name(f"a runner has no `{name}`", name, Runner, _METHODS)
 
     def _request(
         self,
@@ -664,6 +685,8 @@ def _runnable(value: object) -> str:
     """What to pass instead of something that cannot be run."""
     if isinstance(value, str):
         return 'the agent comes first, then the message: run(agent, "message")'
+    if isinstance(value, Runner):
+        return 'a runner runs itself: await runner.run("message")'
     if isinstance(value, type):
         return f'pass a value, not the class: {value.__name__}("name", ...)'
     if isinstance(value, list | tuple):

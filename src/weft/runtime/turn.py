@@ -20,7 +20,16 @@ from weft.declare.policy_parts import Capture, NoteDown, Writing
 from weft.declare.transform import noted
 from weft.diagnostics import Origin
 from weft.errors import CompileError, ProtectionError, StoreError
-from weft.runtime.answer import (
+from weft.runtime.batch import Batch, run_calls, settle_below, withheld_in
+from weft.runtime.bindings import AgentBindings
+from weft.runtime.callbacks import CallbackError, ToolsetError
+from weft.runtime.costs import RUN_BUDGET
+from weft.runtime.invocation import Invocation
+from weft.runtime.labels import Spoken, restored_answer, with_restored
+from weft.runtime.model_call import ModelCall
+from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended
+from weft.runtime.progress import UNKNOWN_OUTCOME, Progress, is_reply, with_note
+from weft.runtime.result import (
     CUT,
     GO_ON,
     RETRIES,
@@ -31,15 +40,6 @@ from weft.runtime.answer import (
     put_together,
     spoken,
 )
-from weft.runtime.batch import Batch, run_calls, settle_below, withheld_in
-from weft.runtime.bindings import AgentBindings
-from weft.runtime.callbacks import CallbackError, ToolsetError
-from weft.runtime.costs import RUN_BUDGET
-from weft.runtime.invocation import Invocation
-from weft.runtime.labels import Spoken, restored_answer, with_restored
-from weft.runtime.model_call import ModelCall
-from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended
-from weft.runtime.progress import UNKNOWN_OUTCOME, Progress, is_reply, with_note
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS, new_id
 from weft.session.lookback import CONFIRMATION, QUESTION

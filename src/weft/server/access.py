@@ -299,9 +299,10 @@ class Gatekeeper:
         # fewer names than headers: one came twice
         if len(headers) < len(scope["headers"]):
             self._require_once(scope)
-        asker = tuple(map(headers.get, _ASKER))
+        method: str = scope["method"]
+        asker = (method.encode(), *map(headers.get, _ASKER))
         if asker not in self._askers:
-            self._require_origin(headers, self._require_host(headers))
+            self._require_origin(headers, self._require_host(headers), method)
             # clients choose these headers: the table must not grow with what they send
             if len(self._askers) < _MOST_ASKERS and sum(map(len, filter(None, asker))) < 500:
                 self._askers.add(asker)
@@ -361,16 +362,17 @@ class Gatekeeper:
                 421,
                 "host",
                 f"this server is not `{host[:100]}`",
-                hint="name the host when it is started: --allow-host NAME",
+                hint='say so where it is started: --allow-host NAME, or app(..., hosts=["NAME"])',
             )
         return host
 
-    def _require_origin(self, headers: dict[bytes, bytes], host: str) -> None:
+    def _require_origin(self, headers: dict[bytes, bytes], host: str, method: str) -> None:
         """Refuse what a page of another origin makes the browser ask."""
         if b"origin" not in headers:
             foreign = headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin")
             # a link from elsewhere may open a page, but nothing else
-            if foreign and headers.get(b"sec-fetch-mode") != b"navigate":
+            opens = headers.get(b"sec-fetch-mode") == b"navigate" and method in ("GET", "HEAD")
+            if foreign and not opens:
                 raise Problem(403, "origin", "the request comes from a page of another origin")
             return
         origin = headers[b"origin"].decode("latin-1")
@@ -390,6 +392,15 @@ class Gatekeeper:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
             raise Problem(400, "content-length", "the content-length is not a number")
+        # a proxy may believe the one and we the other: what follows would be a request of its own
+        if b"transfer-encoding" in headers and b"content-length" in headers:
+            raise Problem(
+                400,
+                "headers",
+                "there are a content-length and a transfer-encoding",
+                hint="send one of them",
+                headers={"connection": "close"},
+            )
         # so long a number is not even read
         if len(length) > 18 or int(length) > self._limits.body:
             raise too_large(self._limits)

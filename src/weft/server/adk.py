@@ -7,6 +7,7 @@ Top to bottom: sessions, runs, artifacts; `adk_page.py` has graphs, traces and t
 """
 
 import platform
+import re
 import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import TypeVar
@@ -15,6 +16,7 @@ import msgspec
 
 from weft import __version__
 from weft.content import Content
+from weft.declare import Agent
 from weft.recordings import from_messages
 from weft.runtime import Runner
 from weft.runtime.earlier import is_unfinished
@@ -35,6 +37,7 @@ from weft.server.sessions import write_state
 from weft.server.stream import stream_problem
 from weft.session import Actions, Event, Session, SessionKey
 from weft.session.event import new_id
+from weft.session.lookback import RESERVED
 from weft.session.provenance import without_acts
 from weft.session.state import without_temp
 from weft.stores import create_filled
@@ -80,8 +83,21 @@ class AdkStateDelta(Body, frozen=True, rename="camel"):
 
 
 async def list_apps(call: Call) -> Answer:
-    """The names of the apps."""
-    return respond([*call.served.runners])
+    """The names of the apps, or what each of them is."""
+    if call.query("detailed").lower() not in ("true", "1"):
+        return respond([*call.served.runners])
+    return respond({"apps": [_about_app(runner) for runner in call.served.runners.values()]})
+
+
+def _about_app(runner: Runner) -> JsonObject:
+    root = runner.root
+    return {
+        "name": runner.app_name,
+        "rootAgentName": root.name,
+        "description": root.description if isinstance(root, Agent) else "",
+        "language": "python",
+        "isComputerUse": False,
+    }
 
 
 async def list_sessions(call: Call) -> Answer:
@@ -142,7 +158,12 @@ def _imported(call: Call, runner: Runner, listed: Sequence[JsonObject]) -> Seque
     the same reason no note of a runtime counts. Times lie in the past: what is kept for so many
     days is counted from them.
     """
-    recorded = from_messages(listed, format="adk", agent=runner.root.name).for_store()
+    try:
+        recorded = from_messages(listed, format="adk", agent=runner.root.name).for_store()
+    except RecursionError:
+        raise Problem(
+            422, "invalid", "something in these events is nested too deeply", where="/events"
+        ) from None
     session = Session(
         recorded.id,
         app_name=recorded.app_name,
@@ -160,7 +181,7 @@ def _imported(call: Call, runner: Runner, listed: Sequence[JsonObject]) -> Seque
             claim = "it has actions beside `stateDelta`"
         elif event.long_running_tool_ids:
             claim = "it has calls that wait for an answer"
-        elif any(name.startswith("adk_") for name in names):
+        elif any(name.startswith(RESERVED) for name in names):
             claim = "it has calls that only a runtime makes"
         elif not 0 <= event.timestamp <= latest:
             claim = "its time is before 1970 or to come"
@@ -317,21 +338,62 @@ async def list_artifacts(call: Call) -> Answer:
 
 
 async def get_artifact(call: Call) -> Answer:
-    """An artifact, or one version of it, or the list of its versions."""
+    """An artifact, or one version of it, or the list of its versions; or what is known of them."""
     session, store = await _session(call), call.runner().artifacts
-    name, _, rest = call.path("name").partition("/versions")
-    if rest == "":
-        if call.path("name").endswith("/versions"):
-            return respond(await store.versions(*_owner(session), name))
+    name = call.path("name")
+    asked = _OF_VERSIONS.fullmatch(name)
+    if asked is None:
         version = call.number("version", 0) if call.query("version") else None
+    elif (text := asked["version"]) is None:
+        versions = await store.versions(*_owner(session), asked["name"])
+        if not asked["about"]:
+            return respond(versions)
+        return respond([await _about_version(call, session, asked["name"], v) for v in versions])
     else:
-        version = whole_number(rest[1:])
-        if version is None:
-            raise Problem(422, "invalid", f"{rest[1:][:40]!r} is not a version")
+        version = None if text == "latest" else whole_number(text)
+        if version is None and text != "latest":
+            raise Problem(422, "invalid", f"{text[:40]!r} is not a version")
+        name = asked["name"]
+        if asked["about"]:
+            if version is None:
+                version = max(await store.versions(*_owner(session), name), default=0)
+            return respond(await _about_version(call, session, name, version))
     part = await store.load(*_owner(session), name, version)
     if part is None:
-        raise Problem(404, "unknown-artifact", f"there is no artifact `{name[:100]}`")
+        raise _unknown_artifact(name)
     return respond(part)
+
+
+_OF_VERSIONS = re.compile(
+    r"(?P<name>.+)/versions(?:/(?P<version>[^/]+))??(?P<about>/metadata)?", re.DOTALL
+)
+"""What google-adk's clients write behind the name of an artifact, which may have slashes too."""
+
+
+async def _about_version(call: Call, session: Session, name: str, version: int) -> JsonObject:
+    """What is known of a version of an artifact, beside what is in it."""
+    part = await call.runner().artifacts.load(*_owner(session), name, version)
+    if part is None:
+        raise _unknown_artifact(name)
+    app, user, id = _owner(session)
+    # what begins with `user:` is that of all sessions of the user
+    home = "" if name.startswith("user:") else f"/sessions/{id}"
+    media = part.inline_data or part.file_data
+    about: JsonObject = {
+        "version": version,
+        "canonicalUri": f"artifact://apps/{app}/users/{user}{home}/artifacts/{name}"
+        f"/versions/{version}",
+        "customMetadata": {},
+        "mimeType": (media.mime_type if media is not None else None) or "text/plain",
+    }
+    for event in session.events:
+        if (event.actions.artifact_delta or {}).get(name) == version:
+            about["createTime"] = event.timestamp
+    return about
+
+
+def _unknown_artifact(name: str) -> Problem:
+    return Problem(404, "unknown-artifact", f"there is no artifact `{name[:100]}`")
 
 
 def _owner(session: Session) -> tuple[str, str, str]:
@@ -355,7 +417,14 @@ _SESSIONS = "/apps/{app}/users/{user}/sessions"
 _ONE = f"{_SESSIONS}/{{session}}"
 
 ENDPOINTS = (
-    Endpoint("GET", "/list-apps", list_apps, "The names of the apps.", None, tag="google-adk"),
+    Endpoint(
+        "GET",
+        "/list-apps",
+        list_apps,
+        "The names of the apps.",
+        tag="google-adk",
+        queries=("detailed",),
+    ),
     Endpoint("GET", "/version", get_version, "The version.", None, tag="google-adk"),
     Endpoint(
         "GET",

@@ -20,10 +20,11 @@ from weft.compiler.compile import compile as compile_request
 from weft.declare import Agent, Node, tree
 from weft.declare.tool import to_tools
 from weft.errors import WeftError
+from weft.replay.steps import model_events
 from weft.runtime import Runner
 from weft.server.endpoints import Answer, ApiRoute, Call, Endpoint, respond
 from weft.server.problems import Problem
-from weft.session import Event, Session
+from weft.session import Session
 from weft.values import Json, JsonObject, digest
 
 BROWSER_VARIABLE = "WEFT_ADK_BROWSER"
@@ -120,9 +121,14 @@ def dot_of(root: Node, lit: frozenset[str] = frozenset()) -> str:
 
 async def session_trace(call: Call) -> Answer:
     """The runs of a session as spans, with the request behind each answer of a model."""
-    runner = call.runner()
+    runner, id = call.runner(), call.path("session")
     user = call.user(call.query("user") or None)
-    session = await call.served.session(runner, user, call.path("session"))
+    # the page asks without the user, whom it may have been told to be another
+    if call.identity.user is None and not call.query("user"):
+        infos = await runner.store.sessions(runner.app_name)
+        users = [info.key.user_id for info in infos if info.key.id == id]
+        user = user if user in users or not users else users[0]
+    session = await call.served.session(runner, user, id)
     return respond([*_spans(runner, session)])
 
 
@@ -141,7 +147,7 @@ def _spans(runner: Runner, session: Session) -> Iterator[JsonObject]:
     by_run: dict[str, list[int]] = {}
     for index, event in enumerate(events):
         by_run.setdefault(event.invocation_id, []).append(index)
-    spoken = [i for i, event in enumerate(events) if _is_answer(event)]
+    spoken = model_events(session)
     # each traced answer costs a compilation
     answers, traced = {*spoken}, {*spoken[-_TRACED:]}
     for id, indexes in by_run.items():
@@ -183,11 +189,6 @@ def _spans(runner: Runner, session: Session) -> Iterator[JsonObject]:
                 own |= {"gen_ai.tool.name": result.name or "tool"}
                 name = f"execute_tool {result.name}"
                 yield _span(name, start, event.timestamp, trace, span, trace[:16], own)
-
-
-def _is_answer(event: Event) -> bool:
-    content = event.content
-    return content is not None and content.role == "model" and event.author != "user"
 
 
 def _span(

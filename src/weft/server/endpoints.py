@@ -22,6 +22,7 @@ from weft.server.access import Identity, headers_of, inner_path, too_large
 from weft.server.problems import Problem, problem_of, require_user
 from weft.server.served import Served
 from weft.server.stream import ChunkStream
+from weft.session.memory import require_shared_key
 from weft.session.state import scope_of
 from weft.values import JsonObject
 
@@ -98,6 +99,10 @@ class Call:
                 f"`{shared[0][:100]}` belongs to all users of the app",
                 hint="write it without `app:`, or with `user:` for all your sessions",
             )
+        # here, and not where it is stored: behind a queue that is in another process, and later
+        for key in state or ():
+            if scope_of(key) in ("app", "user"):
+                require_shared_key(key)
         return state or {}
 
     def wants_stream(self) -> bool:

@@ -9,6 +9,7 @@ server, or of the proxy before it.
 """
 
 import asyncio
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,8 @@ class HeadGuard(asyncio.Protocol):
     _deadline: asyncio.TimerHandle | None = None
     _size = 0
     """The bytes that have come of a head that is not complete."""
+    _last = b""
+    """The last of them: the empty line that ends a head may come in two pieces."""
     _ignored = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -59,6 +62,11 @@ class HeadGuard(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Read on; what is no part of a request that is known is the head of the next."""
         before, was_in_body = self.cycle, self._is_in_body()
+        # a head that comes in one piece is known to nobody before it is answered
+        is_head = not was_in_body and (before is None or before.response_complete)
+        if is_head and self._is_too_large(data):
+            self._refuse(_too_large())
+            return
         super().data_received(data)
         # a new cycle means that the head is complete
         if self.cycle is not before:
@@ -69,6 +77,7 @@ class HeadGuard(asyncio.Protocol):
                 self._ignored += len(data)
             else:
                 self._size += len(data)
+                self._last = (self._last + data)[-3:]
             if self._size > LARGEST_HEAD:
                 self._refuse(_too_large())
             elif self._ignored > _MOST_IGNORED:
@@ -76,6 +85,13 @@ class HeadGuard(asyncio.Protocol):
             # the first byte after an answer starts the time of the next head
             elif self._deadline is None and not self.transport.is_closing():
                 self._wait()
+
+    def _is_too_large(self, data: bytes) -> bool:
+        """Whether the head that ends in these bytes, or goes on behind them, is too large."""
+        if self._size + len(data) <= LARGEST_HEAD:
+            return False
+        end = _END_OF_HEAD.search(self._last + data)
+        return end is None or self._size - len(self._last) + end.end() > LARGEST_HEAD
 
     def _is_in_body(self) -> bool:
         """Whether the body of the newest request has not ended."""
@@ -96,6 +112,7 @@ class HeadGuard(asyncio.Protocol):
 
     def _settle(self) -> None:
         self._size = self._ignored = 0
+        self._last = b""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -120,6 +137,8 @@ class HeadGuard(asyncio.Protocol):
 
 
 _HINT = "error_status_hint"
+
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
 
 
 def _too_large() -> Problem:

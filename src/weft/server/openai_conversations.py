@@ -179,7 +179,7 @@ async def delete_item(call: Call) -> Answer:
     rewinds: list[tuple[Runner, Session, str]] = []
     for runner, session in known:
         key = SessionKey(session.app_name, session.user_id, session.id)
-        if key in runner.active:
+        if await call.served.is_running(runner, key):
             raise SessionBusy("another run has the session", where=str(key))
         groups = groups_of(runner, session)
         run = groups[-1].event.invocation_id if groups else ""

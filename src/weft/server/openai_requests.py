@@ -13,6 +13,7 @@ from weft.content import Blob, FileData, FunctionCall, FunctionResponse, Part
 from weft.declare.tool import Tool
 from weft.errors import describe_kind
 from weft.server.problems import Problem
+from weft.session.lookback import RESERVED
 from weft.turns.turn import ClientTool
 from weft.values import Json, JsonObject
 
@@ -144,6 +145,7 @@ def client_tools(listed: list[Json]) -> list[Tool]:
         parameters = function.get("parameters") or {"type": "object", "properties": {}}
         if not isinstance(name, str) or not isinstance(about, str):
             raise Problem(422, "invalid", "the tool has no name, or odd words", where=where)
+        _refuse_reserved(name, where)
         tools.append(ClientTool(name, about, _object(parameters, f"{where}.parameters")).tool())
     return tools
 
@@ -248,11 +250,21 @@ def _item(entry: Json, where: str) -> ClientMessage:
 def _call(id: Json, name: Json, arguments: Json, where: str) -> Part:
     if not isinstance(id, str) or not isinstance(name, str):
         raise Problem(422, "invalid", "the call has no id or no name", where=where)
+    _refuse_reserved(name, where)
     try:
         args = _read_json(arguments) if isinstance(arguments, str) and arguments else {}
     except (ValueError, RecursionError):
         raise Problem(422, "invalid", "the arguments are not JSON", where=where) from None
     return Part(function_call=FunctionCall(id=id, name=name, args=_object(args, where)))
+
+
+def _refuse_reserved(name: str, where: str) -> None:
+    """Refuse a question of the runtime's own: the answer to it would run a tool of the agent."""
+    if name.startswith(RESERVED):
+        raise Problem(
+            422, "invalid", f"only a runtime calls `{name[:100]}`", where=where,
+            hint=f"names that begin with `{RESERVED}` are its own; leave it out",
+        )  # fmt: skip
 
 
 def _result(id: Json, content: Json, where: str) -> Part:

@@ -116,7 +116,8 @@ def problem_of(error: BaseException) -> Problem:
             return _problem(409, "conflict", error)
         case ModelError():
             return _problem(502, f"model-{error.code.replace('_', '-')}", error)
-        case StoreError() if error.where == "session key":  # a name that no store would take
+        # a name that no store would take
+        case StoreError() if error.where in ("session key", "state"):
             return _problem(422, "invalid", error)
         case StoreError():
             # its own words may name a file or a host: they are for the log

@@ -18,7 +18,7 @@ from weft.runtime import Runner
 from weft.runtime.background import RunEnd, interrupt_session
 from weft.runtime.feeds import Follower
 from weft.runtime.resume import answers_by_event, content_of, last_invocation, require_answers
-from weft.server.problems import unknown_session
+from weft.server.problems import Problem, unknown_session
 from weft.server.quotas import stored_tokens
 from weft.session import Busy, Event, Session, SessionKey
 from weft.session.event import new_id
@@ -191,8 +191,12 @@ class QueuedRun:
             await events.aclose()
 
     def _require_end(self, info: TurnInfo | None, *, is_logged: bool) -> None:
-        if info is not None and info.status == "failed" and not is_logged:
+        if info is None or is_logged:
+            return
+        if info.status == "failed":
             raise RunError(info.reason, where=f"turn {info.turn.id}")
+        if info.status == "cancelled":
+            raise Problem(502, "run-cancelled", "the run was cancelled before it began")
 
 
 def _may_end(event: Event) -> bool:
@@ -258,7 +262,13 @@ async def queue_run(
     known = await turns.find(key, request) if request_id is not None else None
     # a message that comes again must not stop, or be refused for, its own run
     if known is None:
-        await _make_room(runner, key, busy)
+        try:
+            await _make_room(runner, key, busy)
+        except SessionBusy:
+            # the same message may have come twice at once, and a worker have it already
+            known = await turns.find(key, request) if request_id is not None else None
+            if known is None:
+                raise
     length = len(stored.events) if stored is not None else 0
     if stored is None:
         with suppress(Conflict):  # another request was faster
@@ -286,6 +296,21 @@ def _open_run(
         return None, invocation_id or last_invocation(session)
     content = require_answers(session, content)
     return content, answers_by_event(session, content)[0][0].invocation_id
+
+
+async def cancel_waiting(turns: Turns, key: SessionKey, *, most: int) -> bool:
+    """Take the turns of a session out of the queue that somebody is to run now.
+
+    One that was put for later, or again and again, is none of them. `most` is how many turns of
+    the app are looked at.
+    """
+    was_waiting = False
+    for info in await turns.list(app_name=key.app_name, status="waiting", limit=most):
+        turn = info.turn
+        is_for_later = turn.every is not None or (info.due is not None and not turn.attempts)
+        if turn.key == key and not is_for_later:
+            was_waiting = await turns.cancel(turn.id) or was_waiting
+    return was_waiting
 
 
 async def _make_room(runner: Runner, key: SessionKey, busy: Busy) -> None:

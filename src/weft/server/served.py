@@ -22,7 +22,7 @@ from weft.runtime.costs import tokens_of
 from weft.runtime.metrics import Metrics
 from weft.server.access import Identity, Limits
 from weft.server.problems import Problem, require_id, unknown_app, unknown_session
-from weft.server.queued import QueuedRun, queue_run
+from weft.server.queued import QueuedRun, cancel_waiting, queue_run
 from weft.server.quotas import (
     QueueDepth,
     QuotaBook,
@@ -156,6 +156,18 @@ class Served:
         if length is None:
             raise unknown_session(id)
         return length
+
+    async def is_running(self, runner: Runner, key: SessionKey) -> bool:
+        """Whether a run has the session, in whichever process: a worker's, or another server's."""
+        return key in runner.active or await runner.store.holder(key) is not None
+
+    async def cancel(self, runner: Runner, key: SessionKey) -> bool:
+        """Stop the session's run in whichever process it is, or take it out of the queue."""
+        if await runner.cancel(user_id=key.user_id, session_id=key.id):
+            return True
+        return self.turns is not None and await cancel_waiting(
+            self.turns, key, most=self.limits.waiting
+        )
 
     async def start(
         self,

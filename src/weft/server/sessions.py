@@ -4,14 +4,14 @@ Nothing here writes files or runs code of the caller: what a run may do is what 
 agent may do.
 """
 
-import base64
+import binascii
 
-import msgspec
 from starlette.responses import Response
 
 from weft.content import Content
 from weft.declare import Agent, tree
 from weft.errors import SessionBusy, StoreError, UsageError
+from weft.media import base64_bytes
 from weft.runtime import Runner
 from weft.runtime.approvals import Pending, pending_in
 from weft.runtime.earlier import LONGEST_ID, is_unfinished, require_request_id
@@ -43,7 +43,7 @@ class NewRun(Body, frozen=True):
     message: str | Content | None = None
     user: str | None = None
     state: JsonObject | None = None
-    answers: dict[str, msgspec.Raw] | None = None
+    answers: JsonObject | None = None
     retry: list[str] = []
     invocation_id: str | None = None
     request_id: str | None = None
@@ -56,7 +56,7 @@ class NewRun(Body, frozen=True):
 class Answers(Body, frozen=True):
     """Answers to questions by the ids of the calls."""
 
-    answers: dict[str, msgspec.Raw]
+    answers: JsonObject
     user: str | None = None
 
 
@@ -144,15 +144,15 @@ async def create_session(call: Call) -> Answer:
 
 async def get_session(call: Call) -> Answer:
     """One session: its state, what it waits for, and whether it is run."""
-    runner = call.runner()
-    session = await call.served.session(runner, call.user(), call.path("session"))
-    return respond(show_session(runner, session))
+    runner, user, id = call.runner(), call.user(), call.path("session")
+    # before it is read: a run that ends in between must not look cut off
+    running = await call.served.is_running(runner, SessionKey(runner.app_name, user, id))
+    session = await call.served.session(runner, user, id)
+    return respond(show_session(runner, session, running=running))
 
 
-def show_session(runner: Runner, session: Session) -> JsonObject:
+def show_session(runner: Runner, session: Session, *, running: bool = False) -> JsonObject:
     """A session without its events."""
-    key = SessionKey(session.app_name, session.user_id, session.id)
-    running = key in runner.active
     return {
         "app": session.app_name,
         "user": session.user_id,
@@ -202,7 +202,7 @@ async def start_run(call: Call) -> Answer:
             user=user,
             session=id,
             state=call.allowed_state(body.state) or None,
-            answers=_plain(body.answers),
+            answers=body.answers,
             retry=body.retry,
             invocation_id=_invocation_id(body),
             request_id=_request_id(call, body),
@@ -267,17 +267,12 @@ def _started(call: Call, run: ServedRun, *, streams: bool) -> Answer:
     )
 
 
-def _plain(answers: dict[str, msgspec.Raw] | None) -> dict[str, object] | None:
-    if answers is None:
-        return None
-    return {call_id: msgspec.json.decode(value) for call_id, value in answers.items()}
-
-
 async def cancel_run(call: Call) -> Answer:
-    """Stop the session's run, in whichever process it is."""
+    """Stop the session's run, in whichever process it is; a queued one is taken back."""
     runner, user, id = call.runner(), call.user(), call.path("session")
     await call.served.require_session(runner, user, id)
-    return respond({"cancelled": await runner.cancel(user_id=user, session_id=id)})
+    key = SessionKey(runner.app_name, user, id)
+    return respond({"cancelled": await call.served.cancel(runner, key)})
 
 
 async def get_events(call: Call) -> Answer:
@@ -384,7 +379,13 @@ async def get_artifact(call: Call) -> Answer:
     if call.query("raw") not in ("true", "1"):
         return respond(part)
     if part.inline_data is not None:
-        data = base64.b64decode(part.inline_data.data or "")
+        try:
+            data = base64_bytes(part.inline_data.data or "")
+        except binascii.Error:
+            raise Problem(
+                422, "invalid", f"the data of `{name[:100]}` is not base64", where="raw",
+                hint="read it without `raw`",
+            ) from None  # fmt: skip
     else:
         data = (part.text or "").encode("utf-8", "replace")
     # never as a page of ours: the bytes are somebody else's
@@ -445,7 +446,7 @@ async def answer_questions(call: Call) -> Answer:
     await call.served.require_session(runner, user, id)
     if not body.answers:
         raise Problem(422, "invalid", "there are no answers", where="/answers")
-    run = await call.served.start(runner, None, user=user, session=id, answers=_plain(body.answers))
+    run = await call.served.start(runner, None, user=user, session=id, answers=body.answers)
     return _started(call, run, streams=call.wants_stream())
 
 
@@ -456,7 +457,7 @@ async def rewind_session(call: Call) -> Answer:
     await call.served.require_session(runner, user, id)
     key = SessionKey(runner.app_name, user, id)
     # the rewind itself would wait for the run, and the client with it
-    if key in runner.active:
+    if await call.served.is_running(runner, key):
         raise SessionBusy("another run has the session", where=str(key))
     session = await runner.rewind(user_id=user, session_id=id, invocation_id=body.invocation_id)
     return respond(show_session(runner, session))

@@ -456,6 +456,9 @@ CONFIRMATION = "adk_request_confirmation"
 INPUT = "adk_request_input"
 """The name of a gate's question to the user; ADK's clients know it."""
 
+RESERVED = "adk_"
+"""What the names of calls begin with that only a runtime makes."""
+
 QUESTION = "ask-"
 """What the id of a confirmation begins with; the id of the call it is about follows."""
 

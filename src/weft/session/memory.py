@@ -188,6 +188,8 @@ class MemoryStore:
 
     async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
         """How many events the sessions have."""
+        for key in keys:
+            require_key(key)
         with self._lock:
             return {key: len(self._records[key].events) for key in keys if key in self._records}
 
@@ -380,7 +382,7 @@ def scoped(deltas: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject, JsonOb
             if scope == "temp":
                 continue
             if scope != "session":
-                _require_name(key, "the state key", where="state")
+                require_shared_key(key)
             home = own if scope == "session" else app if scope == "app" else user
             home[key] = require_json(value, where=f"stateDelta.{key}")
     return own, app, user
@@ -495,6 +497,11 @@ def unknown(key: SessionKey) -> StoreError:
     return StoreError(
         "there is no such session", where=str(key), hint="create it first: await store.create(key)"
     )
+
+
+def require_shared_key(key: str) -> None:
+    """Refuse a key of `app:` or `user:` state that some store could not hold."""
+    _require_name(key, "the state key", where="state")
 
 
 def _require_name(text: str, what: str, *, where: str) -> None:

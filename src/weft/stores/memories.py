@@ -13,13 +13,13 @@ from weft.content import Content, Part
 from weft.declare.context import Recollection
 from weft.declare.policy_parts import MemoryScorer
 from weft.errors import Conflict, SessionError, UsageError
-from weft.ir.item import handle_of
 from weft.relevance import rank_apart
 from weft.session import Event, Session, SessionKey, Store
 from weft.session.lookback import hidden_by_rewind, hidden_by_undoing
 from weft.session.store import ErasingStore
 from weft.stores import open_store
 from weft.stores.retention import MEMORY_APP
+from weft.values import handle_of
 
 _APP = MEMORY_APP
 

@@ -278,6 +278,8 @@ class PostgresStore:
 
     async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
         """How many events the sessions have."""
+        for key in keys:
+            require_key(key)
         async with self._connection() as connection:
             return await rows.count_events(connection, keys)
 

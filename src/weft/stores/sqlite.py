@@ -276,6 +276,8 @@ class SqliteStore:
 
     async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
         """How many events the sessions have."""
+        for key in keys:
+            require_key(key)
 
         def work(connection: sqlite3.Connection) -> Callable[[], dict[SessionKey, int]]:
             lengths = tables.count_events(connection, keys)

@@ -7,7 +7,6 @@ that runs Weft. `sandbox.py` is the program of that process.
 """
 
 import asyncio
-import base64
 import functools
 import hashlib
 import io
@@ -30,6 +29,7 @@ from weft.content import Part
 from weft.declare.context import ToolContext
 from weft.declare.tool import Tool, tool
 from weft.errors import DeclarationError
+from weft.media import base64_bytes
 from weft.misuse import declared
 from weft.values import Json, JsonObject
 
@@ -351,7 +351,7 @@ async def _put(name: str, folder: Path, ctx: ToolContext) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     blob = part.inline_data
     if blob is not None and blob.data is not None:
-        path.write_bytes(base64.b64decode(blob.data))
+        path.write_bytes(base64_bytes(blob.data))
     else:
         path.write_text(part.text or "", "utf-8")
     return True

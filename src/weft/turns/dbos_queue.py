@@ -60,11 +60,13 @@ class DbosTurns:
         await self._database.open()
         async with self._database.connection() as connection:
             if not await tables.has_tables(connection):
+                # DBOS has a lock of its own. Not under ours: it makes an index that waits until
+                # all older statements have ended, and one that waits for our lock would not end
+                await asyncio.to_thread(tables.migrate, self._address.url)
                 async with connection.transaction():
                     await lock_migrations(connection)
+                    # asked again under the lock: another process may have made them meanwhile
                     if not await tables.has_tables(connection):
-                        # in its own transactions, which the lock keeps others out of
-                        await asyncio.to_thread(tables.migrate, self._address.url)
                         for statement in tables.TABLES:
                             await connection.execute(statement.encode())
         self._is_open = True
