@@ -135,6 +135,40 @@ def test_an_export_is_imported_as_whose_somebody_says(tmp_path: Path) -> None:
     assert owners == {("app", "ann", "one"), ("other", "bob", "one")}
 
 
+def test_an_export_that_is_imported_is_the_same_session_at_every_place(tmp_path: Path) -> None:
+    events = (
+        user("Hi", inv="1", actions=Actions(state_delta={"start": False, "user:name": "Ann"})),
+        says("bot", "an emoji cut in half: \ud83d", inv="1"),
+        says("bot", "done", inv="2", actions=Actions(state_delta={"start": None})),
+    )
+    fill(tmp_path, ("app", "ann", "one"), events=events)
+    assert weft(tmp_path, "sessions", "export", "one", "-o", "one.json").returncode == 0
+    done = weft(tmp_path, "sessions", "import", "one.json", "--store", "sqlite:///other.db")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "half a character" in done.stdout
+
+    async def both() -> list[Session]:
+        sessions: list[Session] = []
+        for name in ("weft", "other"):
+            store = open_store(f"sqlite:///{tmp_path}/{name}.db")
+            session = await store.get(SessionKey("app", "ann", "one"))
+            assert session is not None
+            sessions.append(session)
+            await store.close()
+        return sessions
+
+    one, other = asyncio.run(both())
+    assert [other.before(at).state for at in range(4)] == [one.before(at).state for at in range(4)]
+    assert [other.before(at).state.get("start") for at in range(4)] == [True, False, False, None]
+    assert [event.id for event in other.events] == [event.id for event in one.events]
+    # what is damaged is still told from what is mended
+    text = (tmp_path / "one.json").read_text("utf-8").replace('"Hi"', '"Ho"')
+    (tmp_path / "two.json").write_text(text, "utf-8")
+    damaged = weft(tmp_path, "sessions", "import", "two.json", "--store", "sqlite:///third.db")
+    assert damaged.returncode == 1
+    assert "the event is damaged" in damaged.stderr
+
+
 def test_s4_the_last_invocation_is_taken_back_and_nothing_deleted(tmp_path: Path) -> None:
     fill(tmp_path, ("app", "ann", "one"))
     done = weft(tmp_path, "sessions", "rewind", "one", "--last")

@@ -12,6 +12,7 @@ from google.genai import types as genai
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
+from msgspec.structs import replace
 
 import weft
 from tests.support.strategies import json_values, logs
@@ -31,6 +32,7 @@ from weft.content import (
 )
 from weft.errors import SessionError
 from weft.session import apply_delta, read_session, scope_of
+from weft.session.event import read_event
 from weft.session.log import stored
 from weft.session.state import without_temp
 from weft.session.strand import Strand
@@ -226,6 +228,17 @@ def test_S3_two_halves_side_by_side_are_read_back_as_the_character_they_are(rest
     assert (again.state, again.events[0].text) == ({"k": whole}, whole)
     assert again.to_json() == session.to_json()
     assert Session.from_json(again.to_json()) == again
+
+
+def test_S3_unknown_fields_and_half_characters_are_read_together() -> None:
+    half = "half \ud83d"
+    event = replace(said("bot", half), unread={"/mood": {"x": half}})
+    assert read_event(event.to_json()) == event
+    session = Session("s", events=[event])
+    assert Session.from_json(session.to_json()) == session
+    data = {"user_id": "ann", "app_name": half, "events": [{"author": "bot", "mood": half}]}
+    read = Session.from_json(json.dumps(data))
+    assert (read.user_id, read.app_name, read.events[0].unread) == ("ann", half, {"/mood": half})
 
 
 def test_S3_whole_numbers_of_any_size_survive() -> None:

@@ -17,7 +17,7 @@ from weft import Actions, Agent, Content, Event, Part, Runner, Session, tool
 from weft.content import call_part, result_part
 from weft.errors import Conflict, SessionError, StoreError
 from weft.session import MemoryStore, SessionKey, Store
-from weft.session.store import WaitingList
+from weft.session.store import ArchivingStore, WaitingList
 from weft.stores import create_filled
 from weft.testing import ScriptedModel, call
 from weft.values import Json, JsonObject
@@ -145,6 +145,63 @@ async def test_a_store_of_ones_own_sees_the_first_events_too(store: Store, key: 
         assert await store.get(key._replace(id="s2")) is None
     finally:
         store.__class__ = kind
+
+
+_PLACES = [(name, id) for name in ("ada", "bob") for id in ("s1", "s2")]
+_DELTAS = ("own", "other", "app:a", "app:b", "user:u", "temp:t")
+
+
+async def _work(store: Store, app: str, chance: random.Random, step: int) -> object:
+    """Do something to one of the sessions; the same for the same chance."""
+    name, id = chance.choice(_PLACES)
+    key, what = SessionKey(app, name, id), chance.choice(["new", "filled", *["add"] * 4, "delete"])
+
+    def delta() -> JsonObject:
+        names = chance.sample(_DELTAS, chance.randrange(4))
+        return {name: chance.choice([None, 1, "x", [1], {"k": 2}]) for name in names}
+
+    def event(n: int) -> Event:
+        wrote = Actions(state_delta=delta())
+        return user("Hi", inv=str(step), id=f"{step}-{n}", timestamp=float(step), actions=wrote)
+
+    begin, events = delta(), [event(n) for n in range(1 + chance.randrange(3))]
+    try:
+        if what == "new":
+            return (await store.create(key, state=begin)).state
+        if what == "filled":
+            return (await create_filled(store, key, events, state=begin)).state
+        if what == "delete":
+            return await store.delete(key)
+        session = await store.get(key)
+        if session is None:
+            return None
+        if isinstance(store, ArchivingStore) and step % 5 == 0 and len(session.events):
+            await store.archive(key, keep_recent=1)
+        return [event.id for event in (await store.append(session, *events)).events]
+    except Conflict as error:
+        return error.message
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_every_store_makes_the_same_of_the_same_work(
+    store: Store, again: Again, key: SessionKey, seed: int
+) -> None:
+    memory, other = MemoryStore(), again()
+    for step in range(40):
+        # by turns: what one object of the store did, the other must see
+        chance, same = random.Random(f"{seed}-{step}"), random.Random(f"{seed}-{step}")
+        worked = await _work((store, other)[step % 2], key.app_name, chance, step)
+        assert worked == await _work(memory, key.app_name, same, step), step
+        for name, id in _PLACES:
+            wanted = await memory.get(SessionKey(key.app_name, name, id))
+            for reader in (store, other):
+                session = await reader.get(SessionKey(key.app_name, name, id))
+                assert session == wanted, step
+                if session is None or wanted is None:
+                    continue
+                assert session.initial == wanted.initial, step
+                for at in range(len(wanted.events)):
+                    assert session.before(at).state == wanted.before(at).state, step
 
 
 async def test_an_unknown_session_is_none(store: Store, key: SessionKey) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.content import Content, Part, PartProvenance
+from weft.content import Content, Part, PartProvenance, encode
 from weft.declare import Tool
 from weft.declare.provider_tools import ProviderTool
 from weft.declare.tool import NAME, RESERVED, to_tools
@@ -394,7 +394,30 @@ def mended(value: Json, where: str, report: Report) -> Json:
     if is_encodable(value):
         return value
     report(*HALF_CHARACTER, f"{where}{_unencodable_place(value)}")
-    return scrubbed(value)
+    return scrubbed(_unsealed(value, where) if isinstance(value, dict) else value)
+
+
+def _unsealed(value: JsonObject, where: str) -> JsonObject:
+    """A session of ours without its checksums, which are of the text before it is mended."""
+    events = value.get("events")
+    if not isinstance(events, list) or not any("checksum" in one for one in _objects(events)):
+        return value
+    # what is damaged is refused as long as that can be told
+    Session.from_json(encode(value, where=where), name=where)
+    return {
+        **value,
+        "events": [
+            {name: field for name, field in event.items() if name not in _CHECKSUMS}
+            for event in _objects(events)
+        ],
+    }
+
+
+_CHECKSUMS = ("checksum", "sessionChecksum")
+
+
+def _objects(values: list[Json]) -> list[JsonObject]:
+    return [one for one in values if isinstance(one, dict)]
 
 
 def _unencodable_place(value: Json) -> str:

@@ -280,9 +280,14 @@ def read_event(data: bytes | str) -> Event:
         return _decoder.decode(data)
     # unknown fields, or snake_case: the slow way sorts them out
     except msgspec.ValidationError as error:
-        return event_from(msgspec.json.decode(data), error)
+        refused = error
     except msgspec.DecodeError:  # lone surrogates, which the fast reader does not know
-        return event_from(json.loads(data))
+        refused = None
+    try:
+        parsed: object = msgspec.json.decode(data)
+    except msgspec.DecodeError:  # also where the unknown field stands before them
+        parsed = json.loads(data)
+    return event_from(parsed, refused)
 
 
 def event_from(value: object, refused: msgspec.ValidationError | None = None) -> Event:

@@ -204,13 +204,21 @@ def _opened(data: bytes | str) -> _Opened:
         decode = cast("Callable[[object], Event]", _event_decoder.decode)
         return _Opened(outer, outer.events, decode, {})
     except msgspec.ValidationError as error:
-        return _respelled_session(msgspec.json.decode(data), error)
+        refused = error
+    except ValueError:
+        refused = None
+    return _respelled_session(_parsed(data), refused)
+
+
+def _parsed(data: bytes | str) -> object:
+    """The JSON as plain values; a field that nobody knows may stand before the first surrogate."""
+    try:
+        return msgspec.json.decode(data)
     except ValueError:
         text = data if isinstance(data, str) else data.decode()
         if not _surrogate.search(text):
             raise
-    parsed: object = json.loads(text, parse_constant=_refuse_constant)
-    return _respelled_session(parsed)
+    return json.loads(text, parse_constant=_refuse_constant)
 
 
 def _respelled_session(data: object, refused: msgspec.ValidationError | None = None) -> _Opened:
