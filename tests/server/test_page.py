@@ -134,7 +134,8 @@ class World:
             state = {"seat": "aisle seats"} if turn == 0 else None
             text = f"Fly me to City{turn}, says me@example.com"
             await self.traveller.run(text, session_id="s", state=state)
-        await self.evil.run(EVIL, session_id="evil <b>", state={"note": EVIL, "spare": EVIL})
+        state = {"note": EVIL, "spare": EVIL, "__proto__": "planted"}
+        await self.evil.run(EVIL, session_id="evil <b>", state=state)
         for _ in range(2):
             await self.evil.run(EVIL, session_id="evil <b>")
         await self.flow.run("I want to book", session_id="f")
@@ -446,6 +447,8 @@ def test_planted_tags_stay_texts_in_every_view(browser: Any, live: Live) -> None
             if name == "events":
                 page.click("text='all of it' >> nth=1")
                 page.wait_for_selector("pre.card")
+            if name == "graph":
+                page.wait_for_selector("aside tr:has-text('__proto__') >> text=planted")
             assert page.title() == "Weft inspector", name
             assert page.locator("main img").count() == 0, name
 

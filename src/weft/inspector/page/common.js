@@ -297,7 +297,7 @@ export function useStateAt(film, step) {
   return useMemo(() => {
     const frame = film.frames[step - 1];
     const end = frame ? placeOf(film, frame.event).index : film.events.length;
-    const state = { ...film.state };
+    const state = Object.assign(Object.create(null), film.state); // a key may be `__proto__`
     for (const event of film.events.slice(0, end)) for (const [key, value] of Object.entries(event.state)) if (value === "null") delete state[key]; else state[key] = value;
     return state;
   }, [film, step]);
