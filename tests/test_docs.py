@@ -336,6 +336,10 @@ def test_contributing_names_files_and_commands_that_exist() -> None:
     named = [path for path in re.findall(r"`((?:src|tests)/[\w/.]+)`", page) if "<" not in path]
     assert named
     assert not [path for path in named if not (ROOT / path).exists()]
+    file = r"`((?:src|tests)/[\w/.]+\.py)`"
+    for name, path in re.findall(rf"`([\w.]+)`,? (?:(?:in|of) |\(){file}", page):
+        for word in name.removesuffix("_").split("."):
+            assert word in (ROOT / path).read_text("utf-8"), f"{path} has no {name}"
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"`make (\w+)`", page)) <= targets
 

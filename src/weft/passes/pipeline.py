@@ -1,8 +1,8 @@
 """The pipeline: the only place that calls passes.
 
-Which passes run is a policy's business (`compose`). Those on fresh items see what is new since
-the last compilation, so a step costs what it added; what they decide is final. Those on the
-request see all of it and touch only its edges, or say what it costs.
+Which passes run is a policy's business (`passes_of` in `verbs.py`). Those on fresh items see what
+is new since the last compilation, so a step costs what it added; what they decide is final. Those
+on the request see all of it and touch only its edges, or say what it costs.
 """
 
 import sys
