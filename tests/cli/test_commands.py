@@ -12,6 +12,7 @@ import pytest
 
 import weft as library
 from tests.cli.run import environment, refusal, weft
+from weft.cli.commands import COMMANDS, CommandGroup
 from weft.cli.doctor import CORE
 from weft.codes import CODES
 from weft.testing import ScriptedModel
@@ -31,6 +32,15 @@ def test_help_lists_the_commands(tmp_path: Path) -> None:
     assert commands <= set(done.stdout.split())
     bare = weft(tmp_path)
     assert (bare.returncode, bare.stdout) == (2, done.stdout)
+
+
+def test_the_page_of_the_command_line_shows_every_command() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    for one in COMMANDS:
+        assert f"weft {one.name}" in page, "docs/cli.md shows every command"
+        for below in one.commands if isinstance(one, CommandGroup) else ():
+            shown = (f"weft {one.name} {below.name}", f"`{below.name}`")
+            assert any(form in page for form in shown), f"{one.name} {below.name} is not there"
 
 
 def test_an_unknown_command_names_the_nearest(tmp_path: Path) -> None:

@@ -32,7 +32,10 @@ from weft.declare import Flow, Node
 from weft.declare.nodes import below, children, walk_nodes
 from weft.declare.visit import DefaultVisitor, Visitor, rebuild
 from weft.graph.build import graph_of
+from weft.graph.mermaid import to_mermaid
 from weft.graph.model import vertices_of
+from weft.graph.svg import to_svg
+from weft.graph.terminal import to_text
 from weft.runtime.flows import NodeRun
 
 SOURCE = Path(weft.__file__).parent
@@ -93,7 +96,7 @@ ANSWERS = {name: _answer(name.removeprefix("visit_")) for name in _methods()}
 
 def test_there_is_a_method_for_every_kind_and_it_is_the_one_that_is_called() -> None:
     kinds = {Agent, *get_args(Flow)}
-    assert {_kind(node) for node in NODES} == kinds
+    assert {_kind(node) for node in NODES} == kinds, "NODES has one of every kind"
     assert set(_methods()) == {f"visit_{_word(kind)}" for kind in kinds}
     visitor = cast("Visitor[str]", type("Names", (Visitor,), ANSWERS)())
     assert [visitor.visit(node) for node in NODES] == [_word(_kind(node)) for node in NODES]
@@ -198,4 +201,9 @@ def test_a_rebuilt_node_differs_only_in_its_agents(node: Node) -> None:
 @pytest.mark.parametrize("node", NODES, ids=lambda node: type(node).__name__)
 def test_every_kind_is_checked_and_drawn(node: Node) -> None:
     assert isinstance(weft.check(node, inputs=["items", "k"]), list)
-    assert [*vertices_of(graph_of(node, inputs=["items", "k"]).root)]
+    graph = graph_of(node, inputs=["items", "k"])
+    assert [*vertices_of(graph.root)]
+    # each form has its own way to draw a kind
+    assert to_svg(graph)
+    assert to_mermaid(graph)
+    assert to_text(graph)

@@ -2,14 +2,26 @@
 
 import ast
 import re
+from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import weft.passes
 from tests.passes.language import parse_env, parse_prompt, pass_named, show_prompt
+from weft.declare.policy_parts import (
+    Capture,
+    NoteDown,
+    Protection,
+    Reduction,
+    Selector,
+    When,
+    Writing,
+)
 from weft.ir import verify
 from weft.passes import ON_FRESH, ON_REQUEST
+from weft.passes.verbs import VERBS
 
 HERE = Path(__file__).parent
 PARTS_OF_FIT_BUDGET = {"keep_limit", "drop_oldest"}
@@ -69,4 +81,23 @@ def test_a_pass_does_what_its_fixture_shows(name: str, title: str, fences: dict[
 
 
 def test_every_pass_has_a_fixture() -> None:
-    assert {name for name, _, _ in cases()} == PASSES
+    fixtures = {name for name, _, _ in cases()}
+    assert fixtures == PASSES, "a pass has its fixture in tests/passes/<name>.md"
+
+
+NO_PASS = {When, Capture, NoteDown}
+"""Words that no pass is for: a condition is decided before, the runtime writes the others."""
+
+
+def test_every_word_of_a_policy_has_its_entry_in_the_table_of_verbs() -> None:
+    words = {
+        word for union in (Selector, Reduction, Protection, Writing) for word in get_args(union)
+    }
+    assert {*VERBS} == words - NO_PASS, "the table is VERBS in passes/verbs.py"
+
+
+def test_every_entry_names_passes_that_are_there() -> None:
+    for word, verb in VERBS.items():
+        for name in filter(None, (verb.at_birth, verb.past, verb.request)):
+            assert name in PASSES, f"{word.__name__}: {name}"
+            assert hasattr(import_module(f"weft.passes.{verb.chapter}"), name), word.__name__

@@ -82,6 +82,16 @@ EXPECTED = [
 ]  # fmt: skip
 
 
+WITHOUT_REQUEST = {"plain", "weft", "openai-agents"}
+"""Formats of no provider's request; the items of openai-agents are those of openai-responses."""
+
+
+def test_every_format_has_a_sample_and_is_on_the_page() -> None:
+    assert {row[1] for row in EXPECTED} == set(FORMATS) - WITHOUT_REQUEST, "EXPECTED lists samples"
+    page = (Path(__file__).parents[2] / "docs" / "recordings.md").read_text("utf-8")
+    assert not [name for name in FORMATS if f"`{name}`" not in page]
+
+
 @pytest.mark.parametrize(
     ("name", "format", "model", "request_name", "known"), EXPECTED, ids=[row[0] for row in EXPECTED]
 )

@@ -13,6 +13,7 @@ from tests.server.live import read_events, serving
 from weft import Agent, ToolContext, tool
 from weft.content import Blob, Part
 from weft.server import Limits, app
+from weft.server.sessions import ENDPOINTS
 from weft.testing import ScriptedModel, call, chunks, delayed, usage
 
 ONE = "/api/apps/bot/sessions/s"
@@ -34,6 +35,14 @@ def texts(client: httpx2.Client, path: str = ONE) -> list[str]:
 
 def events(client: httpx2.Client, path: str = ONE) -> list[dict[str, object]]:
     return client.get(f"{path}/events").json()["events"]  # type: ignore[no-any-return]
+
+
+def test_the_page_shows_every_endpoint() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
+    for row in ENDPOINTS:
+        path = row.path.replace("/api/apps/{app}/sessions/{session}/", ".../")
+        path = path.replace("{session}", "{id}").replace(":path", "")
+        assert f"`{path}" in page, "docs/serving.md has a table of them"
 
 
 def test_a_session_from_beginning_to_end(store: str) -> None:

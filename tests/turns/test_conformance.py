@@ -25,9 +25,7 @@ from weft.load.site import OwnedDatabase
 from weft.load.verdict import Counts, judge_session
 from weft.session import SessionKey
 from weft.stores import open_store
-from weft.turns import QueuedTurn, Turns, open_turns
-
-ENGINES = ("inbox", "procrastinate", "dbos")
+from weft.turns import ENGINES, QueuedTurn, Turns, open_turns
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Every option of every command, declared once: its flag, type, help and default.
 
-A command lists which of them it takes (`commands.py`) and gets them as one `Options`. Nothing
-heavy is imported here, so that `weft --help` is there at once.
+A command lists which of them it takes (`commands.py`) and gets them as one `CommandOptions`.
+Nothing heavy is imported here, so that `weft --help` is there at once.
 """
 
 import copy
@@ -498,6 +498,8 @@ _DEFAULTS = {field.name: field.default for field in fields(CommandOptions)}
 
 def _parameter(take: Take) -> inspect.Parameter:
     """The option as a parameter of a function."""
+    if take.name not in _HINTS:
+        raise TypeError(f"CommandOptions has no field `{take.name}`: declare the option there")
     kind, usual = get_args(_HINTS[take.name])
     spelling = copy.copy(take.spelling or usual)
     if take.help is not None:

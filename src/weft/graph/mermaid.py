@@ -1,13 +1,23 @@
 """A picture as Mermaid text, for README files, issues and wikis."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from weft.graph.model import Edge, Graph, Group, Link, Member, Vertex, groups_of, rows_of
+from weft.graph.model import (
+    Edge,
+    Graph,
+    Group,
+    Link,
+    Member,
+    Vertex,
+    VertexKind,
+    groups_of,
+    rows_of,
+)
 
 MOST_TALK = 24
 """Edges of the conversation that are drawn in full; beyond, only the nearest speaker's."""
 
-SHAPES = {
+SHAPES: Mapping[VertexKind, tuple[str, str]] = {
     "input": ("([", "])"),
     "answer": ("([", "])"),
     "agent": ("[", "]"),

@@ -10,6 +10,7 @@ from uuid import uuid4
 from weft.errors import UsageError
 from weft.misuse import few, meant
 from weft.session import SessionKey
+from weft.turns import ENGINES as QUEUES
 
 APP = "load"
 """The app that sessions of a load run belong to, unless they are those of a target."""
@@ -20,7 +21,7 @@ FAULTS = ("kill", "stop", "restart", "hang")
 OF_DATABASE = frozenset(("restart", "hang"))
 """The faults that the database has, not a worker: it must be one that the run has started."""
 
-ENGINES = ("serve", "inbox", "procrastinate", "dbos")
+ENGINES = ("serve", *QUEUES)
 """Who carries turns to workers: the client over HTTP, or a queue."""
 
 

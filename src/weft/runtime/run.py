@@ -1,6 +1,6 @@
 """A run under way: iterate it for its events, or await it for its result.
 
-Top to bottom: what users hold, the run itself, how it is opened, and what came of it.
+Top to bottom: what users hold, the run itself, how it is opened, and what it needs to start.
 """
 
 import asyncio

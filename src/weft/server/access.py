@@ -4,7 +4,7 @@ A server on the loopback interface is reached by every page that the browser on 
 opens, and by any name that is made to point there. So every request must name a host of ours, a
 page must be our own, and the request must carry a secret of this start.
 
-Top to bottom: the gate that each request passes, the ways to authenticate, the limits.
+Top to bottom: who asks, the ways to authenticate, the limits, the gate that each request passes.
 """
 
 import hashlib
