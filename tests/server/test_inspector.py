@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -250,6 +251,49 @@ def test_many_questions_at_once_get_the_answers_of_one(live: Live) -> None:
         answers = list(pool.map(lambda one: _ask(live, one[0], **one[1]), asked))
     assert answers[:4] * 6 == answers
     assert len(answers[0]["frames"]) == 12
+
+
+def test_to_look_and_to_rehearse_writes_nothing_and_calls_nothing(
+    tmp_path: Path, rehearsals: Rehearsals
+) -> None:
+    calls: list[str] = []
+
+    @tool
+    def note(word: str) -> str:
+        """Note a word."""
+        calls.append(word)
+        return f"noted {word}"
+
+    model = ScriptedModel([call("note", word="one"), call("note", word="two"), "Both."])
+    agent = Agent("traveller", model=model, instruction="Note.", tools=[note])
+    file = tmp_path / "weft.db"
+
+    def stored() -> list[str]:
+        connection = sqlite3.connect(file)
+        rows = [*connection.iterdump()]
+        connection.close()
+        return rows
+
+    with serving(app(agent, store=f"sqlite:///{file}")) as live, live.client() as client:
+        body = {"message": "Go", "create": True}
+        assert client.post("/api/apps/traveller/sessions/s/runs", json=body).status_code == 202
+        _settle(client)
+        before, asked = stored(), len(model.prompts)
+        assert (calls, asked) == (["one", "two"], 3)
+        with client.stream("GET", "/inspect/api/live", params={"session": KEY}):
+            assert rehearsals.ended.wait(120)
+            for policy in (*REHEARSED, "C.window(1)"):
+                _ask(live, "what-if", step=3, policy=policy, budget=4000)
+                _ask(live, "compare", policy=policy)
+            _ask(live, "bisect", text="noted one")
+            for path in ("film", "ghosts", "dead-weight", "trust", "picture"):
+                _ask(live, path)
+            for path in ("request", "cache", "test"):
+                _ask(live, path, step=2)
+        assert rehearsals.forgotten.wait(120)
+        assert client.get("/inspect/api/export", params={"session": KEY}).status_code == 200
+        assert stored() == before
+    assert (calls, len(model.prompts)) == (["one", "two"], asked)
 
 
 def test_a_session_is_rehearsed_while_somebody_looks(live: Live, rehearsals: Rehearsals) -> None:

@@ -360,6 +360,31 @@ def test_questions_are_answered_in_the_list_of_sessions(page: Any, live: Live) -
     page.wait_for_function("() => !document.querySelector('button.badge')")
 
 
+def test_who_approves_sees_the_characters_that_turn_others_around(browser: Any) -> None:
+    paid: list[str] = []
+
+    @tool(confirm=True)
+    def transfer(to: str) -> str:
+        """Send money."""
+        paid.append(to)
+        return "sent"
+
+    hidden = "ann\u202egro.live\u2066\u200b\U000e0041"
+    script = [call("transfer", to=hidden), "Sent."]
+    payer = Runner(Agent("payer", model=ScriptedModel(script), tools=[transfer]))
+    done(payer.run("Pay ann", session_id="p"))
+    with serving(app(payer)) as server, opened(browser, server) as page:
+        open_session(page, "payer", "p", "chat")
+        question = page.wait_for_selector(".question").inner_text()
+        bubbles = page.inner_text("[role=log] .calls")
+        for text in (question, bubbles):
+            assert r"ann\u{202e}gro.live\u{2066}\u{200b}\u{e0041}" in text
+            assert not {*"\u202e\u2066\u200b\U000e0041"} & {*text}
+        page.click("text='approve'")
+        page.wait_for_selector("[role=log] >> text=Sent.")
+    assert paid == [hidden]
+
+
 def test_an_answer_streams_fails_and_goes_on(browser: Any, live: Live, world: World) -> None:
     with opened(browser, live) as page:
         page.select_option("select", "talker")

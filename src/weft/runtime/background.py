@@ -23,8 +23,14 @@ from weft.session.event import numbered
 
 _log = logging.getLogger("weft")
 
-SLICE = 500
-"""How many stored events are read at once."""
+SLICE = 128
+"""How many stored events are read at once, at most."""
+
+_FIRST_SLICE = 8
+"""How many are read first; each slice is twice the one before.
+
+So one who never takes what was read has only a little of a long log in memory.
+"""
 
 _ELSEWHERE = 1.0
 """Seconds between two looks whether a run of another process is still under way."""
@@ -303,6 +309,7 @@ class Following:
         self._services = services
         self._key = key
         self._position = after
+        self._slice = _FIRST_SLICE
         self._forever = forever
         self._run = run
         self._reader = reader
@@ -376,7 +383,8 @@ class Following:
         reader = self._reader
         while True:
             if reader.is_behind:
-                events = await _next_slice(services.store, services, key, reader, self._position)
+                events = await _next_slice(services, key, reader, self._position, self._slice)
+                self._slice = min(2 * self._slice, SLICE)
                 stored: list[Event] = []
                 for event in events:
                     stored += (*reader.pieces_of(event.id), event)
@@ -440,15 +448,15 @@ async def _require_place(services: Services, key: SessionKey, after: int) -> Non
 
 
 async def _next_slice(
-    store: Store, services: Services, key: SessionKey, reader: Follower, position: int
+    services: Services, key: SessionKey, reader: Follower, position: int, limit: int
 ) -> list[Event]:
     """Stored events that the reader has not got yet."""
     # the flag is cleared before the store is read: what comes meanwhile sets it again
     reader.is_behind = False
-    events = await store.events(key, after=position, limit=SLICE)
+    events = await services.store.events(key, after=position, limit=limit)
     if events is None or reader.is_gone:
         raise await unknown_session(services, key)
-    reader.is_behind = reader.is_behind or len(events) == SLICE
+    reader.is_behind = reader.is_behind or len(events) == limit
     reader.feed.length = max(reader.feed.length, position + len(events))
     if events and reader.feed.is_tuned:
         if reader.name is not None and services.feeds.relay is not None:

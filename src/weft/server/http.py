@@ -1,8 +1,10 @@
-"""Heads of requests: they must arrive in time, and be of a decent size.
+"""Connections: the head of a request must arrive in time, and its answer must be read.
 
 uvicorn waits for ever for the head of a request, and its faster parser takes one of any length.
-Whoever opens connections and writes a letter a minute would so keep them all. What cannot be read
-at all is answered here too, since no application ever sees it: with a problem document.
+Whoever opens connections and writes a letter a minute would so keep them all. It waits for ever,
+too, until a client has taken its answer, also where it has closed the connection for its part.
+What cannot be read at all is answered here, since no application ever sees it: with a problem
+document.
 
 `weft serve` listens with this. An application that is mounted elsewhere has the limits of that
 server, or of the proxy before it.
@@ -18,6 +20,7 @@ import msgspec
 from weft.server.problems import MEDIA_TYPE, Problem
 
 if TYPE_CHECKING:
+    from uvicorn.protocols.http.flow_control import FlowControl
     from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
 HEAD_SECONDS = 20.0
@@ -25,6 +28,15 @@ HEAD_SECONDS = 20.0
 
 LARGEST_HEAD = 64_000
 """Bytes of a head: method, address, and headers."""
+
+UNREAD_SECONDS = 45.0
+"""Seconds after which a client is cut off that takes nothing of what is written to it.
+
+A stream looks for that too, a little later: this is sooner, and frees what waits to be written.
+"""
+
+_LOOKS = 3
+"""How often one looks in that time."""
 
 _MOST_IGNORED = 200_000_000
 """Bytes that are read and thrown away of a body whose request is answered already.
@@ -41,7 +53,17 @@ class HeadGuard(asyncio.Protocol):
     cycle: "RequestResponseCycle | None"
     """The newest request, and its answer."""
 
+    flow: "FlowControl"
+
     head_seconds = HEAD_SECONDS
+    unread_seconds = UNREAD_SECONDS
+    _looking: asyncio.TimerHandle | None = None
+    _pauses = 0
+    """How often there was more to write than the client took."""
+    _unread = (0, 0)
+    """The pauses at the last look, and the bytes that waited; no bytes if none had to wait."""
+    _unread_looks = 0
+    """How often that was the same."""
     _deadline: asyncio.TimerHandle | None = None
     _size = 0
     """The bytes that have come of a head that is not complete."""
@@ -53,11 +75,41 @@ class HeadGuard(asyncio.Protocol):
         """Wait for a request."""
         super().connection_made(transport)
         self._wait()
+        self._look_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""
         self._settle()
+        self._look_no_more()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Write no more, until the client has read."""
+        self._pauses += 1
+        super().pause_writing()
+
+    def _look_later(self) -> None:
+        self._looking = self.loop.call_later(self.unread_seconds / _LOOKS, self._look)
+
+    def _look_no_more(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    def _look(self) -> None:
+        """Cut off a client that has taken nothing for long.
+
+        Nothing is written meanwhile, so the bytes that wait become fewer unless it takes none.
+        """
+        waits = self.flow.write_paused or self.transport.is_closing()
+        unread = (self._pauses, self.transport.get_write_buffer_size() if waits else 0)
+        self._unread_looks = self._unread_looks + 1 if unread[1] and unread == self._unread else 0
+        self._unread = unread
+        if self._unread_looks >= _LOOKS:
+            # to close it would wait until the client has read
+            self.transport.abort()
+        else:
+            self._look_later()
 
     def data_received(self, data: bytes) -> None:
         """Read on; what is no part of a request that is known is the head of the next."""
@@ -100,6 +152,7 @@ class HeadGuard(asyncio.Protocol):
     def handle_websocket_upgrade(self, *event: object) -> None:
         """Leave the connection to another protocol, which refuses it."""
         self._settle()
+        self._look_no_more()
         super().handle_websocket_upgrade(*event)  # type: ignore[misc]
 
     def send_400_response(self, msg: str) -> None:

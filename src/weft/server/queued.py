@@ -37,6 +37,12 @@ _DRAIN_LIMIT = 2.0
 _LOOK_SOON = 0.05
 """The same, when the run has said its last word."""
 
+_AHEAD = 100
+"""How many events are read before the client has taken those before.
+
+A client that does not read leaves the others to the feed, which forgets what is in the store.
+"""
+
 
 class QueuedRun:
     """A run that some worker has, had or will have."""
@@ -81,7 +87,7 @@ class QueuedRun:
 
         A turn that fails without an event in the log is an error here.
         """
-        waiting: asyncio.Queue[Event] = asyncio.Queue()
+        waiting: asyncio.Queue[Event] = asyncio.Queue(_AHEAD)
         reader, self._reader = self._reader, None
         reading = asyncio.create_task(self._read(waiting, reader))
         position, pause = self.after, _LOOK_EVERY
@@ -186,7 +192,7 @@ class QueuedRun:
         )
         try:
             async for event in events:
-                waiting.put_nowait(event)
+                await waiting.put(event)
         finally:
             await events.aclose()
 

@@ -6,6 +6,7 @@ comes as an event of another name: `end` or `problem`.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -25,6 +26,12 @@ LOOK_EVERY = 0.25
 
 A stream begins at the second look to watch whether its client is still there: most are over by
 then, and need no second task.
+"""
+
+LARGEST_CHUNK = 64_000
+"""Bytes that are encoded before the client has taken those before; a single event may have more.
+
+A client that does not read must not have a whole log encoded for it.
 """
 
 _HEADERS = [
@@ -76,11 +83,13 @@ class LastChunk(bytes):
 class Frames:
     """The events of a session as they come, and how the stream ended.
 
-    Events that are there at once are one chunk: to write costs more than to encode.
+    Events that are there at once are one chunk, up to a size: to write costs more than to encode.
     """
 
     def __init__(self, batches: "EventBatches") -> None:
         self._batches = batches
+        self._waiting: deque[Event] = deque()
+        """Events that are there, and not encoded yet."""
         self._sequence = 0
         self._is_over = False
 
@@ -92,10 +101,17 @@ class Frames:
         if self._is_over:
             raise StopAsyncIteration
         try:
-            batch = await self._batches.__anext__()
-            for event in batch:
+            waiting = self._waiting
+            if not waiting:
+                waiting.extend(await self._batches.__anext__())
+            frames: list[bytes] = []
+            room = LARGEST_CHUNK
+            while waiting and room > 0:
+                event = waiting.popleft()
                 self._sequence = event.sequence or self._sequence
-            return b"".join(map(frame, batch))
+                frames.append(frame(event))
+                room -= len(frames[-1])
+            return b"".join(frames)
         except StopAsyncIteration:
             self._is_over = True
             return LastChunk(named_frame("end", {"sequence": self._sequence}))
@@ -159,6 +175,9 @@ class EventStream:
             async for chunk in self._chunks:
                 is_last = type(chunk) is LastChunk
                 self._is_sending = True
+                self._last_sent = 0.0  # a silence before it is not the client's
+                if len(chunk) > 2 * LARGEST_CHUNK:
+                    chunk = await self._send_most(chunk)
                 await send({"type": "http.response.body", "body": chunk, "more_body": not is_last})
                 self._is_sending = False
                 self._last_sent = 0.0
@@ -180,6 +199,18 @@ class EventStream:
             return
         with suppress(Exception):  # the client may be gone
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_most(self, chunk: bytes) -> bytes:
+        """Send a large chunk in pieces, but for the last, which is returned.
+
+        Who takes a piece reads, however long all of them take.
+        """
+        last = (len(chunk) - 1) // LARGEST_CHUNK * LARGEST_CHUNK
+        for at in range(0, last, LARGEST_CHUNK):
+            piece = chunk[at : at + LARGEST_CHUNK]
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+            self._last_sent = 0.0
+        return chunk[last:]
 
     def stop(self) -> None:
         """End the stream: the server stops, or the client is gone or does not read."""

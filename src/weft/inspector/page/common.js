@@ -186,6 +186,9 @@ export const cost = (c, money) => {
 };
 export const change = (a, b) => `${a > b ? "+" : a < b ? "−" : "±"}${number(Math.abs(a - b))}`;
 export const short = (text, most = 1200) => (text.length > most ? `${text.slice(0, most)}…` : text);
+// Characters that nobody sees and that turn others around, as their codes: who approves a call must see what it does.
+// Those that join letters stay: emoji and several scripts are written with them.
+export const spelled = (text) => text.replace(/[\u0080-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
 export const ago = (time) => {
   const s = Math.max(0, Date.now() / 1000 - time);
   if (s < 90) return "just now";

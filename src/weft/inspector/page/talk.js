@@ -1,6 +1,6 @@
 // The log, forks side by side, the chat, and the questions that wait for an answer.
 import { html, useState, useEffect, useLayoutEffect, useMemo, useRef } from "./vendor/htm-preact.js";
-import { Dialog, Empty, Problem, Waiting, ask, cachedShare, cost, embedded, fetched, listen, many, number, posted, short, shared, useAnswer, useNewest, useShared } from "./common.js";
+import { Dialog, Empty, Problem, Waiting, ask, cachedShare, cost, embedded, fetched, listen, many, number, posted, short, shared, spelled, useAnswer, useNewest, useShared } from "./common.js";
 
 export const addressOf = (key) => {
   const [app, user, id] = JSON.parse(key);
@@ -126,8 +126,8 @@ function bubbleOf(event) {
   const parts = (event.content && event.content.parts) || [];
   return {
     author: event.author, text: said(event), thought: said(event, true),
-    calls: parts.filter((p) => p.functionCall && !p.functionCall.name.startsWith("adk_request_")).map((p) => `${p.functionCall.name}(${short(JSON.stringify(p.functionCall.args || {}), 300)})`),
-    results: parts.filter((p) => p.functionResponse && !p.functionResponse.name.startsWith("adk_request_")).map((p) => `${p.functionResponse.name}: ${short(JSON.stringify(p.functionResponse.response || {}), 300)}`),
+    calls: parts.filter((p) => p.functionCall && !p.functionCall.name.startsWith("adk_request_")).map((p) => `${spelled(p.functionCall.name)}(${short(spelled(JSON.stringify(p.functionCall.args || {})), 300)})`),
+    results: parts.filter((p) => p.functionResponse && !p.functionResponse.name.startsWith("adk_request_")).map((p) => `${spelled(p.functionResponse.name)}: ${short(spelled(JSON.stringify(p.functionResponse.response || {})), 300)}`),
     error: event.errorCode ? [event.errorCode, event.errorMessage].filter(Boolean).join(": ") : "",
   };
 }
@@ -196,10 +196,10 @@ export function Question({ asked, post, busy }) {
   const args = asked.kind === "input" ? "" : JSON.stringify(asked.args);
   const choices = (asked.args.payload && asked.args.payload.choices) || [];
   const reply = (e) => { e.preventDefault(); if (value.trim()) post({ id: asked.id, value }); };
-  return html`<div class="bubble question" role="group" aria-label=${`question of ${asked.name}`}><span><b>${asked.name}</b> waits for an answer</span>
-    <div>${asked.question}</div>${args && args !== "{}" && !asked.question.includes(args) && html`<div class="text">${short(args, 2000)}</div>`}
+  return html`<div class="bubble question" role="group" aria-label=${`question of ${asked.name}`}><span><b>${spelled(asked.name)}</b> waits for an answer</span>
+    <div>${spelled(asked.question)}</div>${args && args !== "{}" && !asked.question.includes(args) && html`<div class="text">${short(spelled(args), 2000)}</div>`}
     ${asked.kind === "confirm" ? html`<div class="bar"><button class="on" disabled=${busy} onClick=${() => post({ id: asked.id, approve: true })}>approve</button>
         <span class="together"><input type="text" placeholder="why not" aria-label="reason" value=${value} onInput=${(e) => setValue(e.target.value)} /><button disabled=${busy} onClick=${() => post({ id: asked.id, approve: false, reason: value })}>deny</button></span></div>`
-      : choices.length ? html`<div class="bar">${choices.map((c) => html`<button disabled=${busy} onClick=${() => post({ id: asked.id, value: c })}>${String(c)}</button>`)}</div>`
+      : choices.length ? html`<div class="bar">${choices.map((c) => html`<button disabled=${busy} onClick=${() => post({ id: asked.id, value: c })}>${spelled(String(c))}</button>`)}</div>`
       : html`<form class="bar" onSubmit=${reply}><input type="text" aria-label="answer" value=${value} onInput=${(e) => setValue(e.target.value)} /><button disabled=${busy}>answer</button></form>`}</div>`;
 }
