@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -262,15 +263,20 @@ PARTS = {
 }
 
 
-def test_a_trace_is_what_the_page_accepts(tmp_path: Path) -> None:
-    agent = calc([thought("Hm."), call("add", a=2, b=3)], "It is 5.")
+def traced(agent: Agent, folder: Path) -> list[Any]:
+    """The trace of a session in which the agent was asked once."""
     with (
-        serving(app(agent, store=f"sqlite:///{tmp_path}/weft.db")) as live,
+        serving(app(agent, store=f"sqlite:///{folder}/weft.db")) as live,
         live.client() as client,
     ):
         client.post(f"{SESSIONS}/s", json={})
         ask(client, "s", streaming=False)
-        spans = client.get("/dev/apps/calc/debug/trace/session/s").json()
+        return client.get("/dev/apps/calc/debug/trace/session/s").json()  # type: ignore[no-any-return]
+
+
+def test_a_trace_is_what_the_page_accepts(tmp_path: Path) -> None:
+    agent = calc([thought("Hm."), call("add", a=2, b=3)], "It is 5.")
+    spans = traced(agent, tmp_path)
     assert [span["name"].split()[0] for span in spans] == [
         "invoke_agent", "generate_content", "execute_tool", "generate_content",
     ]  # fmt: skip
@@ -305,13 +311,7 @@ def test_a_trace_has_no_model_call_for_a_question(tmp_path: Path) -> None:
         return f"paid {amount}"
 
     agent = Agent("calc", model=ScriptedModel([call("pay", amount=5)]), tools=[pay])
-    with (
-        serving(app(agent, store=f"sqlite:///{tmp_path}/weft.db")) as live,
-        live.client() as client,
-    ):
-        client.post(f"{SESSIONS}/s", json={})
-        ask(client, "s", streaming=False)
-        spans = client.get("/dev/apps/calc/debug/trace/session/s").json()
+    spans = traced(agent, tmp_path)
     assert [span["name"].split()[0] for span in spans] == ["invoke_agent", "generate_content"]
 
 

@@ -127,6 +127,21 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+async def streaming(
+    chunks: AsyncIterator[bytes], client: Client
+) -> tuple[EventStream, asyncio.Task[None]]:
+    """A stream to the client, as far as it takes it; it is stalled after a minute."""
+    stream = EventStream(
+        chunks,  # type: ignore[arg-type]
+        watch=DeadlineWatch(),
+        stalled=60,
+        closed=lambda: None,
+    )
+    task = asyncio.create_task(stream({}, nothing, client.send))
+    await settled()
+    return stream, task
+
+
 async def test_a_silence_of_the_server_is_not_counted_against_the_client() -> None:
     client, more = Client(takes=100), asyncio.Event()
 
@@ -135,14 +150,7 @@ async def test_a_silence_of_the_server_is_not_counted_against_the_client() -> No
         await more.wait()
         yield b"second"
 
-    stream = EventStream(
-        chunks(),  # type: ignore[arg-type]
-        watch=DeadlineWatch(),
-        stalled=60,
-        closed=lambda: None,
-    )
-    task = asyncio.create_task(stream({}, nothing, client.send))
-    await settled()
+    stream, task = await streaming(chunks(), client)
     for now in range(1_000, 1_300, int(KEEP_ALIVE)):  # five minutes in which the model thinks
         stream.look(now)
     await settled()
@@ -166,14 +174,7 @@ async def test_a_client_that_reads_slowly_gets_a_large_event_whole() -> None:
     async def chunks() -> AsyncIterator[bytes]:
         yield large
 
-    stream = EventStream(
-        chunks(),  # type: ignore[arg-type]
-        watch=DeadlineWatch(),
-        stalled=60,
-        closed=lambda: None,
-    )
-    task = asyncio.create_task(stream({}, nothing, client.send))
-    await settled()
+    stream, task = await streaming(chunks(), client)
     minutes = 0
     while not task.done():  # it takes a little in each minute
         minutes += 1

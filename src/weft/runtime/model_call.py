@@ -334,6 +334,9 @@ class ModelCall:
         invocation, place, plan = self._invocation, self._place, self._plan
         agent = plan.agent
         session = invocation.view(place.scope)
+        # the compiler does no I/O: files that it may need are loaded before
+        if addresses_in(invocation.session.events):
+            await load_media(invocation)
         state = invocation.state_at(place) if place.scope else invocation.temp_at(place) or None
         artifacts = recorded = None
         overall = self._root.global_instruction
@@ -344,9 +347,6 @@ class ModelCall:
             recorded = await provided_texts(plan, session, invocation, place, artifacts or {})
         if invocation.labels:
             artifacts = artifacts or await labelled_texts(invocation, agent.cleared)
-        # the compiler does no I/O: files that it may need are loaded before
-        if addresses_in(invocation.session.events):
-            await load_media(invocation)
         request = partial(
             compile_request,
             self._root,

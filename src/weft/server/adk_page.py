@@ -24,7 +24,7 @@ from weft.replay.steps import model_events
 from weft.runtime import Runner
 from weft.server.endpoints import Answer, ApiRoute, Call, Endpoint, respond
 from weft.server.problems import Problem
-from weft.session import Session
+from weft.session import Session, SessionKey
 from weft.values import Json, JsonObject, digest
 
 BROWSER_VARIABLE = "WEFT_ADK_BROWSER"
@@ -123,11 +123,12 @@ async def session_trace(call: Call) -> Answer:
     """The runs of a session as spans, with the request behind each answer of a model."""
     runner, id = call.runner(), call.path("session")
     user = call.user(call.query("user") or None)
+    key = SessionKey(runner.app_name, user, id)
     # the page asks without the user, whom it may have been told to be another
-    if call.identity.user is None and not call.query("user"):
+    is_anybody = call.identity.user is None and not call.query("user")
+    if is_anybody and key not in await runner.store.lengths([key]):
         infos = await runner.store.sessions(runner.app_name)
-        users = [info.key.user_id for info in infos if info.key.id == id]
-        user = user if user in users or not users else users[0]
+        user = next((info.key.user_id for info in infos if info.key.id == id), user)
     session = await call.served.session(runner, user, id)
     return respond([*_spans(runner, session)])
 
