@@ -15,14 +15,14 @@ from weft.session import SessionKey, Store
 from weft.testing import ScriptedModel
 from weft.turns import QueuedTurn, TurnEnd, TurnRunner, open_turns
 from weft.turns.inbox import InboxTurns
-from weft.turns.opening import put_message
 from weft.turns.procrastinate_queue import ProcrastinateTurns, queue_of
-from weft.turns.taking import TurnSource
+from weft.turns.running import TurnSource
 from weft.turns.turn import (
     ClientTool,
     UnreadableTurn,
     decode_turn,
     encode_turn,
+    put_message,
     retried,
     seconds_of,
 )

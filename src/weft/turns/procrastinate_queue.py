@@ -21,7 +21,7 @@ from weft.errors import StoreError, UsageError
 from weft.session import SessionKey
 from weft.turns.databases import ServerDatabase, lock_migrations, require_connection
 from weft.turns.inbox import poison_reason
-from weft.turns.taking import TakenTurn, take_turns
+from weft.turns.running import TakenTurn, take_turns
 from weft.turns.turn import (
     MOST_KILLS,
     SUSPECT_KILLS,
