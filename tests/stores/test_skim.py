@@ -18,8 +18,7 @@ from weft.session.memory import StoredSession
 from weft.session.strand import Strand
 from weft.session.unread import skim_of
 from weft.stores import cache, open_store
-from weft.stores.rows import encode_event
-from weft.stores.skim import LEAST, UnreadEvents, skimmed
+from weft.stores.rows import LEAST, UnreadEvents, encode_event, skimmed
 from weft.testing import ScriptedModel, call
 from weft.values import JsonObject
 

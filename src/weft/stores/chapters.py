@@ -27,8 +27,17 @@ from weft.session.memory import StoredSession, scoped
 from weft.session.state import apply_delta
 from weft.session.strand import Strand
 from weft.session.unread import CallIds, Skim
-from weft.stores.rows import EventRow, RawRow, checksum_of, encode_value, read_row
-from weft.stores.skim import Fetch, Skimmed, UnreadEvents, skimmed
+from weft.stores.rows import (
+    EventRow,
+    Fetch,
+    RawRow,
+    Skimmed,
+    UnreadEvents,
+    checksum_of,
+    encode_value,
+    read_row,
+    skimmed,
+)
 from weft.values import JsonObject
 
 LENGTH = 5_000

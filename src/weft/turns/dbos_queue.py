@@ -30,7 +30,7 @@ import msgspec
 from weft.errors import StoreError, UsageError
 from weft.session import SessionKey
 from weft.stores.postgres_batch import Batches
-from weft.stores.postgres_tables import KEEPALIVES
+from weft.stores.postgres_server import KEEPALIVES
 from weft.turns import dbos_tables as tables
 from weft.turns.databases import ServerDatabase, lock_migrations, require_connection
 from weft.turns.inbox import poison_reason

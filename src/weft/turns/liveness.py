@@ -411,7 +411,7 @@ class ServerLiving:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
 
-        from weft.stores.postgres_tables import KEEPALIVES, explained
+        from weft.stores.postgres_server import KEEPALIVES, explained
 
         self._worker = info.worker
         try:
@@ -499,7 +499,7 @@ class ServerLiving:
     def _run(
         self, statement: str, values: Sequence[object] | dict[str, object]
     ) -> list[tuple[object, ...]]:
-        from weft.stores.postgres_tables import DriverError, explained
+        from weft.stores.postgres_server import DriverError, explained
 
         assert self._connection is not None
         try:
