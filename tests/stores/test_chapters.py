@@ -26,7 +26,7 @@ from weft.errors import StoreError, UsageError
 from weft.runtime.rewind import rewind_event
 from weft.session import MemoryStore, SessionKey, Store, Usage
 from weft.session.store import ArchivingStore
-from weft.session.unread import collector_paused
+from weft.session.strand import collector_paused
 from weft.stores import chapters, open_store
 from weft.stores.artifacts import MemoryArtifacts
 from weft.stores.rows import StateReader

@@ -24,8 +24,8 @@ from weft.runtime.approvals import Approve, Deny, Pending, pending_in
 from weft.runtime.flows import choices_of
 from weft.runtime.result import is_piece
 from weft.session import Event, Session
+from weft.session.event import without_temp
 from weft.session.lookback import CONFIRMATION, INPUT, hidden_by_rewind
-from weft.session.state import without_temp
 from weft.values import Json, compact
 
 Voice = tuple[str, str]

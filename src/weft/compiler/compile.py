@@ -56,10 +56,9 @@ from weft.passes.env import (
     TokenFacts,
 )
 from weft.session import Event, Session
+from weft.session.event import seen_from
 from weft.session.lookback import LogFacts, effects_of, facts_of, start_of, user_content
-from weft.session.state import seen_from
-from weft.session.strand import Strand
-from weft.session.unread import skim_of
+from weft.session.strand import Strand, skim_of
 from weft.values import Json, JsonObject, require_object
 
 if TYPE_CHECKING:

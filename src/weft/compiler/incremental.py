@@ -31,8 +31,7 @@ from weft.session.lookback import (
     hidden_by_rewind,
     hidden_by_undoing,
 )
-from weft.session.strand import Strand
-from weft.session.unread import Skim, skim_of
+from weft.session.strand import Skim, Strand, skim_of
 
 
 class Slot(NamedTuple):

@@ -34,11 +34,10 @@ from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.media import load_media
 from weft.runtime.place import Place
 from weft.session import Event, Session
-from weft.session.attachments import addresses_in
 from weft.session.event import new_id
+from weft.session.lookback import addresses_in
 from weft.session.provenance import NOTHING, Provenance
-from weft.session.strand import Strand
-from weft.session.unread import collector_paused, skim_of
+from weft.session.strand import Strand, collector_paused, skim_of
 from weft.values import JsonObject
 
 _USUAL_ID = 40
