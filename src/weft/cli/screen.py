@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TextIO
 
-from weft.compiler.instruction import TRANSFER
 from weft.compiler.report import clip
+from weft.compiler.tools import TRANSFER
 from weft.content import FunctionCall, FunctionResponse
 from weft.declare import Node, agents_of
 from weft.declare.compare import same

@@ -16,8 +16,7 @@ import msgspec
 from weft.compiler import Compilation, ReadonlyContext, compile_request
 from weft.compiler.caching import Miss, Reader, watch
 from weft.compiler.incremental import is_cold
-from weft.compiler.inputs import target_of, values_in
-from weft.compiler.instruction import VALUES
+from weft.compiler.instruction import VALUES, target_of, values_in
 from weft.compiler.plan import Plan
 from weft.compiler.prefix import refused, require_accepted
 from weft.content import Content, Part, whole_characters
