@@ -17,7 +17,7 @@ from weft.declare.policy_parts import Compact, Truncate
 from weft.digest import cut_text, reduced
 from weft.digest.asked import Asked
 from weft.ir import Block, CodeResultBlock, Item, MediaBlock, Prompt, ResultBlock, TextBlock
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.passes.env import Env
 from weft.passes.prices import Traffic, declares_first, needs_recall
 from weft.session.strand import Strand

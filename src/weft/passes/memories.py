@@ -9,7 +9,7 @@ import msgspec
 from weft.declare.policy_parts import Memories
 from weft.diagnostics import Diagnostic, Origin
 from weft.ir import Item, Note, Prompt, TextBlock, Want
-from weft.ir.item import fingerprint
+from weft.ir.block import fingerprint
 from weft.passes.env import Env
 from weft.passes.relevant import query_of, unasked
 from weft.passes.state_items import drop_all

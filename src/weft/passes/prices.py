@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from weft.ir import Block, Item, ResultBlock, TextBlock
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.ir.prompt import show_block
 from weft.passes.env import Env, ModelFacts
 

@@ -9,7 +9,7 @@ from weft import schema as schemas
 from weft.declare.policy_parts import Distill, Extract
 from weft.diagnostics import Diagnostic
 from weft.ir import Item, Prompt, Want
-from weft.ir.item import fingerprint
+from weft.ir.block import fingerprint
 from weft.passes.env import Env
 from weft.passes.summaries import NOT_ASKED, done_without, entry_of, name_of_model
 from weft.values import Json, JsonObject

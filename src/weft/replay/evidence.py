@@ -21,7 +21,7 @@ from weft.digest.asked import asked_by
 from weft.digest.records import untabled
 from weft.digest.windows import NumberedWindow, window_of
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.session import Event
 from weft.values import Json, compact, handle_of, only_text
 

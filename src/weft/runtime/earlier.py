@@ -20,8 +20,7 @@ from weft.runtime.progress import Progress, is_failure
 from weft.runtime.resume import events_of_runs
 from weft.runtime.rewind import hidden_events
 from weft.session import Event, Session, SessionKey, Store
-from weft.session.strand import Strand
-from weft.session.unread import skim_of
+from weft.session.strand import Strand, skim_of
 
 LONGEST_ID = 200
 """Characters of a request id."""

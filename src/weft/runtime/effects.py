@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft.compiler import Compilation, compile_request
-from weft.compiler.inputs import ReadonlyContext
+from weft.compiler.instruction import ReadonlyContext
 from weft.compiler.plan import Plan
 from weft.declare import Agent, C, Raw, RunConfig
 from weft.declare.config import merge

@@ -12,7 +12,7 @@ import msgspec
 from weft.content import FileData, Part
 from weft.media import SCHEME, loaded_media
 from weft.runtime.invocation import Invocation
-from weft.session.attachments import artifact_name, load_attachments
+from weft.session.store import artifact_name, load_attachments
 
 LARGEST_INLINE = 262_144
 """How many characters of base64 one file may put into the log; more is kept as an artifact."""

@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from weft.session import Event, Session, apply_delta
+from weft.session.event import hold
 from weft.session.lookback import facts_of
-from weft.session.state import hold
 from weft.values import Json, JsonObject
 
 

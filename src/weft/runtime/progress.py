@@ -14,9 +14,9 @@ from weft.compiler.view import PAUSED
 from weft.content import FunctionCall
 from weft.runtime.place import Place, is_below, path_of, paths_around, place_of
 from weft.session import Event
+from weft.session.event import without_temp
 from weft.session.lookback import CONFIRMATION, INPUT
 from weft.session.provenance import NOTHING, Provenance
-from weft.session.state import without_temp
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 

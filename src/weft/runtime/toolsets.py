@@ -6,7 +6,7 @@ toolset that raises, or no longer has what it offered, ends the run with an erro
 
 from weft.compiler import ReadonlyContext
 from weft.compiler.protected import labels_of, united
-from weft.compiler.toolsets import changes_between, declared_by, equip
+from weft.compiler.tools import changes_between, declared_by, equip
 from weft.declare import Agent, Tool
 from weft.declare.functions import misfit
 from weft.declare.tool import ToolSource

@@ -21,7 +21,7 @@ from weft.errors import SessionError, StoreError
 from weft.session import SessionKey
 from weft.session.event import Event, read_event, read_talk_event
 from weft.session.lookback import QUESTION, wrote_keys
-from weft.session.unread import Skim
+from weft.session.strand import Skim
 from weft.values import Json, JsonObject
 
 HAS_DELTA = """event LIKE '%"stateDelta"%'"""

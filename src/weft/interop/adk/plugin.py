@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import msgspec
 
 from weft.compiler import Compilation, compile_request
-from weft.compiler.recall import Held, is_withheld, standing_values, values_of
+from weft.compiler.tools import Held, is_withheld, standing_values, values_of
 from weft.content import FunctionCall
 from weft.declare import Agent, C, Node, RunConfig, tree
 from weft.declare.nodes import walk_nodes
@@ -47,7 +47,7 @@ from weft.interop.adk.objects import (
     turn,
 )
 from weft.ir import ToolDecl
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.runtime.recall import found_among
 from weft.values import Json, JsonObject, require_json
 
