@@ -16,7 +16,7 @@ from weft.session import SessionKey
 from weft.stores import open_store
 from weft.testing import ScriptedModel
 from weft.turns import QueuedTurn, TurnEnd, TurnRunner, Turns, TurnStatus, open_turns
-from weft.turns.turn import put_message
+from weft.turns.opening import put_message
 
 KEY = SessionKey("shop", "ada", "s")
 

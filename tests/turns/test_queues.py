@@ -15,6 +15,7 @@ from weft.session import SessionKey, Store
 from weft.testing import ScriptedModel
 from weft.turns import QueuedTurn, TurnEnd, TurnRunner, open_turns
 from weft.turns.inbox import InboxTurns
+from weft.turns.opening import put_message
 from weft.turns.procrastinate_queue import ProcrastinateTurns, queue_of
 from weft.turns.running import TurnSource
 from weft.turns.turn import (
@@ -22,7 +23,6 @@ from weft.turns.turn import (
     UnreadableTurn,
     decode_turn,
     encode_turn,
-    put_message,
     retried,
     seconds_of,
 )

@@ -21,7 +21,7 @@ from tests.cli.run import weft as run_weft
 from weft.session import SessionKey, Store
 from weft.stores import open_store
 from weft.turns import TurnInfo, Turns, open_turns
-from weft.turns.turn import put_message
+from weft.turns.opening import put_message
 
 ROOT = Path(__file__).parents[2]
 

@@ -3,17 +3,9 @@
 `open_turns(store)` opens the queue of a store. Other queues than the inbox are extras.
 """
 
+from weft.turns.opening import ENGINES, open_turns, put_message
 from weft.turns.running import TurnRunner
-from weft.turns.turn import (
-    ENGINES,
-    QueuedTurn,
-    TurnEnd,
-    TurnInfo,
-    Turns,
-    TurnStatus,
-    open_turns,
-    put_message,
-)
+from weft.turns.turn import QueuedTurn, TurnEnd, TurnInfo, Turns, TurnStatus
 from weft.turns.worker import Worker
 
 __all__ = [

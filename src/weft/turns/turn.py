@@ -4,26 +4,20 @@ A turn is a message to a session that somebody is to answer, in whichever proces
 the lease of the session make it exactly once; a queue only says who runs which turn when. So a
 queue may hand out a turn twice, after a worker died or seemed to, and nothing is said twice.
 
-Top to bottom: the queue, a turn, what came of it, how a turn is listed, how it is written down, and
-the queue of a store, opened by name.
+Top to bottom: the queue, a turn, what came of it, how a turn is listed, how it is written down.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, NamedTuple, Protocol, cast
 
 import msgspec
 
-from weft.content import Content, ContentLike, require_posted, to_content
+from weft.content import Content
 from weft.declare.tool import Tool
-from weft.errors import Conflict, UsageError, WeftError, describe_kind
-from weft.misuse import meant
-from weft.session import MemoryStore, SessionKey, Store
-from weft.session.event import new_id
-from weft.stores import open_store
-from weft.turns.databases import FileDatabase, ServerDatabase
-from weft.values import Json, JsonObject, require_object
+from weft.errors import UsageError, WeftError
+from weft.session import SessionKey
+from weft.values import Json, JsonObject
 
 TurnStatus = Literal["waiting", "running", "done", "failed", "cancelled"]
 """Where a turn is. `failed` is the list of dead letters: nobody takes it unless it is retried."""
@@ -386,95 +380,3 @@ def seconds_of(duration: str | float, *, where: str) -> float:
             hint='write a number and s, m, h, d or w: "90s", "15m", "1h", "1d"',
         )
     return float(match[1]) * _UNITS[match[2]]
-
-
-ENGINES = ("inbox", "procrastinate", "dbos")
-"""What a queue can be made of. Those behind the first are extras, and need PostgreSQL."""
-
-
-def open_turns(store: str | Store, engine: str = "inbox") -> Turns:
-    """The queue that belongs to a store: its turns are in the same database.
-
-    Nothing is opened before the queue is first used.
-    """
-    if engine not in ENGINES:
-        raise UsageError(
-            f"there is no engine `{engine}`",
-            where="open_turns",
-            hint=f"{meant(engine, ENGINES)}; engines: {', '.join(ENGINES)}".removeprefix("; "),
-        )
-    opened = open_store(store)
-    if isinstance(opened, MemoryStore):
-        raise UsageError(
-            "a queue is for several processes, and memory:// is of one",
-            where="open_turns",
-            hint="keep sessions in sqlite:///weft.db or in postgresql://host/database",
-        )
-    from weft.stores.sqlite import SqliteStore
-    from weft.turns.inbox import InboxTurns
-
-    if isinstance(opened, SqliteStore):
-        if engine != "inbox":
-            raise UsageError(
-                f"{engine} needs PostgreSQL",
-                where="open_turns",
-                hint='use engine="inbox" with SQLite, or a store at postgresql://host/database',
-            )
-        return InboxTurns(FileDatabase(opened.path))
-    return _server_turns(opened, engine)
-
-
-def _server_turns(store: Store, engine: str) -> Turns:
-    """The queue in the database of a PostgreSQL store."""
-    from weft.stores.postgres import PostgresStore
-    from weft.turns.inbox import InboxTurns
-
-    if not isinstance(store, PostgresStore):
-        raise UsageError(
-            f"there is no queue for {describe_kind(store)}",
-            where="open_turns",
-            hint="write one that has the methods of weft.turns.Turns, or open a store by address",
-        )
-    match engine:
-        case "inbox":
-            return InboxTurns(ServerDatabase(store.address, store.worker))
-        case "procrastinate":
-            from weft.turns.procrastinate_queue import ProcrastinateTurns
-
-            return ProcrastinateTurns(store.address, store.worker)
-        case _:
-            from weft.turns.dbos_queue import DbosTurns
-
-            return DbosTurns(store.address, store.worker)
-
-
-async def put_message(
-    turns: Turns,
-    store: Store,
-    key: SessionKey,
-    message: ContentLike,
-    *,
-    request_id: str | None = None,
-    state: Mapping[str, Json] | None = None,
-    delay: float = 0.0,
-    every: str | float | None = None,
-    priority: int = 0,
-) -> tuple[QueuedTurn, bool]:
-    """Put a message to a session, which is made if there is none; and whether it is new.
-
-    If the session is deleted before the turn is taken, the turn fails and makes no new one.
-    """
-    content = require_posted(to_content(message), where="message")
-    turn = QueuedTurn(
-        key=key,
-        request_id=request_id if request_id is not None else new_id(),
-        message=content,
-        state=dict(require_object(state, where="state")) if state is not None else {},
-        requires_session=True,
-        every=seconds_of(every, where="every") if every is not None else None,
-    )
-    # made now, so that a turn of a session which is deleted later can tell, and fails
-    if not await store.lengths([key]):
-        with suppress(Conflict):  # another process was faster
-            await store.create(key)
-    return turn, await turns.put(turn, delay=delay, priority=priority)

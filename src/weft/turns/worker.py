@@ -33,8 +33,9 @@ from weft.turns.liveness import (
     WorkerInfo,
     living_workers,
 )
+from weft.turns.opening import open_turns
 from weft.turns.running import ATTEMPTS, TurnRunner
-from weft.turns.turn import Living, Turns, open_turns
+from weft.turns.turn import Living, Turns
 
 _log = logging.getLogger("weft.turns")
 
