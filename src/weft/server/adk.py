@@ -247,9 +247,8 @@ async def patch_session(call: Call) -> Answer:
 
 async def delete_session(call: Call) -> Answer:
     """Delete a session."""
-    runner, user, id = call.runner(), call.user(call.path("user")), call.path("session")
-    await call.served.require_session(runner, user, id)
-    await runner.delete(user_id=user, session_id=id)
+    runner, key = await call.stored(call.path("user"))
+    await runner.delete(user_id=key.user_id, session_id=key.id)
     return respond(None)
 
 
