@@ -199,12 +199,7 @@ def app(
         one
         if isinstance(one, Runner)
         else Runner(
-            one,
-            store=store,
-            artifacts=artifacts,
-            memory=memory,
-            plugins=plugins,
-            config=config,
+            one, store=store, artifacts=artifacts, memory=memory, plugins=plugins, config=config
         )
         for one in served
     ]

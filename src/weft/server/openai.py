@@ -75,7 +75,9 @@ async def create_chat_completion(call: Call) -> Answer:
     body = decoded(await call.raw_body(), dict[str, Json])
     asked = read_request(call, body, "messages", chat_history)
     run = await asked.start(call)
-    form = _ChatForm(asked, run, include_usage=_includes_usage(body))
+    options = body.get("stream_options")
+    include_usage = isinstance(options, dict) and bool(options.get("include_usage"))
+    form = _ChatForm(asked, run, include_usage=include_usage)
     return await _answered(call, asked, run, form)
 
 
@@ -577,11 +579,6 @@ class _ResponseForm(_Form):
             "top_p": None,
             "usage": usage if status in ("completed", "incomplete") else None,
         }
-
-
-def _includes_usage(body: dict[str, Json]) -> bool:
-    options = body.get("stream_options")
-    return isinstance(options, dict) and bool(options.get("include_usage"))
 
 
 _row = partial(Endpoint, tag="openai")

@@ -23,14 +23,7 @@ from weft.runtime.metrics import Metrics
 from weft.server.access import Identity, Limits
 from weft.server.problems import Problem, require_id, unknown_app, unknown_session
 from weft.server.queued import QueuedRun, cancel_waiting, queue_run
-from weft.server.quotas import (
-    QueueDepth,
-    QuotaBook,
-    Quotas,
-    Reservation,
-    overloaded,
-    stored_tokens,
-)
+from weft.server.quotas import QueueDepth, QuotaBook, Quotas, Reservation, overloaded, stored_tokens
 from weft.server.stream import ChunkStream, DeadlineWatch, EventStream
 from weft.session import Session, SessionKey, Store
 from weft.turns import Turns
