@@ -14,7 +14,7 @@ from typing import Literal
 import weft
 from weft import Agent, Event, Runner
 from weft.models import LocalModel
-from weft.models.local.chat import objects, request_for
+from weft.models.local.model import objects, request_for
 
 FORECASTS = {"Oslo": ("rain", 8), "Bergen": ("storm", 6), "Rome": ("sun", 19)}
 RATES = {"EUR": 1.0, "NOK": 11.75}

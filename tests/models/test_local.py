@@ -312,7 +312,7 @@ async def test_tools_in_the_history_go_through_the_official_client(
     client: "openai.AsyncOpenAI", model: LocalModel
 ) -> None:
     """The engine's own template cannot spell them: what the local model makes of them can be."""
-    from weft.models.local.chat import request_for
+    from weft.models.local.model import request_for
 
     bot = agent(model, tools=[get_weather])
     runner = Runner(bot)

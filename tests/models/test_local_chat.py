@@ -1,6 +1,6 @@
 """What the engine is asked for weights whose template drops tools, and how its answer is read."""
 
-from weft.models.local.chat import bounded, call_schema, objects, request_for
+from weft.models.local.model import bounded, call_schema, objects, request_for
 from weft.values import JsonObject
 
 WEATHER: JsonObject = {

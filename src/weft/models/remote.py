@@ -19,8 +19,7 @@ from weft.errors import DeclarationError, ModelError, UsageError
 from weft.ir import ModelResponse, Prompt
 from weft.models import Model
 from weft.models.clients import carrier_for, client_keys
-from weft.models.http import Carrier, Sending, Timeouts, timeouts_of
-from weft.models.reading import Reading, require_answer
+from weft.models.http import Carrier, Reading, Sending, Timeouts, require_answer, timeouts_of
 from weft.models.retry import Breaker, Circuit, Retry, Trail, breaker_of, circuit_of, retry_of
 from weft.models.services import (
     Address,
