@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from weft.checker import check
-from weft.checker.sights import Sight, sights
+from weft.checker.check import Sight, sights
 from weft.cli.findings import (
     Located,
     Sources,

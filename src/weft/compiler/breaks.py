@@ -7,10 +7,9 @@ policy that drops or rewrites something in the middle pays for all that follows.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.codes import report
 from weft.compiler.costs import Rates, rates_for
 from weft.declare.policy_parts import Auto
-from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.ir import Note, Prompt
 from weft.ir.item import RECALL
 from weft.passes import Step

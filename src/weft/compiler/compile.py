@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ParamSpec, cast
 import msgspec
 from msgspec.structs import replace
 
-from weft.codes import report
 from weft.compiler.caching import ending_of
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compilation, Compiled
@@ -41,7 +40,7 @@ from weft.declare.hints import RUN_WORDS
 from weft.declare.inputs import lacking
 from weft.declare.policy_parts import Budget
 from weft.declare.template import to_text
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import CompileError, MissingVariable, describe_kind
 from weft.ir import Feature, Prompt, TextBlock
 from weft.ir.prompt import NO_NOTES

@@ -8,14 +8,13 @@ from typing import Generic, TypeVar, cast
 
 import msgspec
 
-from weft.codes import report
 from weft.content import Content
 from weft.declare import Raw
 from weft.declare.context import DepsT, require_deps
 from weft.declare.functions import ask, misfit, name_of
 from weft.declare.policy_parts import When
 from weft.declare.template import value_positions
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import CompileError
 from weft.session import Event
 from weft.session.strand import Strand

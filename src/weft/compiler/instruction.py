@@ -11,11 +11,10 @@ from typing import Literal
 
 import msgspec
 
-from weft.codes import report
 from weft.compiler.inputs import Provided, ReadonlyContext, provide
 from weft.declare import Agent, Node, Raw
 from weft.declare.template import Rendered, Variable, lookup, parse, render, to_text, without_values
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import MissingVariable
 from weft.ir import Feature, Output, Span, Stability, TextBlock, ToolDecl
 from weft.misuse import meant

@@ -14,7 +14,6 @@ from typing import Literal, Protocol, cast, runtime_checkable
 import msgspec
 
 from weft import schema
-from weft.codes import report
 from weft.compiler.costs import shares_of, window_of
 from weft.compiler.count import Scale
 from weft.compiler.incremental import Slot
@@ -33,7 +32,7 @@ from weft.declare.config import merge
 from weft.declare.functions import PassFunction, name_of
 from weft.declare.policy_parts import Auto, Budget, Label
 from weft.declare.provider_tools import ProviderTool
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.facts import SECONDS, Cache, require_model_name
 from weft.dialects.schema_subset import wrap_root

@@ -11,10 +11,9 @@ from typing import Literal
 
 import msgspec
 
-from weft.codes import report
 from weft.compiler.parts import INTERNAL_CALLS, blocks_of, heard, mended
 from weft.content import Part
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import Block, CallBlock, Feature, Item, ItemKind, ResultBlock, Role, TextBlock
 from weft.passes.env import MOST_LETTERS
 from weft.session import Compaction, Event

@@ -8,8 +8,7 @@ prefix is Weft's own: what was sent once is sent again.
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-from weft.codes import report
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.dialects import dialect_named, refusals
 from weft.dialects.caching import without_marks
 from weft.dialects.legality import REQUEST, Finding, Findings, TurnRules, model_name

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from weft.checker.agents import blurs, custom_writer, may_write_anything, writes_of
+from weft.checker.agents import blurs, custom_writer, heard_by, may_write_anything, writes_of
 from weft.checker.check import check, inferred_keys, walk_flow, with_keys, world_at_start
 from weft.checker.functions import keys_of
-from weft.checker.visibility import heard_by
 from weft.checker.world import Read, Site, WalkRecord, Writer
 from weft.compiler.report import clip, preview
 from weft.declare import (

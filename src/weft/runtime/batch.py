@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from weft.codes import report
 from weft.compiler.instruction import TRANSFER, transfer_targets
 from weft.compiler.plan import SET_RESPONSE
 from weft.compiler.recall import policy_of
 from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import Agent
-from weft.diagnostics import Origin
+from weft.diagnostics import Origin, report
 from weft.ir.item import RECALL
 from weft.passes.env import is_short
 from weft.runtime.bindings import AgentBindings, BoundTool

@@ -10,7 +10,6 @@ from contextlib import aclosing
 
 import msgspec
 
-from weft.codes import report
 from weft.compiler.inputs import decided
 from weft.compiler.plan import Plan, plan_for
 from weft.compiler.view import PAUSED
@@ -18,7 +17,7 @@ from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, CallbackContext, Flow, Node, tree
 from weft.declare.policy_parts import Capture, NoteDown, Writing
 from weft.declare.transform import noted
-from weft.diagnostics import Origin
+from weft.diagnostics import Origin, report
 from weft.errors import CompileError, ProtectionError, StoreError
 from weft.runtime.batch import Batch, run_calls, settle_below, withheld_in
 from weft.runtime.bindings import AgentBindings
