@@ -23,10 +23,9 @@ from weft.declare import (
     Tool,
     template,
 )
+from weft.declare.agent import agents_of, children
 from weft.declare.checks import CALLBACKS
-from weft.declare.compare import same
 from weft.declare.functions import StateFunction
-from weft.declare.nodes import agents_of, children
 from weft.declare.policy_parts import (
     Capture,
     Distill,
@@ -47,7 +46,7 @@ from weft.declare.policy_parts import (
     When,
     WithoutAgents,
 )
-from weft.declare.route import Case
+from weft.declare.route import Case, same
 from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Origin
 from weft.session.state import scope_of

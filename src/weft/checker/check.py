@@ -13,9 +13,9 @@ from weft.checker.rules.requests import count, fixed_parts
 from weft.checker.walk import APPLICATION, Walk, take
 from weft.checker.world import Read, Site, WalkRecord, World, Writer
 from weft.declare import Agent, Node, Route, Sequence
+from weft.declare.agent import below, walk_nodes
 from weft.declare.compose import Composable
-from weft.declare.inputs import ANYTHING, shape_of
-from weft.declare.nodes import below, walk_nodes
+from weft.declare.config import ANYTHING, shape_of
 from weft.declare.visit import rebuild
 from weft.diagnostics import Diagnostic, Findings, Origin, Severity, report
 from weft.errors import UsageError, describe_kind

@@ -21,7 +21,7 @@ from weft.declare import (
     Step,
     Timeout,
 )
-from weft.declare.nodes import agents_of, below, children
+from weft.declare.agent import agents_of, below, children
 from weft.declare.route import OTHERWISE
 from weft.declare.visit import DefaultVisitor
 from weft.session.state import scope_of

@@ -66,9 +66,9 @@ from weft.declare import (
     Tap,
     Timeout,
 )
+from weft.declare.agent import agents_of
+from weft.declare.config import may_be_absent, shape_of
 from weft.declare.functions import StateFunction
-from weft.declare.inputs import may_be_absent, shape_of
-from weft.declare.nodes import agents_of
 from weft.declare.route import OTHERWISE
 from weft.declare.visit import DefaultVisitor, Visitor, inner_agents
 from weft.diagnostics import Origin

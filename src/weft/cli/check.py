@@ -23,12 +23,11 @@ from weft.cli.findings import (
     difference,
     sources_of,
 )
-from weft.cli.load import load_source, node_of
+from weft.cli.load import is_node, load_source, node_of
 from weft.cli.options import CommandOptions, ReportForm
 from weft.cli.render import print_json
 from weft.codes import CODES
 from weft.declare import Node
-from weft.declare.flow import is_node
 from weft.diagnostics import Diagnostic, safe
 from weft.errors import UsageError
 from weft.misuse import close

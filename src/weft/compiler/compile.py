@@ -36,8 +36,8 @@ from weft.compiler.talk import WireTarget
 from weft.compiler.toolsets import with_offered
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Policy, RunConfig, TokenBudget
+from weft.declare.config import lacking
 from weft.declare.hints import RUN_WORDS
-from weft.declare.inputs import lacking
 from weft.declare.policy_parts import Budget
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin, report

@@ -27,7 +27,8 @@ from weft.compiler.instruction import (
 )
 from weft.compiler.protected import guarded, labels_of, united
 from weft.compiler.recall import DEFAULT, policy_of, recall_tool
-from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
+from weft.declare import Agent, Node, Policy, RunConfig, Tool
+from weft.declare.agent import find_path, walk_tree
 from weft.declare.config import merge
 from weft.declare.functions import PassFunction, name_of
 from weft.declare.policy_parts import Auto, Budget, Label
@@ -303,7 +304,7 @@ def _fits(plan: Plan) -> bool:
 
 def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label, ...]) -> Plan:
     """Work out a plan: whom it is for first, then what is sent, then which passes run."""
-    nodes = tree.find(root, name) if name is not None else (root,)
+    nodes = find_path(root, name) if name is not None else (root,)
     path = tuple(node for node in nodes if isinstance(node, Agent))
     if not path or path[-1] is not nodes[-1]:
         raise _unknown_agent(root, name)
@@ -425,7 +426,7 @@ def _widest(model: str) -> int:
 
 def _unknown_agent(root: Agent, name: object) -> CompileError:
     """The error for a name that no agent below the root has."""
-    known = ", ".join(node.name for node, _ in tree.walk(root) if isinstance(node, Agent))
+    known = ", ".join(node.name for node, _ in walk_tree(root) if isinstance(node, Agent))
     return CompileError(
         f"there is no agent `{name}` below `{root.name}`",
         where="compile",

@@ -10,7 +10,8 @@ from typing import cast
 
 import msgspec
 
-from weft.declare import Agent, Node, Tool, tree
+from weft.declare import Agent, Node, Tool
+from weft.declare.agent import find_path, walk_tree
 from weft.declare.provider_tools import HostedTool
 from weft.session import Event
 from weft.session.provenance import OfferedTools
@@ -111,12 +112,12 @@ def with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agent
         return root  # whoever makes the plan says what is wrong, also with the name
     has_sources = root.memo.of(_HasSources)
     if has_sources is None:
-        members = (node for node, _ in tree.walk(root) if isinstance(node, Agent))
+        members = (node for node, _ in walk_tree(root) if isinstance(node, Agent))
         has_sources = root.memo.keep(_HasSources(any(one.tool_sources for one in members)))
     # most programs have no toolsets, and this is asked at every step
     if not has_sources.anywhere:
         return root
-    path = tree.find(root, agent) if isinstance(agent, str) else (root,)
+    path = find_path(root, agent) if isinstance(agent, str) else (root,)
     asked = path[-1] if path else None
     if not isinstance(asked, Agent) or not asked.tool_sources:
         return root

@@ -28,10 +28,9 @@ from weft.declare import (
     Tap,
     Timeout,
 )
-from weft.declare.compare import quoted
 from weft.declare.compose import Composable
 from weft.declare.functions import name_of
-from weft.declare.route import OTHERWISE
+from weft.declare.route import OTHERWISE, quoted
 from weft.declare.visit import Visitor
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.graph.model import (

@@ -12,7 +12,7 @@ from weft.compiler import Compilation
 from weft.compiler.costs import Load, advise_price, price_of, rates_for
 from weft.compiler.plan import ModelLike
 from weft.declare import Node, RunBudget, RunConfig
-from weft.declare.nodes import every_agent
+from weft.declare.agent import every_agent
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import UsageError
 from weft.ir import ModelResponse

@@ -37,14 +37,11 @@ from weft.declare import (
     Sequence,
     Step,
     Timeout,
-    tree,
 )
-from weft.declare.compare import Comparison, Incomparable, holds, quoted, same
-from weft.declare.nodes import agents_of, children, walk_nodes
-from weft.declare.route import Case
-from weft.declare.show import show
+from weft.declare.agent import agents_of, children, find_path, walk_nodes, walk_tree
+from weft.declare.route import Case, Comparison, Incomparable, holds, quoted, same
 from weft.declare.template import spell_path
-from weft.declare.visit import DefaultVisitor
+from weft.declare.visit import DefaultVisitor, show
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.misuse import meant
 from weft.values import Json, JsonObject
@@ -206,10 +203,10 @@ def endless_transfer(record: WalkRecord) -> Iterator[Diagnostic]:
     from weft.compiler.instruction import TRANSFER, transfer_targets
 
     for root in agents:
-        for node, _ in tree.walk(root):
+        for node, _ in walk_tree(root):
             if not isinstance(node, Agent) or tool_choice(node) != TRANSFER:
                 continue
-            path = tuple(one for one in tree.find(root, node.name) if isinstance(one, Agent))
+            path = tuple(one for one in find_path(root, node.name) if isinstance(one, Agent))
             targets = transfer_targets(path)
             forced = [
                 one for one in targets if isinstance(one, Agent) and tool_choice(one) == TRANSFER

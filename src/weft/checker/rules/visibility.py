@@ -6,7 +6,7 @@ from weft.checker.agents import blurs, route_reads, sees_text_of, used_by, write
 from weft.checker.schemas import follow, kind_of, values_of
 from weft.checker.world import Read, Site, WalkRecord
 from weft.declare import Agent, Node, Policy, Step, Tool
-from weft.declare.nodes import walk_nodes
+from weft.declare.agent import walk_nodes
 from weft.declare.policy_parts import Capture, FromAgents, Matching, StateKeys, When, WithoutAgents
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.misuse import close, few, meant
