@@ -51,7 +51,7 @@ from weft.errors import CompileError, MissingVariable, describe_kind
 from weft.ir import Feature, Prompt, TextBlock
 from weft.ir.prompt import NO_NOTES
 from weft.misuse import wrong_call
-from weft.passes import Env, Passes, Step, is_ready, passes_of, run
+from weft.passes import Env, Passes, Step, passes_of, run
 from weft.passes.env import (
     NO_INSTRUCTION,
     NO_SESSION,
@@ -110,7 +110,7 @@ def compile_request(
         _require_kinds(session, config, branch, artifacts, recorded)
     call = _Call(
         root,
-        session if session is not None else Session(),
+        session if session is not None else _new_session(),
         config if config is not None else DEFAULT,
         state,
         agent,
@@ -126,6 +126,19 @@ def compile_request(
     instructions = _write_instructions(call, inputs)
     view = _look_at_log(call, inputs, instructions)
     return _make_request(call, inputs, instructions, view)
+
+
+def _new_session() -> Session:
+    """A session of which nothing is known, for a request without one."""
+    return Session.restored(
+        "",
+        app_name="",
+        user_id="",
+        initial={},
+        state={},
+        events=Strand(),
+        last_update_time=0.0,
+    )
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -156,6 +169,9 @@ class _Inputs(msgspec.Struct, frozen=True):
     facts: LogFacts
     lacks: tuple[Diagnostic, ...]
     """What is said of declared inputs that the state does not hold."""
+
+
+_NO_FACTS = LogFacts()
 
 
 class _Delivered(msgspec.Struct, frozen=True):
@@ -194,7 +210,7 @@ def _gather_inputs(call: _Call, message: ContentLike | None) -> _Inputs:
     invocation = newest.invocation_id if newest is not None else ""
     # `temp:` keys belong to one invocation, and a new message begins another
     state = session.state if message is None else session.state_for(invocation)
-    facts = facts_of(log)
+    facts = facts_of(log) if log.length else _NO_FACTS
     # what parallel branches write is not seen by each other until they join
     if call.branch and facts.forks:
         state = seen_from(state, facts.forks, call.branch)
@@ -442,6 +458,19 @@ def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _Vi
     if newest is not None:
         compiled.asked = newest.timestamp
     return compiled
+
+
+def is_ready(prompt: Prompt, env: Env) -> bool:
+    """Whether no pass that every request has would change it, so that none need be called."""
+    last = prompt.items.tip
+    return (
+        not prompt.features & Feature.UNORDERED
+        and env.tokens.budget is None
+        and (env.model.picks_tools or not prompt.tools)
+        and not env.instruction.changes
+        and last is not None
+        and last.blocks[-1].role == "user"
+    )
 
 
 def _lacking(plan: Plan, state: JsonObject, *, strict: bool) -> tuple[Diagnostic, ...]:

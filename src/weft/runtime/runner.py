@@ -29,8 +29,7 @@ from weft.runtime.rewind import rewind_event
 from weft.runtime.run import Running, unknown_session
 from weft.session import ArtifactStore, Event, Session, SessionKey, Store
 from weft.session.event import new_id, scope_of, without_shared
-from weft.session.memory import require_place
-from weft.session.store import ErasingStore, attach
+from weft.session.store import ErasingStore, attach, require_place
 from weft.stores import beside_store, create_filled, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
