@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ParamSpec, cast
 import msgspec
 from msgspec.structs import replace
 
-from weft.codes import report
 from weft.compiler.caching import ending_of
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compilation, Compiled
@@ -41,12 +40,13 @@ from weft.compiler.protected import Whole, require_valid, shown_item, withheld_b
 from weft.compiler.tools import DEFAULT, equip, offered_in, tools_in
 from weft.compiler.view import WireTarget
 from weft.content import ContentLike, require_posted, to_content
-from weft.declare import Agent, Policy, RunConfig, TokenBudget, tree
+from weft.declare import Agent, Policy, RunConfig, TokenBudget
+from weft.declare.agent import find_path, walk_tree
+from weft.declare.config import lacking
 from weft.declare.hints import RUN_WORDS
-from weft.declare.inputs import lacking
 from weft.declare.policy_parts import Budget
 from weft.declare.template import to_text
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import CompileError, MissingVariable, describe_kind
 from weft.ir import Feature, Prompt, TextBlock
 from weft.ir.prompt import NO_NOTES
@@ -226,12 +226,12 @@ def _with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agen
         return root  # whoever makes the plan says what is wrong, also with the name
     has_sources = root.memo.of(_HasSources)
     if has_sources is None:
-        members = (node for node, _ in tree.walk(root) if isinstance(node, Agent))
+        members = (node for node, _ in walk_tree(root) if isinstance(node, Agent))
         has_sources = root.memo.keep(_HasSources(any(one.tool_sources for one in members)))
     # most programs have no toolsets, and this is asked at every step
     if not has_sources.anywhere:
         return root
-    path = tree.find(root, agent) if isinstance(agent, str) else (root,)
+    path = find_path(root, agent) if isinstance(agent, str) else (root,)
     asked = path[-1] if path else None
     if not isinstance(asked, Agent) or not asked.tool_sources:
         return root

@@ -15,7 +15,6 @@ from typing import Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from weft.codes import report
 from weft.compiler.tools import transfer_targets, transfer_text
 from weft.content import Content
 from weft.declare import Agent, Raw
@@ -32,7 +31,7 @@ from weft.declare.template import (
     value_positions,
     without_values,
 )
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import CompileError, MissingVariable
 from weft.ir import Feature, Output, Span, Stability, TextBlock
 from weft.misuse import meant

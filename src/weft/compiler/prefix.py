@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.codes import report
 from weft.compiler.plan import plan_for
 from weft.compiler.tools import DEFAULT
 from weft.declare import Agent
-from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects import Entry, Lowered, dialect_named
 from weft.dialects.caching import bare
 from weft.dialects.legality import Finding, findings_in, judged_head

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from weft.codes import report
 from weft.declare.policy_parts import ArtifactText, Notes, Priority, StateKeys
 from weft.declare.template import to_text
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import Item, Note, Prompt, TextBlock
 from weft.ir.prompt import LateNotes
 from weft.passes.env import Env

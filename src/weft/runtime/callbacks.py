@@ -11,10 +11,10 @@ from typing import Literal, TypeVar, cast
 import msgspec
 
 from weft.declare import Agent, Callback, Node, Route, RunConfig, Step, agents_of
+from weft.declare.agent import walk_nodes
 from weft.declare.checks import check_callback
 from weft.declare.compose import Composable
 from weft.declare.functions import Foreign, PassFunction, check_passes, misfit, refused
-from weft.declare.nodes import walk_nodes
 from weft.errors import DeclarationError, WeftError, describe_kind
 from weft.misuse import close
 

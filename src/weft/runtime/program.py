@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from weft.compiler.protected import labels_of
 from weft.declare import Agent, CustomAgent, Node, RunConfig, agents_of
+from weft.declare.agent import nodes_of
 from weft.declare.checks import fits_type
 from weft.declare.compose import Composable
-from weft.declare.nodes import nodes_of
 from weft.declare.policy_parts import Label
 from weft.declare.visit import inner_agents
 from weft.diagnostics import Origin
