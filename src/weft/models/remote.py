@@ -12,7 +12,6 @@ from typing import ClassVar, NamedTuple, cast
 
 import msgspec
 
-from weft.content import encode
 from weft.dialects import wire_name
 from weft.dialects.facts import near_names
 from weft.errors import DeclarationError, ModelError, UsageError
@@ -30,7 +29,7 @@ from weft.models.services import (
     without_keys,
 )
 from weft.session.provenance import Provenance
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, encode
 
 _log = logging.getLogger("weft")
 

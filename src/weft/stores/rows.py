@@ -11,12 +11,11 @@ from zlib import crc32
 
 import msgspec
 
-from weft.content import encode
 from weft.errors import SessionError, StoreError
 from weft.session import Event, SessionKey
 from weft.session.event import read_event
 from weft.session.lookback import QUESTION
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, encode
 
 HAS_DELTA = """event LIKE '%"stateDelta"%'"""
 """The SQL condition for events that write state; an index of each database is made with it."""
