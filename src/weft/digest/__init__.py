@@ -50,6 +50,6 @@ def reduced(
 
 def shape_of(value: Json) -> Shape:
     """The shape of a JSON value, or of what a text holds."""
-    from weft.digest.shape import shape_of as shape_of_text
+    from weft.digest.texts import shape_of as shape_of_text
 
     return shape_of_text(value)

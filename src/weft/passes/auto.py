@@ -11,11 +11,17 @@ from functools import lru_cache, partial
 import msgspec
 
 from weft.declare.policy_parts import Compact
-from weft.digest.asked import Asked, asked_by
+from weft.digest.asked import Asked, asked_by, shows_all, window_of
 from weft.digest.lines import names_in
-from weft.digest.records import tabled_object, tabled_text
-from weft.digest.repeats import LEAST, Stock, Stretch, runs_in, stretches
-from weft.digest.windows import shows_all, window_of
+from weft.digest.repeats import (
+    LEAST,
+    Stock,
+    Stretch,
+    runs_in,
+    stretches,
+    tabled_object,
+    tabled_text,
+)
 from weft.ir import (
     Block,
     CallBlock,

@@ -8,14 +8,13 @@ function of the event and of how short it is to be.
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Callable, Container, Hashable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from weft.content import Part
 from weft.declare.policy_parts import Compact, Truncate
 from weft.digest import cut_text, reduced
-from weft.digest.asked import Asked
 from weft.ir import Block, CodeResultBlock, Item, MediaBlock, Prompt, ResultBlock, TextBlock
 from weft.ir.item import RECALL
 from weft.passes.env import Env
@@ -23,6 +22,9 @@ from weft.passes.prices import Traffic, declares_first, needs_recall
 from weft.session.strand import Strand
 from weft.tokens import image_size, media_tokens
 from weft.values import Json, JsonObject, compact, handle_of
+
+if TYPE_CHECKING:
+    from weft.digest.asked import Asked
 
 _OWN = (RECALL, "transfer_to_agent", "set_model_response")
 """Weft's own tools: what was recalled is to be read, and the others say next to nothing."""
@@ -45,7 +47,7 @@ class HandleLimits(NamedTuple):
     to: int
     known: Container[str] = frozenset[str]()
     asks: bool = False
-    asked: Asked | None = None
+    asked: "Asked | None" = None
 
 
 def result_limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
@@ -66,7 +68,7 @@ def compact_result(
     item: Item,
     env: Env,
     limits: HandleLimits,
-    asking: Callable[[], Asked] | None = None,
+    asking: "Callable[[], Asked] | None" = None,
 ) -> ResultBlock:
     """The result as a handle with a digest, its shape kept; itself where it is short enough.
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import msgspec
 
 from weft.declare.policy_parts import Compact, Project, Truncate
-from weft.digest.shape import parsed_json
 from weft.ir import (
     Block,
     Feature,
@@ -351,6 +350,8 @@ def _response(response: JsonObject, tree: Tree, *, keep: bool) -> JsonObject | N
     if len(response) == 1 and next(iter(response)) not in tree:
         ((key, value),) = response.items()
         if isinstance(value, str):
+            from weft.digest.texts import parsed_json  # few policies project, all load this file
+
             parsed = parsed_json(value)
             if parsed is None:
                 return None

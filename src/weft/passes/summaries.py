@@ -15,8 +15,7 @@ from weft.declare.policy_parts import Summarize
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin
 from weft.digest import cut_text, reduced
-from weft.digest.extractive import ExtractEntry, extract
-from weft.digest.keeping import must_keep
+from weft.digest.keeping import ExtractEntry, extract, must_keep
 from weft.ir import (
     Block,
     CallBlock,
