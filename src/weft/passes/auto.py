@@ -36,14 +36,16 @@ from weft.ir.item import RECALL
 from weft.passes.env import Env
 from weft.passes.handles import (
     HandleLimits,
+    Traffic,
     compact_result,
     compact_text,
     logged,
     result_limits,
     sent_text,
     sole_text,
+    weigh_seen,
+    weigh_shorter,
 )
-from weft.passes.prices import Traffic, weigh_seen, weigh_shorter
 from weft.passes.references import (
     logged_text,
     own_results,

@@ -11,7 +11,7 @@ from weft.digest import Count, cut_text
 from weft.digest.asked import window_of
 from weft.digest.cut import boundary_before
 from weft.ir.item import RECALL
-from weft.passes.prices import PAGE
+from weft.passes.handles import PAGE
 from weft.passes.reduce import project_value
 from weft.relevance import rank
 from weft.runtime.invocation import Invocation
