@@ -23,7 +23,7 @@ from weft.compiler import caching, compile_request
 from weft.compiler import talk as talks
 from weft.content import call_part
 from weft.errors import StoreError, UsageError
-from weft.runtime.rewind import rewind_event
+from weft.runtime.earlier import rewind_event
 from weft.session import MemoryStore, SessionKey, Store, Usage
 from weft.session.store import ArchivingStore
 from weft.session.unread import collector_paused
