@@ -75,14 +75,14 @@ class Digester(msgspec.Struct, frozen=True):
         _digests.add(key, digest, len(text))
         return digest
 
-    def text(self, text: str, limit: int) -> Digest:
-        """A text within so many tokens, in the way that keeps its shape."""
+    def text(self, text: str, limit: int, size: int | None = None) -> Digest:
+        """A text within so many tokens, in the way that keeps its shape; it has `size` of them."""
         shape, count = _shape_of(text), self.count
         # what matters of a window is less than what there is room for
         if self.asked is not None and shape in _WINDOWS and (window := window_of(text)):
-            return self._window(window, self.asked, limit) or self._unasked(text, limit)
+            return self._window(window, self.asked, limit) or self._unasked(text, limit, size)
         # with more than 64 letters a token it surely does not fit: it need not be counted
-        if len(text) <= limit * 64 and count(text) <= limit:
+        if len(text) <= limit * 64 and (count(text) if size is None else size) <= limit:
             return text, shape, ""
         if not text.strip():
             return "", shape, f"{len(text):,} blanks"
@@ -129,9 +129,9 @@ class Digester(msgspec.Struct, frozen=True):
         unit = "rows" if shape == "table" else "lines"
         return chosen.text, shape, f"{total - chosen.size:,} of {total:,} {unit}"
 
-    def _unasked(self, text: str, limit: int) -> Digest:
+    def _unasked(self, text: str, limit: int, size: int | None) -> Digest:
         """A window that has nothing of what was asked, as any other text."""
-        return Digester(self.count, self.known).text(text, int(limit * UNASKED))
+        return Digester(self.count, self.known).text(text, int(limit * UNASKED), size)
 
     def _window(self, window: NumberedWindow, asked: Asked, limit: int) -> Digest | None:
         short = choose_window(window, asked, limit=limit, count=self.count)

@@ -41,30 +41,18 @@ def tightened(text: str) -> str:
     return _BLANKS.sub(_unblanked, text)
 
 
-class LineSource:
+class LineSource(msgspec.Struct, frozen=True, eq=False):
     """A text that others may refer to: its lines, its place, and what it is called.
 
     `event` and `part` say where the log has it, `number` which of all results it is.
     """
 
-    __slots__ = ("event", "handle", "lines", "number", "part", "words")
-
-    def __init__(
-        self,
-        text: str,
-        *,
-        event: str = "",
-        part: int = 0,
-        handle: str = "",
-        words: str = "",
-        number: int = 0,
-    ) -> None:
-        self.lines = text.split("\n")
-        self.event = event
-        self.part = part
-        self.handle = handle
-        self.words = words
-        self.number = number
+    lines: list[str]
+    event: str = ""
+    part: int = 0
+    handle: str = ""
+    words: str = ""
+    number: int = 0
 
 
 class Stretch(NamedTuple):
@@ -87,16 +75,20 @@ class _Place(NamedTuple):
 _NOWHERE: Sequence[_Place] = ()
 
 
-class Stock:
+class Stock(msgspec.Struct, eq=False):
     """The lines that stand in view, where each run of them stands; `before` are older ones."""
 
-    def __init__(self, before: "Stock | None" = None) -> None:
-        self._before = before
-        self._places: dict[tuple[str, ...], list[_Place]] = {}
+    before: "Stock | None" = None
+    places: dict[tuple[str, ...], list[_Place]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no line stands in view."""
+        return not self.places and (self.before is None or self.before.is_empty)
 
     def add(self, source: LineSource, runs: Sequence[tuple[int, int]]) -> None:
         """Take in the lines of a source that are in view, from one up to another."""
-        known, lines = self._places, source.lines
+        known, lines = self.places, source.lines
         for first, end in runs:
             for line in range(first, end - LEAST + 1):
                 key = tuple(lines[line : line + LEAST])
@@ -120,10 +112,10 @@ class Stock:
         return best
 
     def _known(self, key: tuple[str, ...]) -> Sequence[_Place]:
-        own = self._places.get(key, _NOWHERE)
-        if self._before is None or len(own) == NEWEST:
+        own = self.places.get(key, _NOWHERE)
+        if self.before is None or len(own) == NEWEST:
             return own
-        older = self._before._known(key)
+        older = self.before._known(key)
         return [*older, *own][-NEWEST:] if own and older else own or older
 
 
@@ -131,6 +123,8 @@ def stretches(
     lines: Sequence[str], stock: Stock, is_worth: Callable[[Stretch], bool]
 ) -> Iterator[Stretch]:
     """What of the lines stands in view, in their order, where a reference is worth it."""
+    if stock.is_empty:
+        return
     start = 0
     while start + LEAST <= len(lines):
         stretch = stock.longest(lines, start)
@@ -145,7 +139,7 @@ def runs_in(text: str, whole: str) -> tuple[tuple[int, int], ...]:
     """Which lines of a whole text stand in what is left of it, as they are, in their order."""
     if text == whole:
         return ((0, whole.count("\n") + 1),)
-    source = LineSource(whole)
+    source = LineSource(whole.split("\n"))
     stock = Stock()
     stock.add(source, [(0, len(source.lines))])
     repeated = stretches(text.split("\n"), stock, lambda _: True)

@@ -9,7 +9,7 @@ import sys
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Callable, Container, Hashable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -64,35 +64,53 @@ def result_limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
     return HandleLimits(own, max(LEAST_TOKENS, min(options.to, own)))
 
 
-def compact_result(
+def compact_result(block: ResultBlock, item: Item, env: Env, limits: HandleLimits) -> ResultBlock:
+    """The result as a handle with a digest, its shape kept; itself where it is short enough."""
+    short = short_result(block, item, env, limits)
+    return short.block if short is not None else block
+
+
+class ShortResult(NamedTuple):
+    """A result as a handle with a digest, and its tokens before and after."""
+
+    block: ResultBlock
+    before: int
+    after: int
+
+
+def short_result(
     block: ResultBlock,
     item: Item,
     env: Env,
     limits: HandleLimits,
+    *,
     asking: "Callable[[], Asked] | None" = None,
-) -> ResultBlock:
-    """The result as a handle with a digest, its shape kept; itself where it is short enough.
+    whole: Json = None,
+) -> ShortResult | None:
+    """The result as `compact_result` has it; None where it is short enough.
 
-    `asking` says what it was asked for. Most results are short, and nobody needs to know.
+    `asking` says what it was asked for. Most results are short, and nobody needs to know. `whole`
+    is what the log has, where the caller has looked.
     """
     response = block.response
     if block.synthetic or block.name in _OWN:
-        return block
+        return None
     text = sent_text(response)
     if _is_short(text, limits.over):
-        return block
+        return None
     size = env.tokens.count(text)
     if size <= limits.over:
-        return block
+        return None
     if asking is not None:
         limits = limits._replace(asked=asking())
-    handle = handle_of(logged(block, item, env))
-    short: JsonObject
+    handle = handle_of(whole if whole is not None else logged(block, item, env))
     if sole_text(response):
-        short = dict.fromkeys(response, _short_text(text, handle, size, limits, env))
+        words, after = _short_text(text, handle, size, limits, env)
+        short: JsonObject = dict.fromkeys(response, words)
     else:
-        short = _short_fields(response, handle, size, limits, env)
-    return msgspec.structs.replace(block, response=short, handle=handle)
+        short, after = _short_fields(response, handle, size, limits, env)
+    short_block = msgspec.structs.replace(block, response=short, handle=handle)
+    return ShortResult(short_block, size, after)
 
 
 def compact_text(block: TextBlock, item: Item, env: Env, limits: HandleLimits) -> TextBlock:
@@ -105,7 +123,7 @@ def compact_text(block: TextBlock, item: Item, env: Env, limits: HandleLimits) -
     if size <= limits.over:
         return block
     handle = handle_of(logged(block, item, env))
-    short = _short_text(text, handle, size, limits, env)
+    short, _ = _short_text(text, handle, size, limits, env)
     return msgspec.structs.replace(block, text=short, spans=(), kept=None, handle=handle)
 
 
@@ -193,8 +211,8 @@ def sole_text(response: JsonObject) -> str:
 
 def _short_fields(
     response: JsonObject, handle: str, size: int, limits: HandleLimits, env: Env
-) -> JsonObject:
-    """A digest of a result with several fields, or none that is a text, behind its handle."""
+) -> tuple[JsonObject, int]:
+    """A digest of a result with several fields, or none that is a text, and its tokens."""
     asks = _ASKS_JSON if limits.asks else ""
     # how many items it will say is not known yet: room for a large number
     head = env.tokens.count(compact(_headed({}, handle, size, f"some of 1,000,000 items{asks}")))
@@ -205,10 +223,12 @@ def _short_fields(
         digest_of = reduced(response, limit_tokens=room, count=env.tokens.count, asked=limits.asked)
         fields = digest_of.value if isinstance(digest_of.value, dict) else {}
         short = _headed(fields, handle, size, digest_of.left_out, asks)
-        if result_tokens(short, env) <= limits.to:
-            return short
+        tokens = result_tokens(short, env)
+        if tokens <= limits.to:
+            return short, tokens
         to -= 8
-    return {"handle": handle, "left_out": f"all of it, {size:,} tokens"}
+    least: JsonObject = {"handle": handle, "left_out": f"all of it, {size:,} tokens"}
+    return least, result_tokens(least, env)
 
 
 def _headed(
@@ -219,8 +239,10 @@ def _headed(
     return {key: handle, "left_out": f"{left_out}, {size:,} tokens{asks}", **fields}
 
 
-def _short_text(text: str, handle: str, size: int, limits: HandleLimits, env: Env) -> str:
-    """A digest below a line that says what it is of; never more than `limits.to` tokens."""
+def _short_text(
+    text: str, handle: str, size: int, limits: HandleLimits, env: Env
+) -> tuple[str, int]:
+    """A digest below a line that says what it is of, and its tokens: at most `limits.to`."""
     to, asks = limits.to, _ASKS if limits.asks else ""
     room = to - env.tokens.count(
         f"[handle {handle}: html, {size:,} tokens; left out: 9,999 of 9,999{asks}]\n"
@@ -235,17 +257,19 @@ def _short_text(text: str, handle: str, size: int, limits: HandleLimits, env: En
             count=env.tokens.count,
             known=limits.known,
             asked=limits.asked,
+            size=size,
         )
         summary = f"{short.shape}, {size:,} tokens; left out: {short.left_out}"
         if limits.asked is not None:
             summary = f"{short.left_out} left out"
         head = f"[handle {handle}: {summary}{asks}]"
         whole = f"{head}\n{short.value}"
-        over = env.tokens.count(whole) - to
-        if over <= 0:
-            return whole
-        room -= over + 4
-    return f"[handle {handle}: {size:,} tokens]"
+        tokens = env.tokens.count(whole)
+        if tokens <= to:
+            return whole, tokens
+        room -= tokens - to + 4
+    least = f"[handle {handle}: {size:,} tokens]"
+    return least, env.tokens.count(least)
 
 
 def logged(block: Block, item: Item, env: Env) -> Json:
@@ -400,24 +424,21 @@ MARGIN = 3.0
 """How many times an edit must save what it costs: nobody knows how long a session goes on."""
 
 
-class Traffic:
+class Traffic(msgspec.Struct):
     """What was sent so far of a conversation, by the items as they are sent."""
 
-    __slots__ = ("hides", "old", "opening", "recent", "steps", "tokens")
-
-    def __init__(self, known: "Traffic | None" = None) -> None:
-        self.tokens: int = known.tokens if known is not None else 0
-        """The tokens of all items."""
-        self.opening: int = known.opening if known is not None else 0
-        """The tokens of those before the agent's first word."""
-        self.steps: int = known.steps if known is not None else 0
-        """How many answers of the agent there are."""
-        self.hides: bool = known.hides if known is not None else False
-        """Whether something stands behind a handle, so that `recall` is declared."""
-        self.old: int = known.old if known is not None else 0
-        """The tokens that handles would save of all results but the newest."""
-        self.recent: tuple[int, ...] = known.recent if known is not None else ()
-        """The same of each of the newest."""
+    tokens: int = 0
+    """The tokens of all items."""
+    opening: int = 0
+    """The tokens of those before the agent's first word."""
+    steps: int = 0
+    """How many answers of the agent there are."""
+    hides: bool = False
+    """Whether something stands behind a handle, so that `recall` is declared."""
+    old: int = 0
+    """The tokens that handles would save of all results but the newest."""
+    recent: tuple[int, ...] = ()
+    """The same of each of the newest."""
 
     def add(self, item: Item, env: Env) -> None:
         """One item more.
@@ -459,21 +480,29 @@ def _saved_by_handles(item: Item, sizes: Sequence[int]) -> int:
     )
 
 
-class _BlockSizes:
+_Sized: TypeAlias = tuple[tuple[Block, ...], tuple[int, ...]]
+"""Blocks, and the tokens of each."""
+
+
+class _BlockSizes(msgspec.Struct):
     """The blocks of items of a log and the tokens of each, by the key of the item."""
 
-    def __init__(self) -> None:
-        self.by_item: dict[object, tuple[tuple[Block, ...], tuple[int, ...]]] = {}
+    by_item: dict[object, _Sized] = {}
+    newest: _Sized = ((), ())
 
 
 def block_tokens(item: Item, env: Env) -> tuple[int, ...]:
     """The tokens of each block of an item, roughly; long texts are not counted by every pass."""
-    known = env.log.memo[_BlockSizes, env.model.dialect, env.model.name].by_item
+    known = env.log.memo[_BlockSizes, env.model.dialect, env.model.name]
+    # most steps add one item, which several passes ask for
+    if known.newest[0] is item.blocks:
+        return known.newest[1]
     key = item.key
-    sizes = known.get(key)
+    sizes = known.by_item.get(key)
     if sizes is None or sizes[0] is not item.blocks:
         texts = [_text_of(block) for block in item.blocks]
-        sizes = known[key] = (item.blocks, tuple(map(env.tokens.count, texts)))
+        sizes = known.by_item[key] = (item.blocks, tuple(map(env.tokens.count, texts)))
+    known.newest = sizes
     return sizes[1]
 
 
@@ -491,11 +520,14 @@ def needs_recall(item: Item) -> bool:
 
     What a reference stands for is in view; where it is not any more, the block says so.
     """
-    return any(
-        isinstance(block, ResultBlock | TextBlock)
-        and (block.handle or any(one.newer for one in block.refers))
-        for block in item.blocks
-    )
+    for block in item.blocks:
+        if isinstance(block, ResultBlock | TextBlock):
+            if block.handle:
+                return True
+            for one in block.refers:
+                if one.newer:
+                    return True
+    return False
 
 
 def declares_first(opening: int, env: Env) -> bool:
