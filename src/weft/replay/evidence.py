@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from weft.compiler.compiled import Compilation
-from weft.digest.records import untabled
+from weft.digest.repeats import untabled
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.ir.block import RECALL
 from weft.replay.uses import spelled

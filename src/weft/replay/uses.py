@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from weft.content import Part
-from weft.digest.asked import asked_by
-from weft.digest.windows import NumberedWindow, window_of
+from weft.digest.asked import NumberedWindow, asked_by, window_of
 from weft.session import Event
 from weft.values import Json, compact, handle_of, only_text
 
