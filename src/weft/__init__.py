@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from weft.errors import DeclarationError, WeftError
     from weft.models import Model, ModelResponse
     from weft.runtime.approvals import Approve, Deny, Pending
-    from weft.runtime.callbacks import Plugin
     from weft.runtime.plugins import RunOutcome
+    from weft.runtime.program import Plugin
     from weft.runtime.result import Result
     from weft.runtime.run import Running
     from weft.runtime.runner import Runner

@@ -22,14 +22,13 @@ from weft import Actions, Agent, C, Content, Event, ModelResponse, Part, Policy,
 from weft.compiler import caching, compile_request, view
 from weft.content import call_part
 from weft.errors import StoreError, UsageError
-from weft.runtime.rewind import rewind_event
+from weft.runtime.earlier import rewind_event
 from weft.session import MemoryStore, SessionKey, Store, Usage
 from weft.session.store import ArchivingStore
 from weft.session.strand import collector_paused
 from weft.stores import chapters, open_store
 from weft.stores.artifacts import MemoryArtifacts
-from weft.stores.rows import StateReader
-from weft.stores.skim import UnreadEvents
+from weft.stores.rows import StateReader, UnreadEvents
 from weft.stores.upkeep import backup_store, downgrade_store, migrate_store
 from weft.testing import ScriptedModel
 

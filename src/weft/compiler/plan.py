@@ -376,7 +376,7 @@ def _examples(agent: Agent, output: Output | None, target: Target) -> tuple[Pass
     """The pass that puts the agent's examples before the conversation."""
     if not agent.examples:
         return ()
-    from weft.passes.examples import insert_examples, spell_examples
+    from weft.passes.state_items import insert_examples, spell_examples
 
     wrapped = output is not None and output.wrapped
     spelled = spell_examples(

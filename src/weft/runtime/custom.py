@@ -22,8 +22,7 @@ from weft.jsonschema import shorten
 from weft.misuse import meant
 from weft.runtime.batch import settle_below
 from weft.runtime.invocation import Invocation, failed
-from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, path_of
-from weft.runtime.progress import is_failure
+from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, is_failure, path_of
 from weft.session import Actions, Event
 from weft.session.event import without_temp
 from weft.session.provenance import NOTHING, Provenance, YieldedEvent

@@ -28,11 +28,11 @@ from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.late import late_pattern
 from weft.models import Model
-from weft.runtime.bindings import AgentBindings, chosen_model
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labelled_texts, part_of
-from weft.runtime.media import load_media
+from weft.runtime.payloads import load_media
 from weft.runtime.place import Place
+from weft.runtime.program import AgentBindings, chosen_model
 from weft.session import Event, Session
 from weft.session.event import new_id
 from weft.session.lookback import addresses_in
