@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from weft.dialects import lift, stream_of
+from weft.dialects.wire import object_at, objects_in, text_in
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.ir import ModelResponse, Prompt
 from weft.models.local.engine import (
@@ -142,8 +143,8 @@ class LocalModel:
 
     def _known(self, wire: JsonObject, body: JsonObject, trace: TokenTrace) -> int | None:
         """How many tokens of the request and its answer the next request will not read again."""
-        answers = [choice.get("message") for choice in objects(body.get("choices"))]
-        turns: list[Json] = [*objects(wire.get("messages")), *answers, _NEXT]
+        answers = [choice.get("message") for choice in objects_in(body.get("choices"))]
+        turns: list[Json] = [*objects_in(wire.get("messages")), *answers, _NEXT]
         file, _ = self.start()
         repeated = request_for({**wire, "messages": turns}, takes_tools=file.takes_tools, limit=1)
         try:
@@ -351,12 +352,12 @@ def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> ChatReque
         # pieces come while the request is still read, so it can be stopped then
         "return_progress": True,
     }
-    tools = [_function(tool) for tool in objects(wire.get("tools"))]
+    tools = [object_at(tool, "function") for tool in objects_in(wire.get("tools"))]
     if not tools and wire.get("response_format") is None:
         base = {**_VARIED, **base}
     if takes_tools:
         return ChatRequest(_bounded_format(base), _names(tools))
-    messages = objects(wire.get("messages"))
+    messages = objects_in(wire.get("messages"))
     body: JsonObject = {key: value for key, value in base.items() if key not in _CALL_FIELDS}
     body["messages"] = _plain(messages, tools)
     allowed, may_reply = _allowed(wire.get("tool_choice"), tools)
@@ -378,7 +379,7 @@ def request_for(wire: JsonObject, *, takes_tools: bool, limit: int) -> ChatReque
 
 
 def _names(tools: list[JsonObject]) -> tuple[str, ...]:
-    return tuple(_text(tool.get("name")) for tool in tools)
+    return tuple(text_in(tool.get("name")) for tool in tools)
 
 
 def _allowed(choice: Json, tools: list[JsonObject]) -> tuple[list[JsonObject], bool]:
@@ -386,7 +387,7 @@ def _allowed(choice: Json, tools: list[JsonObject]) -> tuple[list[JsonObject], b
     if choice == "none":
         return [], True
     if isinstance(choice, dict):
-        name = _function(choice).get("name")
+        name = object_at(choice, "function").get("name")
         return [tool for tool in tools if tool.get("name") == name], False
     return tools, choice != "required"
 
@@ -407,12 +408,12 @@ def _plain(messages: list[JsonObject], tools: list[JsonObject]) -> list[Json]:
         role, text = message.get("role"), _words(message.get("content"))
         if index == 0 and first and lines:
             text = "\n".join((text, "", *lines))
-        for call in objects(message.get("tool_calls")):
-            function = _function(call)
-            names[_text(call.get("id"))] = _text(function.get("name"))
+        for call in objects_in(message.get("tool_calls")):
+            function = object_at(call, "function")
+            names[text_in(call.get("id"))] = text_in(function.get("name"))
             text = f"{text}\n{_spelled(function)}" if text else _spelled(function)
         if role == "tool":
-            name = names.get(_text(message.get("tool_call_id")), "the tool")
+            name = names.get(text_in(message.get("tool_call_id")), "the tool")
             result = f"{name} returned: {_flat(text)}\n{_RESULT_QUESTION}"
             turns.append({"role": "user", "content": result})
         else:
@@ -434,14 +435,14 @@ def _line(tool: JsonObject) -> str:
     schema = tool.get("parameters")
     properties = schema.get("properties") if isinstance(schema, dict) else None
     names = ", ".join(properties) if isinstance(properties, dict) else ""
-    about = " ".join(_text(tool.get("description")).split())
-    return f"{_text(tool.get('name'))}({names}): {about}"
+    about = " ".join(text_in(tool.get("description")).split())
+    return f"{text_in(tool.get('name'))}({names}): {about}"
 
 
 def _spelled(call: JsonObject) -> str:
     """A call as the grammar spells it."""
-    arguments = _text(call.get("arguments")) or "{}"
-    return f'{{"name":{compact(_text(call.get("name")))},"arguments":{arguments}}}'
+    arguments = text_in(call.get("arguments")) or "{}"
+    return f'{{"name":{compact(text_in(call.get("name")))},"arguments":{arguments}}}'
 
 
 # Schemas: decoding under a schema makes every answer well formed, and bounds give it an end
@@ -535,11 +536,11 @@ def _is_bound(schema: JsonObject) -> bool:
 
 def _with_calls(body: JsonObject, allowed: tuple[str, ...], *, by_grammar: bool) -> JsonObject:
     """The answer with the call in its own place, where its text is a call in JSON."""
-    choices = objects(body.get("choices"))
+    choices = objects_in(body.get("choices"))
     message = choices[0].get("message") if choices else None
     if not isinstance(message, dict):
         return body
-    text = _text(message.get("content"))
+    text = text_in(message.get("content"))
     answer = _decoded(_unfenced(text))
     name, arguments = answer.get("name"), answer.get("arguments")
     changes: JsonObject
@@ -568,7 +569,7 @@ def _unfenced(text: str) -> str:
 
 
 def _calling(body: JsonObject, name: str, arguments: str) -> JsonObject:
-    identity = f"call_{_text(body.get('id')).rpartition('-')[2][:24]}"
+    identity = f"call_{text_in(body.get('id')).rpartition('-')[2][:24]}"
     function: JsonObject = {"name": name, "arguments": arguments}
     return {
         "content": None,
@@ -588,22 +589,8 @@ def _decoded(text: str) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-def _function(entry: JsonObject) -> JsonObject:
-    function = entry.get("function")
-    return function if isinstance(function, dict) else {}
-
-
-def objects(value: Json) -> list[JsonObject]:
-    """The objects in a list; none where the value is no list."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
 def _words(content: Json) -> str:
     """A content's text: itself, or the texts of its parts."""
     if isinstance(content, list):
-        return "\n".join(_text(part.get("text")) for part in objects(content))
-    return _text(content)
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else ""
+        return "\n".join(text_in(part.get("text")) for part in objects_in(content))
+    return text_in(content)
