@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from weft.checker.check import check
     from weft.compiler.compile import compile
     from weft.compiler.compiled import Compiled
-    from weft.compiler.inputs import ReadonlyContext
+    from weft.compiler.instruction import ReadonlyContext
     from weft.compiler.report import Report
     from weft.content import Content, Part
     from weft.declare import (

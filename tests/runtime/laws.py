@@ -9,8 +9,8 @@ from weft.declare import Node
 from weft.declare.nodes import walk_nodes
 from weft.declare.tree import walk
 from weft.dialects.strict import RequestChecker
+from weft.session.event import apply_delta
 from weft.session.lookback import CONFIRMATION, waiting_in
-from weft.session.state import apply_delta
 from weft.session.strand import Strand
 from weft.values import JsonObject
 

@@ -8,7 +8,7 @@ from weft.checker.world import Read, Site, Writer
 from weft.declare import Map, Node, Step
 from weft.declare.nodes import children
 from weft.declare.visit import DefaultVisitor
-from weft.session.state import scope_of
+from weft.session.event import scope_of
 
 
 class RemovingSteps(NamedTuple):

@@ -70,7 +70,7 @@ from weft.declare.nodes import agents_of
 from weft.declare.route import OTHERWISE
 from weft.declare.visit import DefaultVisitor, Visitor, inner_agents
 from weft.diagnostics import Origin
-from weft.session.state import scope_of
+from weft.session.event import scope_of
 from weft.values import JsonObject
 
 MOST_ROUNDS = 8

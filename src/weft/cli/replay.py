@@ -37,7 +37,7 @@ from weft.replay.page import (
 from weft.replay.replay import Trial, replay, speakers, total, uses_of
 from weft.replay.steps import homes_of
 from weft.replay.uses import Uses
-from weft.session.attachments import attach
+from weft.session.store import attach
 from weft.stores import beside_store, open_artifacts
 from weft.values import JsonObject
 

@@ -28,15 +28,20 @@ from weft.compiler.incremental import (
     skipped_talk,
     weave,
 )
-from weft.compiler.inputs import ReadonlyContext, decided
-from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
+from weft.compiler.instruction import (
+    Instructions,
+    ReadonlyContext,
+    Scope,
+    Wording,
+    decided,
+    resolve_instructions,
+)
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
-from weft.compiler.recall import DEFAULT
-from weft.compiler.talk import WireTarget
-from weft.compiler.toolsets import with_offered
+from weft.compiler.tools import DEFAULT, equip, offered_in, tools_in
+from weft.compiler.view import WireTarget
 from weft.content import ContentLike, require_posted, to_content
-from weft.declare import Agent, Policy, RunConfig, TokenBudget
+from weft.declare import Agent, Policy, RunConfig, TokenBudget, tree
 from weft.declare.hints import RUN_WORDS
 from weft.declare.inputs import lacking
 from weft.declare.policy_parts import Budget
@@ -56,10 +61,9 @@ from weft.passes.env import (
     TokenFacts,
 )
 from weft.session import Event, Session
+from weft.session.event import seen_from
 from weft.session.lookback import LogFacts, effects_of, facts_of, start_of, user_content
-from weft.session.state import seen_from
-from weft.session.strand import Strand
-from weft.session.unread import skim_of
+from weft.session.strand import Strand, skim_of
 from weft.values import Json, JsonObject, require_object
 
 if TYPE_CHECKING:
@@ -184,7 +188,7 @@ def _gather_inputs(call: _Call, message: ContentLike | None) -> _Inputs:
     labels = call.part_of.labels if call.part_of is not None else ()
     log = session.events
     # tools that a toolset gave are in the log: a request compiled again offers the same ones
-    plan = plan_for(with_offered(call.root, call.agent, log), call.agent, config, labels)
+    plan = plan_for(_with_offered(call.root, call.agent, log), call.agent, config, labels)
     events = log if message is None else _with_message(log, message)
     newest = events.tip
     invocation = newest.invocation_id if newest is not None else ""
@@ -198,6 +202,31 @@ def _gather_inputs(call: _Call, message: ContentLike | None) -> _Inputs:
         state = {**state, **require_object(call.state, where="state")}
     lacks = _lacking(plan, state, strict=config.strict) if plan.inputs else ()
     return _Inputs(plan, events, invocation, state, facts, lacks)
+
+
+def _with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agent:
+    """The root in which the agent that is asked has the tools that the log says it was offered."""
+    if type(root) is not Agent and not isinstance(cast("object", root), Agent):
+        return root  # whoever makes the plan says what is wrong, also with the name
+    has_sources = root.memo.of(_HasSources)
+    if has_sources is None:
+        members = (node for node, _ in tree.walk(root) if isinstance(node, Agent))
+        has_sources = root.memo.keep(_HasSources(any(one.tool_sources for one in members)))
+    # most programs have no toolsets, and this is asked at every step
+    if not has_sources.anywhere:
+        return root
+    path = tree.find(root, agent) if isinstance(agent, str) else (root,)
+    asked = path[-1] if path else None
+    if not isinstance(asked, Agent) or not asked.tool_sources:
+        return root
+    offered = offered_in(events, asked.name)
+    return root if offered is None else equip(root, asked.name, tools_in(offered), source="log")
+
+
+class _HasSources(msgspec.Struct, frozen=True):
+    """Whether an agent of a tree has toolsets that are asked in a run."""
+
+    anywhere: bool
 
 
 def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:

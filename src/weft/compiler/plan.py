@@ -22,12 +22,10 @@ from weft.compiler.instruction import (
     Instructions,
     Source,
     Wording,
-    transfer_targets,
-    transfer_tool,
     wording_of,
 )
 from weft.compiler.protected import guarded, labels_of, united
-from weft.compiler.recall import DEFAULT, policy_of, recall_tool
+from weft.compiler.tools import DEFAULT, policy_of, recall_tool, transfer_targets, transfer_tool
 from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
 from weft.declare.config import merge
 from weft.declare.functions import PassFunction, name_of
@@ -40,7 +38,7 @@ from weft.dialects.schema_subset import wrap_root
 from weft.dialects.track import Head
 from weft.errors import CompileError, DeclarationError, UsageError, describe_kind
 from weft.ir import Output, ToolDecl
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.passes import PLAIN, Pass, Passes, passes_of
 from weft.passes.custom import CustomPass
 from weft.passes.env import ModelFacts, ToolFacts

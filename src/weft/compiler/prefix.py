@@ -11,7 +11,7 @@ import msgspec
 
 from weft.codes import report
 from weft.compiler.plan import plan_for
-from weft.compiler.recall import DEFAULT
+from weft.compiler.tools import DEFAULT
 from weft.declare import Agent
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.dialects import Entry, Lowered, dialect_named

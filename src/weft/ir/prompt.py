@@ -19,13 +19,15 @@ from weft.ir.block import (
     CallBlock,
     CodeBlock,
     CodeResultBlock,
+    Item,
     MediaBlock,
+    Note,
     OpaqueBlock,
     ResultBlock,
     TextBlock,
     ThoughtBlock,
+    Want,
 )
-from weft.ir.item import Item, Note, Want
 from weft.session.strand import Strand
 from weft.values import JsonObject, compact
 

@@ -33,7 +33,7 @@ from weft.ir import (
     ResultBlock,
     TextBlock,
 )
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.passes.env import Env
 from weft.passes.handles import (
     HandleLimits,

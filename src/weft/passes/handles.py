@@ -17,7 +17,7 @@ from weft.content import Part
 from weft.declare.policy_parts import Compact
 from weft.digest import reduced
 from weft.ir import Block, Item, MediaBlock, Prompt, ResultBlock, TextBlock
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.ir.prompt import show_block
 from weft.passes.env import Env, ModelFacts
 from weft.session.strand import Strand

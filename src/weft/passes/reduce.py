@@ -19,7 +19,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.passes.env import MOST_LETTERS, Env, TokenFacts, is_short
 from weft.passes.handles import (
     HandleLimits,

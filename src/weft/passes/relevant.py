@@ -24,7 +24,7 @@ from weft.ir import (
     TextBlock,
     Want,
 )
-from weft.ir.item import fingerprint
+from weft.ir.block import fingerprint
 from weft.ir.prompt import LateNotes
 from weft.passes.env import Env, asked_now, first_from
 from weft.passes.state_items import drop_all

@@ -11,7 +11,7 @@ from weft.codes import report
 from weft.declare.policy_parts import Fresh
 from weft.diagnostics import Diagnostic
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.passes.env import Env, is_in_log_order, turn_numbers, turns_of
 from weft.passes.handles import (
     LEAST_SAVED,

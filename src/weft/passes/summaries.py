@@ -29,7 +29,7 @@ from weft.ir import (
     TextBlock,
     Want,
 )
-from weft.ir.item import fingerprint
+from weft.ir.block import fingerprint
 from weft.passes.env import Env, turn_numbers
 from weft.values import Json, JsonObject, compact
 

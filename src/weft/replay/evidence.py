@@ -9,7 +9,7 @@ import msgspec
 from weft.compiler.compiled import Compilation
 from weft.digest.repeats import untabled
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.replay.uses import spelled
 from weft.session import Event
 from weft.values import Json, compact, handle_of

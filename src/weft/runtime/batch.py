@@ -7,13 +7,12 @@ from collections.abc import Callable
 import msgspec
 
 from weft.codes import report
-from weft.compiler.instruction import TRANSFER, transfer_targets
 from weft.compiler.plan import SET_RESPONSE
-from weft.compiler.recall import policy_of
+from weft.compiler.tools import TRANSFER, policy_of, transfer_targets
 from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import Agent
 from weft.diagnostics import Origin
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.passes.env import is_short
 from weft.runtime.invocation import Invocation
 from weft.runtime.place import Place, Progress, paths_around, stopped

@@ -19,8 +19,7 @@ from weft.runtime.resume import events_of_runs
 from weft.session import Actions, ArtifactStore, Event, Session, SessionKey, Store, scope_of
 from weft.session.event import new_id
 from weft.session.lookback import artifacts_around
-from weft.session.strand import Strand
-from weft.session.unread import skim_of
+from weft.session.strand import Strand, skim_of
 from weft.values import JsonObject
 
 LONGEST_ID = 200

@@ -19,10 +19,11 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.compiler import Compilation, ReadonlyContext, compile_request
+from weft.compiler import Compilation, compile_request
+from weft.compiler.instruction import ReadonlyContext
 from weft.compiler.plan import Plan
 from weft.compiler.protected import labels_of, united
-from weft.compiler.toolsets import changes_between, declared_by, equip
+from weft.compiler.tools import changes_between, declared_by, equip
 from weft.declare import Agent, C, Raw, RunConfig, Tool
 from weft.declare.config import merge
 from weft.declare.functions import misfit

@@ -45,10 +45,9 @@ from weft.runtime.place import Interrupted, NodeFailed, Place, Record, Suspended
 from weft.runtime.program import chain_of, settled
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event
-from weft.session.event import new_id
+from weft.session.event import State, new_id
 from weft.session.lookback import INPUT
 from weft.session.provenance import NOTHING, LaterTags, Provenance
-from weft.session.state import State
 from weft.values import Json, JsonObject
 
 Events: TypeAlias = AsyncGenerator[Event, None]

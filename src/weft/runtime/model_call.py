@@ -16,8 +16,7 @@ import msgspec
 from weft.compiler import Compilation, ReadonlyContext, compile_request
 from weft.compiler.caching import Miss, Reader, watch
 from weft.compiler.incremental import is_cold
-from weft.compiler.inputs import target_of, values_in
-from weft.compiler.instruction import VALUES
+from weft.compiler.instruction import VALUES, target_of, values_in
 from weft.compiler.plan import Plan
 from weft.compiler.prefix import refused, require_accepted
 from weft.content import Content, Part, whole_characters
@@ -34,11 +33,10 @@ from weft.runtime.payloads import load_media
 from weft.runtime.place import Place
 from weft.runtime.program import AgentBindings, chosen_model
 from weft.session import Event, Session
-from weft.session.attachments import addresses_in
 from weft.session.event import new_id
+from weft.session.lookback import addresses_in
 from weft.session.provenance import NOTHING, Provenance
-from weft.session.strand import Strand
-from weft.session.unread import collector_paused, skim_of
+from weft.session.strand import Strand, collector_paused, skim_of
 from weft.values import JsonObject
 
 _USUAL_ID = 40

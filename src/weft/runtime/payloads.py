@@ -16,7 +16,7 @@ from weft.content import Content, FileData, Part
 from weft.errors import SessionError, describe_kind
 from weft.media import SCHEME, loaded_media, type_by_content
 from weft.runtime.invocation import Invocation
-from weft.session.attachments import artifact_name, load_attachments
+from weft.session.store import artifact_name, load_attachments
 from weft.values import Json, JsonObject, compact, require_json
 
 

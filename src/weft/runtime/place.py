@@ -16,9 +16,9 @@ from weft.compiler.view import PAUSED
 from weft.content import FunctionCall
 from weft.declare import Agent, Node
 from weft.session import Event, Session, apply_delta
+from weft.session.event import hold, without_temp
 from weft.session.lookback import CONFIRMATION, INPUT, facts_of, hidden_by_rewind, hidden_by_undoing
 from weft.session.provenance import NOTHING, Provenance
-from weft.session.state import hold, without_temp
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 

@@ -52,9 +52,8 @@ from weft.runtime.resume import (
 )
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
-from weft.session.event import new_id
+from weft.session.event import new_id, scope_of
 from weft.session.lookback import hidden_by_rewind
-from weft.session.state import scope_of
 from weft.stores import create_filled
 from weft.values import Json
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from weft.compiler.recall import declared_policy
+from weft.compiler.tools import declared_policy
 from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow, Tool
 from weft.declare.context import ToolContext
@@ -30,10 +30,9 @@ from weft.runtime.program import AgentBindings, BoundTool, settled
 from weft.runtime.result import is_cut, parse
 from weft.session import Actions, Event
 from weft.session.branches import branches_of
-from weft.session.event import EMPTY_ACTIONS
+from weft.session.event import EMPTY_ACTIONS, apply_delta, without_temp
 from weft.session.lookback import hidden_by_undoing
 from weft.session.provenance import Provenance
-from weft.session.state import apply_delta, without_temp
 from weft.values import JsonObject, canonical, compact, digest
 
 if TYPE_CHECKING:

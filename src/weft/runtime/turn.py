@@ -11,7 +11,7 @@ from contextlib import aclosing
 import msgspec
 
 from weft.codes import report
-from weft.compiler.inputs import decided
+from weft.compiler.instruction import decided
 from weft.compiler.plan import Plan, plan_for
 from weft.compiler.view import PAUSED
 from weft.content import Content, FunctionCall, Part

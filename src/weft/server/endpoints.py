@@ -22,8 +22,8 @@ from weft.server.access import Identity, headers_of, inner_path, too_large
 from weft.server.problems import Problem, problem_of, require_user
 from weft.server.served import Served
 from weft.server.stream import ChunkStream
+from weft.session.event import scope_of
 from weft.session.memory import require_shared_key
-from weft.session.state import scope_of
 from weft.values import JsonObject
 
 T = TypeVar("T")

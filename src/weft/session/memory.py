@@ -11,11 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from weft.errors import Conflict, SessionError, StoreError, describe_kind
-from weft.session.event import Event, numbered
+from weft.session.event import Event, apply_delta, numbered, scope_of
 from weft.session.lease import Leases
 from weft.session.log import Session, positions_of, stored
 from weft.session.lookback import waiting_in
-from weft.session.state import apply_delta, scope_of
 from weft.session.store import Busy, Holder, Lease, SessionInfo, SessionKey, Transaction
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject, has_lone_surrogate, require_json, require_object

@@ -11,7 +11,7 @@ import msgspec
 
 from weft.session.event import Event, read_event, read_talk_event
 from weft.session.lookback import wrote_keys
-from weft.session.unread import Skim
+from weft.session.strand import Skim
 from weft.values import JsonObject
 
 LEAST = 2_000

@@ -20,7 +20,7 @@ from weft.declare.template import spell_path
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.errors import with_article
 from weft.misuse import close, few, is_slip, meant
-from weft.session.state import scope_of
+from weft.session.event import scope_of
 from weft.values import JsonObject
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import msgspec
 
 from weft.compiler import Compilation, compile_request
-from weft.compiler.recall import Held, is_withheld, standing_values, values_of
+from weft.compiler.tools import Held, is_withheld, standing_values, values_of
 from weft.declare import Agent, C, Node, RunConfig, tree
 from weft.declare.nodes import walk_nodes
 from weft.declare.policy import Policy
@@ -38,7 +38,7 @@ from weft.interop.adk.requests import (
     reaching_back,
     refusal,
 )
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft")

@@ -9,13 +9,13 @@ from typing import cast
 import msgspec
 
 from weft.compiler import Compilation
-from weft.compiler.recall import Held
+from weft.compiler.tools import Held
 from weft.content import FunctionCall
 from weft.interop.adk.events import parts_of
 from weft.interop.adk.objects import field, flag, listed, text
 from weft.interop.adk.templates import filled
 from weft.ir import ToolDecl
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.runtime.recall import found_among
 from weft.values import Json, JsonObject, require_json
 
