@@ -10,8 +10,7 @@ from weft.cli.screen import moment, table_lines
 from weft.diagnostics import safe
 from weft.errors import UsageError
 from weft.session import SessionInfo, Store
-from weft.session.memory import key_of
-from weft.session.store import ErasingStore
+from weft.session.store import ErasingStore, key_of
 from weft.stores import beside_store, open_artifacts
 from weft.stores.retention import MEMORY_APP, archive_sessions, erase_sessions, erase_user
 

@@ -8,8 +8,7 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from weft.codes import report
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import (
     Block,
     CallBlock,

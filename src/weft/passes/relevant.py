@@ -7,10 +7,9 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.codes import report
 from weft.declare.policy_parts import Fit, Memories, Relevant
 from weft.declare.template import to_text
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import (
     Block,
     CallBlock,

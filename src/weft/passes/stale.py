@@ -7,9 +7,8 @@ from typing import NamedTuple, TypeGuard
 
 import msgspec
 
-from weft.codes import report
 from weft.declare.policy_parts import Fresh
-from weft.diagnostics import Diagnostic
+from weft.diagnostics import Diagnostic, report
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
 from weft.ir.block import RECALL
 from weft.passes.env import Env, is_in_log_order, turn_numbers, turns_of

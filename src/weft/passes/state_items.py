@@ -5,11 +5,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.codes import report
 from weft.declare.examples import Example
 from weft.declare.policy_parts import ArtifactText, Notes, Priority, StateKeys
 from weft.declare.template import to_text
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import (
     CallBlock,
     Feature,

@@ -10,10 +10,9 @@ from typing import NamedTuple, cast
 import msgspec
 
 from weft import schema as schemas
-from weft.codes import report
 from weft.declare.policy_parts import Distill, Extract, Summarize
 from weft.declare.template import to_text
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.digest import cut_text, reduced
 from weft.digest.keeping import ExtractEntry, extract, must_keep
 from weft.ir import (

@@ -14,7 +14,7 @@ import msgspec
 
 from weft.content import Content, FunctionCall
 from weft.declare import Node
-from weft.declare.nodes import agents_of
+from weft.declare.agent import agents_of
 from weft.errors import SchemaError, SessionError, describe_kind
 from weft.misuse import ByFields, declared
 from weft.runtime.place import expiry_in, unwrapped, visible_events

@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from weft.codes import report
 from weft.compiler.plan import SET_RESPONSE
 from weft.compiler.tools import TRANSFER, policy_of, transfer_targets
 from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import Agent
-from weft.diagnostics import Origin
+from weft.diagnostics import Origin, report
 from weft.ir.block import RECALL
 from weft.passes.env import is_short
 from weft.runtime.invocation import Invocation

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from weft.declare import Agent, Map, Node, Parallel, Race, agents_of
-from weft.declare.compare import look_up
+from weft.declare.route import look_up
 from weft.errors import SchemaError
 from weft.jsonschema import shorten
 from weft.runtime.batch import settle_below

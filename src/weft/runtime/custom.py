@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Never, TypeAlias, cast
 
 import msgspec
 
-from weft.codes import report
 from weft.compiler.protected import labels_of
 from weft.content import Content, ContentLike, to_content
 from weft.declare import Agent, CustomAgent, Flow, Node, RunContext, agents_of
 from weft.declare.visit import rebuild
-from weft.diagnostics import Origin
+from weft.diagnostics import Origin, report
 from weft.errors import RunError, StoreError, UsageError, describe_kind
 from weft.jsonschema import shorten
 from weft.misuse import meant

@@ -19,8 +19,7 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.compiler import Compilation, compile_request
-from weft.compiler.instruction import ReadonlyContext
+from weft.compiler import Compilation, ReadonlyContext, compile_request
 from weft.compiler.plan import Plan
 from weft.compiler.protected import labels_of, united
 from weft.compiler.tools import changes_between, declared_by, equip

@@ -32,8 +32,8 @@ from weft.declare import (
     Tap,
     Timeout,
 )
-from weft.declare.compare import quoted, same
 from weft.declare.functions import StateFunction
+from weft.declare.route import quoted, same
 from weft.declare.template import parse, render
 from weft.declare.visit import Visitor
 from weft.errors import RunError, SessionError, StoreError, describe_kind

@@ -16,11 +16,11 @@ import msgspec
 from weft import schema
 from weft.compiler.protected import labels_of
 from weft.declare import Agent, Callback, CustomAgent, Node, Route, RunConfig, Step, Tool, agents_of
+from weft.declare.agent import nodes_of, walk_nodes
 from weft.declare.checks import check_callback, fits_type
 from weft.declare.compose import Composable
 from weft.declare.context import ToolContext
 from weft.declare.functions import Foreign, PassFunction, check_passes, misfit, refused
-from weft.declare.nodes import nodes_of, walk_nodes
 from weft.declare.policy_parts import Label
 from weft.declare.visit import inner_agents
 from weft.diagnostics import Origin

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 import msgspec
 
 from weft.content import Content
-from weft.declare import Agent, Node, tree
-from weft.declare.agent import AnswerT
-from weft.declare.inputs import lacking
+from weft.declare import Agent, Node
+from weft.declare.agent import AnswerT, find_path
+from weft.declare.config import lacking
 from weft.errors import (
     CallError,
     RunUnfinished,
@@ -621,7 +621,7 @@ def agent_for(root: Agent, session: Session) -> str:
             continue
         if hidden is not None and index in hidden:
             continue
-        path = tree.find(root, event.author)
+        path = find_path(root, event.author)
         if not path:
             continue
         may_leave = all(

@@ -28,8 +28,7 @@ from weft.runtime.program import check_plugins, plugin_methods, with_plugins
 from weft.runtime.run import Running, unknown_session
 from weft.session import ArtifactStore, Event, Session, SessionKey, Store
 from weft.session.event import new_id, scope_of, without_shared
-from weft.session.memory import require_place
-from weft.session.store import ErasingStore, attach
+from weft.session.store import ErasingStore, attach, require_place
 from weft.stores import beside_store, create_filled, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
