@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from weft.checker.check import check
     from weft.compiler.compile import compile
     from weft.compiler.compiled import Compiled
-    from weft.compiler.inputs import ReadonlyContext
+    from weft.compiler.instruction import ReadonlyContext
     from weft.compiler.report import Report
     from weft.content import Content, Part
     from weft.declare import (
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from weft.errors import DeclarationError, WeftError
     from weft.models import Model, ModelResponse
     from weft.runtime.approvals import Approve, Deny, Pending
-    from weft.runtime.callbacks import Plugin
     from weft.runtime.plugins import RunOutcome
+    from weft.runtime.program import Plugin
     from weft.runtime.result import Result
     from weft.runtime.run import Running
     from weft.runtime.runner import Runner

@@ -7,8 +7,14 @@ ReadonlyContext; None is an empty one.
 from collections.abc import Mapping
 from typing import cast
 
-from weft.compiler.inputs import ReadonlyContext, provide
-from weft.compiler.instruction import Instructions, Scope, resolve_instructions, wording_of
+from weft.compiler.instruction import (
+    Instructions,
+    ReadonlyContext,
+    Scope,
+    provide,
+    resolve_instructions,
+    wording_of,
+)
 from weft.compiler.plan import output_for
 from weft.declare import Agent
 from weft.declare.agent import find_path

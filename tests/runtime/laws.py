@@ -8,8 +8,8 @@ from weft import Agent, Event, Runner, Session
 from weft.declare import Node
 from weft.declare.agent import walk_nodes, walk_tree
 from weft.dialects.strict import RequestChecker
+from weft.session.event import apply_delta
 from weft.session.lookback import CONFIRMATION, waiting_in
-from weft.session.state import apply_delta
 from weft.session.strand import Strand
 from weft.values import JsonObject
 

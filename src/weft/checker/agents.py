@@ -49,7 +49,7 @@ from weft.declare.policy_parts import (
 from weft.declare.route import Case, same
 from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Origin
-from weft.session.state import scope_of
+from weft.session.event import scope_of
 from weft.values import JsonObject
 
 TEXT: JsonObject = {"type": "string"}

@@ -20,7 +20,7 @@ from weft.declare.visit import rebuild
 from weft.diagnostics import Diagnostic, Findings, Origin, Severity, report
 from weft.errors import UsageError, describe_kind
 from weft.misuse import close, explained
-from weft.session.state import scope_of
+from weft.session.event import scope_of
 from weft.values import Json, JsonObject
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}

@@ -10,7 +10,7 @@ from weft.checker.scope import Keys, definition, kind_of, texts_of
 from weft.checker.world import Fact, Read, World, Writer
 from weft.declare import Step
 from weft.diagnostics import Origin
-from weft.session.state import scope_of
+from weft.session.event import scope_of
 from weft.values import Json, JsonObject
 
 _LISTS = ("S.accumulate(", "S.zip(")

@@ -72,7 +72,7 @@ from weft.declare.functions import StateFunction
 from weft.declare.route import OTHERWISE
 from weft.declare.visit import DefaultVisitor, Visitor, inner_agents
 from weft.diagnostics import Origin
-from weft.session.state import scope_of
+from weft.session.event import scope_of
 from weft.values import JsonObject
 
 MOST_ROUNDS = 8

@@ -276,7 +276,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             ),
             Command(
                 "delete",
-                "sessions:delete_command",
+                "store:delete_command",
                 (
                     Take(
                         "session",
@@ -297,7 +297,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             ),
             Command(
                 "prune",
-                "sessions:prune_command",
+                "store:prune_command",
                 ("older_than", _EXISTING_STORE, _ONLY_APP, "only_user yes"),
                 """Delete the sessions that have not changed for a while, with their artifacts.
 
@@ -306,7 +306,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             ),
             Command(
                 "archive",
-                "sessions:archive_command",
+                "store:archive_command",
                 (
                     Take(
                         "session",

@@ -137,8 +137,8 @@ def compile_command(options: CommandOptions) -> int:
 
 def print_count(compiled: Compilation) -> None:
     """Ask the provider, and print both counts where they do not mix with the request."""
-    from weft.models.counting import count
     from weft.models.registry import model_for
+    from weft.models.remote import count
 
     name = compiled.prompt.model
     model = model_for(name, where="--count")

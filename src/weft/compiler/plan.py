@@ -17,16 +17,9 @@ from weft import schema
 from weft.compiler.costs import shares_of, window_of
 from weft.compiler.count import Scale
 from weft.compiler.incremental import Slot
-from weft.compiler.instruction import (
-    Instructions,
-    Source,
-    Wording,
-    transfer_targets,
-    transfer_tool,
-    wording_of,
-)
+from weft.compiler.instruction import Instructions, Source, Wording, wording_of
 from weft.compiler.protected import guarded, labels_of, united
-from weft.compiler.recall import DEFAULT, policy_of, recall_tool
+from weft.compiler.tools import DEFAULT, policy_of, recall_tool, transfer_targets, transfer_tool
 from weft.declare import Agent, Node, Policy, RunConfig, Tool
 from weft.declare.agent import find_path, walk_tree
 from weft.declare.config import merge
@@ -40,7 +33,7 @@ from weft.dialects.schema_subset import wrap_root
 from weft.dialects.track import Head
 from weft.errors import CompileError, DeclarationError, UsageError, describe_kind
 from weft.ir import Output, ToolDecl
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.passes import PLAIN, Pass, Passes, passes_of
 from weft.passes.custom import CustomPass
 from weft.passes.env import ModelFacts, ToolFacts
@@ -383,7 +376,7 @@ def _examples(agent: Agent, output: Output | None, target: Target) -> tuple[Pass
     """The pass that puts the agent's examples before the conversation."""
     if not agent.examples:
         return ()
-    from weft.passes.examples import insert_examples, spell_examples
+    from weft.passes.state_items import insert_examples, spell_examples
 
     wrapped = output is not None and output.wrapped
     spelled = spell_examples(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from weft.compiler.plan import plan_for
-from weft.compiler.recall import DEFAULT
+from weft.compiler.tools import DEFAULT
 from weft.declare import Agent
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects import Entry, Lowered, dialect_named
@@ -425,8 +425,7 @@ def _escape(key: str) -> str:
 
 def refused(lowered: Lowered, model: str) -> tuple[Diagnostic, ...]:
     """One diagnostic for each place that would be answered with a 400."""
-    findings = findings_in(dialect_named(lowered.dialect), lowered, model)
-    return _placed(findings, lowered) if findings else ()
+    return placed_findings(findings_in(lowered, model), lowered)
 
 
 def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
@@ -448,7 +447,7 @@ def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
     lowered = target.lower(prompt)
     findings = judged_head(target, lowered, model).findings
     unavailable = tuple(one for one in lowered.diagnostics if one.code == "WEFT709")
-    return (*unavailable, *(_placed(findings, lowered) if findings else ()))
+    return (*unavailable, *placed_findings(findings, lowered))
 
 
 def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None:
@@ -462,7 +461,10 @@ def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None
             )
 
 
-def _placed(findings: Iterable[Finding], lowered: Lowered) -> tuple[Diagnostic, ...]:
+def placed_findings(findings: Sequence[Finding], lowered: Lowered) -> tuple[Diagnostic, ...]:
+    """The findings as diagnostics, each with what its place in the request came from."""
+    if not findings:
+        return ()
     places, agent = SourceMap(lowered), lowered.head.of.agent
     return tuple(
         report(each.code, _origin(places, each.pointer, agent), each.message, each.hint)

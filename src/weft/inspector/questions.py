@@ -28,7 +28,7 @@ from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
 from weft.replay.steps import Answered, homes_of
 from weft.session import Event, Session
-from weft.session.unread import collector_paused
+from weft.session.strand import collector_paused
 from weft.values import Json, JsonObject, compact
 
 FORCED = "weft:forced"

@@ -5,7 +5,11 @@ from weft.ir.block import (
     CallBlock,
     CodeBlock,
     CodeResultBlock,
+    Item,
+    ItemKind,
     MediaBlock,
+    ModelResponse,
+    Note,
     OpaqueBlock,
     Reference,
     ResultBlock,
@@ -14,8 +18,9 @@ from weft.ir.block import (
     Stability,
     TextBlock,
     ThoughtBlock,
+    Want,
+    WantKind,
 )
-from weft.ir.item import Item, ItemKind, ModelResponse, Note, Want, WantKind
 from weft.ir.prompt import Feature, Output, Prompt, ToolDecl, verify
 
 __all__ = [

@@ -21,8 +21,8 @@ from weft.declare.visit import inherit
 from weft.dialects import wire_name
 from weft.errors import BudgetExceeded, UsageError
 from weft.session import ArtifactStore, Event, Session, Usage
-from weft.session.attachments import attach
 from weft.session.lookback import artifacts_around
+from weft.session.store import attach
 from weft.session.strand import Strand
 
 

@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from weft.compiler.inputs import decided
+from weft.compiler.instruction import decided
 from weft.compiler.plan import Plan, plan_for
 from weft.compiler.view import PAUSED
 from weft.content import Content, FunctionCall, Part
@@ -21,14 +21,21 @@ from weft.declare.transform import noted
 from weft.diagnostics import Origin, report
 from weft.errors import CompileError, ProtectionError, StoreError
 from weft.runtime.batch import Batch, run_calls, settle_below, withheld_in
-from weft.runtime.bindings import AgentBindings
-from weft.runtime.callbacks import CallbackError, ToolsetError
 from weft.runtime.costs import RUN_BUDGET
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import Spoken, restored_answer, with_restored
 from weft.runtime.model_call import ModelCall
-from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended
-from weft.runtime.progress import UNKNOWN_OUTCOME, Progress, is_reply, with_note
+from weft.runtime.place import (
+    UNKNOWN_OUTCOME,
+    Interrupted,
+    NodeFailed,
+    Place,
+    Progress,
+    Suspended,
+    is_reply,
+    with_note,
+)
+from weft.runtime.program import AgentBindings, CallbackError, ToolsetError
 from weft.runtime.result import (
     CUT,
     GO_ON,
@@ -86,7 +93,7 @@ async def run_agent(
                 return
             equipped = root
             if agent.tool_sources:
-                from weft.runtime.toolsets import equipped_root  # few agents have toolsets to ask
+                from weft.runtime.effects import equipped_root  # few agents have toolsets to ask
 
                 equipped = await equipped_root(invocation, place, root, agent)
             turn = Turn(invocation, place, root, equipped, agent.name, progress)

@@ -22,8 +22,7 @@ from weft.server.problems import Problem, require_id
 from weft.server.served import Busy, ServedRun
 from weft.server.stream import Frames
 from weft.session import Actions, Event, Session, SessionInfo, SessionKey
-from weft.session.event import new_id
-from weft.session.state import scope_of, without_temp
+from weft.session.event import new_id, scope_of, without_temp
 from weft.values import Json, JsonObject
 
 LARGEST_PAGE = 10_000

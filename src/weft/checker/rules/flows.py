@@ -19,12 +19,7 @@ from weft.checker.schemas import (
     values_of,
 )
 from weft.checker.scope import Compared
-from weft.checker.world import (
-    Fact,
-    Read,
-    WalkRecord,
-    World,
-)
+from weft.checker.world import Fact, Read, WalkRecord, World
 from weft.declare import (
     Agent,
     Fallback,
@@ -181,7 +176,7 @@ def unreachable(record: WalkRecord) -> Iterator[Diagnostic]:
     bound = [agent for agent in record.visited if agent.sub_agents and tool_choice(agent)]
     if not bound:
         return
-    from weft.compiler.instruction import TRANSFER
+    from weft.compiler.tools import TRANSFER
 
     for agent in bound:
         if tool_choice(agent) not in ("auto", "any", "required", TRANSFER):
@@ -200,7 +195,7 @@ def endless_transfer(record: WalkRecord) -> Iterator[Diagnostic]:
     agents = record.visited
     if not any(map(tool_choice, agents)):
         return
-    from weft.compiler.instruction import TRANSFER, transfer_targets
+    from weft.compiler.tools import TRANSFER, transfer_targets
 
     for root in agents:
         for node, _ in walk_tree(root):

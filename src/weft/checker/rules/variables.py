@@ -16,35 +16,14 @@ from weft.checker.functions import keys_of
 from weft.checker.paths import paths_without
 from weft.checker.schemas import follow, kind_of, missing_field, spell_kind
 from weft.checker.scope import Keys, definition, names_of, text_of, unwrap_function
-from weft.checker.world import (
-    Fact,
-    Gone,
-    Read,
-    Site,
-    WalkRecord,
-    World,
-    Writer,
-)
-from weft.declare import (
-    Agent,
-    Gate,
-    Map,
-    Parallel,
-    Policy,
-    Sequence,
-    Step,
-    Tool,
-    template,
-)
+from weft.checker.world import Fact, Gone, Read, Site, WalkRecord, World, Writer
+from weft.declare import Agent, Gate, Map, Parallel, Policy, Sequence, Step, Tool, template
 from weft.declare.checks import CALLBACKS
-from weft.declare.policy_parts import (
-    ArtifactText,
-    When,
-)
+from weft.declare.policy_parts import ArtifactText, When
 from weft.declare.template import spell_path
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.misuse import close, few, is_slip, meant
-from weft.session.state import scope_of
+from weft.session.event import scope_of
 
 
 def read_of_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
