@@ -19,7 +19,7 @@ from weft.errors import UsageError
 from weft.values import JsonObject, require_object
 
 if TYPE_CHECKING:
-    from weft.evals.outcome import CaseOutcome, Outcomes, Regression
+    from weft.evals.task import CaseOutcome, Outcomes, Regression
 
 _REASON = 160
 """Characters of a reason in the table."""
