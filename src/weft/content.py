@@ -7,7 +7,6 @@ part, in `partMetadata`, where every reader of ADK JSON lets it be.
 """
 
 import base64
-import json
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard, TypeVar, Union, cast
@@ -682,28 +681,14 @@ def whole_characters(content: Content) -> Content:
     The pieces put together are two halves, which no JSON gives back: it has the character.
     """
     parts = content.parts or ()
-    if not any(part.text and has_lone_surrogate(part.text) for part in parts):
+    for part in parts:
+        # nearly every text is plain, and this is asked of every answer
+        if part.text and not part.text.isascii() and has_lone_surrogate(part.text):
+            break
+    else:
         return content
     joined = [
         msgspec.structs.replace(part, text=join_halves(part.text)) if part.text else part
         for part in parts
     ]
     return msgspec.structs.replace(content, parts=tuple(joined))
-
-
-def encode(value: object, *, where: str) -> bytes:
-    """A value of the log as JSON; lone surrogates are escaped, as only JSON text can hold them."""
-    try:
-        try:
-            return msgspec.json.encode(value)
-        except UnicodeEncodeError:
-            text = json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
-            try:
-                # two halves side by side are read as one character, and so they are written
-                return msgspec.json.encode(json.loads(text))
-            except UnicodeEncodeError:
-                return text.encode("ascii")
-    except RecursionError:
-        raise SessionError("it nests too deep to be written", where=where) from None
-    except TypeError as error:
-        raise SessionError(f"it cannot be written: {error}", where=where) from None

@@ -16,7 +16,8 @@ from weft.compiler.instruction import (
     wording_of,
 )
 from weft.compiler.plan import output_for
-from weft.declare import Agent, tree
+from weft.declare import Agent
+from weft.declare.agent import find_path
 from weft.declare.template import parse, render
 from weft.diagnostics import Origin
 from weft.errors import CompileError, describe_kind
@@ -88,7 +89,7 @@ def _resolve(agent: Agent, env: Environment, root: Agent | None) -> Instructions
                 where="instructions.compile",
                 hint="pass a weft.Agent",
             )
-    agents = tree.find(root, agent.name) if root is not None else (agent,)
+    agents = find_path(root, agent.name) if root is not None else (agent,)
     path = tuple(node for node in agents if isinstance(node, Agent))
     if not path:
         raise CompileError(

@@ -22,7 +22,7 @@ from weft import Actions, Agent, C, Content, Event, ModelResponse, Part, Policy,
 from weft.compiler import caching, compile_request, view
 from weft.content import call_part
 from weft.errors import StoreError, UsageError
-from weft.runtime.rewind import rewind_event
+from weft.runtime.earlier import rewind_event
 from weft.session import MemoryStore, SessionKey, Store, Usage
 from weft.session.store import ArchivingStore
 from weft.session.strand import collector_paused

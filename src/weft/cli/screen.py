@@ -15,7 +15,7 @@ from weft.compiler.report import clip
 from weft.compiler.tools import TRANSFER
 from weft.content import FunctionCall, FunctionResponse
 from weft.declare import Node, agents_of
-from weft.declare.compare import same
+from weft.declare.route import same
 from weft.declare.template import to_text
 from weft.declare.visit import inner_agents
 from weft.diagnostics import safe

@@ -8,18 +8,12 @@ import msgspec
 
 from weft.cli.inputs import find_session, listed, opened, require_folder
 from weft.cli.options import CommandOptions
-from weft.cli.screen import (
-    find_invocation,
-    marks_for,
-    moment,
-    session_lines,
-    table_lines,
-)
+from weft.cli.screen import find_invocation, marks_for, moment, session_lines, table_lines
 from weft.compiler.report import clip
 from weft.diagnostics import safe
 from weft.errors import UsageError
 from weft.runtime.approvals import Pending, pending_in_store
-from weft.runtime.rewind import rewind_event
+from weft.runtime.earlier import rewind_event
 from weft.session import Session, SessionInfo, SessionKey, Store
 from weft.stores import beside_store, open_artifacts
 

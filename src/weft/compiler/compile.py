@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ParamSpec, cast
 import msgspec
 from msgspec.structs import replace
 
-from weft.codes import report
 from weft.compiler.caching import ending_of
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compilation, Compiled
@@ -41,17 +40,18 @@ from weft.compiler.protected import Whole, require_valid, shown_item, withheld_b
 from weft.compiler.tools import DEFAULT, equip, offered_in, tools_in
 from weft.compiler.view import WireTarget
 from weft.content import ContentLike, require_posted, to_content
-from weft.declare import Agent, Policy, RunConfig, TokenBudget, tree
+from weft.declare import Agent, Policy, RunConfig, TokenBudget
+from weft.declare.agent import find_path, walk_tree
+from weft.declare.config import lacking
 from weft.declare.hints import RUN_WORDS
-from weft.declare.inputs import lacking
 from weft.declare.policy_parts import Budget
 from weft.declare.template import to_text
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import CompileError, MissingVariable, describe_kind
 from weft.ir import Feature, Prompt, TextBlock
 from weft.ir.prompt import NO_NOTES
 from weft.misuse import wrong_call
-from weft.passes import Env, Passes, Step, is_ready, passes_of, run
+from weft.passes import Env, Passes, Step, passes_of, run
 from weft.passes.env import (
     NO_INSTRUCTION,
     NO_SESSION,
@@ -110,7 +110,7 @@ def compile_request(
         _require_kinds(session, config, branch, artifacts, recorded)
     call = _Call(
         root,
-        session if session is not None else Session(),
+        session if session is not None else _new_session(),
         config if config is not None else DEFAULT,
         state,
         agent,
@@ -126,6 +126,19 @@ def compile_request(
     instructions = _write_instructions(call, inputs)
     view = _look_at_log(call, inputs, instructions)
     return _make_request(call, inputs, instructions, view)
+
+
+def _new_session() -> Session:
+    """A session of which nothing is known, for a request without one."""
+    return Session.restored(
+        "",
+        app_name="",
+        user_id="",
+        initial={},
+        state={},
+        events=Strand(),
+        last_update_time=0.0,
+    )
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -156,6 +169,9 @@ class _Inputs(msgspec.Struct, frozen=True):
     facts: LogFacts
     lacks: tuple[Diagnostic, ...]
     """What is said of declared inputs that the state does not hold."""
+
+
+_NO_FACTS = LogFacts()
 
 
 class _Delivered(msgspec.Struct, frozen=True):
@@ -194,7 +210,7 @@ def _gather_inputs(call: _Call, message: ContentLike | None) -> _Inputs:
     invocation = newest.invocation_id if newest is not None else ""
     # `temp:` keys belong to one invocation, and a new message begins another
     state = session.state if message is None else session.state_for(invocation)
-    facts = facts_of(log)
+    facts = facts_of(log) if log.length else _NO_FACTS
     # what parallel branches write is not seen by each other until they join
     if call.branch and facts.forks:
         state = seen_from(state, facts.forks, call.branch)
@@ -210,12 +226,12 @@ def _with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agen
         return root  # whoever makes the plan says what is wrong, also with the name
     has_sources = root.memo.of(_HasSources)
     if has_sources is None:
-        members = (node for node, _ in tree.walk(root) if isinstance(node, Agent))
+        members = (node for node, _ in walk_tree(root) if isinstance(node, Agent))
         has_sources = root.memo.keep(_HasSources(any(one.tool_sources for one in members)))
     # most programs have no toolsets, and this is asked at every step
     if not has_sources.anywhere:
         return root
-    path = tree.find(root, agent) if isinstance(agent, str) else (root,)
+    path = find_path(root, agent) if isinstance(agent, str) else (root,)
     asked = path[-1] if path else None
     if not isinstance(asked, Agent) or not asked.tool_sources:
         return root
@@ -442,6 +458,19 @@ def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _Vi
     if newest is not None:
         compiled.asked = newest.timestamp
     return compiled
+
+
+def is_ready(prompt: Prompt, env: Env) -> bool:
+    """Whether no pass that every request has would change it, so that none need be called."""
+    last = prompt.items.tip
+    return (
+        not prompt.features & Feature.UNORDERED
+        and env.tokens.budget is None
+        and (env.model.picks_tools or not prompt.tools)
+        and not env.instruction.changes
+        and last is not None
+        and last.blocks[-1].role == "user"
+    )
 
 
 def _lacking(plan: Plan, state: JsonObject, *, strict: bool) -> tuple[Diagnostic, ...]:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weft.codes import report
 from weft.declare.policy_parts import Auto
-from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects.facts import Cache, facts_for, seller_of, wire_name
 from weft.ir import Note, Prompt
 from weft.ir.block import RECALL

@@ -15,7 +15,6 @@ from typing import Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from weft.codes import report
 from weft.compiler.tools import transfer_targets, transfer_text
 from weft.content import Content
 from weft.declare import Agent, Raw
@@ -32,11 +31,11 @@ from weft.declare.template import (
     value_positions,
     without_values,
 )
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import CompileError, MissingVariable
 from weft.ir import Feature, Output, Span, Stability, TextBlock
 from weft.misuse import meant
-from weft.session import Event, scope_of
+from weft.session import Event
 from weft.session.strand import Strand
 from weft.values import Json, compact, has_lone_surrogate, require_object, scrub
 
@@ -354,7 +353,8 @@ def _stability(pieces: list[Rendered], volatile: frozenset[str]) -> Stability:
         if variable is None:
             continue
         # it may be another in the next turn: such a block goes behind what can be cached
-        if variable.artifact or scope_of(variable.key) == "temp" or variable.key in volatile:
+        key = variable.key
+        if variable.artifact or key.startswith("temp:") or key in volatile:
             return Stability.TURN
         stability = Stability.SESSION
     return stability

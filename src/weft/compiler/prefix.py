@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.codes import report
 from weft.compiler.plan import plan_for
 from weft.compiler.tools import DEFAULT
 from weft.declare import Agent
-from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects import Entry, Lowered, dialect_named
 from weft.dialects.caching import bare
 from weft.dialects.legality import Finding, findings_in, judged_head
 from weft.dialects.track import Head
+from weft.dialects.wire import escape
 from weft.errors import LoweringError, UsageError
 from weft.ir import Block, Prompt, Span, TextBlock
 from weft.session.strand import Strand
@@ -178,7 +178,7 @@ class SourceMap:
             stretch.append(Segment(0, 1, "", here))
             at = 1
         for index, (key, value) in enumerate(wire.items()):
-            place, lead = f"/{_escape(key)}", len(compact(key)) + (2 if index else 1)
+            place, lead = f"/{escape(key)}", len(compact(key)) + (2 if index else 1)
             if key == turns and isinstance(value, list):
                 above = self.origin(place)
                 if not is_skipped:
@@ -246,7 +246,7 @@ class SourceMap:
         """Segments of a value's compact JSON, beginning at `at`."""
         if isinstance(value, dict):
             labelled = [
-                (f"{compact(key)}:", f"{pointer}/{_escape(key)}", child)
+                (f"{compact(key)}:", f"{pointer}/{escape(key)}", child)
                 for key, child in value.items()
             ]
             yield from self._walk_children(labelled, pointer, at)
@@ -420,14 +420,9 @@ def _value_at(wire: Json, pointer: str) -> Json:
     return value
 
 
-def _escape(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
-
-
 def refused(lowered: Lowered, model: str) -> tuple[Diagnostic, ...]:
     """One diagnostic for each place that would be answered with a 400."""
-    findings = findings_in(dialect_named(lowered.dialect), lowered, model)
-    return _placed(findings, lowered) if findings else ()
+    return placed_findings(findings_in(lowered, model), lowered)
 
 
 def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
@@ -449,7 +444,7 @@ def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
     lowered = target.lower(prompt)
     findings = judged_head(target, lowered, model).findings
     unavailable = tuple(one for one in lowered.diagnostics if one.code == "WEFT709")
-    return (*unavailable, *(_placed(findings, lowered) if findings else ()))
+    return (*unavailable, *placed_findings(findings, lowered))
 
 
 def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None:
@@ -463,7 +458,10 @@ def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None
             )
 
 
-def _placed(findings: Iterable[Finding], lowered: Lowered) -> tuple[Diagnostic, ...]:
+def placed_findings(findings: Sequence[Finding], lowered: Lowered) -> tuple[Diagnostic, ...]:
+    """The findings as diagnostics, each with what its place in the request came from."""
+    if not findings:
+        return ()
     places, agent = SourceMap(lowered), lowered.head.of.agent
     return tuple(
         report(each.code, _origin(places, each.pointer, agent), each.message, each.hint)

@@ -18,10 +18,9 @@ from typing import Literal, NamedTuple, cast, overload
 
 import msgspec
 
-from weft.codes import report
 from weft.compiler.parts import INTERNAL_CALLS, blocks_of, heard, mended
 from weft.content import Part
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.dialects import dialect_named
 from weft.dialects.track import TurnsOnly
 from weft.ir import Block, CallBlock, Feature, Item, ItemKind, ResultBlock, Role, TextBlock

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from weft.dialects.facts import facts_for, is_misspelt, is_own, suggestion, wire_name
+from weft.dialects.facts import dialect_named, facts_for, is_misspelt, is_own, suggestion, wire_name
 from weft.dialects.track import LoweringReport
 from weft.dialects.wire import at_path, escape, number, placed_objects
 from weft.errors import with_article
@@ -543,8 +543,9 @@ def refusals_of(dialect: "Dialect", wire: JsonObject, model: str = "") -> tuple[
     return (*findings, *rules.end(wire))
 
 
-def findings_in(dialect: "Dialect", lowered: "Lowered", model: str) -> tuple[Finding, ...]:
+def findings_in(lowered: "Lowered", model: str) -> tuple[Finding, ...]:
     """What would be refused of a lowered request; what stays of it is read once."""
+    dialect = dialect_named(lowered.dialect)
     head = judged_head(dialect, lowered, model)
     # a request without turns is looked at in any case: most providers refuse it
     if not head.judges_turns and (lowered.final or lowered.rest):

@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from weft.codes import report
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.dialects.caching import without_marks
 from weft.dialects.facts import dialect_named
 from weft.dialects.legality import (

@@ -18,7 +18,8 @@ from weft.compiler.costs import cost_of, rates_for
 from weft.compiler.explain import notes_of
 from weft.compiler.mask import Mask
 from weft.compiler.report import block_text
-from weft.declare import Agent, C, Node, tree
+from weft.declare import Agent, C, Node
+from weft.declare.agent import walk_tree
 from weft.declare.visit import rebuild
 from weft.errors import UsageError
 from weft.graph import graph_of, to_svg
@@ -298,7 +299,7 @@ def _agent(root: Node, name: str) -> Agent:
     """The agent of that name in a program."""
     home = homes_of(root)[name]
     return next(
-        member for member, _ in tree.walk(home) if isinstance(member, Agent) and member.name == name
+        member for member, _ in walk_tree(home) if isinstance(member, Agent) and member.name == name
     )
 
 

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.codes import report
 from weft.declare.policy_parts import Budget, Overflow
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import BudgetExceeded
 from weft.ir import CallBlock, Item, Note, Prompt, ThoughtBlock
 from weft.ir.block import RECALL

@@ -6,9 +6,8 @@ from typing import NamedTuple, TypeVar, assert_never, cast
 
 import msgspec
 
-from weft.codes import report
 from weft.declare.policy_parts import Label
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import (
     Block,
     CallBlock,

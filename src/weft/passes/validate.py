@@ -5,10 +5,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from weft.codes import report
 from weft.content import Part
 from weft.declare.policy_parts import ArtifactText, Validate
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import CallBlock, Prompt, ResultBlock, TextBlock, Want
 from weft.ir.block import fingerprint
 from weft.passes.env import Env

@@ -17,9 +17,8 @@ import msgspec
 
 from weft.compiler.compiled import Compilation
 from weft.content import Part
-from weft.digest.asked import asked_by
-from weft.digest.records import untabled
-from weft.digest.windows import NumberedWindow, window_of
+from weft.digest.asked import NumberedWindow, asked_by, window_of
+from weft.digest.repeats import untabled
 from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock
 from weft.ir.block import RECALL
 from weft.session import Event

@@ -24,7 +24,7 @@ from weft.declare.tool import NAME, RESERVED
 from weft.dialects.facts import SECONDS, YARDSTICK, Cache
 from weft.errors import BudgetExceeded
 from weft.ir.block import RECALL
-from weft.passes.prices import ASKING, PAGE
+from weft.passes.handles import ASKING, PAGE
 from weft.recordings import Recording
 from weft.replay.evidence import EditedLines, KeptEvidence, Rebuilt, Texts, Uses, View, rebuilt
 from weft.replay.evidence import strings_in as strings_in

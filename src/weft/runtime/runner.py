@@ -21,16 +21,14 @@ from weft.errors import SessionBusy, UsageError, describe_kind
 from weft.misuse import explained, unknown_name
 from weft.runtime.background import Following, StartedRun, stop_run
 from weft.runtime.background import follow as follow_session
-from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
-from weft.runtime.earlier import find_request, require_request_id, unfinished_sessions
+from weft.runtime.earlier import find_request, require_request_id, rewind_event, unfinished_sessions
 from weft.runtime.feeds import Feeds, Follower
 from weft.runtime.invocation import Request, Services
-from weft.runtime.rewind import rewind_event
+from weft.runtime.program import check_plugins, plugin_methods, with_plugins
 from weft.runtime.run import Running, unknown_session
 from weft.session import ArtifactStore, Event, Session, SessionKey, Store
 from weft.session.event import new_id, scope_of, without_shared
-from weft.session.memory import require_place
-from weft.session.store import ErasingStore, attach
+from weft.session.store import ErasingStore, attach, require_place
 from weft.stores import beside_store, create_filled, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 

@@ -13,11 +13,12 @@ import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import msgspec
 
 from weft.content import Blob, Part
+from weft.errors import Conflict, SessionError, StoreError
 from weft.media import SCHEME, LoadedMedia, extension_of, loaded_media
 from weft.session.event import Event
 from weft.session.log import Session
@@ -277,6 +278,76 @@ class ArtifactStore(Protocol):
     async def delete(self, app_name: str, user_id: str, session_id: str, name: str) -> None:
         """Forget the artifact with all its versions."""
         ...
+
+
+# --- what stores share: a part of a session, and what they refuse
+
+
+def part(session: Session, *, recent: int | None, after: float | None) -> Session:
+    """The session with its newest events only; its state stays whole."""
+    if recent is not None and recent < 0:
+        raise SessionError(
+            f"{recent} events cannot be read", where="recent", hint="pass 0 or more, or None"
+        )
+    if recent is None and after is None:
+        return session
+    first = max(len(session.events) - recent, 0) if recent is not None and after is None else 0
+    events = session.events.since(first)
+    if after is not None:
+        events = [event for event in events if event.timestamp > after]
+        if recent is not None:
+            events = events[max(len(events) - recent, 0) :]
+    if len(events) == len(session.events):
+        return session
+    return Session.restored(
+        session.id,
+        app_name=session.app_name,
+        user_id=session.user_id,
+        initial=session.initial,
+        state=session.state,
+        events=Strand(events),
+        last_update_time=session.last_update_time,
+    )
+
+
+def key_of(session: Session) -> SessionKey:
+    """The session's key."""
+    return SessionKey(session.app_name, session.user_id, session.id)
+
+
+def require_place(after: int, limit: int | None) -> None:
+    """Refuse a place that no log has."""
+    for name, number in (("after", after), ("limit", 0 if limit is None else limit)):
+        if type(cast("object", number)) is not int or number < 0:
+            raise SessionError(
+                f"{name}={number!r} is no number of events", where="events", hint="pass 0 or more"
+            )
+
+
+def conflict(session: Session, log: Strand[Event]) -> Conflict:
+    """The error for a session value that is not the newest."""
+    own_length, log_length = len(session.events), len(log)
+    if own_length == log_length:
+        message = "the session was deleted and created again since this value of it was read"
+    else:
+        message = f"the session has {log_length} events, and this value of it has {own_length}"
+    return Conflict(
+        message, where=str(key_of(session)), hint="read it again with get, and append to all of it"
+    )
+
+
+def exists_already(key: SessionKey) -> Conflict:
+    """The error for creating a session twice."""
+    return Conflict(
+        "the session exists already", where=str(key), hint="read it with get, or use another id"
+    )
+
+
+def unknown(key: SessionKey) -> StoreError:
+    """The error for writing to a session that is not there."""
+    return StoreError(
+        "there is no such session", where=str(key), hint="create it first: await store.create(key)"
+    )
 
 
 # --- large files, which a log has only the addresses of

@@ -12,21 +12,8 @@ from typing import cast
 
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Busy, Event, Holder, Lease, Session, SessionInfo, SessionKey, Transaction
-from weft.session.memory import (
-    Growth,
-    StoredSession,
-    conflict,
-    follows,
-    grow,
-    has_all,
-    key_of,
-    part,
-    require_key,
-    require_place,
-    scoped,
-    unknown,
-)
-from weft.session.store import Count
+from weft.session.memory import Growth, StoredSession, follows, grow, has_all, require_key, scoped
+from weft.session.store import Count, conflict, key_of, part, require_place, unknown
 from weft.session.strand import Strand
 from weft.stores import postgres_chapters as chapters
 from weft.stores import postgres_rows as rows

@@ -1,17 +1,225 @@
-"""Rules on what is sent: undescribed, never sent, too long, ordered against the cache, refused."""
+"""Rules on what agents see and are sent.
 
-from collections.abc import Iterator
+Values may be shown twice, words seen by nobody, a user heard by nobody. A request may lack a
+description, be too long, be ordered against the cache, or be refused. Labels say what must not be
+sent: secrets that reach somebody who is not cleared, and misspelt guards.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from weft import schema
-from weft.checker.world import WalkRecord
-from weft.codes import report
-from weft.declare import Agent, Node, RunConfig, template
+from weft.checker.agents import blurs, route_reads, sees_text_of, writes_of
+from weft.checker.rules.variables import acts, saved_names
+from weft.checker.schemas import follow, kind_of, values_of
+from weft.checker.world import Read, Site, WalkRecord
+from weft.declare import Agent, Node, Policy, RunConfig, Step, template
+from weft.declare.agent import walk_nodes
 from weft.declare.compose import Composable
-from weft.diagnostics import Diagnostic, Origin, Severity
-from weft.errors import BudgetExceeded, UsageError, WeftError
+from weft.declare.policy_parts import (
+    Capture,
+    FromAgents,
+    Label,
+    Matching,
+    StateKeys,
+    When,
+    WithoutAgents,
+)
+from weft.diagnostics import Diagnostic, Origin, Severity, report
+from weft.errors import BudgetExceeded, UsageError, WeftError, with_article
+from weft.misuse import close, few, meant
 from weft.tokens import counter_for
 from weft.values import compact
+
+
+def seen_twice(record: WalkRecord) -> Iterator[Diagnostic]:
+    """A value that reaches an agent through two channels, because it asked for both."""
+    for site in record.sites:
+        agent = site.node
+        if not isinstance(agent, Agent) or not agent.policy.duplicates:
+            continue
+        for speaker, key in site.world.spoken.items():
+            read = next((one for one in _whole(site) if one.key == key), None)
+            if read is not None and speaker != agent.name and sees_text_of(agent, speaker, key):
+                yield report(
+                    "WEFT206",
+                    read.origin,
+                    f"what `{speaker}` said reaches `{agent.name}` twice: {_channel(read)} and in"
+                    " the conversation",
+                    "leave out keep_duplicates(): what the template carries is then said once",
+                )
+        in_block = {
+            key
+            for stage in agent.policy.stages
+            if isinstance(stage.selector, StateKeys)
+            for key in stage.selector.keys
+        }
+        for read in _whole(site):
+            if read.how == "template" and read.key in in_block and read.key in site.world.facts:
+                yield report(
+                    "WEFT206",
+                    read.origin,
+                    f"`{read.key}` reaches `{agent.name}` twice: {_channel(read)} and in the state"
+                    " block of its policy",
+                    "leave out keep_duplicates(), or one of the two",
+                )
+
+
+def _whole(site: Site) -> Iterator[Read]:
+    """The values that the model is shown as a whole."""
+    return (r for r in site.reads if not r.path and r.how in ("template", "policy"))
+
+
+def _channel(read: Read) -> str:
+    if read.how == "template":
+        return f"in its template as {{{read.key}}}"
+    return f"in the state block `{read.key}`"
+
+
+def lost_output(record: WalkRecord) -> Iterator[Diagnostic]:
+    """An agent that speaks to nobody: no key, and no view that shows its words."""
+    final = {site.node.name for site in record.sites if site.last}
+    for site in record.sites:
+        agent = site.node
+        if not isinstance(agent, Agent) or site.last or agent.output_key is not None:
+            continue
+        # somebody sees it, or it hands over, or its policy stores what is said
+        if agent.name in record.heard or agent.sub_agents or agent.policy.writings:
+            continue
+        if agent.name in final or blurs(agent) or any(True for _ in writes_of(agent)):
+            continue
+        yield report(
+            "WEFT207",
+            Origin("field", "name", agent.name),
+            f"what `{agent.name}` says reaches nobody: it writes no key to the state, and no agent"
+            " behind it sees its words in the conversation",
+            f'write {agent.name}.writes("key") and read {{key}}, or let the next see it:'
+            f' C.user() + C.agents("{agent.name}")',
+            severity=Severity.INFO if acts(agent) else None,
+        )
+
+
+def lost_message(record: WalkRecord) -> Iterator[Diagnostic]:
+    """An agent that neither sees what the user said nor reads anything that stands for it."""
+    decided = {read.key for node, _ in record.routes for read in route_reads(node)}
+    for site in record.sites:
+        agent = site.node
+        if not isinstance(agent, Agent) or agent.policy.view != "nothing":
+            continue
+        # a function may put the message into the text
+        if not isinstance(agent.instruction, str):
+            continue
+        if any(isinstance(one, Capture) for one in agent.policy.writings):
+            continue
+        reads = [read for read in site.reads if read.how in ("template", "policy")]
+        if any(_is_given(site, read) for read in reads):
+            continue
+        substance = any(read.key not in decided and not _is_label(site, read) for read in reads)
+        what = " and ".join(f"`{key}`" for key in dict.fromkeys(read.key for read in reads))
+        yield report(
+            "WEFT208",
+            Origin("field", "context", agent.name),
+            f"the user's message does not reach `{agent.name}`: C.nothing() leaves the conversation"
+            f" out, and {f'it reads only {what}' if what else 'it reads nothing'} from the state",
+            "write C.none(), which keeps the message, or read a key that holds the request",
+            severity=Severity.INFO if substance else None,
+        )
+
+
+def _is_given(site: Site, read: Read) -> bool:
+    """Whether the key holds what the user or the application gave, or nobody can know."""
+    fact = site.world.facts.get(read.key)
+    if fact is None:
+        return bool(site.world.opaque) or not read.optional
+    return any(
+        writer.kind in ("input", "map", "gate") or writer.name.startswith("capture_")
+        for writer in fact.writers
+    )
+
+
+def _is_label(site: Site, read: Read) -> bool:
+    """Whether the key holds one of a few words, a number or a truth: no request."""
+    fact = site.world.facts.get(read.key)
+    shape, _ = follow(fact.schema, read.path) if fact is not None else (None, "")
+    return values_of(shape) is not None or kind_of(shape) in ("number", "integer", "boolean")
+
+
+def unknown_name(record: WalkRecord) -> Iterator[Diagnostic]:
+    """A view of agents that are not in the flow, or of a tag that nothing gives."""
+    agents = record.members
+    names = {agent.name for agent in agents}
+    names |= {tool.name for agent in agents for tool in agent.tools if tool.agent is not None}
+    tags = set(_tags(record.nodes))
+    for agent in agents:
+        if agent.context is None:
+            continue
+        place = Origin("field", "context", agent.name)
+        for chosen, only_these in _named(agent.context):
+            unknown = [one for one in chosen if one not in names]
+            # names that are left out may belong to another flow that shares the policy
+            if only_these or names.isdisjoint(chosen) or any(_near(one, names) for one in unknown):
+                yield from (_unknown(one, names, place) for one in unknown)
+        for tag in _wanted(agent.context):
+            if tag not in tags:
+                yield report(
+                    "WEFT209",
+                    place,
+                    f"the policy shows what is tagged `{tag}`, and nothing is",
+                    f'tag it: ... >> S.tag("{tag}"), or leave it out',
+                )
+
+
+def _unknown(name: str, names: set[str], place: Origin) -> Diagnostic:
+    known = few(names)
+    return report(
+        "WEFT209",
+        place,
+        f"the policy names the agent `{name}`, and there is none; there are: {known}",
+        meant(name, names) or "name an agent of the flow",
+    )
+
+
+def _near(name: str, names: set[str]) -> bool:
+    return bool(close(name, names, cutoff=0.75))
+
+
+def _named(policy: Policy) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """The agents that each selector names, without the user, and whether it shows them.
+
+    A policy that leaves agents out may be shared by flows that have some of them each.
+    """
+    for stage in policy.stages:
+        match stage.selector:
+            case FromAgents():
+                yield stage.selector.names, True
+            case WithoutAgents():
+                yield stage.selector.names, False
+            case Matching() if stage.selector.author:
+                others = tuple(one for one in stage.selector.author if one != "user")
+                if others:
+                    yield others, True
+            case When():
+                yield from _named(stage.selector.policy)
+            case _:
+                pass
+
+
+def _wanted(policy: Policy) -> Iterator[str]:
+    for stage in policy.stages:
+        if isinstance(stage.selector, Matching):
+            yield from stage.selector.tag
+        elif isinstance(stage.selector, When):
+            yield from _wanted(stage.selector.policy)
+
+
+def _tags(nodes: list[tuple[Node, Node | None]]) -> Iterator[str]:
+    for node, _ in nodes:
+        if isinstance(node, Step):
+            yield from node.tags
+        elif isinstance(node, Agent):
+            for child in node.sub_agents:
+                yield from _tags(walk_nodes(child))
+
 
 LONG = 1024
 """Tokens that a provider reuses at least: less is never kept."""
@@ -208,3 +416,172 @@ def sent_parts(agent: Agent, root: Agent) -> list[tuple[Origin, str]]:
 def count(agent: Agent, text: str) -> int:
     """The tokens of a text for the agent's model, or for a usual one."""
     return counter_for(agent.model if isinstance(agent.model, str) else "").count(text)
+
+
+def secret_reaches_model(record: WalkRecord) -> Iterator[Diagnostic]:
+    """A labelled key read by an agent or tool that is not cleared for the label."""
+    for site in record.sites:
+        agent = site.node
+        if not isinstance(agent, Agent):
+            continue
+        for read in site.reads:
+            if read.how not in ("template", "policy", "tool"):
+                continue
+            labels = _labels(record, site, read.key)
+            if read.how == "tool":
+                tool = next(one for one in agent.tools if one.name == read.origin.name)
+                if read.key not in tool.reads:
+                    continue  # its own code may look at a secret: it is the model that may not
+                barred, who = labels - set(tool.cleared), f"the tool `{tool.name}`"
+                fix = "@tool(cleared=[{}])"
+            else:
+                barred, who = labels - set(agent.cleared), f"`{agent.name}`"
+                fix = f'Agent("{agent.name}", cleared=[{{}}])'
+            if barred:
+                label = sorted(barred)[0]
+                yield report(
+                    "WEFT608",
+                    read.origin,
+                    f"`{read.key}` is labelled `{label}`, and {who} is not cleared for it",
+                    f"write {fix.format(f'{chr(34)}{label}{chr(34)}')}, or do not read it here",
+                )
+
+
+def secret_may_reach_tool(record: WalkRecord) -> Iterator[Diagnostic]:
+    """A cleared agent that could pass a secret to a tool that is not cleared."""
+    for site in record.sites:
+        agent = site.node
+        if not isinstance(agent, Agent):
+            continue
+        labels = {
+            label
+            for read in site.reads
+            if read.how in ("template", "policy")
+            for label in _labels(record, site, read.key)
+        }
+        for tool in agent.tools:
+            barred = (labels & set(agent.cleared)) - set(tool.cleared)
+            # an agent that is a tool has a clearance of its own
+            if barred and tool.agent is None:
+                label = sorted(barred)[0]
+                yield report(
+                    "WEFT608",
+                    Origin("tool", tool.name, agent.name),
+                    f"`{agent.name}` reads what is labelled `{label}`, and the tool `{tool.name}`"
+                    " is not cleared for it: a call that carries it is refused",
+                    f'write @tool(cleared=["{label}"]) if it may have it',
+                    severity=Severity.INFO,
+                )
+
+
+def withheld_result(record: WalkRecord) -> Iterator[Diagnostic]:
+    """A tool whose results carry a label that its own agent is not cleared for."""
+    marked: dict[str, set[str]] = {}
+    for _, label in _declared(record.agents):
+        for name in label.tools:
+            marked.setdefault(name, set()).add(label.name)
+    for agent in record.agents:
+        for tool in agent.tools:
+            barred = {*tool.labels, *marked.get(tool.name, ())} - {*agent.cleared}
+            if not barred:
+                continue
+            label = sorted(barred)[0]
+            yield report(
+                "WEFT608",
+                Origin("tool", tool.name, agent.name),
+                f"what the tool `{tool.name}` returns is labelled `{label}`, and `{agent.name}` is"
+                " not cleared for it: its model never sees the result",
+                f'write Agent("{agent.name}", cleared=["{label}"]), or give the tool to an agent'
+                " that is cleared",
+                # one that writes keys may be called for these, by a model that is to see nothing
+                severity=Severity.INFO if tool.writes else None,
+            )
+
+
+def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
+    """A label on a key, a tool or an artifact that is called otherwise, or is not there."""
+    declared = [*_declared(record.agents)]
+    if not declared:
+        return
+    keys = {*record.everywhere, *record.start.facts}
+    keys |= {read.key for site in record.sites for read in site.reads if read.how != "input"}
+    tools = {tool.name for agent in record.agents for tool in agent.tools}
+    files, all_files = saved_names(record.agents)
+    all_tools = not any(agent.tool_sources for agent in record.agents)
+    declares = bool(record.start.facts)
+    opaque = any(site.world.opaque for site in record.sites)
+    for agent, label in declared:
+        known = (
+            any(key in keys for key in label.keys)
+            or any(tool in tools for tool in label.tools)
+            or any(file in files for file in label.artifacts)
+        )
+        kinds = (
+            ("state key", label.keys, keys, not opaque),
+            ("tool", label.tools, tools, all_tools),
+            ("artifact", label.artifacts, files, all_files and bool(files)),
+        )
+        for kind, names, there, complete in kinds:
+            for name in names:
+                if name in there:
+                    continue
+                near = _misspelt(name, there)
+                if not near and (known or not complete):
+                    continue
+                yield report(
+                    "WEFT620",
+                    Origin("field", "context", agent.name),
+                    f"the label `{label.name}` is on the {kind} `{name}`, and there is none of"
+                    " that name: it guards nothing",
+                    f"did you mean `{near}`?"
+                    if near
+                    else f"name {with_article(kind)} of the program",
+                    # where no inputs are declared, the application may put any key into the state
+                    severity=None if near or kind != "state key" or declares else Severity.INFO,
+                )
+
+
+def clearance_for_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
+    """A clearance for a label that nothing carries, and that is spelled nearly like one."""
+    agents = record.agents
+    names = {label.name for _, label in _declared(record.agents)}
+    names |= {label for agent in agents for tool in agent.tools for label in tool.labels}
+    for agent in agents:
+        cleared = [(one, Origin("field", "cleared", agent.name)) for one in agent.cleared]
+        for tool in agent.tools:
+            cleared += [(one, Origin("tool", tool.name, agent.name)) for one in tool.cleared]
+        for label, place in cleared:
+            near = _misspelt(label, names) if label not in names else ""
+            if near:
+                yield report(
+                    "WEFT621",
+                    place,
+                    f"the clearance is for `{label}`, and nothing carries that label",
+                    f"did you mean `{near}`?",
+                )
+
+
+def _misspelt(name: str, names: Collection[str]) -> str:
+    """The name that was likely meant; one of another number is another thing."""
+    scoped = [one for one in names if one.partition(":")[2] == name]
+    bare = name.rstrip("0123456789")
+    others = [one for one in names if one.rstrip("0123456789") != bare]
+    # two letters exchanged
+    swapped = [one for one in others if sorted(one) == sorted(name) and one != name]
+    return next(iter((*scoped, *swapped, *close(name, others, cutoff=0.75))), "")
+
+
+def _declared(agents: Iterable[Agent]) -> Iterator[tuple[Agent, Label]]:
+    """Every label that a policy declares, with the agent whose policy it is."""
+    for agent in agents:
+        policies = [agent.policy] if agent.context is not None else []
+        while policies:
+            policy = policies.pop()
+            yield from ((agent, one) for one in policy.protections if isinstance(one, Label))
+            policies += [s.selector.policy for s in policy.stages if isinstance(s.selector, When)]
+
+
+def _labels(record: WalkRecord, site: Site, key: str) -> frozenset[str]:
+    fact = site.world.facts.get(key)
+    declared = record.labels.get(key, frozenset[str]())
+    return declared | fact.labels if fact is not None else declared

@@ -23,8 +23,8 @@ import msgspec
 from weft.compiler import Compilation, compile_request
 from weft.compiler.tools import Held, is_withheld, standing_values, values_of
 from weft.content import FunctionCall
-from weft.declare import Agent, C, Node, RunConfig, tree
-from weft.declare.nodes import walk_nodes
+from weft.declare import Agent, C, Node, RunConfig
+from weft.declare.agent import walk_nodes, walk_tree
 from weft.declare.policy import Policy
 from weft.declare.policy_parts import Budget, Label, Redact
 from weft.declare.visit import inner_agents
@@ -261,7 +261,7 @@ def homes_of(node: Node) -> dict[str, Agent]:
     for flow, _ in walk_nodes(node):
         if not isinstance(flow, Agent):
             continue
-        for member, _ in tree.walk(flow):
+        for member, _ in walk_tree(flow):
             if isinstance(member, Agent):
                 homes.setdefault(member.name, flow)
             else:

@@ -10,11 +10,10 @@ import msgspec
 
 from weft import schema
 from weft.checker.functions import uses_of
-from weft.codes import report
 from weft.declare import Node, Tool
 from weft.declare.functions import Foreign
 from weft.declare.tool import NAME, RESERVED, to_tools
-from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.errors import DeclarationError
 from weft.interop.adk.objects import HOME, field, flag, is_a, kinds, named, text
 from weft.interop.adk.running import RawResult, tool_call
