@@ -48,7 +48,7 @@ from weft.server.openai_stored import (
     runners_of,
     write_note,
 )
-from weft.server.problems import Problem
+from weft.server.problems import Problem, invalid
 from weft.server.served import ServedRun
 from weft.server.stream import stream_problem
 from weft.session import Event, Session, Usage
@@ -106,10 +106,11 @@ async def create_response(call: Call) -> Answer:
 async def get_response(call: Call) -> Answer:
     """A response once more, from the log."""
     if call.query("stream") not in ("", "false"):
-        raise Problem(
-            422, "invalid", "a response that is stored is not streamed", where="stream",
+        raise invalid(
+            "a response that is stored is not streamed",
+            where="stream",
             hint="leave it out; GET /api/apps/APP/sessions/SESSION/events streams a log",
-        )  # fmt: skip
+        )
     response = await find_response(call, call.path("response"), runners_of(call))
     return respond(await show_response(response))
 
