@@ -43,6 +43,7 @@ from weft.turns.turn import (
     StopSignal,
     TurnEnd,
     TurnInfo,
+    TurnRow,
     TurnStatus,
     UnreadableTurn,
     decode_turn,
@@ -181,7 +182,7 @@ class DbosTurns:
             "limit": limit,
         }
         rows = await self._database.execute(tables.LIST, values)
-        return [tables.DbosRow(*row).info() for row in rows]  # type: ignore[arg-type]
+        return [row.info(tables.STATUSES[row.status]) for row in map(TurnRow.read, rows)]
 
     async def retry(self, id: str) -> bool:
         """Have a turn that failed or was cancelled taken again, behind the others."""

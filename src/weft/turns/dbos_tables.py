@@ -3,14 +3,14 @@
 DBOS's tables are in a schema of their own. `weft.dbos_turns` says which turns there are; a turn has
 a workflow for each time that it was put.
 
-Top to bottom: names, making the tables, statements, rows.
+Top to bottom: names, making the tables, statements.
 """
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from weft.turns.turn import TurnInfo, TurnStatus, decode_turn
+from weft.turns.turn import TurnStatus
 
 if TYPE_CHECKING:
     from weft.stores.postgres_server import Connection
@@ -240,8 +240,8 @@ ON CONFLICT (turn) DO UPDATE SET attempts = turn_notes.attempts + 1, reason = ex
 
 LIST = f"""
 SELECT * FROM (
-    SELECT number, dbos_turns.turn, status, coalesce(attempts, 0), coalesce(kills, 0),
-        executor_id, coalesce(reason, ''), put_at, completed_at / 1000.0::float8,
+    SELECT number, dbos_turns.turn, status, 0, attempts, kills, executor_id, reason, put_at,
+        completed_at / 1000.0::float8,
         CASE WHEN status = 'DELAYED' THEN delay_until_epoch_ms / 1000.0::float8 END
     FROM weft.dbos_turns
     JOIN {_STATUS} ON workflow_uuid = {_ID}
@@ -277,32 +277,3 @@ COUNTS = f"""
 SELECT app_name, status, count(*) FROM weft.dbos_turns
 JOIN {_STATUS} ON workflow_uuid = {_ID} GROUP BY 1, 2
 """
-
-
-class DbosRow(NamedTuple):
-    """A turn in a list."""
-
-    number: int
-    text: str
-    status: str
-    attempts: int
-    kills: int
-    worker: str | None
-    reason: str
-    put_at: float
-    ended_at: float | None
-    due: float | None
-
-    def info(self) -> TurnInfo:
-        """The turn as a list shows it."""
-        return TurnInfo(
-            decode_turn(self.text, id=str(self.number), attempts=self.attempts, kills=self.kills),
-            STATUSES[self.status],
-            0,
-            self.due,
-            self.worker or "",
-            self.kills,
-            self.reason,
-            self.put_at,
-            self.ended_at,
-        )

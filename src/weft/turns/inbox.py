@@ -9,7 +9,7 @@ Top to bottom: the queue, what one worker sees of it, the statements, the rows.
 
 import time
 from collections.abc import Collection, Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 from weft.session import SessionKey
 from weft.turns.databases import Cell, QueueDatabase, SqlSpelling, Values
@@ -23,9 +23,9 @@ from weft.turns.turn import (
     StopSignal,
     TurnEnd,
     TurnInfo,
+    TurnRow,
     TurnStatus,
     UnreadableTurn,
-    decode_turn,
     encode_turn,
     poison_reason,
     retried,
@@ -97,7 +97,7 @@ class InboxTurns:
         """The turn of a request, or None."""
         values = {**key._asdict(), "request_id": request_id}
         rows = await self._database.run(self._statements.find, values)
-        return TurnRow.read(rows[0]).info() if rows else None
+        return _info(rows[0]) if rows else None
 
     async def list(
         self,
@@ -117,7 +117,7 @@ class InboxTurns:
             "limit": limit,
         }
         rows = await self._database.run(self._statements.list, values)
-        return [TurnRow.read(row).info() for row in rows]
+        return [_info(row) for row in rows]
 
     async def retry(self, id: str) -> bool:
         """Put a turn that failed or was cancelled behind the others of its session again."""
@@ -176,9 +176,8 @@ class InboxSource:
         values: Values = {"apps": self._apps, "worker": self._worker, "most": most}
         rows = map(TurnRow.read, await self._database.run(self._statements.take, values))
         # an UPDATE gives its rows in any order
-        return [
-            row.taken() for row in sorted(rows, key=lambda row: (-row.priority, row.place or 0))
-        ]
+        ordered = sorted(rows, key=lambda row: (-row.priority, row.place or 0))
+        return [_taken(row) for row in ordered]
 
     async def drop_adrift(self, running: Collection[str]) -> int:
         """Give back what this worker owns beside those that it runs."""
@@ -303,49 +302,15 @@ class Statements:
         self.counts = f"SELECT app_name, status, count(*) FROM {table} GROUP BY 1, 2"
 
 
-class TurnRow(NamedTuple):
-    """A row of the inbox."""
+def _info(cells: Sequence[Cell]) -> TurnInfo:
+    row = TurnRow.read(cells)
+    return row.info(cast("TurnStatus", row.status))
 
-    number: int
-    text: str
-    status: TurnStatus
-    priority: int
-    attempts: int
-    kills: int
-    worker: str | None
-    reason: str | None
-    put_at: float
-    ended_at: float | None
-    due: float | None
-    place: int | None
 
-    @classmethod
-    def read(cls, cells: Sequence[Cell]) -> "TurnRow":
-        """The row of these cells."""
-        return cls(*cells)  # type: ignore[arg-type]
-
-    def turn(self) -> QueuedTurn:
-        """The turn, or an error if this version cannot read it."""
-        return decode_turn(self.text, id=str(self.number), attempts=self.attempts, kills=self.kills)
-
-    def taken(self) -> TakenTurn:
-        """The row as the worker has it that took it."""
-        try:
-            return TakenTurn(str(self.number), self.turn())
-        except UnreadableTurn as error:
-            # a newer Weft put it: it becomes a dead letter, and the others are run
-            return TakenTurn(str(self.number), None, str(error))
-
-    def info(self) -> TurnInfo:
-        """The row as a list shows it."""
-        return TurnInfo(
-            self.turn(),
-            self.status,
-            self.priority,
-            self.due,
-            self.worker or "",
-            self.kills,
-            self.reason or "",
-            self.put_at,
-            self.ended_at,
-        )
+def _taken(row: TurnRow) -> TakenTurn:
+    """The row as the worker has it that took it."""
+    try:
+        return TakenTurn(str(row.number), row.turn())
+    except UnreadableTurn as error:
+        # a newer Weft put it: it becomes a dead letter, and the others are run
+        return TakenTurn(str(row.number), None, str(error))

@@ -13,7 +13,7 @@ Top to bottom: the queue, what one worker sees of it, the connector, the stateme
 import hashlib
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -30,6 +30,7 @@ from weft.turns.turn import (
     StopSignal,
     TurnEnd,
     TurnInfo,
+    TurnRow,
     TurnStatus,
     UnreadableTurn,
     decode_turn,
@@ -205,7 +206,7 @@ class ProcrastinateTurns:
             "limit": limit,
         }
         rows = await self._database.execute(_LIST, values)
-        return [_JobRow(*row).info() for row in rows]  # type: ignore[arg-type]
+        return [row.info(_STATUSES[row.status]) for row in map(TurnRow.read, rows)]
 
     async def retry(self, id: str) -> bool:
         """Have a turn that failed or was cancelled taken again."""
@@ -620,35 +621,3 @@ _COUNTS = """
 SELECT args ->> 'app', status::text, count(*) FROM procrastinate_jobs
 WHERE task_name = %(task)s GROUP BY 1, 2
 """
-
-
-class _JobRow(NamedTuple):
-    """A job in a list."""
-
-    id: int
-    text: str
-    status: str
-    priority: int
-    attempts: int | None
-    kills: int | None
-    worker: str | None
-    reason: str | None
-    put_at: float | None
-    ended_at: float | None
-    due: float | None
-
-    def info(self) -> TurnInfo:
-        """The job as a list shows it."""
-        return TurnInfo(
-            decode_turn(
-                self.text, id=str(self.id), attempts=self.attempts or 0, kills=self.kills or 0
-            ),
-            _STATUSES[self.status],
-            self.priority,
-            self.due,
-            self.worker or "",
-            self.kills or 0,
-            self.reason or "",
-            self.put_at,
-            self.ended_at,
-        )

@@ -253,6 +253,48 @@ class TurnInfo(NamedTuple):
     ended_at: float | None = None
 
 
+class TurnRow(NamedTuple):
+    """A turn as a queue reads it from its database; the status is in the words of the queue."""
+
+    number: int
+    text: str
+    status: str
+    priority: int
+    attempts: int | None
+    kills: int | None
+    worker: str | None
+    reason: str | None
+    put_at: float | None
+    ended_at: float | None
+    due: float | None
+    place: int | None = None
+    """Where it stands in the line of its session, if the queue says so."""
+
+    @classmethod
+    def read(cls, cells: Sequence[object]) -> "TurnRow":
+        """The row of these cells."""
+        return cls(*cells)  # type: ignore[arg-type]
+
+    def turn(self) -> QueuedTurn:
+        """The turn, or an error if this version cannot read it."""
+        attempts, kills = self.attempts or 0, self.kills or 0
+        return decode_turn(self.text, id=str(self.number), attempts=attempts, kills=kills)
+
+    def info(self, status: TurnStatus) -> TurnInfo:
+        """The row as a list shows it."""
+        return TurnInfo(
+            self.turn(),
+            status,
+            self.priority,
+            self.due,
+            self.worker or "",
+            self.kills or 0,
+            self.reason or "",
+            self.put_at,
+            self.ended_at,
+        )
+
+
 _VERSION = 2
 """The version of a turn that is written down, where it has what older workers would drop."""
 
