@@ -320,14 +320,14 @@ def open_turn(prompt: Prompt, env: Env) -> Prompt:
     After:   user "(The conversation begins.)" | model "Welcome!" | user "Hi"
     """
     # something is final before these items, so the request has begun already
-    if not env.thread.opening or not prompt.items.length:
+    items = prompt.items
+    if not env.thread.opening or not items.length:
         return prompt
-    first = prompt.items[0]
+    first = items[0] if items.settled else items.tail[0]
     if not first.blocks or first.blocks[0].role != "model":
         return prompt
     opening = opening_of(first)
     note = Note("open_turn", "the first turn must be the user's", first, opening)
-    items = prompt.items
     # all of it may still change, so nothing is kept
     if not items.settled:
         return prompt.with_strand(Strand[Item]().with_tail([opening, *items.tail]), (note,))

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from weft.compiler.tools import declared_policy
 from weft.content import Content, FunctionCall, Part
-from weft.declare import Agent, Flow, Tool
+from weft.declare import Agent, Flow, Policy, Tool
 from weft.declare.context import ToolContext
 from weft.errors import SchemaError, SessionError, StoreError
 from weft.misuse import close
@@ -89,6 +88,7 @@ class ToolCall:
         "_invocation",
         "_malformed",
         "_place",
+        "_policy",
         "_progress",
         "_restored",
         "begun",
@@ -102,6 +102,7 @@ class ToolCall:
         self,
         invocation: Invocation,
         place: Place,
+        policy: Policy,
         bindings: AgentBindings,
         progress: Progress,
         call: FunctionCall,
@@ -110,6 +111,7 @@ class ToolCall:
         self._finish: Finish | None = None
         self._invocation = invocation
         self._place = place
+        self._policy = policy
         self._bindings = bindings
         self._progress = progress
         self._malformed = malformed
@@ -208,11 +210,10 @@ class ToolCall:
         # an agent gets the placeholders: its own requests are redacted too
         if tool.agent is not None:
             return args
-        invocation = self._invocation
-        policy = declared_policy(self._bindings.agent, invocation.config)
-        if not policy.protections:
+        if not self._policy.protections:
             return args
-        arguments = restored_arguments(args, policy, invocation.view(self._place.scope))
+        session = self._invocation.view(self._place.scope)
+        arguments = restored_arguments(args, self._policy, session)
         self._restored = arguments.used
         return arguments.args
 
