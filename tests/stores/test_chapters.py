@@ -28,8 +28,7 @@ from weft.session.store import ArchivingStore
 from weft.session.strand import collector_paused
 from weft.stores import chapters, open_store
 from weft.stores.artifacts import MemoryArtifacts
-from weft.stores.rows import StateReader
-from weft.stores.skim import UnreadEvents
+from weft.stores.rows import StateReader, UnreadEvents
 from weft.stores.upkeep import backup_store, downgrade_store, migrate_store
 from weft.testing import ScriptedModel
 

@@ -17,8 +17,7 @@ from weft.session import SessionKey
 from weft.session.memory import StoredSession
 from weft.session.strand import Strand, skim_of
 from weft.stores import cache, open_store
-from weft.stores.rows import encode_event
-from weft.stores.skim import LEAST, UnreadEvents, skimmed
+from weft.stores.rows import LEAST, UnreadEvents, encode_event, skimmed
 from weft.testing import ScriptedModel, call
 from weft.values import JsonObject
 

@@ -26,10 +26,9 @@ from weft.errors import BudgetExceeded
 from weft.ir.block import RECALL
 from weft.passes.handles import ASKING, PAGE
 from weft.recordings import Recording
-from weft.replay.evidence import KeptEvidence, Rebuilt, Texts, View, rebuilt
-from weft.replay.uses import EditedLines, Uses
-from weft.replay.uses import strings_in as strings_in
-from weft.replay.uses import uses_of as uses_of
+from weft.replay.evidence import EditedLines, KeptEvidence, Rebuilt, Texts, Uses, View, rebuilt
+from weft.replay.evidence import strings_in as strings_in
+from weft.replay.evidence import uses_of as uses_of
 from weft.session import Event, Session
 from weft.values import Json, JsonObject
 

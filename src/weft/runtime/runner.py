@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from weft.runtime.approvals import Pending
-    from weft.stores.retention import Erased
+    from weft.stores.upkeep import Erased
 
 _DEFAULT = RunConfig()
 
@@ -395,7 +395,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         the store. State under `app:` belongs to all users, and stays.
         """
         from weft.stores.memories import Memory  # most programs delete nobody
-        from weft.stores.retention import erase_user
+        from weft.stores.upkeep import erase_user
 
         # only the check of the user's name is wanted: any session will do
         self._key(user_id, "s")

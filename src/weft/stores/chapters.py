@@ -25,8 +25,17 @@ from weft.session.event import Event, apply_delta
 from weft.session.log import Positions
 from weft.session.memory import StoredSession, scoped
 from weft.session.strand import CallIds, Skim, Strand
-from weft.stores.rows import EventRow, RawRow, checksum_of, encode_value, read_row
-from weft.stores.skim import Fetch, Skimmed, UnreadEvents, skimmed
+from weft.stores.rows import (
+    EventRow,
+    Fetch,
+    RawRow,
+    Skimmed,
+    UnreadEvents,
+    checksum_of,
+    encode_value,
+    read_row,
+    skimmed,
+)
 from weft.values import JsonObject
 
 LENGTH = 5_000

@@ -28,7 +28,7 @@ from weft.stores.cache import (
 )
 from weft.stores.chapters import open_log, state_of
 from weft.stores.postgres_chapters import chapters_of, deltas_of, fetch_from, newer_than, read_rows
-from weft.stores.postgres_tables import (
+from weft.stores.postgres_server import (
     MIGRATING,
     Connection,
     Cursor,

@@ -22,8 +22,7 @@ from weft.stores.sqlite_lease import FileLeases, join, leave
 from weft.stores.sqlite_worker import ConnectionThread, FileWriter
 
 if TYPE_CHECKING:
-    from weft.stores.postgres_server import ConnectionPool, DatabaseAddress
-    from weft.stores.postgres_tables import Connection
+    from weft.stores.postgres_server import Connection, ConnectionPool, DatabaseAddress
 
 Cell = str | int | float | None
 Values = Mapping[str, "Cell | Sequence[str] | Sequence[int]"]
@@ -110,7 +109,7 @@ class ServerDatabase:
         """Make the tables, or refuse those of another version."""
         if self._is_open:
             return
-        from weft.stores.postgres_tables import place
+        from weft.stores.postgres_server import place
 
         where = place(self.url)
         async with self.connection() as connection:
@@ -130,7 +129,7 @@ class ServerDatabase:
         self, statement: str, values: Values, *, connection: object = None
     ) -> list[tuple[Cell, ...]]:
         """The rows that a statement gives."""
-        from weft.stores.postgres_tables import explaining
+        from weft.stores.postgres_server import explaining
 
         spelled = self._spelled.get(statement)
         if spelled is None:
@@ -139,14 +138,20 @@ class ServerDatabase:
             await self.open()
         if connection is not None:
             async with explaining(self.url):
-                return await _rows(require_connection(connection), spelled, values)
-        async with self.connection() as own:
-            return await _rows(own, spelled, values)
+                rows = await execute(require_connection(connection), spelled, values)
+        else:
+            rows = await self.execute(spelled, values)
+        return cast("list[tuple[Cell, ...]]", rows)
+
+    async def execute(self, statement: bytes | str, values: Mapping[str, object]) -> "list[Row]":
+        """The rows of a statement that is written for PostgreSQL."""
+        async with self.connection() as connection:
+            return await execute(connection, statement, values)
 
     @asynccontextmanager
     async def connection(self) -> "AsyncGenerator[Connection, None]":
         """A connection, which commits each statement; errors of the driver become ours."""
-        from weft.stores.postgres_tables import explaining
+        from weft.stores.postgres_server import explaining
 
         async with explaining(self.url), self._current().connection() as connection:
             yield connection
@@ -182,7 +187,7 @@ class ServerDatabase:
         return self._pool
 
     async def _listen(self) -> None:
-        from weft.stores.postgres_tables import DriverError
+        from weft.stores.postgres_server import DriverError
 
         try:
             connection = await self._current().connect(leasing=True)
@@ -202,7 +207,7 @@ class ServerDatabase:
 
 async def lock_migrations(connection: "Connection") -> None:
     """Wait until no other process makes tables, until the transaction ends."""
-    from weft.stores.postgres_tables import MIGRATING
+    from weft.stores.postgres_server import MIGRATING
 
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
 
@@ -219,10 +224,16 @@ async def _server_version(connection: "Connection", where: str) -> int:
     return _require_version(row[0] if row is not None else 0, where)
 
 
-async def _rows(connection: "Connection", query: bytes, values: Values) -> list[tuple[Cell, ...]]:
+Row = tuple[object, ...]
+
+
+async def execute(
+    connection: "Connection", statement: bytes | str, values: Mapping[str, object]
+) -> list[Row]:
+    """The rows that a statement gives."""
+    query = statement.encode() if isinstance(statement, str) else statement
     cursor = await connection.execute(query, values)
-    rows = await cursor.fetchall() if cursor.description is not None else []
-    return cast("list[tuple[Cell, ...]]", rows)
+    return await cursor.fetchall() if cursor.description is not None else []
 
 
 def require_connection(connection: object) -> "Connection":

@@ -159,7 +159,7 @@ def _agent(place: AdkPlace, value: object, convert: Convert) -> ConvertedTools:
 def _function(place: AdkPlace, value: object, function: Callable[..., object]) -> ConvertedTools:
     """A function as the application wrote it, or wrapped in a FunctionTool."""
     if _is_exit(function):
-        from weft.tools.builtin import exit_loop
+        from weft.tools import exit_loop
 
         return ConvertedTools((exit_loop,), escalates=True)
     name = text(value, "name") or _name(function)
