@@ -398,7 +398,14 @@ class _Prepended:
         self.items: Strand[Item] = Strand()
 
 
-def prepend_items(prompt: Prompt, first: Sequence[Item], *, step: str, key: Hashable) -> Prompt:
+def prepend_items(
+    prompt: Prompt,
+    first: Sequence[Item],
+    *,
+    step: str,
+    key: Hashable,
+    notes: Sequence[Note] = (),
+) -> Prompt:
     """The prompt with items before its first, the same in every request; `key` names them."""
     items = prompt.items
     with items.lock:
@@ -411,7 +418,7 @@ def prepend_items(prompt: Prompt, first: Sequence[Item], *, step: str, key: Hash
             more = items.between(prepended.read, items.settled)
             prepended.items = prepended.items.grown(more)
             prepended.read = items.settled
-        return prompt.with_strand(prepended.items.with_tail(items.tail))
+        return prompt.with_strand(prepended.items.with_tail(items.tail), notes)
 
 
 def map_blocks(item: Item, function: Callable[[Block], Block]) -> Item:

@@ -165,7 +165,10 @@ class ToolCall:
             beginning = self._malformed[:200]
             return Outcome(
                 call,
-                {"error": f"the arguments are not a JSON object: {beginning}", **_schema(bound)},
+                {
+                    "error": f"the arguments are not a JSON object: {beginning}",
+                    "parameters": bound.tool.parameters,
+                },
             )
         edited: JsonObject | None = None
         if self._progress.confirmed:
@@ -489,20 +492,12 @@ def _answer_as_json(answer: object, moment: str) -> JsonObject:
 def _error_words(error: Exception) -> str:
     """What the model is told: class and message, never a traceback."""
     if isinstance(error, SchemaError):
-        return _correction(error)
+        return f"{error.message}; {error.hint}" if error.hint else error.message
     try:
         text = str(error)
     except Exception:  # one that cannot even say what is wrong
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _correction(error: SchemaError) -> str:
-    return f"{error.message}; {error.hint}" if error.hint else error.message
-
-
-def _schema(bound: BoundTool) -> JsonObject:
-    return {"parameters": bound.tool.parameters}
 
 
 def unknown_tool(name: str, known: list[str]) -> str:
