@@ -12,13 +12,13 @@ from collections.abc import Set as AbstractSet
 from threading import Lock
 from typing import NamedTuple, cast, overload
 
-from weft.compiler.view import PlainTalk, claims, plain_exchange, plain_items
+from weft.compiler.view import PlainTalk, plain_items
 from weft.dialects import dialect_named
 from weft.dialects.track import TurnsOnly
-from weft.ir import Item
+from weft.ir import CallBlock, Item, ResultBlock, TextBlock
 from weft.session import Event
-from weft.session.event import TalkEvent
 from weft.session.strand import Strand
+from weft.session.talk import PlainCall, StoredTalk, TalkEvent, Utterance, utterances
 
 PIECE = 2_000
 """How many events of a long log are in memory at once."""
@@ -67,18 +67,18 @@ def lower_talk(events: Strand[Event], agent: str, target: WireTarget) -> Lowered
     """
     if events.settled <= PIECE:
         return None
-    opening = plain_items(events.read_once(0, 1), 0, agent).items
-    if not opening or opening[0].blocks[0].role != "user":
-        return None
     talk = _Talk(TurnsOnly(dialect_named(target.dialect), target.model), array("L"), set())
     read, settled = 0, events.settled
     while read < settled:
-        piece = talk.lower(events.read_once(read, min(read + PIECE, settled)), read, agent)
+        spoken = _read_utterances(events, read, agent)
+        if not read and (not spoken or spoken[0].role != "user"):
+            return None
+        end = talk.lower(spoken, read)
         if talk.turns.is_reported:
             return None
-        if not piece:
+        if end == read:
             break
-        read += piece
+        read = end
     track = talk.turns.settled()
     if read <= PIECE or track is None:
         return None
@@ -94,53 +94,70 @@ class _Talk(NamedTuple):
     starts: "array[int]"
     calls: set[str]
 
-    def lower(self, events: Sequence[Event | TalkEvent], position: int, agent: str) -> int:
-        """Lower events up to the first that is more than plain talk; how many these are.
-
-        Most are a text, of which a turn is made without an item.
-        """
-        starts, say = self.starts, self.turns.say
-        index, length = 0, len(events)
-        while index < length:
-            event = events[index]
-            author, content = event.author, event.content
-            parts = content.parts if content is not None else None
-            if (
-                type(event) is TalkEvent
-                and content is not None
-                and parts is not None
-                and len(parts) == 1
-                and (text := parts[0].text)
-                and (author == agent or author == "user")
-                and parts[0].function_call is None
-                and parts[0].function_response is None
-                and not text.isspace()
-            ):
-                asks = author == "user" or content.role == "user"
-                say("user" if asks else "model", text)
-                starts.append(position + index)
-                index += 1
-                continue
-            calls = parts is not None and len(parts) > 0 and parts[0].function_call is not None
-            answered = events[index + 1] if calls and index + 1 < length else None
-            if type(event) is TalkEvent and type(answered) is TalkEvent:
-                at, invocation = position + index, event.invocation_id
-                exchange = plain_exchange(event, answered, at, agent, invocation)
-                if exchange is None or not claims(exchange, frozenset(), self.calls):
+    def lower(self, spoken: Iterable[Utterance], position: int) -> int:
+        """Lower what was said from a position on; up to where, if a call has a known id."""
+        turns, starts, known = self.turns, self.starts, self.calls
+        for one in spoken:
+            if calls := one.calls:
+                ids = {call.id for call in calls}
+                # two calls with one id must be told apart by a pass
+                if len(ids) < len(calls) or not known.isdisjoint(ids):
                     break
-                self.turns.add(exchange, sound=True)
-                starts.append(at)
-                index += 2
-                continue
-            some = (event,) if answered is None else (event, answered)
-            plain = plain_items(some, position + index, agent, frozenset(), self.calls)
-            if not plain.read:
-                break
-            for item in plain.items:
-                self.turns.add(item, sound=False)
-                starts.append(item.position)
-            index += plain.read
-        return index
+                known |= ids
+                starts.append(position)
+                turns.exchange(calls)
+                position += 2
+            else:
+                starts.append(position)
+                turns.say(one.role, one.text)
+                position += 1
+        return position
+
+
+def _read_utterances(events: Strand[Event], position: int, agent: str) -> Sequence[Utterance]:
+    """What is said from a position on, as far as it is plain talk: some of it, read once.
+
+    Where the store has it in short, the events are not read.
+    """
+    end = min(position + PIECE, events.settled)
+    stored = events.memo.of(StoredTalk)
+    if stored is not None and stored.authors <= {"user", agent}:
+        stretch = stored.read(position)
+        if stretch is not None and position + stretch.events <= events.settled:
+            return stretch.listed
+        end = min(end, stored.next_start(position) or end)
+    return _utterances_of(events.read_once(position, end), agent)
+
+
+def _utterances_of(events: Sequence[Event | TalkEvent], agent: str) -> Sequence[Utterance]:
+    """What is said in events, up to the first that is more than plain talk."""
+    listed: list[Utterance] = []
+    at = 0
+    while at < len(events):
+        some = utterances(events, agent, at)
+        listed += some.listed
+        at += some.events
+        # an event that was not read in short: one of a log in memory, or one with more fields
+        plain = plain_items(events[at : at + 2], at, agent)
+        listed += map(_utterance, plain.items)
+        at += plain.read
+        if not (some.events or plain.read):
+            break
+    return listed
+
+
+def _utterance(item: Item) -> Utterance:
+    """A plain item in short."""
+    first = item.blocks[0]
+    if isinstance(first, TextBlock):
+        return Utterance("user" if first.role == "user" else "model", first.text)
+    results = {block.call_id: block for block in item.blocks if isinstance(block, ResultBlock)}
+    calls = [
+        PlainCall(block.id, block.name, block.args, results[block.id].response)
+        for block in item.blocks
+        if isinstance(block, CallBlock)
+    ]
+    return Utterance("model", "", tuple(calls))
 
 
 class LateItems(Sequence[Item]):

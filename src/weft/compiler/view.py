@@ -12,16 +12,27 @@ from typing import Literal
 import msgspec
 
 from weft.codes import report
-from weft.compiler.parts import INTERNAL_CALLS, blocks_of, heard, mended
+from weft.compiler.parts import blocks_of, heard, mended
 from weft.content import Part
 from weft.diagnostics import Diagnostic, Origin
-from weft.ir import Block, CallBlock, Feature, Item, ItemKind, ResultBlock, Role, TextBlock
+from weft.ir import (
+    Block,
+    CallBlock,
+    Feature,
+    Item,
+    ItemKind,
+    ResultBlock,
+    Role,
+    TextBlock,
+    pair_blocks,
+)
 from weft.passes.env import MOST_LETTERS
 from weft.session import Compaction, Event
-from weft.session.event import NO_ACTIONS, TalkEvent, TalkPart
+from weft.session.event import NO_ACTIONS
 from weft.session.lookback import wrote_keys
 from weft.session.provenance import NOTHING
 from weft.session.strand import Strand
+from weft.session.talk import TalkEvent, TalkPart, paired_calls
 from weft.values import has_lone_surrogate
 
 PAUSED = "CONTINUATION"
@@ -270,19 +281,8 @@ def plain_exchange(
     invocation: str,
 ) -> Item | None:
     """Calls and their results as `pair_results` leaves them; None where a pass has more to do."""
-    calls, results = asked.content, answered.content
-    if (
-        calls is None
-        or results is None
-        or asked.author != agent
-        or answered.author != agent
-        or calls.role != "model"
-        or results.role != "user"
-    ):
-        return None
-    call_parts: tuple[Part | TalkPart, ...] = calls.parts or ()
-    result_parts: tuple[Part | TalkPart, ...] = results.parts or ()
-    if len(call_parts) != len(result_parts):
+    calls = paired_calls(asked, answered, agent)
+    if calls is None:
         return None
     in_short = type(asked) is TalkEvent and type(answered) is TalkEvent
     if not (in_short or _is_plain_pair(asked, answered)):
@@ -290,43 +290,14 @@ def plain_exchange(
     blocks: list[Block] = []
     answers: list[Block] = []
     asked_id, answered_id = asked.id, answered.id
-    for index, part in enumerate(call_parts):
-        call, result = part.function_call, result_parts[index].function_response
-        if (
-            call is None
-            or result is None
-            or not call.id
-            or not call.name
-            or result.id != call.id
-            or result.name != call.name
-            # media in a result is lowered in its own way
-            or result.parts
-            or call.name in INTERNAL_CALLS
-            or not (in_short or _is_bare_pair(part, result_parts[index]))
-        ):
-            return None
-        # ids that the runtime or google-adk made up mean nothing to a provider
-        own_id = not call.id.startswith("adk-")
-        blocks.append(
-            CallBlock(
-                role="model",
-                origin=Origin("event", asked_id, agent, -1, -1, index),
-                id=call.id,
-                name=call.name,
-                args=call.args or {},
-                given=own_id,
-            )
+    for index, call in enumerate(calls):
+        call_block, result_block = pair_blocks(
+            call,
+            Origin("event", asked_id, agent, -1, -1, index),
+            Origin("event", answered_id, agent, -1, -1, index),
         )
-        answers.append(
-            ResultBlock(
-                role="user",
-                origin=Origin("event", answered_id, agent, -1, -1, index),
-                call_id=call.id,
-                name=call.name,
-                response=result.response or {},
-                given=own_id,
-            )
-        )
+        blocks.append(call_block)
+        answers.append(result_block)
     return Item(
         "exchange",
         (*blocks, *answers),
@@ -349,6 +320,8 @@ def _is_plain_pair(asked: Event | TalkEvent, answered: Event | TalkEvent) -> boo
         answered.custom_metadata is not None or not _is_only_said(answered)
     ):
         return False
+    if not all(map(_is_bare_pair, _parts(asked), _parts(answered))):
+        return False
     try:  # one look at all of it
         return (
             len(msgspec.json.encode((asked.content, answered.content))) <= MOST_LETTERS
@@ -357,6 +330,10 @@ def _is_plain_pair(asked: Event | TalkEvent, answered: Event | TalkEvent) -> boo
     except (UnicodeEncodeError, OverflowError, TypeError):
         # lone surrogates and values that are no JSON are mended on the long way
         return False
+
+
+def _parts(event: Event | TalkEvent) -> Sequence[Part | TalkPart]:
+    return (event.content.parts if event.content is not None else None) or ()
 
 
 def _is_bare_pair(asked: Part | TalkPart, answered: Part | TalkPart) -> bool:

@@ -14,6 +14,7 @@ from weft.ir.block import (
     Stability,
     TextBlock,
     ThoughtBlock,
+    pair_blocks,
 )
 from weft.ir.item import Item, ItemKind, ModelResponse, Note, Want, WantKind
 from weft.ir.prompt import Feature, Output, Prompt, ToolDecl, verify
@@ -42,5 +43,6 @@ __all__ = [
     "ToolDecl",
     "Want",
     "WantKind",
+    "pair_blocks",
     "verify",
 ]

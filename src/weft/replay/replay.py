@@ -17,7 +17,7 @@ from weft.compiler.breaks import read_again
 from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of
-from weft.compiler.parts import INTERNAL_CALLS, is_internal
+from weft.compiler.parts import is_internal
 from weft.content import Content
 from weft.declare import Agent, Policy, RunConfig, Tool
 from weft.declare.template import Variable, parse
@@ -32,6 +32,7 @@ from weft.replay.uses import EditedLines, Uses
 from weft.replay.uses import strings_in as strings_in
 from weft.replay.uses import uses_of as uses_of
 from weft.session import Event, Session
+from weft.session.talk import INTERNAL_CALLS
 from weft.values import Json, JsonObject
 
 DEARER = 1.02
