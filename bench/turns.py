@@ -121,12 +121,12 @@ async def empty(address: str, database: int, sessions: int, turns: int) -> None:
     import psycopg
     from dbos import DBOS
 
-    from weft.turns import dbos_tables, dbos_worker
+    from weft.turns import dbos_queue, dbos_tables
 
     queue, count = f"empty-{uuid4().hex}", sessions * turns
     await asyncio.to_thread(dbos_tables.migrate, address)
-    engine = dbos_worker.dbos_engine(address, "empty")
-    DBOS(config=dbos_worker.dbos_config(engine, queue))
+    engine = dbos_queue.dbos_engine(address, "empty")
+    DBOS(config=dbos_queue.dbos_config(engine, queue))
     ended, began, is_over = 0, 0.0, threading.Event()
 
     async def nothing(number: int) -> None:
@@ -146,7 +146,7 @@ async def empty(address: str, database: int, sessions: int, turns: int) -> None:
 
     await asyncio.to_thread(start)
     server = database_seconds(database)
-    await asyncio.to_thread(dbos_worker.register_queue, queue, SLOTS)
+    await asyncio.to_thread(dbos_queue.register_queue, queue, SLOTS)
     await asyncio.to_thread(is_over.wait)
     await asyncio.sleep(0.5)
     used = time.process_time() - began

@@ -317,7 +317,6 @@ def test_a_name_says_the_thing_and_not_what_happened_to_it(room: str) -> None:
 
 SMALL_CHAPTERS: dict[str, str] = {
     "cli/rule.py": "one file a command",
-    "codes/importing.py": "the codes of one reporter, as its neighbours are",
 }
 """Modules under 60 lines with a single importer, each with the reason."""
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from weft.checker.check import check
     from weft.compiler.compile import compile
     from weft.compiler.compiled import Compiled
-    from weft.compiler.inputs import ReadonlyContext
+    from weft.compiler.instruction import ReadonlyContext
     from weft.compiler.report import Report
     from weft.content import Content, Part
     from weft.declare import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from weft.declare.config import Thinking
     from weft.declare.examples import Example, ExampleCall
     from weft.declare.flow import Fallback, Flow, Loop, Parallel, Sequence, until, while_
-    from weft.declare.nodes import Gate, Map, Race, Step, Timeout, expect, race, tap, timeout
+    from weft.declare.nodes import Map, Race, Step, Timeout, expect, race, tap, timeout
     from weft.declare.policy import Policy
     from weft.declare.provider_tools import (
         CodeExecution,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         WebFetch,
         WebSearch,
     )
-    from weft.declare.route import Route
+    from weft.declare.route import Gate, Route
     from weft.declare.tool import tool
     from weft.declare.transform import S
     from weft.diagnostics import Diagnostic, Origin, Severity
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from weft.errors import DeclarationError, WeftError
     from weft.models import Model, ModelResponse
     from weft.runtime.approvals import Approve, Deny, Pending
-    from weft.runtime.callbacks import Plugin
     from weft.runtime.plugins import RunOutcome
+    from weft.runtime.program import Plugin
     from weft.runtime.result import Result
     from weft.runtime.run import Running
     from weft.runtime.runner import Runner

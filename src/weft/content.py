@@ -682,7 +682,11 @@ def whole_characters(content: Content) -> Content:
     The pieces put together are two halves, which no JSON gives back: it has the character.
     """
     parts = content.parts or ()
-    if not any(part.text and has_lone_surrogate(part.text) for part in parts):
+    for part in parts:
+        # nearly every text is plain, and this is asked of every answer
+        if part.text and not part.text.isascii() and has_lone_surrogate(part.text):
+            break
+    else:
         return content
     joined = [
         msgspec.structs.replace(part, text=join_halves(part.text)) if part.text else part

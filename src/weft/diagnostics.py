@@ -5,25 +5,17 @@ stands only in the hint. `Origin` is also what the source map answers with: wher
 token of a request came from.
 """
 
-import enum
 import unicodedata
 from typing import Literal
 
 import msgspec
 
+from weft.codes import CODES, Severity
 from weft.notebook import Cell, framed, table
 
 OriginKind = Literal[
     "field", "event", "state", "artifact", "memory", "pass", "config", "tool", "dialect"
 ]
-
-
-class Severity(enum.StrEnum):
-    """How bad it is."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -64,6 +56,19 @@ class Diagnostic(msgspec.Struct, frozen=True, omit_defaults=True):
     def __str__(self) -> str:
         text = f"{self.origin}: {self.severity}[{self.code}] {self.message}"
         return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+def report(
+    code: str, origin: Origin, message: str, hint: str = "", *, severity: Severity | None = None
+) -> Diagnostic:
+    """A diagnostic under its code, as bad as the table says unless told otherwise."""
+    return Diagnostic(
+        code=code,
+        severity=severity or CODES[code].severity,
+        message=message,
+        origin=origin,
+        hint=hint,
+    )
 
 
 class Findings(list[Diagnostic]):

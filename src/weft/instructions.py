@@ -7,10 +7,17 @@ ReadonlyContext; None is an empty one.
 from collections.abc import Mapping
 from typing import cast
 
-from weft.compiler.inputs import ReadonlyContext, provide
-from weft.compiler.instruction import Instructions, Scope, resolve_instructions, wording_of
+from weft.compiler.instruction import (
+    Instructions,
+    ReadonlyContext,
+    Scope,
+    provide,
+    resolve_instructions,
+    wording_of,
+)
 from weft.compiler.plan import output_for
-from weft.declare import Agent, tree
+from weft.declare import Agent
+from weft.declare.agent import find_path
 from weft.declare.template import parse, render
 from weft.diagnostics import Origin
 from weft.errors import CompileError, describe_kind
@@ -82,7 +89,7 @@ def _resolve(agent: Agent, env: Environment, root: Agent | None) -> Instructions
                 where="instructions.compile",
                 hint="pass a weft.Agent",
             )
-    agents = tree.find(root, agent.name) if root is not None else (agent,)
+    agents = find_path(root, agent.name) if root is not None else (agent,)
     path = tuple(node for node in agents if isinstance(node, Agent))
     if not path:
         raise CompileError(

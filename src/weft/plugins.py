@@ -19,8 +19,8 @@ from weft.detect import find, kinds_named
 from weft.errors import DeclarationError, RunError, describe_kind
 from weft.ir import ModelResponse, Prompt
 from weft.jsonschema import shorten
-from weft.runtime.callbacks import Plugin
 from weft.runtime.plugins import RunOutcome
+from weft.runtime.program import Plugin
 from weft.session import Event
 from weft.values import Json, JsonObject, compact, digest
 

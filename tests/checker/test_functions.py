@@ -10,7 +10,7 @@ import pytest
 
 from weft.checker.functions import keys_of
 from weft.checker.scope import Keys
-from weft.session.state import State
+from weft.session.event import State
 
 KEYS, FLAGS = "abcd", "pq"
 DRAFT = "a"

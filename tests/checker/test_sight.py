@@ -1,7 +1,7 @@
 """What each agent will see, said before anything runs."""
 
 from weft import Agent, C
-from weft.checker.sights import sights
+from weft.checker.check import sights
 
 
 def test_channels_keys_sources_tokens_and_room() -> None:

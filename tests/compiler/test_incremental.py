@@ -18,7 +18,7 @@ from weft.compiler import Compilation
 from weft.compiler import compile_request as compile
 from weft.compiler.incremental import LONG, is_cold
 from weft.compiler.plan import plan_for
-from weft.compiler.recall import DEFAULT
+from weft.compiler.tools import DEFAULT
 from weft.content import call_part, result_part, to_content
 from weft.declare import Policy
 from weft.dialects import DIALECTS

@@ -7,8 +7,7 @@ from pydantic import BaseModel
 
 import weft
 from weft import Agent, C, Map, Parallel, Route, RunConfig, Runner, S, Sequence, race, timeout
-from weft.checker.check import declared_inputs
-from weft.checker.sights import sights
+from weft.checker.check import declared_inputs, sights
 from weft.cli import main
 from weft.errors import DeclarationError, MissingVariable, UsageError
 from weft.session import MemoryStore

@@ -8,7 +8,7 @@ import pytest
 import weft
 from weft import Agent, CustomAgent, Event, RunContext
 from weft.declare import agents_of
-from weft.declare.nodes import walk_nodes
+from weft.declare.agent import walk_nodes
 from weft.declare.visit import inherit
 from weft.errors import DeclarationError, FrozenError
 from weft.graph import graph_of, to_mermaid, to_text

@@ -9,7 +9,7 @@ import weft
 from weft import Agent, C, RunConfig, Runner, S
 from weft.declare import Node, Sequence
 from weft.errors import DeclarationError
-from weft.session.state import apply_delta
+from weft.session.event import apply_delta
 from weft.testing import ScriptedModel
 from weft.values import JsonObject
 

@@ -29,7 +29,7 @@ from weft import (
 )
 from weft.checker.walk import NodeWalk
 from weft.declare import Flow, Node
-from weft.declare.nodes import below, children, walk_nodes
+from weft.declare.agent import below, children, walk_nodes
 from weft.declare.visit import DefaultVisitor, Visitor, rebuild
 from weft.graph.build import graph_of
 from weft.graph.mermaid import to_mermaid
@@ -115,9 +115,9 @@ def _visitors(base: str) -> Iterable[str]:
 def test_each_room_has_exactly_one_class_that_knows_all_kinds() -> None:
     assert [*_visitors("Visitor")] == [
         "checker/walk.py:NodeWalk",
-        "declare/show.py:_FlowText",
         "declare/visit.py:DefaultVisitor",
         "declare/visit.py:_InnerAgents",
+        "declare/visit.py:_FlowText",
         "graph/build.py:_Builder",
         "runtime/flows.py:NodeRun",
     ]

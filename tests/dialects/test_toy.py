@@ -10,8 +10,7 @@ from tests.dialects.toy import DIALECT, NAME
 from weft import Agent
 from weft.compiler import compile_request
 from weft.dialects import DIALECTS, count_request, dialect_named, lift, refusals, stream_of
-from weft.dialects.strict import RequestChecker
-from weft.dialects.strict_rules import FIELDS_OF_ONE
+from weft.dialects.strict import FIELDS_OF_ONE, RequestChecker
 from weft.errors import IllegalRequest, ModelError, UsageError
 from weft.recordings.requests import read_request
 from weft.testing import ScriptedModel, call
@@ -139,4 +138,4 @@ def test_the_fields_that_tell_dialects_apart_are_known() -> None:
         for one in [DIALECTS[name]]
         for key in (one.form.system, one.traits.turns, *one.form.answer[:1])
     }
-    assert fields - {""} == FIELDS_OF_ONE, "the table is in dialects/strict_rules.py"
+    assert fields - {""} == FIELDS_OF_ONE, "the table is in dialects/strict.py"

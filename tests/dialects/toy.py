@@ -10,12 +10,11 @@ from typing import ClassVar
 from weft.content import Content, FunctionCall, Part
 from weft.dialects.base import Dialect, Traits, result_text, system_placed
 from weft.dialects.facts import wire_name
-from weft.dialects.legality import REQUEST, Finding, Findings
+from weft.dialects.legality import REQUEST, Finding, Findings, missing_media
 from weft.dialects.measure import Quantity, WeighedHead, WeighedTool, WeighedTurn
-from weft.dialects.media import missing_media
 from weft.dialects.options import Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, tells_error
-from weft.dialects.strict_rules import (
+from weft.dialects.strict import (
     Misshapen,
     Named,
     Outline,

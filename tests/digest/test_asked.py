@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.digest import reduced
-from weft.digest.asked import NOTHING, Asked, asked_by
-from weft.digest.windows import GAP, SIGNATURE, choose_window, shows_all, window_of
+from weft.digest.asked import (
+    GAP,
+    NOTHING,
+    SIGNATURE,
+    Asked,
+    asked_by,
+    choose_window,
+    shows_all,
+    window_of,
+)
 from weft.tokens import counter_for
 
 COUNT = counter_for("gpt-5").count

@@ -5,8 +5,16 @@ import random
 import pytest
 
 from tests.support.linear import check_linear
-from weft.digest.extractive import ExtractEntry, extract
-from weft.digest.keeping import holds, invented, marks_in, missing, must_keep, open_lines
+from weft.digest.keeping import (
+    ExtractEntry,
+    extract,
+    holds,
+    invented,
+    marks_in,
+    missing,
+    must_keep,
+    open_lines,
+)
 
 
 def letters(text: str) -> int:

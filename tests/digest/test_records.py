@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.digest.records import tabled, tabled_object, tabled_text, untabled
+from weft.digest.repeats import tabled, tabled_object, tabled_text, untabled
 from weft.values import JsonObject
 
 FLIGHTS = [

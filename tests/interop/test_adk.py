@@ -10,8 +10,8 @@ from tests.interop.shapes import SHAPES, add_to_cart, llm
 from weft import Agent, Severity, WeftError
 from weft.declare import agents_of
 from weft.interop.adk import check_adk, from_adk, imported
+from weft.interop.adk.objects import filled, spelled
 from weft.interop.adk.plugin import homes_of
-from weft.interop.adk.templates import filled, spelled
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

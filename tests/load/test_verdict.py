@@ -9,7 +9,7 @@ import pytest
 from weft import Event, Runner
 from weft.load.plan import LoadPlan, PlannedTurn
 from weft.load.program import JournalLine, make_agent
-from weft.load.verdict import Counts, Fault, TakeOver, find_take_overs, judge_session
+from weft.load.report import Counts, Fault, TakeOver, find_take_overs, judge_session
 
 PLAN = LoadPlan(sessions=1, turns=3, latency=0.0, run="planted")
 TURNS = PLAN.schedule()

@@ -11,7 +11,7 @@ from tests.models.server import Server, Turn, says
 from weft import Agent, Result
 from weft.errors import ModelError
 from weft.models import Breaker, OpenAI
-from weft.models.breaker import Circuit
+from weft.models.retry import Circuit
 
 FINE = says(whole("openai-chat"))
 DOWN = says({"error": {"message": "down"}}, 503)

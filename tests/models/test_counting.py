@@ -8,7 +8,7 @@ from tests.standins.gemini import GeminiServer
 from weft import Agent
 from weft.errors import ModelError, UsageError
 from weft.models import Anthropic, Gemini, Model, OpenAI
-from weft.models.counting import count
+from weft.models.remote import count
 from weft.testing import ScriptedModel
 
 

@@ -52,8 +52,8 @@ from weft.passes.env import (
     ThreadFacts,
     TokenFacts,
 )
-from weft.passes.examples import insert_examples, spell_examples
 from weft.passes.history import pair_results
+from weft.passes.state_items import insert_examples, spell_examples
 from weft.session.strand import Strand
 from weft.values import JsonObject, compact
 

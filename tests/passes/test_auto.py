@@ -11,7 +11,7 @@ import weft
 from tests.support.recorded import coding_run
 from weft import Agent, C, RunConfig, Session
 from weft.compiler import Compilation, compile_request
-from weft.compiler.breaks import break_of, read_again
+from weft.compiler.costs import break_of, read_again
 from weft.content import call_part, result_part
 from weft.declare import Policy
 from weft.recordings import Recording, read_recordings, recording_of

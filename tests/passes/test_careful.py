@@ -10,7 +10,7 @@ import weft
 from tests.passes.test_auto import turns_of, working_session
 from weft import Agent, C, Content, Event, Part, RunConfig, Session
 from weft.compiler import compile_request
-from weft.compiler.recall import values_of
+from weft.compiler.tools import values_of
 from weft.content import ExecutableCode, call_part, result_part, to_content
 from weft.declare.words import policy_from
 from weft.errors import WeftError

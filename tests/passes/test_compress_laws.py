@@ -9,7 +9,7 @@ import pytest
 
 import weft
 from weft import Agent, C
-from weft.compiler.recall import values_of
+from weft.compiler.tools import values_of
 from weft.content import Content, Part, call_part, result_part
 from weft.declare import Policy
 from weft.ir import CallBlock, Prompt, ResultBlock, TextBlock

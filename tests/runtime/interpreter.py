@@ -25,8 +25,8 @@ from tests.runtime.programs import (
     reply_of,
 )
 from weft import Event
+from weft.session.event import apply_delta
 from weft.session.lookback import CONFIRMATION
-from weft.session.state import apply_delta
 from weft.values import Json, JsonObject
 
 Path = tuple[object, ...]

@@ -6,11 +6,10 @@ from collections.abc import Callable, Coroutine, Iterable
 import weft
 from weft import Agent, Event, Runner, Session
 from weft.declare import Node
-from weft.declare.nodes import walk_nodes
-from weft.declare.tree import walk
+from weft.declare.agent import walk_nodes, walk_tree
 from weft.dialects.strict import RequestChecker
+from weft.session.event import apply_delta
 from weft.session.lookback import CONFIRMATION, waiting_in
-from weft.session.state import apply_delta
 from weft.session.strand import Strand
 from weft.values import JsonObject
 
@@ -77,7 +76,7 @@ def requests_of(root: Node) -> Iterable[tuple[Agent, str]]:
     """Every agent that may be asked: the tree it is compiled in, and its name."""
     for top, _ in walk_nodes(root):
         if isinstance(top, Agent):
-            for below, _ in walk(top):
+            for below, _ in walk_tree(top):
                 if isinstance(below, Agent):
                     yield top, below.name
                 else:

@@ -6,7 +6,7 @@ import pytest
 
 import weft
 from weft import Actions, Agent, Content, Event, Part, Runner, Session
-from weft.runtime.bindings import AgentBindings
+from weft.runtime.program import AgentBindings
 from weft.session import MemoryStore, SessionKey
 from weft.testing import ScriptedModel, call
 

@@ -32,9 +32,8 @@ from weft.content import (
 )
 from weft.errors import SessionError
 from weft.session import apply_delta, read_session, scope_of
-from weft.session.event import read_event
+from weft.session.event import read_event, without_temp
 from weft.session.log import stored
-from weft.session.state import without_temp
 from weft.session.strand import Strand
 from weft.values import MAX_DEPTH, Json, JsonObject
 

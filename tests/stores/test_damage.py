@@ -18,9 +18,8 @@ from weft import Actions, Agent, Content, Event, Part, RunConfig, Runner, Sessio
 from weft.errors import Conflict, DeclarationError, SessionBusy, SessionError, StoreError
 from weft.ir import Prompt
 from weft.session import MemoryStore, SessionKey, Store
-from weft.stores import open_store
-from weft.stores import postgres_tables as postgres_server
-from weft.stores.postgres_tables import migrate
+from weft.stores import open_store, postgres_server
+from weft.stores.postgres_server import migrate
 from weft.stores.sqlite import SqliteStore
 from weft.stores.sqlite_file import MIGRATIONS, open_file
 from weft.stores.sqlite_lease import FileLocks

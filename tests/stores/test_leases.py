@@ -8,7 +8,7 @@ import pytest
 
 from weft.errors import SessionBusy, UsageError
 from weft.session import Busy, Lease, MemoryStore, SessionKey, Store
-from weft.session.lease import Leases
+from weft.session.memory import Leases
 
 Again = Callable[[], Store]
 

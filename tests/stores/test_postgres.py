@@ -14,7 +14,7 @@ from weft import Agent, Runner, ToolContext, tool
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Session, SessionKey, Transaction
 from weft.stores.postgres import PostgresStore
-from weft.stores.postgres_tables import MIGRATIONS, Migration, explained, migrate, place
+from weft.stores.postgres_server import MIGRATIONS, Migration, explained, migrate, place
 from weft.testing import ScriptedModel, call
 
 KEY = SessionKey("app", "ada", "s")

@@ -14,7 +14,7 @@ from weft.errors import UsageError
 from weft.session import Event, MemoryStore, SessionKey
 from weft.stores import open_store
 from weft.stores.postgres import PostgresStore
-from weft.stores.retention import erase_sessions, erase_user
+from weft.stores.upkeep import erase_sessions, erase_user
 from weft.testing import ScriptedModel, call
 
 PLANTED = "xyzzy-4711-plugh"

@@ -15,11 +15,9 @@ from weft.compiler import Compilation, compile_request
 from weft.content import call_part, result_part
 from weft.session import SessionKey
 from weft.session.memory import StoredSession
-from weft.session.strand import Strand
-from weft.session.unread import skim_of
+from weft.session.strand import Strand, skim_of
 from weft.stores import cache, open_store
-from weft.stores.rows import encode_event
-from weft.stores.skim import LEAST, UnreadEvents, skimmed
+from weft.stores.rows import LEAST, UnreadEvents, encode_event, skimmed
 from weft.testing import ScriptedModel, call
 from weft.values import JsonObject
 

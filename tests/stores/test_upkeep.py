@@ -12,7 +12,7 @@ from tests.cli.run import weft
 from weft.errors import StoreError, UsageError
 from weft.session import Event, SessionKey
 from weft.stores import open_store
-from weft.stores import postgres_tables as tables
+from weft.stores import postgres_server as tables
 from weft.stores.postgres import PostgresStore
 from weft.stores.sqlite import SqliteStore
 from weft.stores.sqlite_file import MIGRATIONS, open_file

@@ -16,10 +16,9 @@ import msgspec
 import pydantic
 import pytest
 
-from weft.docstrings import read
 from weft.errors import DeclarationError, SchemaError
 from weft.jsonschema import without_nulls
-from weft.schema import of_function, of_type, validate_arguments, validate_value
+from weft.schema import of_function, of_type, read_docstring, validate_arguments, validate_value
 
 
 class Context:
@@ -357,7 +356,7 @@ def test_two_classes_of_one_name_stay_two() -> None:
     ids=["google", "numpy", "rest"],
 )
 def test_the_three_docstring_styles_say_the_same(text: str) -> None:
-    found = read(text)
+    found = read_docstring(text)
     assert found.parameters == {
         "origin": "Airport code, three letters.",
         "day": "When.",
@@ -380,8 +379,8 @@ def test_the_three_docstring_styles_say_the_same(text: str) -> None:
     ],
 )
 def test_a_text_of_no_style_is_all_description(text: str) -> None:
-    assert read(text).description == text
-    assert read(text).parameters == {}
+    assert read_docstring(text).description == text
+    assert read_docstring(text).parameters == {}
 
 
 # Types

@@ -21,8 +21,8 @@ from weft.content import to_content
 from weft.load import LoadPlan, run_load
 from weft.load.plan import PlannedTurn
 from weft.load.program import count_effects, make_table
+from weft.load.report import Counts, judge_session
 from weft.load.site import OwnedDatabase
-from weft.load.verdict import Counts, judge_session
 from weft.session import SessionKey
 from weft.stores import open_store
 from weft.turns import ENGINES, QueuedTurn, Turns, open_turns

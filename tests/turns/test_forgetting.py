@@ -16,7 +16,7 @@ from weft.ir import Prompt
 from weft.session import SessionKey, Store
 from weft.stores import open_store
 from weft.stores.artifacts import MemoryArtifacts
-from weft.stores.retention import erase_sessions
+from weft.stores.upkeep import erase_sessions
 from weft.testing import ScriptedModel
 from weft.turns import QueuedTurn, TurnEnd, TurnRunner, Turns
 

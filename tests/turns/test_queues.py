@@ -17,7 +17,7 @@ from weft.turns import QueuedTurn, TurnEnd, TurnRunner, open_turns
 from weft.turns.inbox import InboxTurns
 from weft.turns.opening import put_message
 from weft.turns.procrastinate_queue import ProcrastinateTurns, queue_of
-from weft.turns.taking import TurnSource
+from weft.turns.running import TurnSource
 from weft.turns.turn import (
     ClientTool,
     UnreadableTurn,

@@ -1,7 +1,5 @@
-"""What an agent reads and writes, state and artifacts, by its declaration alone."""
+"""What an agent reads, writes and hears of others, by its declaration alone."""
 
-import ast
-import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias, TypeVar, cast
@@ -9,8 +7,8 @@ from typing import NamedTuple, TypeAlias, TypeVar, cast
 from weft import schema
 from weft.checker.functions import StateUses, keys_of, uses_of
 from weft.checker.schemas import follow, may_lack, values_of
-from weft.checker.scope import Keys, definition, names_of, text_of, unwrap_function
-from weft.checker.world import Read, ReadHow, World, Writer, WriterKind
+from weft.checker.scope import Compared, Keys
+from weft.checker.world import Chart, Read, ReadHow, World, Writer, WriterKind
 from weft.declare import (
     Agent,
     CustomAgent,
@@ -25,27 +23,33 @@ from weft.declare import (
     Tool,
     template,
 )
+from weft.declare.agent import agents_of, children
 from weft.declare.checks import CALLBACKS
-from weft.declare.compare import same
 from weft.declare.functions import StateFunction
-from weft.declare.nodes import agents_of, children
 from weft.declare.policy_parts import (
-    ArtifactText,
     Capture,
     Distill,
+    Everything,
     Extract,
+    FromAgents,
     Label,
+    Matching,
     Memories,
     NoteDown,
     Notes,
+    Nothing,
     Relevant,
+    Selector,
     StateKeys,
+    ThisTurn,
+    UserWords,
     When,
+    WithoutAgents,
 )
-from weft.declare.route import Case
+from weft.declare.route import Case, same
 from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Origin
-from weft.session.state import scope_of
+from weft.session.event import scope_of
 from weft.values import JsonObject
 
 TEXT: JsonObject = {"type": "string"}
@@ -581,82 +585,94 @@ def is_covered(node: Route, world: World) -> bool:
     return False
 
 
-_SAVES = "save_artifact"
+def function_reads(function: Callable[..., object], origin: Origin, how: ReadHow) -> list[Read]:
+    """What a function of the state reads, each with how sure that is."""
+    keys = keys_of(function)
+    reads = [Read(key, origin, how=how) for key in sorted(keys.reads)]
+    reads += [Read(key, origin, how=how, guarded=True) for key in sorted(keys.guarded)]
+    reads += [Read(key, origin, optional=True, how=how) for key in sorted(keys.optional)]
+    reads += [
+        Read(key, origin, path, optional=True, how=how) for key, path in sorted(keys.paths, key=str)
+    ]
+    compared: dict[tuple[str, tuple[str | int, ...]], list[Compared]] = {}
+    for one in sorted(keys.compared, key=str):
+        compared.setdefault((one.key, one.path), []).append(one)
+    return [
+        read._replace(
+            number=(read.key, read.path) in keys.numbers,
+            compared=tuple(compared.get((read.key, read.path), ())),
+        )
+        for read in reads
+    ]
 
 
-class Saved(NamedTuple):
-    """The names that a function saves artifacts under, and whether those are all."""
-
-    names: frozenset[str] = frozenset()
-    complete: bool = False
-
-
-def saved_names(agents: Iterable[Agent]) -> tuple[frozenset[str], bool]:
-    """The names of artifacts that the code of these agents saves, and whether those are all."""
-    saves = [saved_by(function) for agent in agents for function in _functions_of(agent)]
-    names = frozenset[str]().union(*(one.names for one in saves))
-    return names, all(one.complete for one in saves)
-
-
-def saved_by(function: Callable[..., object]) -> Saved:
-    """What one function saves; its source is read, nothing is run."""
-    try:
-        return _saved(function)
-    except TypeError:  # unhashable
-        return Saved()
-
-
-@functools.lru_cache(maxsize=1024)
-def _saved(function: Callable[..., object]) -> Saved:
-    called, _, _ = unwrap_function(function)
-    source = definition(called)
-    if source is None:
-        return Saved()
-    names = names_of(called, {})
-    saved: set[str] = set()
+def reads_of_conditions(agent: Agent) -> tuple[list[Read], bool]:
+    """What the predicates in an agent's policy read, and whether that is all."""
+    place = Origin("field", "context", agent.name)
+    reads: list[Read] = []
     complete = True
-    for node in ast.walk(source):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        if node.func.attr != _SAVES:
-            continue
-        named = [one.value for one in node.keywords if one.arg in ("name", "filename")]
-        text = text_of(next(iter((*node.args[:1], *named)), None), names)
-        complete = complete and text is not None
-        if text is not None:
-            saved.add(text.removeprefix("user:"))
-    return Saved(frozenset(saved), complete)
+    for predicate, sure in conditions_of(agent.policy):
+        complete = complete and keys_of(predicate).reads_all
+        asked = function_reads(predicate, place, "predicate")
+        # a nested condition is asked only where the outer one holds
+        reads += asked if sure else [read._replace(optional=True) for read in asked]
+    return reads, complete
 
 
-def _functions_of(agent: Agent) -> Iterator[Callable[..., object]]:
-    """The functions of its tools and callbacks that may save something."""
-    for tool in agent.tools:
-        if tool.function is not None and tool.context_parameter is not None:
-            yield tool.function
-    for name in CALLBACKS:
-        callbacks = cast("object", vars(agent).get(name))
-        for one in cast(
-            "tuple[object, ...]", callbacks if isinstance(callbacks, tuple) else (callbacks,)
-        ):
-            if callable(one):
-                yield one
+class Visibility:
+    """Which agents' words were seen so far; readers with one view do not look at them again."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, ...], tuple[Chart[str | None], set[str]]] = {}
+        """By view: who had spoken at the last question, and readers that no other has seen yet."""
+
+    def newly_visible_to(self, reader: Agent, speakers: Chart[str | None]) -> set[str]:
+        """Whose words this reader is the first to see, among readers with its view."""
+        view = view_of(reader)
+        before, own = self._seen.get(view, (Chart(), set[str]()))
+        new = {name for name, key in speakers.since(before) if sees_text_of(reader, name, key)}
+        new |= {name for name in own if name in speakers}
+        self._seen[view] = speakers, (own - new) | (new & {reader.name})
+        return new - {reader.name}
 
 
-def files_read_by(agent: Agent) -> Iterator[tuple[str, Origin]]:
-    """The artifacts that an agent's texts and policy name, with their places."""
-    for field in ("instruction", "global_instruction"):
-        text = agent.instruction if field == "instruction" else agent.global_instruction
-        for one in template.parse(text).variables if isinstance(text, str) else ():
-            if one.artifact:
-                yield one.artifact, Origin("field", field, agent.name, one.start, one.end)
-    yield from (
-        (name, Origin("field", "context", agent.name)) for name in _artifacts_in(agent.policy)
-    )
+def sees_text_of(reader: Agent, speaker: str, key: str | None) -> bool:
+    """Whether the reader's policy shows the words of an agent before it.
+
+    An agent that stores its words under a `key`, and is followed, speaks data.
+    """
+    return any(_lets_through(stage.selector, speaker, key) for stage in reader.policy.stages)
 
 
-def _artifacts_in(policy: Policy) -> Iterator[str]:
-    for stage in policy.stages:
-        if isinstance(stage.selector, ArtifactText):
-            yield stage.selector.name
-        elif isinstance(stage.selector, When):
-            yield from _artifacts_in(stage.selector.policy)
+@once_per_agent
+def view_of(reader: Agent) -> tuple[str, ...]:
+    """What decides whose words a reader sees: equal for readers that see the same."""
+    return tuple(repr(stage.selector) for stage in reader.policy.stages)
+
+
+def heard_by(reader: Agent, world: World) -> set[str]:
+    """Whose words the reader's policy shows, of all who have spoken."""
+    if reader.context is None:
+        return {name for name, key in world.spoken.pairs() if key is None and name != reader.name}
+    return {
+        name
+        for name, key in world.spoken.pairs()
+        if name != reader.name and sees_text_of(reader, name, key)
+    }
+
+
+def _lets_through(selector: Selector, speaker: str, key: str | None) -> bool:
+    match selector:
+        case Everything():
+            return selector.data or key is None
+        case ThisTurn() | Nothing() | UserWords() | StateKeys() | Notes() | Memories():
+            return False
+        case FromAgents():
+            return speaker in selector.names
+        case WithoutAgents():
+            return speaker not in selector.names
+        case Matching():
+            fits = not selector.author or speaker in selector.author
+            return fits and (not selector.kind or "foreign" in selector.kind)
+        case _:
+            return True

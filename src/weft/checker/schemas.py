@@ -181,6 +181,19 @@ def kind_of(schema: JsonObject | None) -> str:
     return kind if isinstance(kind, str) else ""
 
 
+_KIND_WORDS = {
+    "string": "text",
+    "array": "a list",
+    "object": "an object",
+    "boolean": "a truth value",
+}
+
+
+def spell_kind(kind: str) -> str:
+    """A type of JSON Schema as a reader calls it: `a list`."""
+    return _KIND_WORDS.get(kind, with_article(kind))
+
+
 def _is_closed(schema: JsonObject) -> bool:
     """Whether other fields than those named are not to be expected: it was made from a type."""
     return schema.get("type") == "object" and "additionalProperties" not in schema

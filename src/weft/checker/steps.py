@@ -1,53 +1,19 @@
 """What a step and other functions of the state read, and the world after a step has run."""
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
-from weft.checker.agents import TEXT, conditions_of, step_writer
+from weft.checker.agents import TEXT, function_reads, step_writer
 from weft.checker.functions import keys_of
-from weft.checker.scope import Compared, Keys, definition, kind_of, texts_of
-from weft.checker.world import Fact, Read, ReadHow, World, Writer
-from weft.declare import Agent, Step
+from weft.checker.scope import Keys, definition, kind_of, texts_of
+from weft.checker.world import Fact, Read, World, Writer
+from weft.declare import Step
 from weft.diagnostics import Origin
-from weft.session.state import scope_of
+from weft.session.event import scope_of
 from weft.values import Json, JsonObject
 
 _LISTS = ("S.accumulate(", "S.zip(")
-
-
-def function_reads(function: Callable[..., object], origin: Origin, how: ReadHow) -> list[Read]:
-    """What a function of the state reads, each with how sure that is."""
-    keys = keys_of(function)
-    reads = [Read(key, origin, how=how) for key in sorted(keys.reads)]
-    reads += [Read(key, origin, how=how, guarded=True) for key in sorted(keys.guarded)]
-    reads += [Read(key, origin, optional=True, how=how) for key in sorted(keys.optional)]
-    reads += [
-        Read(key, origin, path, optional=True, how=how) for key, path in sorted(keys.paths, key=str)
-    ]
-    compared: dict[tuple[str, tuple[str | int, ...]], list[Compared]] = {}
-    for one in sorted(keys.compared, key=str):
-        compared.setdefault((one.key, one.path), []).append(one)
-    return [
-        read._replace(
-            number=(read.key, read.path) in keys.numbers,
-            compared=tuple(compared.get((read.key, read.path), ())),
-        )
-        for read in reads
-    ]
-
-
-def reads_of_conditions(agent: Agent) -> tuple[list[Read], bool]:
-    """What the predicates in an agent's policy read, and whether that is all."""
-    place = Origin("field", "context", agent.name)
-    reads: list[Read] = []
-    complete = True
-    for predicate, sure in conditions_of(agent.policy):
-        complete = complete and keys_of(predicate).reads_all
-        asked = function_reads(predicate, place, "predicate")
-        # a nested condition is asked only where the outer one holds
-        reads += asked if sure else [read._replace(optional=True) for read in asked]
-    return reads, complete
 
 
 def reads_of_step(node: Step) -> tuple[list[Read], bool]:

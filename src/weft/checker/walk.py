@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from weft.checker.agents import (
     FlowCallbacks,
+    Visibility,
     Writes,
     after,
     agents_called_by,
@@ -17,6 +18,7 @@ from weft.checker.agents import (
     collected,
     custom_writer,
     flow_callbacks,
+    function_reads,
     gate_reads,
     is_covered,
     key_reads,
@@ -26,15 +28,15 @@ from weft.checker.agents import (
     must_hand_over,
     proved,
     reads_of,
+    reads_of_conditions,
     route_reads,
     without_answer,
     writes_of,
 )
 from weft.checker.functions import keys_of
-from weft.checker.parallel_conflicts import removed_by_sibling, steps_that_remove, written_twice
+from weft.checker.paths import removed_by_sibling, steps_that_remove, written_twice
 from weft.checker.schemas import follow
-from weft.checker.steps import after_step, function_reads, reads_of_conditions, reads_of_step
-from weft.checker.visibility import Visibility
+from weft.checker.steps import after_step, reads_of_step
 from weft.checker.world import (
     Beside,
     Chart,
@@ -64,13 +66,13 @@ from weft.declare import (
     Tap,
     Timeout,
 )
+from weft.declare.agent import agents_of
+from weft.declare.config import may_be_absent, shape_of
 from weft.declare.functions import StateFunction
-from weft.declare.inputs import may_be_absent, shape_of
-from weft.declare.nodes import agents_of
 from weft.declare.route import OTHERWISE
 from weft.declare.visit import DefaultVisitor, Visitor, inner_agents
 from weft.diagnostics import Origin
-from weft.session.state import scope_of
+from weft.session.event import scope_of
 from weft.values import JsonObject
 
 MOST_ROUNDS = 8

@@ -15,8 +15,8 @@ from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, overl
 from weft.checker.schemas import unite
 from weft.checker.scope import Compared
 from weft.declare import Agent, Node, Parallel
+from weft.declare.agent import agents_of, every_agent, walk_nodes
 from weft.declare.compose import Composable
-from weft.declare.nodes import agents_of, every_agent, walk_nodes
 from weft.declare.route import Route
 from weft.diagnostics import Origin
 from weft.values import JsonObject

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from weft.checker import check
-from weft.checker.sights import Sight, sights
+from weft.checker.check import Sight, sights
 from weft.cli.findings import (
     Located,
     Sources,
@@ -23,12 +23,11 @@ from weft.cli.findings import (
     difference,
     sources_of,
 )
-from weft.cli.load import load_source, node_of
+from weft.cli.load import is_node, load_source, node_of
 from weft.cli.options import CommandOptions, ReportForm
 from weft.cli.render import print_json
 from weft.codes import CODES
 from weft.declare import Node
-from weft.declare.flow import is_node
 from weft.diagnostics import Diagnostic, safe
 from weft.errors import UsageError
 from weft.misuse import close

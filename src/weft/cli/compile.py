@@ -8,8 +8,8 @@ from weft.cli.options import CommandOptions
 from weft.cli.render import print_json, print_request
 from weft.compiler import Compilation
 from weft.diagnostics import safe
-from weft.models.counting import count
 from weft.models.registry import model_for
+from weft.models.remote import count
 
 
 def compile_command(options: CommandOptions) -> int:

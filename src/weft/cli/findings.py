@@ -17,8 +17,8 @@ from weft.checker.scope import unwrap_function
 from weft.cli.load import relative_path
 from weft.codes import CODES
 from weft.declare import Agent, Expect, Loop, Node, Route, Step, Tap
+from weft.declare.agent import agents_of, walk_nodes
 from weft.declare.checks import CALLBACKS
-from weft.declare.nodes import agents_of, walk_nodes
 from weft.declare.visit import DefaultVisitor
 from weft.diagnostics import Diagnostic, Severity
 from weft.values import Json, JsonObject

@@ -8,9 +8,8 @@ from weft.checker import check
 from weft.cli.check import typed_keys
 from weft.cli.findings import sources_of
 from weft.cli.inputs import require_folder
-from weft.cli.load import load_source, node_of
+from weft.cli.load import is_node, load_source, node_of
 from weft.cli.options import CommandOptions, PictureForm
-from weft.declare.flow import is_node
 from weft.errors import UsageError
 from weft.graph import Graph, graph_of, to_mermaid, to_svg, to_text
 from weft.graph.terminal import ASCII, WIDTH, strokes_for

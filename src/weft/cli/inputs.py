@@ -16,7 +16,7 @@ from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.compiler import Compilation, compile_request
 from weft.compiler.protected import Whole, labels_of
 from weft.declare import Agent, Node, Policy, RunConfig
-from weft.declare.inputs import shape_of
+from weft.declare.config import shape_of
 from weft.declare.visit import rebuild
 from weft.declare.words import policy_from
 from weft.diagnostics import Severity

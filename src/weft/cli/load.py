@@ -15,11 +15,10 @@ import sys
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import TypeGuard, cast
 
 import weft
-from weft.declare import Agent, Flow, Node
-from weft.declare.flow import is_node
+from weft.declare import Node
 from weft.errors import UsageError, WeftError, describe_kind
 from weft.misuse import close
 
@@ -60,6 +59,11 @@ def node_of(source: object, target: str) -> Node:
 
     with _their_code(target):
         return from_adk(source)
+
+
+def is_node(value: object) -> TypeGuard[Node]:
+    """Whether this is an agent or a flow of Weft's own."""
+    return isinstance(value, Node)
 
 
 def load_source(target: str) -> object:
@@ -335,7 +339,7 @@ def _nodes(module: ModuleType) -> list[str]:
 
 def _is_node(value: object) -> bool:
     """Whether this is an agent or a flow, or one of google-adk's, where that is loaded."""
-    if isinstance(value, Agent | Flow):
+    if is_node(value):
         return True
     # what is not loaded made no object, and loading it takes seconds
     if "google.adk" not in sys.modules:

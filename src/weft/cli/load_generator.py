@@ -11,7 +11,7 @@ from weft.cli.options import CommandOptions
 from weft.declare import RunConfig
 from weft.errors import UsageError
 from weft.load import LoadPlan, run_load
-from weft.load.generator import Watch
+from weft.load.site import Watch
 from weft.runtime import Runner
 
 

@@ -22,8 +22,15 @@ from weft.diagnostics import safe
 from weft.errors import SessionError, UsageError
 from weft.recordings import Recording, files_in, read_file, recording_of
 from weft.recordings.read import require_format
-from weft.replay.frontier import FRONTIER, frontier_lines, frontier_svg
-from weft.replay.oracle import ORACLE, SHARES, oracle_trials
+from weft.replay.evidence import Uses
+from weft.replay.frontier import (
+    FRONTIER,
+    ORACLE,
+    SHARES,
+    frontier_lines,
+    frontier_svg,
+    oracle_trials,
+)
 from weft.replay.page import (
     RecordedFacts,
     SessionTrials,
@@ -36,8 +43,7 @@ from weft.replay.page import (
 )
 from weft.replay.replay import Trial, replay, speakers, total, uses_of
 from weft.replay.steps import homes_of
-from weft.replay.uses import Uses
-from weft.session.attachments import attach
+from weft.session.store import attach
 from weft.stores import beside_store, open_artifacts
 from weft.values import JsonObject
 

@@ -10,10 +10,9 @@ from weft.cli.screen import moment, table_lines
 from weft.diagnostics import safe
 from weft.errors import UsageError
 from weft.session import SessionInfo, Store
-from weft.session.memory import key_of
-from weft.session.store import ErasingStore
+from weft.session.store import ErasingStore, key_of
 from weft.stores import beside_store, open_artifacts
-from weft.stores.retention import MEMORY_APP, archive_sessions, erase_sessions, erase_user
+from weft.stores.upkeep import MEMORY_APP, archive_sessions, erase_sessions, erase_user
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 

@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TextIO
 
-from weft.compiler.instruction import TRANSFER
 from weft.compiler.report import clip
+from weft.compiler.tools import TRANSFER
 from weft.content import FunctionCall, FunctionResponse
 from weft.declare import Node, agents_of
-from weft.declare.compare import same
+from weft.declare.route import same
 from weft.declare.template import to_text
 from weft.declare.visit import inner_agents
 from weft.diagnostics import safe
@@ -24,8 +24,8 @@ from weft.runtime.approvals import Approve, Deny, Pending, pending_in
 from weft.runtime.flows import choices_of
 from weft.runtime.result import is_piece
 from weft.session import Event, Session
+from weft.session.event import without_temp
 from weft.session.lookback import CONFIRMATION, INPUT, hidden_by_rewind
-from weft.session.state import without_temp
 from weft.values import Json, compact
 
 Voice = tuple[str, str]

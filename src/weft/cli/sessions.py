@@ -19,7 +19,7 @@ from weft.compiler.report import clip
 from weft.diagnostics import safe
 from weft.errors import UsageError
 from weft.runtime.approvals import Pending, pending_in_store
-from weft.runtime.rewind import rewind_event
+from weft.runtime.earlier import rewind_event
 from weft.session import Session, SessionInfo, SessionKey, Store
 from weft.stores import beside_store, open_artifacts
 

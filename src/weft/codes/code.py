@@ -1,8 +1,16 @@
 """A diagnostic code: how bad, what it is called, and the page that explains it."""
 
+import enum
+
 import msgspec
 
-from weft.diagnostics import Severity
+
+class Severity(enum.StrEnum):
+    """How bad it is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
 
 
 class Code(msgspec.Struct, frozen=True, order=True):

@@ -1,7 +1,6 @@
 """The codes of compiling and running: what is wrong with one request."""
 
-from weft.codes.code import Code
-from weft.diagnostics import Severity
+from weft.codes.code import Code, Severity
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 

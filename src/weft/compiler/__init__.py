@@ -2,7 +2,7 @@
 
 from weft.compiler.compile import compile, compile_request
 from weft.compiler.compiled import Compilation, Compiled
-from weft.compiler.inputs import ReadonlyContext
+from weft.compiler.instruction import ReadonlyContext
 from weft.compiler.plan import ModelLike
 
 __all__ = [

@@ -19,8 +19,8 @@ from weft.content import encode
 from weft.diagnostics import Origin
 from weft.ir import Span, Stability, TextBlock
 from weft.session import Event, Session, scope_of
+from weft.session.event import seen_from
 from weft.session.lookback import facts_of
-from weft.session.state import seen_from
 from weft.session.strand import Strand
 from weft.values import Json
 

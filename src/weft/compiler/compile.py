@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ParamSpec, cast
 import msgspec
 from msgspec.structs import replace
 
-from weft.codes import report
 from weft.compiler.caching import ending_of
 from weft.compiler.changes import deliver, first_instructions, is_long, recorded_by
 from weft.compiler.compiled import Compilation, Compiled
@@ -28,25 +27,31 @@ from weft.compiler.incremental import (
     skipped_talk,
     weave,
 )
-from weft.compiler.inputs import ReadonlyContext, decided
-from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
+from weft.compiler.instruction import (
+    Instructions,
+    ReadonlyContext,
+    Scope,
+    Wording,
+    decided,
+    resolve_instructions,
+)
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
-from weft.compiler.recall import DEFAULT
-from weft.compiler.talk import WireTarget
-from weft.compiler.toolsets import with_offered
+from weft.compiler.tools import DEFAULT, equip, offered_in, tools_in
+from weft.compiler.view import WireTarget
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Policy, RunConfig, TokenBudget
+from weft.declare.agent import find_path, walk_tree
+from weft.declare.config import lacking
 from weft.declare.hints import RUN_WORDS
-from weft.declare.inputs import lacking
 from weft.declare.policy_parts import Budget
 from weft.declare.template import to_text
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import CompileError, MissingVariable, describe_kind
 from weft.ir import Feature, Prompt, TextBlock
 from weft.ir.prompt import NO_NOTES
 from weft.misuse import wrong_call
-from weft.passes import Env, Passes, Step, is_ready, passes_of, run
+from weft.passes import Env, Passes, Step, passes_of, run
 from weft.passes.env import (
     NO_INSTRUCTION,
     NO_SESSION,
@@ -56,10 +61,9 @@ from weft.passes.env import (
     TokenFacts,
 )
 from weft.session import Event, Session
+from weft.session.event import seen_from
 from weft.session.lookback import LogFacts, effects_of, facts_of, start_of, user_content
-from weft.session.state import seen_from
-from weft.session.strand import Strand
-from weft.session.unread import skim_of
+from weft.session.strand import Strand, skim_of
 from weft.values import Json, JsonObject, require_object
 
 if TYPE_CHECKING:
@@ -106,7 +110,7 @@ def compile_request(
         _require_kinds(session, config, branch, artifacts, recorded)
     call = _Call(
         root,
-        session if session is not None else Session(),
+        session if session is not None else _new_session(),
         config if config is not None else DEFAULT,
         state,
         agent,
@@ -122,6 +126,19 @@ def compile_request(
     instructions = _write_instructions(call, inputs)
     view = _look_at_log(call, inputs, instructions)
     return _make_request(call, inputs, instructions, view)
+
+
+def _new_session() -> Session:
+    """A session of which nothing is known, for a request without one."""
+    return Session.restored(
+        "",
+        app_name="",
+        user_id="",
+        initial={},
+        state={},
+        events=Strand(),
+        last_update_time=0.0,
+    )
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -154,6 +171,9 @@ class _Inputs(msgspec.Struct, frozen=True):
     """What is said of declared inputs that the state does not hold."""
 
 
+_NO_FACTS = LogFacts()
+
+
 class _Delivered(msgspec.Struct, frozen=True):
     """Step 2: the instructions, and how they are sent."""
 
@@ -184,13 +204,13 @@ def _gather_inputs(call: _Call, message: ContentLike | None) -> _Inputs:
     labels = call.part_of.labels if call.part_of is not None else ()
     log = session.events
     # tools that a toolset gave are in the log: a request compiled again offers the same ones
-    plan = plan_for(with_offered(call.root, call.agent, log), call.agent, config, labels)
+    plan = plan_for(_with_offered(call.root, call.agent, log), call.agent, config, labels)
     events = log if message is None else _with_message(log, message)
     newest = events.tip
     invocation = newest.invocation_id if newest is not None else ""
     # `temp:` keys belong to one invocation, and a new message begins another
     state = session.state if message is None else session.state_for(invocation)
-    facts = facts_of(log)
+    facts = facts_of(log) if log.length else _NO_FACTS
     # what parallel branches write is not seen by each other until they join
     if call.branch and facts.forks:
         state = seen_from(state, facts.forks, call.branch)
@@ -198,6 +218,31 @@ def _gather_inputs(call: _Call, message: ContentLike | None) -> _Inputs:
         state = {**state, **require_object(call.state, where="state")}
     lacks = _lacking(plan, state, strict=config.strict) if plan.inputs else ()
     return _Inputs(plan, events, invocation, state, facts, lacks)
+
+
+def _with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agent:
+    """The root in which the agent that is asked has the tools that the log says it was offered."""
+    if type(root) is not Agent and not isinstance(cast("object", root), Agent):
+        return root  # whoever makes the plan says what is wrong, also with the name
+    has_sources = root.memo.of(_HasSources)
+    if has_sources is None:
+        members = (node for node, _ in walk_tree(root) if isinstance(node, Agent))
+        has_sources = root.memo.keep(_HasSources(any(one.tool_sources for one in members)))
+    # most programs have no toolsets, and this is asked at every step
+    if not has_sources.anywhere:
+        return root
+    path = find_path(root, agent) if isinstance(agent, str) else (root,)
+    asked = path[-1] if path else None
+    if not isinstance(asked, Agent) or not asked.tool_sources:
+        return root
+    offered = offered_in(events, asked.name)
+    return root if offered is None else equip(root, asked.name, tools_in(offered), source="log")
+
+
+class _HasSources(msgspec.Struct, frozen=True):
+    """Whether an agent of a tree has toolsets that are asked in a run."""
+
+    anywhere: bool
 
 
 def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:
@@ -413,6 +458,19 @@ def _make_request(call: _Call, inputs: _Inputs, delivered: _Delivered, view: _Vi
     if newest is not None:
         compiled.asked = newest.timestamp
     return compiled
+
+
+def is_ready(prompt: Prompt, env: Env) -> bool:
+    """Whether no pass that every request has would change it, so that none need be called."""
+    last = prompt.items.tip
+    return (
+        not prompt.features & Feature.UNORDERED
+        and env.tokens.budget is None
+        and (env.model.picks_tools or not prompt.tools)
+        and not env.instruction.changes
+        and last is not None
+        and last.blocks[-1].role == "user"
+    )
 
 
 def _lacking(plan: Plan, state: JsonObject, *, strict: bool) -> tuple[Diagnostic, ...]:

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from weft.compiler.caching import Ending, Prediction, Reader, Tokens, predict
+from weft.compiler.costs import announced
 from weft.compiler.count import Scale
 from weft.compiler.incremental import Woven
 from weft.compiler.plan import Plan
@@ -270,8 +271,6 @@ class Compilation:
     @cached_property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What the compiler has to say, without what the agent allows."""
-        from weft.compiler.breaks import announced
-
         reported = (
             *self.prompt.diagnostics,
             *self.lowered().diagnostics,

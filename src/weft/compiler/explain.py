@@ -23,7 +23,7 @@ from weft.compiler.report import (
     block_kind,
     block_text,
 )
-from weft.declare.inputs import shape_of
+from weft.declare.config import shape_of
 from weft.diagnostics import Origin
 from weft.dialects import DIALECTS, Lowered, Placed
 from weft.ir import Block, Item, Note, ResultBlock, TextBlock

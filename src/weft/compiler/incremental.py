@@ -13,8 +13,15 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from weft.compiler.talk import WireTarget, lower_talk, read_talk
-from weft.compiler.view import Built, build_items, build_some, plain_items
+from weft.compiler.view import (
+    Built,
+    WireTarget,
+    build_items,
+    build_some,
+    lower_talk,
+    plain_items,
+    read_talk,
+)
 from weft.declare import Policy
 from weft.declare.policy_parts import Window
 from weft.diagnostics import Diagnostic
@@ -31,8 +38,7 @@ from weft.session.lookback import (
     hidden_by_rewind,
     hidden_by_undoing,
 )
-from weft.session.strand import Strand
-from weft.session.unread import Skim, skim_of
+from weft.session.strand import Skim, Strand, skim_of
 
 
 class Slot(NamedTuple):

@@ -7,7 +7,6 @@ so.
 
 import msgspec
 
-from weft.codes import report
 from weft.content import (
     NO_PART_NOTES,
     Blob,
@@ -17,7 +16,7 @@ from weft.content import (
     PartProvenance,
     notes_in,
 )
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import (
     Block,
     CallBlock,

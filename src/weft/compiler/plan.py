@@ -14,33 +14,26 @@ from typing import Literal, Protocol, cast, runtime_checkable
 import msgspec
 
 from weft import schema
-from weft.codes import report
 from weft.compiler.costs import shares_of, window_of
 from weft.compiler.count import Scale
 from weft.compiler.incremental import Slot
-from weft.compiler.instruction import (
-    Instructions,
-    Source,
-    Wording,
-    transfer_targets,
-    transfer_tool,
-    wording_of,
-)
+from weft.compiler.instruction import Instructions, Source, Wording, wording_of
 from weft.compiler.protected import guarded, labels_of, united
-from weft.compiler.recall import DEFAULT, policy_of, recall_tool
-from weft.declare import Agent, Node, Policy, RunConfig, Tool, tree
+from weft.compiler.tools import DEFAULT, policy_of, recall_tool, transfer_targets, transfer_tool
+from weft.declare import Agent, Node, Policy, RunConfig, Tool
+from weft.declare.agent import find_path, walk_tree
 from weft.declare.config import merge
 from weft.declare.functions import PassFunction, name_of
 from weft.declare.policy_parts import Auto, Budget, Label
 from weft.declare.provider_tools import ProviderTool
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.dialects import DIALECTS, Facts, dialect_named, facts_for
 from weft.dialects.facts import SECONDS, Cache, require_model_name
 from weft.dialects.schema_subset import wrap_root
 from weft.dialects.track import Head
 from weft.errors import CompileError, DeclarationError, UsageError, describe_kind
 from weft.ir import Output, ToolDecl
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.passes import PLAIN, Pass, Passes, passes_of
 from weft.passes.custom import CustomPass
 from weft.passes.env import ModelFacts, ToolFacts
@@ -304,7 +297,7 @@ def _fits(plan: Plan) -> bool:
 
 def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label, ...]) -> Plan:
     """Work out a plan: whom it is for first, then what is sent, then which passes run."""
-    nodes = tree.find(root, name) if name is not None else (root,)
+    nodes = find_path(root, name) if name is not None else (root,)
     path = tuple(node for node in nodes if isinstance(node, Agent))
     if not path or path[-1] is not nodes[-1]:
         raise _unknown_agent(root, name)
@@ -383,7 +376,7 @@ def _examples(agent: Agent, output: Output | None, target: Target) -> tuple[Pass
     """The pass that puts the agent's examples before the conversation."""
     if not agent.examples:
         return ()
-    from weft.passes.examples import insert_examples, spell_examples
+    from weft.passes.state_items import insert_examples, spell_examples
 
     wrapped = output is not None and output.wrapped
     spelled = spell_examples(
@@ -426,7 +419,7 @@ def _widest(model: str) -> int:
 
 def _unknown_agent(root: Agent, name: object) -> CompileError:
     """The error for a name that no agent below the root has."""
-    known = ", ".join(node.name for node, _ in tree.walk(root) if isinstance(node, Agent))
+    known = ", ".join(node.name for node, _ in walk_tree(root) if isinstance(node, Agent))
     return CompileError(
         f"there is no agent `{name}` below `{root.name}`",
         where="compile",

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.codes import report
 from weft.compiler.plan import plan_for
-from weft.compiler.recall import DEFAULT
+from weft.compiler.tools import DEFAULT
 from weft.declare import Agent
-from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects import Entry, Lowered, dialect_named
 from weft.dialects.caching import bare
 from weft.dialects.legality import Finding, findings_in, judged_head
@@ -426,8 +425,7 @@ def _escape(key: str) -> str:
 
 def refused(lowered: Lowered, model: str) -> tuple[Diagnostic, ...]:
     """One diagnostic for each place that would be answered with a 400."""
-    findings = findings_in(dialect_named(lowered.dialect), lowered, model)
-    return _placed(findings, lowered) if findings else ()
+    return placed_findings(findings_in(lowered, model), lowered)
 
 
 def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
@@ -449,7 +447,7 @@ def refused_declaration(agent: Agent) -> tuple[Diagnostic, ...]:
     lowered = target.lower(prompt)
     findings = judged_head(target, lowered, model).findings
     unavailable = tuple(one for one in lowered.diagnostics if one.code == "WEFT709")
-    return (*unavailable, *(_placed(findings, lowered) if findings else ()))
+    return (*unavailable, *placed_findings(findings, lowered))
 
 
 def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None:
@@ -463,7 +461,10 @@ def require_accepted(lowered: Lowered, model: str, allow: Iterable[str]) -> None
             )
 
 
-def _placed(findings: Iterable[Finding], lowered: Lowered) -> tuple[Diagnostic, ...]:
+def placed_findings(findings: Sequence[Finding], lowered: Lowered) -> tuple[Diagnostic, ...]:
+    """The findings as diagnostics, each with what its place in the request came from."""
+    if not findings:
+        return ()
     places, agent = SourceMap(lowered), lowered.head.of.agent
     return tuple(
         report(each.code, _origin(places, each.pointer, agent), each.message, each.hint)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 import msgspec
 
 from weft.declare import Node, Policy, RunConfig
-from weft.declare.nodes import every_agent
+from weft.declare.agent import every_agent
 from weft.declare.policy_parts import Label, Redact, When
 from weft.dialects import Lowered
 from weft.errors import CompileError, ProtectionError

@@ -1,6 +1,6 @@
 """What an agent or a flow is: frozen data, no I/O."""
 
-from weft.declare.agent import Agent, Callback, Instruction, Raw
+from weft.declare.agent import Agent, Callback, Instruction, Raw, agents_of, walk_nodes
 from weft.declare.config import RunBudget, RunConfig
 from weft.declare.context import CallbackContext, MemorySearch, Recollection, ToolContext
 from weft.declare.custom import CustomAgent, RunContext
@@ -17,23 +17,9 @@ from weft.declare.flow import (
     while_,
 )
 from weft.declare.functions import StateFunction
-from weft.declare.nodes import (
-    Expect,
-    Gate,
-    Map,
-    Race,
-    Step,
-    Tap,
-    Timeout,
-    agents_of,
-    expect,
-    race,
-    tap,
-    timeout,
-    walk_nodes,
-)
+from weft.declare.nodes import Expect, Map, Race, Step, Tap, Timeout, expect, race, tap, timeout
 from weft.declare.policy import Policy, TokenBudget
-from weft.declare.route import Case, Route
+from weft.declare.route import Case, Gate, Route
 from weft.declare.tool import Effect, Tool, Toolset, tool
 from weft.declare.transform import S
 from weft.declare.words import C

@@ -1,15 +1,18 @@
 """An agent: frozen data that says what it is, checked where it is written.
 
 Fluent methods are verbs and return a copy, so sharing an agent is always safe.
+
+Below it: the tree that agents stand in, with unique names, one parent each and nothing below
+itself, and the nodes of a flow. A flow may be a sub-agent: a leaf of the tree, whatever it is made
+of.
 """
 
 import types
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, cast, overload
 
-from weft.declare import tree
 from weft.declare.checks import (
     Check,
     by,
@@ -36,11 +39,20 @@ from weft.declare.checks import (
     wrong,
 )
 from weft.declare.compose import Composable
-from weft.declare.config import OnMissing, OnProviderError, OnTruncated, check_options
+from weft.declare.config import (
+    Inputs,
+    OnMissing,
+    OnProviderError,
+    OnTruncated,
+    check_input_keys,
+    check_options,
+)
 from weft.declare.examples import Example, check_examples, fitted_examples
-from weft.declare.functions import PassFunction, check_passes
+from weft.declare.functions import (
+    PassFunction,
+    check_passes,
+)
 from weft.declare.hints import AGENT_VERBS, AGENT_WORDS
-from weft.declare.inputs import Inputs, check_input_keys
 from weft.declare.policy import Policy, TokenBudget
 from weft.declare.tool import Tool, ToolSource, to_source
 from weft.declare.words import C
@@ -56,7 +68,7 @@ if TYPE_CHECKING:
 
     from weft.content import Content
     from weft.declare.context import CallbackContext, ToolContext
-    from weft.declare.flow import Flow
+    from weft.declare.flow import Flow, Node
     from weft.ir import ModelResponse, Prompt
 
     # A default is only for type checkers: Python below 3.13 knows none.
@@ -274,7 +286,7 @@ class Agent(Composable, Generic[AnswerT]):
             self._set("examples", fitted_examples(self))
         # last: it needs fields that are normalised
         if self.sub_agents:
-            tree.check(self)
+            _check_tree(self)
             self._check_flows()
 
     @explained('agent.instruct("...")')
@@ -383,10 +395,10 @@ class Agent(Composable, Generic[AnswerT]):
 
     def _check_flows(self) -> None:
         """Refuse a flow below that leads nowhere, or has another agent of a name in the tree."""
-        flows = [node for node, _ in tree.walk(self) if not isinstance(node, Agent)]
+        flows = [node for node, _ in walk_tree(self) if not isinstance(node, Agent)]
         if not flows:
             return
-        from weft.declare.nodes import check_agents, to_node
+        from weft.declare.nodes import to_node
 
         for flow in flows:
             to_node(flow, where=f"{self.name}.sub_agents")
@@ -424,3 +436,152 @@ def _checks() -> tuple[tuple[str, object, Check], ...]:
         for one in fields(Agent)
         if "check" in one.metadata
     )
+
+
+def walk_tree(root: "Node") -> "Iterator[tuple[Node, Node | None]]":
+    """Every agent and flow of the tree with its parent, parents first, in declared order."""
+    waiting: list[tuple[Node, Node | None]] = [(root, None)]
+    while waiting:
+        agent, parent = waiting.pop()
+        yield agent, parent
+        if isinstance(agent, Agent):  # what a custom agent runs, nobody can hand over to
+            waiting.extend((child, agent) for child in reversed(agent.sub_agents))
+
+
+def find_path(root: "Node", name: str) -> "tuple[Node, ...]":
+    """The path from the root to the agent or flow of that name, or (); only its end can be a flow.
+
+    An agent inside a flow is not in the tree: nobody can hand over to it.
+    """
+    parents: dict[str, Node | None] = {}
+    for agent, parent in walk_tree(root):
+        parents[agent.name] = parent
+        if agent.name == name:
+            path = [agent]
+            while (up := parents[path[-1].name]) is not None:
+                path.append(up)
+            return tuple(reversed(path))
+    return ()
+
+
+def children(node: "Node") -> "tuple[Node, ...]":
+    """The nodes that a node runs. An agent runs none: its sub-agents are reached by transfer."""
+    return () if isinstance(node, Agent) else node.children
+
+
+def below(node: "Node") -> "tuple[Node, ...]":
+    """All nodes directly below a node: those it runs, or those it may hand over to."""
+    return node.sub_agents if isinstance(node, Agent) else node.children
+
+
+def nodes_of(node: "Node") -> "Iterator[Node]":
+    """Every node, with what is below it once; a lone agent as often as it is used."""
+    waiting: list[Node] = [node]
+    seen: set[int] = set()
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, Agent) and not current.sub_agents:
+            yield current
+            continue
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        waiting.extend(reversed(below(current)))
+
+
+def walk_nodes(node: "Node") -> "list[tuple[Node, Node | None]]":
+    """Every node of a flow with its parent, depth first, a node before its children."""
+    walked: list[tuple[Node, Node | None]] = []
+    waiting: list[tuple[Node, Node | None]] = [(node, None)]
+    while waiting:
+        walked.append(waiting.pop())
+        current = walked[-1][0]
+        if not isinstance(current, Agent):
+            waiting += [(child, current) for child in reversed(current.children)]
+    return walked
+
+
+def agents_of(node: "Node") -> tuple[Agent, ...]:
+    """Every agent once, sub-agents behind their parent, flows opened, in declared order."""
+    agents: dict[str, Agent] = {}
+    for one in nodes_of(node):
+        if isinstance(one, Agent):
+            agents.setdefault(one.name, one)
+    return tuple(agents.values())
+
+
+def every_agent(node: "Node") -> tuple[Agent, ...]:
+    """Every agent once: of the flow, of their trees, and those that are called as tools."""
+    waiting: list[Node] = [node]
+    seen: dict[int, Agent] = {}
+    while waiting:
+        for agent in agents_of(waiting.pop()):
+            if id(agent) not in seen:
+                seen[id(agent)] = agent
+                waiting += [
+                    tool.agent for tool in agent.tools if isinstance(tool.agent, Composable)
+                ]
+    return tuple(seen.values())
+
+
+def check_agents(node: "Node", *, where: str) -> None:
+    """Refuse two different agents of one name; the same agent may stand in several places.
+
+    Events carry the name of the agent that made them, so a name must mean one agent.
+    """
+    from weft.declare.custom import CustomAgent
+
+    seen: dict[str, Node] = {}
+    for agent in nodes_of(node):
+        if not isinstance(agent, Agent | CustomAgent):
+            continue
+        first = seen.setdefault(agent.name, agent)
+        if first is not agent and first != agent:
+            raise DeclarationError(
+                f"two different agents are named `{agent.name}`",
+                where=where,
+                hint=f'rename one: dataclasses.replace({agent.name}, name="{agent.name}_2")'
+                if isinstance(agent, Agent)
+                else f'rename one: {type(agent).__name__}("{agent.name}_2")',
+            )
+
+
+def _check_tree(root: "Node") -> None:
+    """Refuse a cycle, an agent with two parents, and two agents of one name."""
+    seen: dict[str, tuple[Node, Node | None]] = {}
+    for agent, parent in walk_tree(root):
+        if agent.name in seen:
+            twin, first = seen[agent.name]
+            where = f"{parent.name if parent is not None else root.name}.sub_agents"
+            if agent.name == root.name:
+                raise DeclarationError(
+                    f"`{agent.name}` would be its own sub-agent",
+                    where=where,
+                    hint="leave it out: children reach their parent by transfer anyway",
+                )
+            if twin is agent and first is parent:
+                raise DeclarationError(
+                    f"`{agent.name}` is listed twice", where=where, hint="list it once"
+                )
+            if twin is agent:
+                raise DeclarationError(
+                    f"`{agent.name}` has two parents,"
+                    f" `{first.name if first is not None else root.name}` and"
+                    f" `{parent.name if parent is not None else root.name}`",
+                    where=where,
+                    hint=f"give each parent a copy under its own name: {_spell_renamed(agent)}",
+                )
+            raise DeclarationError(
+                f"two agents are named `{agent.name}`",
+                where=where,
+                hint=f"names are unique in a tree: rename one: {_spell_renamed(agent)}",
+            )
+        seen[agent.name] = (agent, parent)
+
+
+def _spell_renamed(node: "Node") -> str:
+    """How a copy under another name is written."""
+    if isinstance(node, Agent):
+        return f'dataclasses.replace({node.name}, name="{node.name}_2")'
+    return f'{type(node).__name__}(..., name="{node.name}_2")'

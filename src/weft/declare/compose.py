@@ -19,6 +19,7 @@ from weft.misuse import declared, unknown_name
 
 if TYPE_CHECKING:
     from weft.declare.agent import Agent, CallbackChain
+    from weft.declare.config import Inputs
     from weft.declare.flow import (
         Fallback,
         Loop,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
         While,
     )
     from weft.declare.functions import StateFunction
-    from weft.declare.inputs import Inputs
 
 F = TypeVar("F")
 
@@ -78,7 +78,7 @@ class Composable:
 
         A mapping or names may come first, for keys in a scope: `flow.takes({"user:name": str})`.
         """
-        from weft.declare.inputs import check_inputs
+        from weft.declare.config import check_inputs
 
         named = {**check_inputs("takes", declared), **check_inputs("takes", keys)}
         # a step or a gate has no field for it: a sequence of one has
@@ -146,7 +146,7 @@ class Composable:
 
     def __repr__(self) -> str:
         """A flow prints as the operators that make it; an Agent has a form of its own."""
-        from weft.declare.show import show
+        from weft.declare.visit import show
 
         return show(cast("Node", self))
 

@@ -8,9 +8,8 @@ import msgspec
 from weft.content import Content, ContentLike, Part
 from weft.declare.policy_parts import MemoryScorer
 from weft.errors import UsageError, describe_kind
-from weft.session.event import EMPTY_ACTIONS, Actions
+from weft.session.event import EMPTY_ACTIONS, Actions, State
 from weft.session.log import Session
-from weft.session.state import State
 from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from copy import copy
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, cast
 
 from weft.content import ContentLike, Part
+from weft.declare.agent import check_agents
 from weft.declare.checks import (
     check_callback,
     check_children,
@@ -21,10 +22,10 @@ from weft.declare.checks import (
     check_text,
 )
 from weft.declare.compose import Composable
+from weft.declare.config import check_inputs
 from weft.declare.context import DepsT, Recollection, Surroundings, require_deps
 from weft.declare.functions import misfit
-from weft.declare.inputs import check_inputs
-from weft.declare.nodes import check_agents, to_node
+from weft.declare.nodes import to_node
 from weft.declare.tool import check_names
 from weft.errors import CallError, DeclarationError, FrozenError
 from weft.misuse import meant

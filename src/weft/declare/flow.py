@@ -7,24 +7,22 @@ that was given a name or a description is a thing of its own and stays whole.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
-from weft.declare.agent import Agent, CallbackChain
+from weft.declare.agent import Agent, CallbackChain, check_agents
 from weft.declare.checks import check_predicate, wrong
 from weft.declare.compose import Composable, flow_node
+from weft.declare.config import Inputs
 from weft.declare.custom import CustomAgent
 from weft.declare.functions import StateFunction, check_choice, name_of
 from weft.declare.hints import FLOW_WORDS
-from weft.declare.inputs import Inputs
 from weft.declare.nodes import (
     Expect,
-    Gate,
     Map,
     Race,
     Step,
     Tap,
     Timeout,
-    check_agents,
     describe,
     describe_again,
     operands,
@@ -32,7 +30,7 @@ from weft.declare.nodes import (
     to_node,
     to_nodes,
 )
-from weft.declare.route import Route
+from weft.declare.route import Gate, Route
 from weft.errors import DeclarationError
 from weft.misuse import ByFields, explained
 
@@ -275,11 +273,6 @@ Flow: TypeAlias = (
 )
 
 Node: TypeAlias = Agent | Flow
-
-
-def is_node(value: object) -> TypeGuard[Node]:
-    """Whether this is an agent or a flow."""
-    return isinstance(value, Agent | Flow)
 
 
 Operator = Literal[">>", "|", "//"]

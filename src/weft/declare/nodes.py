@@ -1,11 +1,11 @@
-"""The nodes of a flow beside agents: steps, maps, gates, races, timeouts, taps and expectations."""
+"""The nodes of a flow that no operator makes: steps, maps, races, timeouts, taps, expectations."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
-from weft.declare.agent import Agent, CallbackChain
+from weft.declare.agent import CallbackChain, check_agents
 from weft.declare.checks import (
     check_callback,
     check_count,
@@ -15,8 +15,8 @@ from weft.declare.checks import (
     check_text,
     wrong,
 )
-from weft.declare.compare import quoted, same
 from weft.declare.compose import Composable, flow_node
+from weft.declare.config import Inputs, check_inputs
 from weft.declare.functions import (
     StateFunction,
     check_choice,
@@ -25,12 +25,10 @@ from weft.declare.functions import (
     require_arguments,
 )
 from weft.declare.hints import FLOW_WORDS
-from weft.declare.inputs import Inputs, check_inputs
 from weft.declare.tool import Tool, check_names
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
 from weft.misuse import ByFields, explained
-from weft.values import Json
 
 if TYPE_CHECKING:
     from weft.declare.agent import AroundAgent, Callbacks
@@ -209,79 +207,6 @@ class Map(ByFields, Composable):
     def children(self) -> "tuple[Node, ...]":
         """The body."""
         return (self.body,)
-
-
-Choice: TypeAlias = str | int | float | bool
-
-
-@flow_node('Gate("approve", question="May it go out?")')
-@dataclass(frozen=True, repr=False, eq=False)
-class Gate(ByFields, Composable):
-    """Asks somebody, and waits: the answer is kept under `key`, by default the gate's own name.
-
-    The question is a template, so it may show what is decided on: `question="Send {draft}?"`.
-    With `choices` any other answer is refused; texts are compared without surrounding blanks and
-    letter case, and kept as they stand here.
-    """
-
-    name: str
-    question: str = field(default="", kw_only=True)
-    key: str = field(default="", kw_only=True)
-    choices: tuple[Choice, ...] = field(default=(), kw_only=True)
-    description: str = field(default="", kw_only=True)
-
-    sub_agents: ClassVar[tuple[()]] = ()
-    children: ClassVar[tuple[()]] = ()
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            name: str,
-            *,
-            question: str = "",
-            key: str | None = None,
-            choices: Iterable[Choice] = (),
-            description: str = "",
-        ) -> None:
-            """What people may pass is wider than what the fields hold."""
-
-    def __post_init__(self) -> None:
-        """Take the name for the key, and refuse choices that nobody could make or tell apart."""
-        check_name(self.name, kind="Gate")
-        check_text(self.name, "question", self.question)
-        check_text(self.name, "description", self.description)
-        if cast("object", self.key) in (None, ""):
-            object.__setattr__(self, "key", self.name)
-        check_key(self.name, "key", self.key)
-        object.__setattr__(self, "choices", _choices(self.name, self.choices))
-
-    def decided(self, answer: Json) -> Json:
-        """The answer as it is kept: as the choice is spelled; None if it is not one of them."""
-        if not self.choices:
-            return answer
-        return next((choice for choice in self.choices if same(choice, answer)), None)
-
-
-def _choices(gate: str, values: object) -> tuple[Choice, ...]:
-    """The choices of a gate as values, or an error that says which is none."""
-    hint = 'write choices=["yes", "no"]'
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise wrong(gate, "choices", f"{values!r} is no list of choices", hint)
-    choices: list[Choice] = []
-    for choice in cast("Iterable[object]", values):
-        if not isinstance(choice, (str, int, float)) or choice == "":
-            raise wrong(
-                gate, "choices", f"{choice!r} is no choice: it is no text, number or truth", hint
-            )
-        if any(same(choice, other) for other in choices):
-            raise DeclarationError(
-                f"the choice {quoted(choice)} is there already",
-                where=f"{gate}.choices",
-                hint="texts are compared without letter case: keep one of the two",
-            )
-        choices.append(choice)
-    return tuple(choices)
 
 
 @flow_node("race(first, second)")
@@ -591,95 +516,8 @@ def operands(left_side: object, operator: str, right_side: object) -> "tuple[Nod
 
 def spell(value: object) -> str:
     """A side of an operator, as its author wrote it."""
-    from weft.declare.show import show
+    from weft.declare.visit import show
 
     if isinstance(value, Composable):
         return show(cast("Node", value))
     return name_of(value) if callable(value) else shorten(repr(value), 60)
-
-
-def children(node: "Node") -> "tuple[Node, ...]":
-    """The nodes that a node runs. An agent runs none: its sub-agents are reached by transfer."""
-    return () if isinstance(node, Agent) else node.children
-
-
-def below(node: "Node") -> "tuple[Node, ...]":
-    """All nodes directly below a node: those it runs, or those it may hand over to."""
-    return node.sub_agents if isinstance(node, Agent) else node.children
-
-
-def walk_nodes(node: "Node") -> "list[tuple[Node, Node | None]]":
-    """Every node of a flow with its parent, depth first, a node before its children."""
-    walked: list[tuple[Node, Node | None]] = []
-    waiting: list[tuple[Node, Node | None]] = [(node, None)]
-    while waiting:
-        walked.append(waiting.pop())
-        current = walked[-1][0]
-        if not isinstance(current, Agent):
-            waiting += [(child, current) for child in reversed(current.children)]
-    return walked
-
-
-def agents_of(node: "Node") -> tuple[Agent, ...]:
-    """Every agent once, sub-agents behind their parent, flows opened, in declared order."""
-    agents: dict[str, Agent] = {}
-    for agent in _agents(node):
-        agents.setdefault(agent.name, agent)
-    return tuple(agents.values())
-
-
-def every_agent(node: "Node") -> tuple[Agent, ...]:
-    """Every agent once: of the flow, of their trees, and those that are called as tools."""
-    waiting: list[Node] = [node]
-    seen: dict[int, Agent] = {}
-    while waiting:
-        for agent in agents_of(waiting.pop()):
-            if id(agent) not in seen:
-                seen[id(agent)] = agent
-                waiting += [
-                    tool.agent for tool in agent.tools if isinstance(tool.agent, Composable)
-                ]
-    return tuple(seen.values())
-
-
-def check_agents(node: "Node", *, where: str) -> None:
-    """Refuse two different agents of one name; the same agent may stand in several places.
-
-    Events carry the name of the agent that made them, so a name must mean one agent.
-    """
-    from weft.declare.custom import CustomAgent
-
-    seen: dict[str, Node] = {}
-    for agent in nodes_of(node):
-        if not isinstance(agent, Agent | CustomAgent):
-            continue
-        first = seen.setdefault(agent.name, agent)
-        if first is not agent and first != agent:
-            raise DeclarationError(
-                f"two different agents are named `{agent.name}`",
-                where=where,
-                hint=f'rename one: dataclasses.replace({agent.name}, name="{agent.name}_2")'
-                if isinstance(agent, Agent)
-                else f'rename one: {type(agent).__name__}("{agent.name}_2")',
-            )
-
-
-def _agents(node: "Node") -> Iterator[Agent]:
-    """Every agent; what is below it once, however often it is used."""
-    return (one for one in nodes_of(node) if isinstance(one, Agent))
-
-
-def nodes_of(node: "Node") -> "Iterator[Node]":
-    """Every node, with what is below it once; a lone agent as often as it is used."""
-    waiting: list[Node] = [node]
-    seen: set[int] = set()
-    while waiting:
-        current = waiting.pop()
-        if isinstance(current, Agent) and not current.sub_agents:
-            yield current
-            continue
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield current
-        waiting.extend(reversed(below(current)))

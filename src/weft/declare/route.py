@@ -1,28 +1,30 @@
-"""A route: the first case that holds decides which node runs. Choosing is a pure function.
+"""A route: the first case that holds decides which node runs. A gate asks somebody instead.
 
 Cases are data wherever they can be, so that a check can read them: `eq`, `ne`, `contains`,
 `gt`, `gte`, `lt`, `lte` compare the value of the key; `when` asks a function of the state.
+Choosing is a pure function: how values compare stands at the end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast
 
-from weft.declare.agent import CallbackChain
-from weft.declare.checks import check_predicate
-from weft.declare.compare import (
-    Comparison,
-    Incomparable,
-    check_value,
-    holds,
-    look_up,
-    quoted,
-    same,
+from weft.declare.agent import CallbackChain, check_agents
+from weft.declare.checks import (
+    check_key,
+    check_name,
+    check_predicate,
+    check_text,
+    wrong,
 )
 from weft.declare.compose import Composable, flow_node
-from weft.declare.functions import StateFunction, ask, name_of
-from weft.declare.inputs import Inputs, spell_inputs
-from weft.declare.nodes import check_agents, describe_again, spell_callbacks, to_node
+from weft.declare.config import Inputs, spell_inputs
+from weft.declare.functions import (
+    StateFunction,
+    ask,
+    name_of,
+)
+from weft.declare.nodes import describe_again, spell_callbacks, to_node
 from weft.errors import DeclarationError, RunError
 from weft.jsonschema import shorten
 from weft.misuse import ByFields, explained
@@ -31,8 +33,16 @@ from weft.values import Json
 if TYPE_CHECKING:
     from weft.declare.agent import AroundAgent, Callbacks
     from weft.declare.flow import Node
+import operator
+from typing import TypeGuard, assert_never
+
+from weft.declare import template
+from weft.errors import SessionError
+from weft.values import compact, require_json
 
 OTHERWISE = "otherwise"
+
+Comparison = Literal["eq", "ne", "contains", "gt", "gte", "lt", "lte"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,3 +253,177 @@ class Route(ByFields, Composable):
                 hint=f"mend `{name_of(function)}`, or read keys with state.get()",
             ) from error
         return answer
+
+
+Choice: TypeAlias = str | int | float | bool
+
+
+@flow_node('Gate("approve", question="May it go out?")')
+@dataclass(frozen=True, repr=False, eq=False)
+class Gate(ByFields, Composable):
+    """Asks somebody, and waits: the answer is kept under `key`, by default the gate's own name.
+
+    The question is a template, so it may show what is decided on: `question="Send {draft}?"`.
+    With `choices` any other answer is refused; texts are compared without surrounding blanks and
+    letter case, and kept as they stand here.
+    """
+
+    name: str
+    question: str = field(default="", kw_only=True)
+    key: str = field(default="", kw_only=True)
+    choices: tuple[Choice, ...] = field(default=(), kw_only=True)
+    description: str = field(default="", kw_only=True)
+
+    sub_agents: ClassVar[tuple[()]] = ()
+    children: ClassVar[tuple[()]] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            name: str,
+            *,
+            question: str = "",
+            key: str | None = None,
+            choices: Iterable[Choice] = (),
+            description: str = "",
+        ) -> None:
+            """What people may pass is wider than what the fields hold."""
+
+    def __post_init__(self) -> None:
+        """Take the name for the key, and refuse choices that nobody could make or tell apart."""
+        check_name(self.name, kind="Gate")
+        check_text(self.name, "question", self.question)
+        check_text(self.name, "description", self.description)
+        if cast("object", self.key) in (None, ""):
+            object.__setattr__(self, "key", self.name)
+        check_key(self.name, "key", self.key)
+        object.__setattr__(self, "choices", _choices(self.name, self.choices))
+
+    def decided(self, answer: Json) -> Json:
+        """The answer as it is kept: as the choice is spelled; None if it is not one of them."""
+        if not self.choices:
+            return answer
+        return next((choice for choice in self.choices if same(choice, answer)), None)
+
+
+def _choices(gate: str, values: object) -> tuple[Choice, ...]:
+    """The choices of a gate as values, or an error that says which is none."""
+    hint = 'write choices=["yes", "no"]'
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise wrong(gate, "choices", f"{values!r} is no list of choices", hint)
+    choices: list[Choice] = []
+    for choice in cast("Iterable[object]", values):
+        if not isinstance(choice, (str, int, float)) or choice == "":
+            raise wrong(
+                gate, "choices", f"{choice!r} is no choice: it is no text, number or truth", hint
+            )
+        if any(same(choice, other) for other in choices):
+            raise DeclarationError(
+                f"the choice {quoted(choice)} is there already",
+                where=f"{gate}.choices",
+                hint="texts are compared without letter case: keep one of the two",
+            )
+        choices.append(choice)
+    return tuple(choices)
+
+
+_ORDERS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
+
+
+class Incomparable(Exception):
+    """Two values that have no answer; the text says which."""
+
+
+def check_value(op: Comparison, value: object, *, where: str) -> Json:
+    """The value a case names, copied, or an error that says why nothing could match it."""
+    if value is None:
+        raise DeclarationError(
+            "None is no value: a key that holds it counts as missing",
+            where=where,
+            hint="use .otherwise(agent) for a missing key",
+        )
+    try:
+        checked = require_json(value, where=where)
+    except SessionError as error:
+        raise DeclarationError(error.message, where=error.where, hint=error.hint) from None
+    if op in _ORDERS and not (isinstance(checked, str) or _is_number(checked)):
+        raise DeclarationError(
+            f"{quoted(checked)} has no order", where=where, hint="pass a number or text"
+        )
+    return checked
+
+
+def holds(op: Comparison, current: Json, value: Json) -> bool:
+    """Whether the value that was found compares so with the one the case names."""
+    match op:
+        case "eq":
+            return same(current, value)
+        case "ne":
+            return not same(current, value)
+        case "contains":
+            return _contains(current, value)
+        case "gt" | "gte" | "lt" | "lte":
+            return _ordered(op, current, value)
+        case _ as unreachable:
+            assert_never(unreachable)
+
+
+def same(one: Json, other: Json) -> bool:
+    """Whether two values say the same; of texts, blanks around them and letter case say nothing."""
+    if isinstance(one, str) and isinstance(other, str):
+        return _label(one) == _label(other)
+    # in Python True == 1, in JSON it is not
+    return isinstance(one, bool) is isinstance(other, bool) and one == other
+
+
+def quoted(value: Json) -> str:
+    """A value as it is written in Python, text in double quotes."""
+    return compact(value) if isinstance(value, str) else repr(value)
+
+
+def _label(text: str) -> str:
+    return text.strip().casefold()
+
+
+def _contains(current: Json, value: Json) -> bool:
+    if isinstance(current, str) and isinstance(value, str):
+        return value.casefold() in current.casefold()
+    if isinstance(current, (list, tuple, set, frozenset)):
+        return any(same(item, value) for item in current)
+    if isinstance(current, Mapping) and isinstance(value, str):
+        return any(same(key, value) for key in current)
+    raise Incomparable(f"{_kind(current)} cannot contain {_kind(value)}")
+
+
+def _ordered(op: str, current: Json, value: Json) -> bool:
+    if isinstance(current, str) and isinstance(value, str):
+        return bool(_ORDERS[op](_label(current), _label(value)))
+    if _is_number(current) and _is_number(value):
+        return bool(_ORDERS[op](current, value))
+    raise Incomparable(f"{_kind(current)} has no order with {_kind(value)}")
+
+
+def _is_number(value: Json) -> TypeGuard[float]:
+    """Whether it is a number; True and False are none in JSON."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _kind(value: Json) -> str:
+    """The value with its kind: what a model returned often only looks like a number."""
+    spelling = shorten(quoted(value), 60)
+    if isinstance(value, str):
+        return f"the text {spelling}"
+    return (
+        f"the number {spelling}" if _is_number(value) else f"the {type(value).__name__} {spelling}"
+    )
+
+
+def look_up(key: str, state: Mapping[str, Json]) -> Json:
+    """The value of the key, read as `{key}` in a template is; None if it is missing."""
+    value = state.get(key)
+    # the key itself comes first: one with a dot in its name is found as it is
+    if value is None:
+        for variable in template.parse(f"{{{key}}}").variables:
+            return template.lookup(variable, state, {})
+    return value

@@ -22,7 +22,7 @@ from weft.declare.nodes import Expect, Step, Tap, spell
 from weft.declare.policy_parts import Strategy
 from weft.errors import DeclarationError, RunError, SessionError, describe_kind
 from weft.late import late_pattern
-from weft.session.state import scope_of
+from weft.session.event import scope_of
 from weft.values import Json, JsonObject, require_json
 
 Look = Mapping[str, Json]

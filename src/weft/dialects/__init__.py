@@ -4,83 +4,18 @@ A dialect is one object in one file. It lowers prompts, lifts answers, whole or 
 reads requests back, counts them, and says what its provider would refuse.
 """
 
-from collections.abc import Iterator, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from typing import cast
 
 from weft.dialects.base import Dialect
-from weft.dialects.facts import Facts, facts_for, wire_name
+from weft.dialects.facts import CHAT, DIALECTS, Dialects, Facts, dialect_named, facts_for, wire_name
 from weft.dialects.legality import Finding, refusals_of
 from weft.dialects.stream import Stream
 from weft.dialects.track import Entry, Lowered, Placed, Track
 from weft.errors import UsageError, describe_kind
 from weft.ir import ModelResponse
-from weft.misuse import close, explained
+from weft.misuse import explained
 from weft.values import JsonObject
-
-CHAT = "openai-chat"
-"""The dialect whose messages everybody writes, with and without the rest of a request."""
-
-
-class Dialects(Mapping[str, Dialect]):
-    """Dialects by name. A provider's file is loaded when its dialect is first used."""
-
-    def __init__(self, modules: Mapping[str, str]) -> None:
-        self._modules: dict[str, str] = dict(modules)
-        self._loaded: dict[str, Dialect] = {}
-
-    def __getitem__(self, name: str) -> Dialect:
-        dialect = self._loaded.get(name)
-        if dialect is None:
-            dialect = cast("Dialect", import_module(self._modules[name]).DIALECT)
-            self._loaded[name] = dialect
-        return dialect
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._modules
-
-    def register(self, dialect: Dialect) -> None:
-        """Add a dialect of one's own, or take the place of the one with its name."""
-        name = dialect.traits.name
-        self._modules.setdefault(name, type(dialect).__module__)
-        self._loaded[name] = dialect
-
-    def forget(self, name: str) -> None:
-        """Take out a dialect that was registered."""
-        del self._modules[name], self._loaded[name]
-
-
-DIALECTS = Dialects(
-    {
-        "gemini": "weft.dialects.gemini",
-        "anthropic": "weft.dialects.anthropic",
-        "openai-chat": "weft.dialects.openai_chat",
-        "openai-responses": "weft.dialects.openai_responses",
-    }
-)
-"""Every dialect, with the module whose `DIALECT` it is."""
-
-
-def dialect_named(name: str) -> Dialect:
-    """The dialect of that name, or an error that lists them."""
-    try:
-        return DIALECTS[name]
-    except KeyError:
-        if name in DIALECTS:  # its file raised it
-            raise
-    near = close(str(name), DIALECTS, cutoff=0.4)
-    known = ", ".join(DIALECTS)
-    raise UsageError(
-        f"`{name}` is not a dialect",
-        where="dialect",
-        hint=f"did you mean `{near[0]}`? known: {known}" if near else f"known: {known}",
-    )
 
 
 def dialect_of(request: JsonObject) -> str:

@@ -30,19 +30,26 @@ from weft.dialects.base import (
 from weft.dialects.caching import LETTERS, mark_end, mark_head
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
+    IMAGES,
     MEDIA,
     OPTION,
+    PDF,
     REQUEST,
     DeclaredTool,
     Finding,
     Findings,
     SeenIds,
     TurnRules,
+    address_of,
+    document_text,
     is_plain,
+    mime_of,
+    missing_media,
     no_role,
     only_block,
     refuse_complexity,
     refuse_effort,
+    refuse_mistaken_type,
     refuse_open_or_bounded,
     refuse_result,
     refuse_tools,
@@ -50,6 +57,7 @@ from weft.dialects.legality import (
     refuse_undeclared,
     refuse_unsupported,
     two_calls,
+    unread_media,
 )
 from weft.dialects.measure import (
     LATER,
@@ -60,21 +68,11 @@ from weft.dialects.measure import (
     WeighedTool,
     WeighedTurn,
 )
-from weft.dialects.media import (
-    IMAGES,
-    PDF,
-    address_of,
-    document_text,
-    mime_of,
-    missing_media,
-    refuse_mistaken_type,
-    unread_media,
-)
 from weft.dialects.openai_common import read_arguments
 from weft.dialects.options import Option, fit_option, is_forced, read_options
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
-from weft.dialects.strict_rules import (
+from weft.dialects.strict import (
     Misshapen,
     Named,
     Outline,

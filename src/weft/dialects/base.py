@@ -21,7 +21,7 @@ from weft.dialects.measure import Meter, WeighedHead, WeighedTurn, Weigher
 from weft.dialects.options import Option, Range, fit_option
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream
-from weft.dialects.strict_rules import Outline, RequestForm, StrictTurns, refuse_form
+from weft.dialects.strict import Outline, RequestForm, StrictTurns, refuse_form
 from weft.dialects.track import (
     Entry,
     Head,

@@ -7,17 +7,21 @@ in the list of prices (`price_list.py`), which is loaded when somebody asks.
 Below them: which names there can be. A name that nobody can be asked by is refused alike by
 compiling, replaying and running. Other names are told by their words first. Only one with a word
 that no vendor's model has is looked up in the list of prices.
+
+At the end, the dialects themselves by name.
 """
 
 import functools
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from weft.errors import UsageError
 from weft.misuse import close
 
 if TYPE_CHECKING:
+    from weft.dialects.base import Dialect
     from weft.dialects.price_list import PriceList
 
 SECONDS = {"5m": 300, "30m": 1_800, "1h": 3_600, "12h": 43_200}
@@ -50,7 +54,8 @@ class Cache(NamedTuple):
 
 
 _GEMINI, _CLAUDE, _GPT = "gemini", "anthropic", "openai-responses"
-_CHAT = "openai-chat"
+CHAT = "openai-chat"
+"""The dialect whose messages everybody writes, with and without the rest of a request."""
 
 
 class Facts(NamedTuple):
@@ -88,7 +93,7 @@ class Facts(NamedTuple):
     @property
     def is_told_by_effort(self) -> bool:
         """Whether how hard to try is all that it can be told about thinking."""
-        return self.dialect in (_CHAT, _GPT)
+        return self.dialect in (CHAT, _GPT)
 
     @property
     def has_word_for_rest(self) -> bool:
@@ -118,11 +123,11 @@ _MODELS: tuple[tuple[str, Facts], ...] = (
     (r"claude-(opus|sonnet)-4(-0)?(-2025\d+)?$", Facts(_CLAUDE, native_schema=False)),
     (r"claude-[a-z]+-(4-[7-9]|[5-9])(\D|$)", Facts(_CLAUDE, sampling=False)),
     (r"claude-", Facts(_CLAUDE)),
-    (r"gpt-(3|4$|4-)", Facts(_CHAT, native_schema=False)),
+    (r"gpt-(3|4$|4-)", Facts(CHAT, native_schema=False)),
     (r"(gpt-|chatgpt-|o\d|codex-|ft:gpt-)", Facts(_GPT)),
-    (r"local(:smollm2-135m)?$", Facts(_CHAT, picks_tools=False, parallel_calls=False)),
-    (r"local:", Facts(_CHAT, schema_with_tools=False, parallel_calls=False)),
-    (r"https?://", Facts(_CHAT)),
+    (r"local(:smollm2-135m)?$", Facts(CHAT, picks_tools=False, parallel_calls=False)),
+    (r"local:", Facts(CHAT, schema_with_tools=False, parallel_calls=False)),
+    (r"https?://", Facts(CHAT)),
 )
 
 _EPHEMERAL = Cache(
@@ -222,11 +227,11 @@ _PROVIDERS: dict[str, str] = {
     "anthropic": _CLAUDE,
     "openai": _GPT,
     "openai-responses": _GPT,
-    "openai-chat": _CHAT,
+    "openai-chat": CHAT,
     **dict.fromkeys(
         ("azure", "openrouter", "ollama", "vllm", "groq", "together", "fireworks", "mistral",
          "deepseek", "xai", "cerebras", "litellm", "lmstudio", "llamacpp"),
-        _CHAT,
+        CHAT,
     ),
 }  # fmt: skip
 
@@ -250,17 +255,17 @@ _OWN = frozenset(
 def facts_for(model: str) -> Facts:
     """The facts of a model; a `provider/` prefix decides the dialect."""
     if model.startswith(("http://", "https://")):
-        return Facts(_CHAT)
+        return Facts(CHAT)
     provider, slash, bare = model.rpartition("/")
     if model.startswith("local:"):
         provider, slash, bare = "", "", model  # what follows is a path
     family = next((facts for pattern, facts in _MODELS if _fits(pattern, bare)), None)
     if not slash:
-        return _in_full(family, bare) if family is not None else Facts(_CHAT, known=False)
+        return _in_full(family, bare) if family is not None else Facts(CHAT, known=False)
     first = provider.split("/")[0]
     dialect = _PROVIDERS.get(first)
     if dialect is None:
-        return Facts(_CHAT, known=False)
+        return Facts(CHAT, known=False)
     facts = _in_full(family, bare) if family is not None else Facts(dialect)
     # whoever passes a model on may cache, cut and steer it in other ways than its vendor
     if first not in _OWN:
@@ -460,3 +465,67 @@ def _prices() -> "PriceList":
     from weft.dialects.price_list import price_list
 
     return price_list()
+
+
+# --- the dialects
+
+
+class Dialects(Mapping[str, "Dialect"]):
+    """Dialects by name. A provider's file is loaded when its dialect is first used."""
+
+    def __init__(self, modules: Mapping[str, str]) -> None:
+        self._modules: dict[str, str] = dict(modules)
+        self._loaded: dict[str, Dialect] = {}
+
+    def __getitem__(self, name: str) -> "Dialect":
+        dialect = self._loaded.get(name)
+        if dialect is None:
+            dialect = cast("Dialect", import_module(self._modules[name]).DIALECT)
+            self._loaded[name] = dialect
+        return dialect
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
+    def register(self, dialect: "Dialect") -> None:
+        """Add a dialect of one's own, or take the place of the one with its name."""
+        name = dialect.traits.name
+        self._modules.setdefault(name, type(dialect).__module__)
+        self._loaded[name] = dialect
+
+    def forget(self, name: str) -> None:
+        """Take out a dialect that was registered."""
+        del self._modules[name], self._loaded[name]
+
+
+DIALECTS = Dialects(
+    {
+        "gemini": "weft.dialects.gemini",
+        "anthropic": "weft.dialects.anthropic",
+        "openai-chat": "weft.dialects.openai_chat",
+        "openai-responses": "weft.dialects.openai_responses",
+    }
+)
+"""Every dialect, with the module whose `DIALECT` it is."""
+
+
+def dialect_named(name: str) -> "Dialect":
+    """The dialect of that name, or an error that lists them."""
+    try:
+        return DIALECTS[name]
+    except KeyError:
+        if name in DIALECTS:  # its file raised it
+            raise
+    near = close(str(name), DIALECTS, cutoff=0.4)
+    known = ", ".join(DIALECTS)
+    raise UsageError(
+        f"`{name}` is not a dialect",
+        where="dialect",
+        hint=f"did you mean `{near[0]}`? known: {known}" if near else f"known: {known}",
+    )

@@ -50,10 +50,13 @@ from weft.dialects.legality import (
     Findings,
     TurnRules,
     is_plain,
+    mime_of,
+    missing_media,
     no_role,
     refuse_effort,
     refuse_tools,
     refuse_undeclared,
+    unread_media,
 )
 from weft.dialects.measure import (
     OWN_TOOLS,
@@ -63,11 +66,10 @@ from weft.dialects.measure import (
     WeighedTool,
     WeighedTurn,
 )
-from weft.dialects.media import mime_of, missing_media, unread_media
 from weft.dialects.options import Option, read_options
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream, tells_error
-from weft.dialects.strict_rules import (
+from weft.dialects.strict import (
     Misshapen,
     Named,
     Outline,

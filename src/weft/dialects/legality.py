@@ -3,12 +3,14 @@
 A provider's rules are what it documents and what it was seen to refuse; they depend on the model,
 and where nothing is known, nothing is said. A request is read in three steps: its head, its turns
 one by one, and its end. So a request that goes on from another costs what is new in it. What Weft
-asks of its own requests beside that is in `strict_rules.py`.
+asks of its own requests beside that is in `strict.py`.
 
 A dialect says what is wrong with one head and with one turn. At the end of this file that is asked
 of whole requests: the head is read once, the turns as they come.
 """
 
+import base64
+import binascii
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,15 +20,18 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from weft.dialects.facts import facts_for, is_misspelt, is_own, suggestion, wire_name
+from weft.dialects.facts import dialect_named, facts_for, is_misspelt, is_own, suggestion, wire_name
+from weft.dialects.track import LoweringReport
 from weft.dialects.wire import at_path, escape, number, placed_objects
 from weft.errors import with_article
-from weft.ir import Prompt
+from weft.ir import MediaBlock, Prompt
+from weft.media import type_by_content
 from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:
     from weft.dialects.base import Dialect
     from weft.dialects.track import Lowered
+
 
 OPTION, MEDIA, SCHEMA, REQUEST = "WEFT702", "WEFT703", "WEFT701", "WEFT707"
 
@@ -170,6 +175,121 @@ def refuse_effort(effort: Json, pointer: str, model: str) -> Findings:
         return
     hint = f"use one of {', '.join(known)}" if known else "leave it out"
     yield Finding(OPTION, pointer, f"{model} has no effort `{effort}`", hint)
+
+
+# --- media: its plain type, its text, its address
+#
+# Where a provider has no place for it, a text stands there that names what is missing, so that the
+# model can say so instead of guessing.
+
+IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+"""The image types that all of the providers with a list of their own accept."""
+
+PDF = "application/pdf"
+
+_TEXTUAL = frozenset(
+    f"application/{name}"
+    for name in ("json", "xml", "yaml", "x-yaml", "javascript", "x-ndjson", "toml")
+)
+
+
+def mime_of(block: MediaBlock) -> str:
+    """The type in lower case, without parameters."""
+    plain = block.mime_type.partition(";")[0].strip().lower()
+    return "image/jpeg" if plain == "image/jpg" else plain
+
+
+def reads_media(kind: str, model: str) -> bool:
+    """Whether a model reads media of this type, as far as is known of it."""
+    media = facts_for(model).media
+    family = "pdf" if kind == PDF else kind.partition("/")[0]
+    return media is None or family not in ("image", "pdf", "audio", "video") or family in media
+
+
+def address_of(block: MediaBlock) -> str:
+    """The address if the provider can fetch it itself, else nothing."""
+    uri = block.uri or ""
+    return uri if uri.startswith(("https://", "http://")) else ""
+
+
+def data_url(block: MediaBlock) -> str:
+    """The data as a URL."""
+    return f"data:{mime_of(block)};base64,{block.data or ''}"
+
+
+def document_text(block: MediaBlock) -> str | None:
+    """What a document says, if it is text that came with the message."""
+    kind = mime_of(block)
+    textual = kind.startswith("text/") or kind in _TEXTUAL or kind.endswith(("+json", "+xml"))
+    if not textual or block.data is None:
+        return None
+    try:
+        text = base64.b64decode(block.data + "=" * (-len(block.data) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return text if text.strip() else None
+
+
+def missing_media(block: MediaBlock, report: LoweringReport) -> str:
+    """The text that stands for media which cannot be carried, reported."""
+    place = "the model's own turn" if block.role == "model" else "a message"
+    carrier = "an address" if block.uri is not None else "data"
+    report.lose(
+        "WEFT703",
+        block.origin,
+        f"{report.dialect} cannot carry {block.mime_type} as {carrier} in {place}",
+        "convert the media, or send it in a user message",
+    )
+    named = block.name or block.uri
+    return (
+        f"[{block.mime_type} {named}: not carried]"
+        if named
+        else f"[{block.mime_type}: not carried]"
+    )
+
+
+_CONVERT = "convert the media, or describe it in words"
+
+
+def unread_media(kind: str, pointer: str, who: str) -> Finding:
+    """Media of a type that is not read there."""
+    return Finding(MEDIA, pointer, f"{who} does not read {kind or 'media'} here", _CONVERT)
+
+
+def refuse_mistaken_type(kind: str, data: object, pointer: str) -> Findings:
+    """Data that is an image or a document, but not the one it is said to be."""
+    actual = _type_by_content(data)
+    if not actual or kind not in (*IMAGES, PDF):
+        return
+    if actual != kind:
+        message = f"this is said to be {kind}, and is {actual}"
+        yield Finding(MEDIA, pointer, message, f"write {actual}")
+
+
+def _type_by_content(data: object) -> str:
+    if not isinstance(data, str):
+        return ""
+    try:
+        start = base64.b64decode(data[:16], validate=True)
+    except (binascii.Error, ValueError):
+        return ""
+    return type_by_content(start)
+
+
+def type_in_url(url: object) -> str:
+    """The type of what a data URL holds; empty where it is none."""
+    if not isinstance(url, str) or not url.startswith("data:"):
+        return ""
+    return url[5:].partition(",")[0].partition(";")[0].lower()
+
+
+def type_by_name(url: object) -> str:
+    """The type that the end of an address tells of."""
+    if not isinstance(url, str):
+        return ""
+    import mimetypes  # few requests have media
+
+    return mimetypes.guess_type(url.partition("?")[0])[0] or ""
 
 
 # --- tools and their pairs
@@ -423,8 +543,9 @@ def refusals_of(dialect: "Dialect", wire: JsonObject, model: str = "") -> tuple[
     return (*findings, *rules.end(wire))
 
 
-def findings_in(dialect: "Dialect", lowered: "Lowered", model: str) -> tuple[Finding, ...]:
+def findings_in(lowered: "Lowered", model: str) -> tuple[Finding, ...]:
     """What would be refused of a lowered request; what stays of it is read once."""
+    dialect = dialect_named(lowered.dialect)
     head = judged_head(dialect, lowered, model)
     # a request without turns is looked at in any case: most providers refuse it
     if not head.judges_turns and (lowered.final or lowered.rest):

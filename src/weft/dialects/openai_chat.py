@@ -18,31 +18,29 @@ from weft.dialects.base import Dialect, Exchange, Spelling, Traits, system_place
 from weft.dialects.caching import name_prefix
 from weft.dialects.facts import wire_name
 from weft.dialects.legality import (
+    IMAGES,
     OPTION,
+    PDF,
     REQUEST,
     DeclaredTool,
     Finding,
     Findings,
     TurnRules,
+    address_of,
+    data_url,
+    document_text,
     is_plain,
+    mime_of,
+    missing_media,
     no_role,
+    reads_media,
     refuse_result,
     refuse_unanswered,
     refuse_undeclared,
     refuse_unsupported,
-)
-from weft.dialects.measure import OWN_TOOLS, Quantity, WeighedHead, WeighedTurn
-from weft.dialects.media import (
-    IMAGES,
-    PDF,
-    address_of,
-    data_url,
-    document_text,
-    mime_of,
-    missing_media,
-    reads_media,
     unread_media,
 )
+from weft.dialects.measure import OWN_TOOLS, Quantity, WeighedHead, WeighedTurn
 from weft.dialects.openai_common import (
     EMPTY,
     GAP,
@@ -78,7 +76,7 @@ from weft.dialects.openai_common import (
 )
 from weft.dialects.options import EFFORTS, Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
-from weft.dialects.strict_rules import (
+from weft.dialects.strict import (
     Misshapen,
     Named,
     Outline,

@@ -12,20 +12,24 @@ from weft.diagnostics import Origin
 from weft.dialects.base import result_text
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
+    IMAGES,
     MEDIA,
     OPTION,
     REQUEST,
     DeclaredTool,
     Finding,
     Findings,
+    reads_media,
     refuse_effort,
     refuse_open_or_optional,
     refuse_tools,
     refuse_unsupported,
     refuse_untyped_arrays,
+    type_by_name,
+    type_in_url,
+    unread_media,
 )
 from weft.dialects.measure import Quantity, WeighedTool, url_quantity
-from weft.dialects.media import IMAGES, reads_media, type_by_name, type_in_url, unread_media
 from weft.dialects.options import fit_option
 from weft.dialects.schema_subset import fit_schema
 from weft.dialects.track import LoweringReport, Wire

@@ -23,15 +23,24 @@ from weft.dialects.base import (
 from weft.dialects.caching import mark_item, name_prefix
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
+    IMAGES,
     OPTION,
+    PDF,
     REQUEST,
     DeclaredTool,
     Finding,
     Findings,
     SeenIds,
     TurnRules,
+    address_of,
+    data_url,
+    document_text,
+    mime_of,
+    missing_media,
     no_role,
+    reads_media,
     refuse_undeclared,
+    unread_media,
 )
 from weft.dialects.measure import (
     LATER,
@@ -42,17 +51,6 @@ from weft.dialects.measure import (
     WeighedHead,
     WeighedTool,
     WeighedTurn,
-)
-from weft.dialects.media import (
-    IMAGES,
-    PDF,
-    address_of,
-    data_url,
-    document_text,
-    mime_of,
-    missing_media,
-    reads_media,
-    unread_media,
 )
 from weft.dialects.openai_common import (
     NO_TEXT,
@@ -86,7 +84,7 @@ from weft.dialects.openai_common import (
 )
 from weft.dialects.options import EFFORTS, Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
-from weft.dialects.strict_rules import (
+from weft.dialects.strict import (
     Misshapen,
     Named,
     Outline,

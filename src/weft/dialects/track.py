@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from weft.codes import report
-from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects.schema_subset import Loss
 from weft.errors import LoweringError
 from weft.ir import (

@@ -32,17 +32,19 @@ def reduced(
     count: Count,
     known: Container[str] = frozenset[str](),
     asked: "Asked | None" = None,
+    size: int | None = None,
 ) -> Reduced:
     """The value within so many tokens by `count`, its shape kept; as it is where it fits.
 
     A text is counted as it is, any other value as compact JSON. `known` are names that whoever
-    reads it has seen already, `asked` is what it was asked for.
+    reads it has seen already, `asked` is what it was asked for. `size` are the tokens of a text
+    that was counted already.
     """
     from weft.digest.by_shape import Digester
 
     digester = Digester(count, known, asked)
     if isinstance(value, str):
-        return Reduced(*digester.text(value, limit_tokens))
+        return Reduced(*digester.text(value, limit_tokens, size))
     if count(compact(value)) <= limit_tokens:
         return Reduced(value, "json", "")
     return Reduced(*digester.json(value, limit_tokens))
@@ -50,6 +52,6 @@ def reduced(
 
 def shape_of(value: Json) -> Shape:
     """The shape of a JSON value, or of what a text holds."""
-    from weft.digest.shape import shape_of as shape_of_text
+    from weft.digest.texts import shape_of as shape_of_text
 
     return shape_of_text(value)

@@ -4,15 +4,21 @@ An editor shows the same window after every change, a search the same lines agai
 stands for lines that follow each other in one earlier text just as they do here, letter for
 letter, and names them by their numbers there. So whoever has that text puts this one together
 again.
+
+Below that, records as a table: an interface answers with a list of records, and every record
+repeats the names of its fields. As `{"columns": [...], "rows": [[...], ...]}` the names stand once,
+and nothing is left out: whoever has the table has the records again, letter for letter.
 """
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from decimal import Decimal
+from typing import NamedTuple, cast
 
 import msgspec
 
 from weft.late import late_pattern
+from weft.values import Json, JsonObject, compact
 
 LEAST = 3
 """How many lines in a row must stand in an earlier text to be looked for."""
@@ -35,30 +41,18 @@ def tightened(text: str) -> str:
     return _BLANKS.sub(_unblanked, text)
 
 
-class LineSource:
+class LineSource(msgspec.Struct, frozen=True, eq=False):
     """A text that others may refer to: its lines, its place, and what it is called.
 
     `event` and `part` say where the log has it, `number` which of all results it is.
     """
 
-    __slots__ = ("event", "handle", "lines", "number", "part", "words")
-
-    def __init__(
-        self,
-        text: str,
-        *,
-        event: str = "",
-        part: int = 0,
-        handle: str = "",
-        words: str = "",
-        number: int = 0,
-    ) -> None:
-        self.lines = text.split("\n")
-        self.event = event
-        self.part = part
-        self.handle = handle
-        self.words = words
-        self.number = number
+    lines: list[str]
+    event: str = ""
+    part: int = 0
+    handle: str = ""
+    words: str = ""
+    number: int = 0
 
 
 class Stretch(NamedTuple):
@@ -81,16 +75,20 @@ class _Place(NamedTuple):
 _NOWHERE: Sequence[_Place] = ()
 
 
-class Stock:
+class Stock(msgspec.Struct, eq=False):
     """The lines that stand in view, where each run of them stands; `before` are older ones."""
 
-    def __init__(self, before: "Stock | None" = None) -> None:
-        self._before = before
-        self._places: dict[tuple[str, ...], list[_Place]] = {}
+    before: "Stock | None" = None
+    places: dict[tuple[str, ...], list[_Place]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no line stands in view."""
+        return not self.places and (self.before is None or self.before.is_empty)
 
     def add(self, source: LineSource, runs: Sequence[tuple[int, int]]) -> None:
         """Take in the lines of a source that are in view, from one up to another."""
-        known, lines = self._places, source.lines
+        known, lines = self.places, source.lines
         for first, end in runs:
             for line in range(first, end - LEAST + 1):
                 key = tuple(lines[line : line + LEAST])
@@ -114,10 +112,10 @@ class Stock:
         return best
 
     def _known(self, key: tuple[str, ...]) -> Sequence[_Place]:
-        own = self._places.get(key, _NOWHERE)
-        if self._before is None or len(own) == NEWEST:
+        own = self.places.get(key, _NOWHERE)
+        if self.before is None or len(own) == NEWEST:
             return own
-        older = self._before._known(key)
+        older = self.before._known(key)
         return [*older, *own][-NEWEST:] if own and older else own or older
 
 
@@ -125,6 +123,8 @@ def stretches(
     lines: Sequence[str], stock: Stock, is_worth: Callable[[Stretch], bool]
 ) -> Iterator[Stretch]:
     """What of the lines stands in view, in their order, where a reference is worth it."""
+    if stock.is_empty:
+        return
     start = 0
     while start + LEAST <= len(lines):
         stretch = stock.longest(lines, start)
@@ -139,7 +139,7 @@ def runs_in(text: str, whole: str) -> tuple[tuple[int, int], ...]:
     """Which lines of a whole text stand in what is left of it, as they are, in their order."""
     if text == whole:
         return ((0, whole.count("\n") + 1),)
-    source = LineSource(whole)
+    source = LineSource(whole.split("\n"))
     stock = Stock()
     stock.add(source, [(0, len(source.lines))])
     repeated = stretches(text.split("\n"), stock, lambda _: True)
@@ -148,3 +148,168 @@ def runs_in(text: str, whole: str) -> tuple[tuple[int, int], ...]:
 
 def _unblanked(match: re.Match[str]) -> str:
     return match[1] or ""
+
+
+COLUMNS, ROWS, GROUPS = "columns", "rows", "groups"
+"""The fields of a table: the names, and rows or lists of rows.
+
+A value that has an object with just these fields is left alone.
+"""
+
+_LEAST_RECORDS = 2
+"""How many records make a table."""
+
+_DEEP = 24
+"""Deeper values are left as they are."""
+
+_STEP = "."
+"""What joins the names of a field and of the one below it."""
+
+_decoder = msgspec.json.Decoder(float_hook=Decimal)
+_encoder = msgspec.json.Encoder(decimal_format="number")
+
+
+def tabled_text(text: str) -> str:
+    """A JSON text without blanks, its lists of records as tables; any other text as it is.
+
+    It is never longer, and `untabled` gives back what was there, with the same spelling.
+    """
+    tight = tightened(text)
+    # too few objects for a table
+    if tight.count("{") <= _LEAST_RECORDS or tight[:1] not in ("{", "["):
+        return tight
+    try:
+        value = cast("Json", _decoder.decode(tight))
+        table = tabled(value)
+        if table is value:
+            return tight
+        short = _encoder.encode(table).decode()
+        # tried out: whoever reads the table must get the very same records
+        same = _encoder.encode(untabled(cast("Json", _decoder.decode(short)))).decode() == tight
+    except (ValueError, RecursionError):
+        return tight
+    return short if same and len(short) < len(tight) else tight
+
+
+def tabled_object(value: JsonObject) -> JsonObject:
+    """An object, its lists of records as tables; itself where that is not shorter."""
+    try:
+        table = tabled(value)
+        if table is value or not isinstance(table, dict):
+            return value
+        short, whole = compact(table), compact(value)
+        same = compact(untabled(table)) == whole
+    except (ValueError, RecursionError):
+        return value
+    return table if same and len(short) < len(whole) else value
+
+
+def tabled(value: Json) -> Json:
+    """A value with tables for its lists of records; itself where it has none, or one already."""
+    return value if _has_table(value, 0) else _tabled(value, 0)
+
+
+def untabled(value: Json) -> Json:
+    """A value with lists of records for its tables."""
+    if isinstance(value, list):
+        return [untabled(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    columns, rows, groups = value.get(COLUMNS), value.get(ROWS), value.get(GROUPS)
+    if _is_table(value) and isinstance(columns, list):
+        names = [str(name).split(_STEP) for name in columns]
+        if isinstance(rows, list):
+            return [_record(row, names) for row in rows]
+        if isinstance(groups, list) and all(isinstance(one, list) for one in groups):
+            return [[_record(row, names) for row in cast("list[Json]", one)] for one in groups]
+    return {name: untabled(one) for name, one in value.items()}
+
+
+def _is_table(value: JsonObject) -> bool:
+    return value.keys() in ({COLUMNS, ROWS}, {COLUMNS, GROUPS})
+
+
+def _has_table(value: Json, depth: int) -> bool:
+    """Whether an object looks like a table already, or the value is too deep to tell."""
+    if not isinstance(value, (dict, list)) or not value:
+        return depth > _DEEP
+    if depth >= _DEEP or (isinstance(value, dict) and _is_table(value)):
+        return True
+    for one in value.values() if isinstance(value, dict) else value:
+        if isinstance(one, (dict, list)) and _has_table(one, depth + 1):
+            return True
+    return False
+
+
+def _tabled(value: Json, depth: int) -> Json:
+    if isinstance(value, dict):
+        fields = {name: _tabled(one, depth + 1) for name, one in value.items()}
+        return value if all(fields[name] is value[name] for name in value) else fields
+    if not isinstance(value, list):
+        return value
+    table = _table(value)
+    if table is not None and len(_encoder.encode(table)) < len(_encoder.encode(value)):
+        return table
+    rows = [_tabled(one, depth + 1) for one in value]
+    return value if all(new is old for new, old in zip(rows, value, strict=True)) else rows
+
+
+def _table(value: list[Json]) -> JsonObject | None:
+    """The table of a list of records, or of lists of them; None where their fields differ."""
+    groups = [one for one in value if isinstance(one, list)]
+    if groups and len(groups) < len(value):
+        return None
+    records = [one for group in groups for one in group] if groups else value
+    cells = _cells(records)
+    if cells is None:
+        return None
+    columns, rows = cells
+    if not groups:
+        return {COLUMNS: columns, ROWS: rows}
+    following = iter(rows)
+    return {COLUMNS: columns, GROUPS: [[next(following) for _ in group] for group in groups]}
+
+
+def _cells(records: list[Json]) -> tuple[list[Json], list[Json]] | None:
+    """The names of the fields that all records have, in one order, and the rows below them."""
+    objects = [one for one in records if isinstance(one, dict) and one]
+    if len(objects) < max(_LEAST_RECORDS, len(records)):
+        return None
+    flat = [_flat(one) for one in objects]
+    if any(list(one) != list(flat[0]) for one in flat):
+        # some have deeper objects than others: then only the outer fields are columns
+        flat = objects
+        if any(list(one) != list(flat[0]) for one in flat):
+            return None
+    rows: list[Json] = [
+        [_tabled(cell, 0) if isinstance(cell, (dict, list)) else cell for cell in one.values()]
+        for one in flat
+    ]
+    return [*flat[0]], rows
+
+
+def _flat(record: JsonObject, above: str = "") -> JsonObject:
+    """The fields of a record and of the objects in it, each by its whole name."""
+    fields: JsonObject = {}
+    for name, value in record.items():
+        if isinstance(value, dict) and value:
+            fields.update(_flat(value, f"{above}{name}{_STEP}"))
+        else:
+            fields[f"{above}{name}"] = value
+    return fields
+
+
+def _record(row: Json, names: list[list[str]]) -> Json:
+    """A row as the record it was."""
+    if not isinstance(row, list) or len(row) != len(names):
+        raise ValueError("a row has a cell for each column")
+    record: JsonObject = {}
+    for path, cell in zip(names, row, strict=True):
+        at = record
+        for step in path[:-1]:
+            below = at.setdefault(step, {})
+            if not isinstance(below, dict):
+                raise ValueError("a field is a value, or has fields")
+            at = below
+        at[path[-1]] = untabled(cell)
+    return record

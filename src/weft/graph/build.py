@@ -5,10 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from weft.checker.agents import blurs, custom_writer, may_write_anything, writes_of
+from weft.checker.agents import blurs, custom_writer, heard_by, may_write_anything, writes_of
 from weft.checker.check import check, inferred_keys, walk_flow, with_keys, world_at_start
 from weft.checker.functions import keys_of
-from weft.checker.visibility import heard_by
 from weft.checker.world import Read, Site, WalkRecord, Writer
 from weft.compiler.report import clip, preview
 from weft.declare import (
@@ -29,10 +28,9 @@ from weft.declare import (
     Tap,
     Timeout,
 )
-from weft.declare.compare import quoted
 from weft.declare.compose import Composable
 from weft.declare.functions import name_of
-from weft.declare.route import OTHERWISE
+from weft.declare.route import OTHERWISE, quoted
 from weft.declare.visit import Visitor
 from weft.diagnostics import Diagnostic, Origin, Severity
 from weft.graph.model import (

@@ -13,9 +13,8 @@ from functools import cached_property
 from threading import RLock
 from typing import NamedTuple
 
-from weft.compiler.breaks import read_again
 from weft.compiler.compiled import Compilation
-from weft.compiler.costs import Cost, cost_of
+from weft.compiler.costs import Cost, cost_of, read_again
 from weft.compiler.explain import source_of
 from weft.compiler.mask import Mask, MaskRules, redactions_in, rules_of
 from weft.compiler.prefix import TurnSegments

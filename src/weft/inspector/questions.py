@@ -18,7 +18,8 @@ from weft.compiler.costs import cost_of, rates_for
 from weft.compiler.explain import notes_of
 from weft.compiler.mask import Mask
 from weft.compiler.report import block_text
-from weft.declare import Agent, C, Node, tree
+from weft.declare import Agent, C, Node
+from weft.declare.agent import walk_tree
 from weft.declare.visit import rebuild
 from weft.errors import UsageError
 from weft.graph import graph_of, to_svg
@@ -27,7 +28,7 @@ from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
 from weft.replay.steps import Answered, homes_of
 from weft.session import Event, Session
-from weft.session.unread import collector_paused
+from weft.session.strand import collector_paused
 from weft.values import Json, JsonObject, compact
 
 FORCED = "weft:forced"
@@ -297,7 +298,7 @@ def _agent(root: Node, name: str) -> Agent:
     """The agent of that name in a program."""
     home = homes_of(root)[name]
     return next(
-        member for member, _ in tree.walk(home) if isinstance(member, Agent) and member.name == name
+        member for member, _ in walk_tree(home) if isinstance(member, Agent) and member.name == name
     )
 
 

@@ -15,8 +15,8 @@ from weft.passes.summaries import name_of_model
 from weft.recordings import Recording, recording_of
 from weft.replay.steps import homes_of, model_events, texts_at
 from weft.session import ArtifactStore, Session, SessionInfo, SessionKey, Store
-from weft.session.attachments import attach
 from weft.session.lookback import waiting_in
+from weft.session.store import attach
 from weft.values import Json, JsonObject, compact
 
 LISTED = 200

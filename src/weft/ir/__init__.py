@@ -5,7 +5,11 @@ from weft.ir.block import (
     CallBlock,
     CodeBlock,
     CodeResultBlock,
+    Item,
+    ItemKind,
     MediaBlock,
+    ModelResponse,
+    Note,
     OpaqueBlock,
     Reference,
     ResultBlock,
@@ -14,9 +18,10 @@ from weft.ir.block import (
     Stability,
     TextBlock,
     ThoughtBlock,
+    Want,
+    WantKind,
     pair_blocks,
 )
-from weft.ir.item import Item, ItemKind, ModelResponse, Note, Want, WantKind
 from weft.ir.prompt import Feature, Output, Prompt, ToolDecl, verify
 
 __all__ = [

@@ -7,6 +7,7 @@ a provider, or would say something nobody said; so a pass that breaks one is sto
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Literal, assert_never, cast, overload
 
 import msgspec
@@ -19,13 +20,15 @@ from weft.ir.block import (
     CallBlock,
     CodeBlock,
     CodeResultBlock,
+    Item,
     MediaBlock,
+    Note,
     OpaqueBlock,
     ResultBlock,
     TextBlock,
     ThoughtBlock,
+    Want,
 )
-from weft.ir.item import Item, Note, Want
 from weft.session.strand import Strand
 from weft.values import JsonObject, compact
 
@@ -296,10 +299,13 @@ def verify(prompt: Prompt, *, step: str, before: Prompt | None = None) -> None:
             _verify_item(item, step)
     if start < items.settled:
         items.memo[_Verified].items = items.settled
-    if before is None or before.tools is not prompt.tools:
-        names = [tool.name for tool in prompt.tools]
-        if len(set(names)) != len(names):
-            raise _broken(step, "two tools have one name")
+    tools = prompt.tools
+    same_tools = before is not None and before.tools is tools
+    if not same_tools and len(set(map(_name, tools))) != len(tools):
+        raise _broken(step, "two tools have one name")
+
+
+_name = attrgetter("name")
 
 
 class _Verified(msgspec.Struct):

@@ -179,8 +179,7 @@ async def _execute(address: str, statement: str) -> list[tuple[str, str, str]]:
         return await asyncio.to_thread(
             _execute_in_file, address.removeprefix("sqlite:///"), statement
         )
-    from weft.stores.postgres_server import read_address
-    from weft.stores.postgres_tables import connect
+    from weft.stores.postgres_server import connect, read_address
 
     connection = await connect(read_address(address).url)
     try:

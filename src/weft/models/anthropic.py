@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from weft.models.breaker import Breaker
 from weft.models.http import Timeouts
 from weft.models.remote import Remote
-from weft.models.retry import Retry
+from weft.models.retry import Breaker, Retry
 from weft.models.services import ANTHROPIC
 from weft.values import Json, JsonObject
 

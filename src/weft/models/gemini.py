@@ -17,11 +17,10 @@ from weft.dialects import count_request, facts_for, wire_name
 from weft.dialects.gemini import CACHED
 from weft.errors import DeclarationError, ModelError
 from weft.ir import ModelResponse, Prompt, Stability
-from weft.models.breaker import Breaker
 from weft.models.clients import vertex_place
 from weft.models.http import Sending, Timeouts
 from weft.models.remote import Remote, noted
-from weft.models.retry import PASSING, Retry
+from weft.models.retry import PASSING, Breaker, Retry
 from weft.models.services import GEMINI, Service
 from weft.session.provenance import Provenance
 from weft.values import JsonObject, canonical, digest

@@ -5,10 +5,9 @@ from typing import ClassVar, Literal, Protocol, cast
 
 from weft.dialects import facts_for
 from weft.errors import DeclarationError
-from weft.models.breaker import Breaker
 from weft.models.http import Timeouts
 from weft.models.remote import Remote
-from weft.models.retry import Retry
+from weft.models.retry import Breaker, Retry
 from weft.models.services import OPENAI, SERVICES, Service
 from weft.values import JsonObject
 

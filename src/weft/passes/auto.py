@@ -6,16 +6,23 @@ the provider. It happens when the result is new, or, where one is careful, a ste
 """
 
 from collections.abc import Callable, Container, Sequence
+from copy import copy
 from functools import lru_cache, partial
 
 import msgspec
 
 from weft.declare.policy_parts import Compact
-from weft.digest.asked import Asked, asked_by
+from weft.digest.asked import Asked, asked_by, shows_all, window_of
 from weft.digest.lines import names_in
-from weft.digest.records import tabled_object, tabled_text
-from weft.digest.repeats import LEAST, Stock, Stretch, runs_in, stretches
-from weft.digest.windows import shows_all, window_of
+from weft.digest.repeats import (
+    LEAST,
+    Stock,
+    Stretch,
+    runs_in,
+    stretches,
+    tabled_object,
+    tabled_text,
+)
 from weft.ir import (
     Block,
     CallBlock,
@@ -26,20 +33,21 @@ from weft.ir import (
     ResultBlock,
     TextBlock,
 )
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.passes.env import Env
 from weft.passes.handles import (
     HandleLimits,
-    compact_result,
+    Traffic,
     compact_text,
     logged,
     result_limits,
     sent_text,
+    short_result,
     sole_text,
+    weigh_seen,
+    weigh_shorter,
 )
-from weft.passes.prices import Traffic, weigh_seen, weigh_shorter
 from weft.passes.references import (
-    logged_text,
     own_results,
     reference_to,
     reference_to_end,
@@ -110,20 +118,17 @@ class _Both:
         return isinstance(one, str) and (one in self._settled or one in self.fresh)
 
 
-class _Words:
+class _Words(msgspec.Struct):
     """What was said last: by the user, by the agent, and by its newest result.
 
     `fields` are the arguments of the agent's calls so far: a result that has a field of that name
     is likely to be asked for it.
     """
 
-    __slots__ = ("fields", "question", "result", "spoken")
-
-    def __init__(self, known: "_Words | None" = None) -> None:
-        self.question: str = known.question if known is not None else ""
-        self.spoken: tuple[str, ...] = known.spoken if known is not None else ()
-        self.result: str = known.result if known is not None else ""
-        self.fields: frozenset[str] = known.fields if known is not None else frozenset()
+    question: str = ""
+    spoken: tuple[str, ...] = ()
+    result: str = ""
+    fields: frozenset[str] = frozenset()
 
     def add(self, item: Item, agent: str) -> None:
         """Take in an item as it is sent."""
@@ -189,11 +194,11 @@ class _ResultView:
     def __init__(self, settled: "_Said | _ResultView") -> None:
         self.lines: Stock = Stock(settled.lines)
         self.names: _Both = _Both(settled.names)
-        self.words: _Words = _Words(settled.words)
+        self.words: _Words = copy(settled.words)
         self.seen: bool = settled.seen
         self.results: int = settled.results
         """How many results of the agent there are by now."""
-        self.traffic: Traffic = Traffic(settled.traffic)
+        self.traffic: Traffic = copy(settled.traffic)
         self.verdicts: list[str] = []
         """What prices said of the results of the item in hand."""
 
@@ -360,13 +365,16 @@ def _reduce_result(
     # a placeholder is short, and what was recalled was asked for as it is
     if block.synthetic or block.name == RECALL:
         return block
+    whole = logged(block, item, env) if number >= 0 else None
     limits = _limits(block.name, env, options)
     if limits is not None:
         limits = limits._replace(known=view.names, asks=env.tools.priced)
         tight = _tight(block)
         folded = _folded(tight, number, view.lines, env) if number >= 0 else tight
-        if folded is not block and not _pays(block, folded, view, env):
-            folded = block
+        if folded is not block and _is_priced(folded, env):
+            texts = sent_text(block.response), sent_text(folded.response)
+            if not _pays(folded, *map(env.tokens.count, texts), view=view, env=env):
+                folded = block
         window = window_of(sole_text(folded.response))
         if window is not None:
             own = env.tools.own.get(block.name)
@@ -376,9 +384,13 @@ def _reduce_result(
             over = max(limits.over, most) if lenient else limits.over
             limits = limits._replace(over=over, to=max(limits.to, most))
         asking = partial(_asked_by, view, block, item, folded)
-        short = compact_result(folded, item, env, limits, asking)
-        block = short if short is folded or _pays(folded, short, view, env) else folded
-    return _placed(block, item, env) if number >= 0 else block
+        short = short_result(folded, item, env, limits, asking=asking, whole=whole)
+        block = folded
+        if short is not None:
+            new, before, after = short
+            if not _is_priced(new, env) or _pays(new, before, after, view=view, env=env):
+                block = new
+    return _placed(block, whole) if whole is not None else block
 
 
 def _limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
@@ -407,14 +419,14 @@ def _asked_by(view: _ResultView, block: ResultBlock, item: Item, folded: ResultB
     return asked._replace(seen=asked.seen | ends)
 
 
-def _pays(whole: ResultBlock, short: ResultBlock, view: _ResultView, env: Env) -> bool:
-    """Whether a shorter form is the cheaper one; a digest that its tool asks for always is."""
-    own = env.tools.own.get(whole.name)
-    # the tool's own `compact=` is an order, and no question of prices
-    if not env.tools.priced or (short.handle and own is not None and own.compact is not None):
-        return True
-    texts = sent_text(whole.response), sent_text(short.response)
-    before, after = map(env.tokens.count, texts)
+def _is_priced(short: ResultBlock, env: Env) -> bool:
+    """Whether prices decide about a shorter form; a digest that its tool asks for is an order."""
+    own = env.tools.own.get(short.name)
+    return env.tools.priced and not (short.handle and own is not None and own.compact is not None)
+
+
+def _pays(short: ResultBlock, before: int, after: int, *, view: _ResultView, env: Env) -> bool:
+    """Whether a shorter form is the cheaper one, by the tokens before and after."""
     weigh = weigh_seen if view.seen else weigh_shorter
     verdict = weigh(before, after, view.traffic, env, hides=bool(short.handle))
     # a reference that pays needs no word: nothing is hidden by it
@@ -436,13 +448,13 @@ def referring(
     env = msgspec.structs.replace(env, tools=tools)
     view = _ResultView(_Said())
     for other, home, place in before:
-        _stock(_placed(other, home, env), home, place, view.lines, env)
+        whole = logged(other, home, env)
+        _stock(_placed(other, whole), home, place, whole, view.lines)
     return _reduce_result(block, item, number, view, env, AUTO)
 
 
-def _stock(block: ResultBlock, item: Item, number: int, lines: Stock, env: Env) -> None:
+def _stock(block: ResultBlock, item: Item, number: int, whole: Json, lines: Stock) -> None:
     """Add the lines of a result that stand in view to those that others may refer to."""
-    whole = logged(block, item, env)
     text = sole_text(whole) if isinstance(whole, dict) else ""
     # `()` says that nothing of its text is in view any more
     if block.stands == () or not _is_source(block, text):
@@ -516,14 +528,15 @@ def _is_worth(lines: str, reference: Reference, env: Env) -> bool:
     return len(lines) > len(words) and env.tokens.count(lines) >= PAYS * env.tokens.count(words)
 
 
-def _placed(block: ResultBlock, item: Item, env: Env) -> ResultBlock:
-    """The result with a record of which lines of its logged text stand in it."""
-    text, whole = sole_text(block.response), logged_text(block, item, env)
-    if text == whole and block.stands is not None:
+def _placed(block: ResultBlock, whole: Json) -> ResultBlock:
+    """The result with a record of which lines of its text in the log stand in it."""
+    text = sole_text(block.response)
+    logged_text = sole_text(whole) if isinstance(whole, dict) else ""
+    if text == logged_text and block.stands is not None:
         return msgspec.structs.replace(block, stands=None)
-    if text == whole or not _is_source(block, whole):
+    if text == logged_text or not _is_source(block, logged_text):
         return block
-    return msgspec.structs.replace(block, stands=runs_in(text, whole))
+    return msgspec.structs.replace(block, stands=runs_in(text, logged_text))
 
 
 def _is_source(block: ResultBlock, whole: str) -> bool:
@@ -555,6 +568,6 @@ def _read(item: Item, env: Env, number: int, lines: Stock, names: set[str]) -> i
         elif isinstance(block, ResultBlock):
             names.update(names_in(sole_text(block.response)))
     for block in own_results(item, env.agent):
-        _stock(block, item, number, lines, env)
+        _stock(block, item, number, logged(block, item, env), lines)
         number += 1
     return number

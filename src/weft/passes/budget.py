@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.codes import report
 from weft.declare.policy_parts import Budget, Overflow
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import BudgetExceeded
 from weft.ir import CallBlock, Item, Note, Prompt, ThoughtBlock
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.passes.env import Env, Sizes, opening_of
 from weft.passes.handles import has_handle
 from weft.passes.references import notes_on_repointed, repointed

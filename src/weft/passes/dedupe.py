@@ -22,7 +22,7 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.passes.env import Env
 from weft.passes.handles import logged, media_words, result_tokens, with_media_words
 from weft.passes.references import back_words, call_words

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.codes import report
 from weft.declare.policy_parts import Fence
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, Span, Stability, TextBlock
 from weft.late import late_pattern
 from weft.passes.env import Env

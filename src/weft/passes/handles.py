@@ -5,24 +5,27 @@ reads it finds the value, and only in the session that has it. What stands in it
 function of the event and of how short it is to be.
 """
 
+import sys
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Callable, Container, Hashable
-from typing import NamedTuple
+from collections.abc import Callable, Container, Hashable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
 from weft.content import Part
-from weft.declare.policy_parts import Compact, Truncate
-from weft.digest import cut_text, reduced
-from weft.digest.asked import Asked
-from weft.ir import Block, CodeResultBlock, Item, MediaBlock, Prompt, ResultBlock, TextBlock
-from weft.ir.item import RECALL
-from weft.passes.env import Env
-from weft.passes.prices import Traffic, declares_first, needs_recall
+from weft.declare.policy_parts import Compact
+from weft.digest import reduced
+from weft.ir import Block, Item, MediaBlock, Prompt, ResultBlock, TextBlock
+from weft.ir.block import RECALL
+from weft.ir.prompt import show_block
+from weft.passes.env import Env, ModelFacts
 from weft.session.strand import Strand
 from weft.tokens import image_size, media_tokens
 from weft.values import Json, JsonObject, compact, handle_of
+
+if TYPE_CHECKING:
+    from weft.digest.asked import Asked
 
 _OWN = (RECALL, "transfer_to_agent", "set_model_response")
 """Weft's own tools: what was recalled is to be read, and the others say next to nothing."""
@@ -45,7 +48,7 @@ class HandleLimits(NamedTuple):
     to: int
     known: Container[str] = frozenset[str]()
     asks: bool = False
-    asked: Asked | None = None
+    asked: "Asked | None" = None
 
 
 def result_limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
@@ -61,35 +64,53 @@ def result_limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
     return HandleLimits(own, max(LEAST_TOKENS, min(options.to, own)))
 
 
-def compact_result(
+def compact_result(block: ResultBlock, item: Item, env: Env, limits: HandleLimits) -> ResultBlock:
+    """The result as a handle with a digest, its shape kept; itself where it is short enough."""
+    short = short_result(block, item, env, limits)
+    return short.block if short is not None else block
+
+
+class ShortResult(NamedTuple):
+    """A result as a handle with a digest, and its tokens before and after."""
+
+    block: ResultBlock
+    before: int
+    after: int
+
+
+def short_result(
     block: ResultBlock,
     item: Item,
     env: Env,
     limits: HandleLimits,
-    asking: Callable[[], Asked] | None = None,
-) -> ResultBlock:
-    """The result as a handle with a digest, its shape kept; itself where it is short enough.
+    *,
+    asking: "Callable[[], Asked] | None" = None,
+    whole: Json = None,
+) -> ShortResult | None:
+    """The result as `compact_result` has it; None where it is short enough.
 
-    `asking` says what it was asked for. Most results are short, and nobody needs to know.
+    `asking` says what it was asked for. Most results are short, and nobody needs to know. `whole`
+    is what the log has, where the caller has looked.
     """
     response = block.response
     if block.synthetic or block.name in _OWN:
-        return block
+        return None
     text = sent_text(response)
     if _is_short(text, limits.over):
-        return block
+        return None
     size = env.tokens.count(text)
     if size <= limits.over:
-        return block
+        return None
     if asking is not None:
         limits = limits._replace(asked=asking())
-    handle = handle_of(logged(block, item, env))
-    short: JsonObject
+    handle = handle_of(whole if whole is not None else logged(block, item, env))
     if sole_text(response):
-        short = dict.fromkeys(response, _short_text(text, handle, size, limits, env))
+        words, after = _short_text(text, handle, size, limits, env)
+        short: JsonObject = dict.fromkeys(response, words)
     else:
-        short = _short_fields(response, handle, size, limits, env)
-    return msgspec.structs.replace(block, response=short, handle=handle)
+        short, after = _short_fields(response, handle, size, limits, env)
+    short_block = msgspec.structs.replace(block, response=short, handle=handle)
+    return ShortResult(short_block, size, after)
 
 
 def compact_text(block: TextBlock, item: Item, env: Env, limits: HandleLimits) -> TextBlock:
@@ -102,7 +123,7 @@ def compact_text(block: TextBlock, item: Item, env: Env, limits: HandleLimits) -
     if size <= limits.over:
         return block
     handle = handle_of(logged(block, item, env))
-    short = _short_text(text, handle, size, limits, env)
+    short, _ = _short_text(text, handle, size, limits, env)
     return msgspec.structs.replace(block, text=short, spans=(), kept=None, handle=handle)
 
 
@@ -190,8 +211,8 @@ def sole_text(response: JsonObject) -> str:
 
 def _short_fields(
     response: JsonObject, handle: str, size: int, limits: HandleLimits, env: Env
-) -> JsonObject:
-    """A digest of a result with several fields, or none that is a text, behind its handle."""
+) -> tuple[JsonObject, int]:
+    """A digest of a result with several fields, or none that is a text, and its tokens."""
     asks = _ASKS_JSON if limits.asks else ""
     # how many items it will say is not known yet: room for a large number
     head = env.tokens.count(compact(_headed({}, handle, size, f"some of 1,000,000 items{asks}")))
@@ -202,10 +223,12 @@ def _short_fields(
         digest_of = reduced(response, limit_tokens=room, count=env.tokens.count, asked=limits.asked)
         fields = digest_of.value if isinstance(digest_of.value, dict) else {}
         short = _headed(fields, handle, size, digest_of.left_out, asks)
-        if result_tokens(short, env) <= limits.to:
-            return short
+        tokens = result_tokens(short, env)
+        if tokens <= limits.to:
+            return short, tokens
         to -= 8
-    return {"handle": handle, "left_out": f"all of it, {size:,} tokens"}
+    least: JsonObject = {"handle": handle, "left_out": f"all of it, {size:,} tokens"}
+    return least, result_tokens(least, env)
 
 
 def _headed(
@@ -216,8 +239,10 @@ def _headed(
     return {key: handle, "left_out": f"{left_out}, {size:,} tokens{asks}", **fields}
 
 
-def _short_text(text: str, handle: str, size: int, limits: HandleLimits, env: Env) -> str:
-    """A digest below a line that says what it is of; never more than `limits.to` tokens."""
+def _short_text(
+    text: str, handle: str, size: int, limits: HandleLimits, env: Env
+) -> tuple[str, int]:
+    """A digest below a line that says what it is of, and its tokens: at most `limits.to`."""
     to, asks = limits.to, _ASKS if limits.asks else ""
     room = to - env.tokens.count(
         f"[handle {handle}: html, {size:,} tokens; left out: 9,999 of 9,999{asks}]\n"
@@ -232,17 +257,19 @@ def _short_text(text: str, handle: str, size: int, limits: HandleLimits, env: En
             count=env.tokens.count,
             known=limits.known,
             asked=limits.asked,
+            size=size,
         )
         summary = f"{short.shape}, {size:,} tokens; left out: {short.left_out}"
         if limits.asked is not None:
             summary = f"{short.left_out} left out"
         head = f"[handle {handle}: {summary}{asks}]"
         whole = f"{head}\n{short.value}"
-        over = env.tokens.count(whole) - to
-        if over <= 0:
-            return whole
-        room -= over + 4
-    return f"[handle {handle}: {size:,} tokens]"
+        tokens = env.tokens.count(whole)
+        if tokens <= to:
+            return whole, tokens
+        room -= tokens - to + 4
+    least = f"[handle {handle}: {size:,} tokens]"
+    return least, env.tokens.count(least)
 
 
 def logged(block: Block, item: Item, env: Env) -> Json:
@@ -278,91 +305,6 @@ def _narrated(part: Part, own: Json) -> Json:
     if part.code_execution_result is not None:
         return part.code_execution_result.output or own
     return part.text or own
-
-
-MARK = " […] "
-"""What stands where something was cut out."""
-
-ELLIPSIS = "…"
-"""What is left where there is no room for more: a turn without a text is refused."""
-
-
-def cut_block(block: Block, env: Env, options: Truncate) -> Block:
-    """The block with at most so many tokens; what a provider signed stays as it is."""
-    match block:
-        case TextBlock() if block.signature is None:
-            text = _cut(block.text, env, options)
-            if text == block.text:
-                return block
-            return msgspec.structs.replace(block, text=text, spans=(), kept=None)
-        case CodeResultBlock() if block.signature is None:
-            output = _cut(block.output, env, options)
-            return (
-                block if output == block.output else msgspec.structs.replace(block, output=output)
-            )
-        case ResultBlock() if not block.synthetic:
-            response = _cut_response(block.response, env, options)
-            if response is block.response:
-                return block
-            return msgspec.structs.replace(block, response=response)
-        case _:
-            return block
-
-
-def _cut(text: str, env: Env, options: Truncate) -> str:
-    # a letter has at most four bytes, and a token at least one: surely short
-    if len(text) * 4 <= options.tokens:
-        return text
-    cut = cut_text(text, limit=options.tokens, count=env.tokens.count, keep=options.keep, mark=MARK)
-    return cut or ELLIPSIS
-
-
-def _cut_response(response: JsonObject, env: Env, options: Truncate) -> JsonObject:
-    """A result with its one text cut; of several fields the longest texts give way first.
-
-    Where that is not enough, the JSON of the whole result is cut as a text.
-    """
-    if (
-        len(compact(response)) * 4 <= options.tokens
-        or result_tokens(response, env) <= options.tokens
-    ):
-        return response
-    keys = list(response)
-    if len(keys) == 1 and isinstance(text := response[keys[0]], str):
-        return {keys[0]: _cut(text, env, options)}
-    if (shorter := _with_cut_texts(response, env, options)) is not None:
-        return shorter
-    key = "error" if keys == ["error"] else "result"
-    return {key: _cut(compact(response), env, options)}
-
-
-def _with_cut_texts(response: JsonObject, env: Env, options: Truncate) -> JsonObject | None:
-    """The fields with the texts among them cut alike, if that makes them fit."""
-    texts = {key: value for key, value in response.items() if isinstance(value, str)}
-    if not texts:
-        return None
-    frame = result_tokens(
-        {key: "" if key in texts else value for key, value in response.items()}, env
-    )
-    share = (options.tokens - frame) // len(texts)
-    for _ in range(4):
-        # of so little nobody could read anything
-        if share < 8:
-            return None
-        cut: JsonObject = {
-            key: _cut_share(value, share, env, options) if key in texts else value
-            for key, value in response.items()
-        }
-        over = result_tokens(cut, env) - options.tokens
-        if over <= 0:
-            return cut
-        share -= over // len(texts) + 2
-    return None
-
-
-def _cut_share(value: Json, share: int, env: Env, options: Truncate) -> Json:
-    assert isinstance(value, str)
-    return cut_text(value, limit=share, count=env.tokens.count, keep=options.keep, mark=MARK)
 
 
 def offer_recall(prompt: Prompt, env: Env) -> Prompt:
@@ -429,3 +371,285 @@ def has_handle(item: Item) -> bool:
         isinstance(block, ResultBlock | TextBlock) and (block.handle or block.refers)
         for block in item.blocks
     )
+
+
+# What a digest saves or costs, by the rules of the provider, before anybody decides for it. A
+# digest makes every later request shorter. It may cost more than that: the tool that gets its value
+# back stands before everything else, so declaring it late makes the provider read all of the
+# request again; a request below the provider's minimum is not kept at all; and a model that misses
+# something asks for it, which is one request more. All of it is worked out from the declaration and
+# the log, in shares of what a fresh token costs.
+
+SHARE = 0.035
+"""How much of the first request the declaration of `recall` may be, to stand there unasked.
+
+It was set on recorded coding runs and service chats, so that few got dearer than plain history.
+"""
+
+NEARLY = 0.9
+"""From this share of the provider's minimum on, a request may be kept: sizes are estimates."""
+
+MISSES = 0.14
+"""How often a digest is expected to be followed by a recall: an estimate, nobody counted it."""
+
+ASKING = 30
+"""Tokens of a call of `recall`, without what it brings."""
+
+PAGE = 2_000
+"""How many tokens one recall brings at most."""
+
+_LATER = (3, 30)
+"""The fewest and the most requests that are expected to follow."""
+
+_GROWTH = 120
+"""The fewest tokens that a step is expected to add."""
+
+SURELY = 1.25
+"""How many times the provider's minimum a request must have to be kept for sure."""
+
+_FAST = 1_000
+"""Tokens that a step adds in a conversation that grows fast."""
+
+
+STUB = 64
+"""Tokens that a result takes once only its handle is left, roughly."""
+
+LEAST_SAVED = 2_000
+"""How many tokens an edit must take out at least, to be worth a change of what was sent."""
+
+CLEARLY = 1.2
+"""A result that was sent whole is said in short only if that is so many times cheaper."""
+
+MARGIN = 3.0
+"""How many times an edit must save what it costs: nobody knows how long a session goes on."""
+
+
+class Traffic(msgspec.Struct):
+    """What was sent so far of a conversation, by the items as they are sent."""
+
+    tokens: int = 0
+    """The tokens of all items."""
+    opening: int = 0
+    """The tokens of those before the agent's first word."""
+    steps: int = 0
+    """How many answers of the agent there are."""
+    hides: bool = False
+    """Whether something stands behind a handle, so that `recall` is declared."""
+    old: int = 0
+    """The tokens that handles would save of all results but the newest."""
+    recent: tuple[int, ...] = ()
+    """The same of each of the newest."""
+
+    def add(self, item: Item, env: Env) -> None:
+        """One item more.
+
+        What others said is told in other words later, so it counts neither before nor after that.
+        """
+        if item.author not in ("user", env.agent):
+            return
+        sizes = block_tokens(item, env)
+        size = sum(sizes)
+        if item.author == env.agent and item.blocks and item.blocks[0].role == "model":
+            self.steps += 1
+            self.hides = self.hides or self._is_edited(env)
+        self.tokens += size
+        if item.kind == "exchange":
+            # an edit leaves the newest three results alone, so they count apart
+            newest = [0, 0, 0, *self.recent, _saved_by_handles(item, sizes)]
+            self.old += sum(newest[:-3])
+            self.recent = tuple(newest[-3:])
+        if not self.steps:
+            self.opening += size
+        self.hides = self.hides or needs_recall(item)
+
+    def _is_edited(self, env: Env) -> bool:
+        """Whether old results have become handles by now, as an edit is planned: roughly."""
+        model = env.model
+        rest = env.tools.head + self.tokens - self.old
+        saved, cost = self.old * model.read * self.steps, rest * (model.write - model.read)
+        pays = self.old >= LEAST_SAVED and saved > MARGIN * cost
+        return pays and rest >= SURELY * model.minimum
+
+
+def _saved_by_handles(item: Item, sizes: Sequence[int]) -> int:
+    return sum(
+        size - STUB
+        for block, size in zip(item.blocks, sizes, strict=True)
+        if isinstance(block, ResultBlock) and not block.synthetic and block.name != RECALL
+        if size > 2 * STUB
+    )
+
+
+_Sized: TypeAlias = tuple[tuple[Block, ...], tuple[int, ...]]
+"""Blocks, and the tokens of each."""
+
+
+class _BlockSizes(msgspec.Struct):
+    """The blocks of items of a log and the tokens of each, by the key of the item."""
+
+    by_item: dict[object, _Sized] = {}
+    newest: _Sized = ((), ())
+
+
+def block_tokens(item: Item, env: Env) -> tuple[int, ...]:
+    """The tokens of each block of an item, roughly; long texts are not counted by every pass."""
+    known = env.log.memo[_BlockSizes, env.model.dialect, env.model.name]
+    # most steps add one item, which several passes ask for
+    if known.newest[0] is item.blocks:
+        return known.newest[1]
+    key = item.key
+    sizes = known.by_item.get(key)
+    if sizes is None or sizes[0] is not item.blocks:
+        texts = [_text_of(block) for block in item.blocks]
+        sizes = known.by_item[key] = (item.blocks, tuple(map(env.tokens.count, texts)))
+    known.newest = sizes
+    return sizes[1]
+
+
+def _text_of(block: Block) -> str:
+    """A block as it is counted: the one text of a result is sent as it is, not as JSON."""
+    if isinstance(block, ResultBlock) and len(block.response) == 1:
+        only = next(iter(block.response.values()))
+        if isinstance(only, str):
+            return f"{block.role} result {block.call_id}: {block.name} -> {only}"
+    return show_block(block)
+
+
+def needs_recall(item: Item) -> bool:
+    """Whether something of the item can be read only by its handle.
+
+    What a reference stands for is in view; where it is not any more, the block says so.
+    """
+    for block in item.blocks:
+        if isinstance(block, ResultBlock | TextBlock):
+            if block.handle:
+                return True
+            for one in block.refers:
+                if one.newer:
+                    return True
+    return False
+
+
+def declares_first(opening: int, env: Env) -> bool:
+    """Whether `recall` stands among the tools from the first request on.
+
+    Declared later, it makes the provider read the whole request again. So it pays to have it from
+    the start where it is next to nothing beside the rest, and tools may return large values. A
+    first request that is too short to be kept is read anew anyway, so there it waits for a handle:
+    else it would be a fresh part of every request of a short run.
+    `opening` are the tokens before the agent's first word.
+    """
+    tools = env.tools
+    first = tools.head + opening
+    if tools.recall is None or not tools.own or first < NEARLY * env.model.minimum:
+        return False
+    return tools.recall_tokens <= SHARE * first
+
+
+class Verdict(NamedTuple):
+    """Whether a shorter form of a result is the cheaper one, and what was compared, in words."""
+
+    pays: bool
+    words: str
+
+
+def weigh_shorter(
+    whole: int, short: int, traffic: Traffic, env: Env, *, hides: bool = False
+) -> Verdict:
+    """Compare a result of so many tokens with a shorter form, over the requests that may follow.
+
+    `hides` says that what is left out can be read only by a handle. As many requests are expected
+    to follow as were made so far, each longer than the one before by what a step added so far.
+    Nobody knows how many do. So where `recall` is declared for it, or the request is below the
+    provider's minimum, the shorter form must be the cheaper one however many follow; below the
+    minimum also if they grow fast, since such a request is soon kept, and a shorter one is not.
+    """
+    model, tools = env.model, env.tools
+    growth = max(_GROWTH, (traffic.tokens - traffic.opening) // max(1, traffic.steps))
+    declared = traffic.hides or declares_first(traffic.opening, env)
+    before = tools.head + traffic.tokens + (tools.recall_tokens if declared else 0)
+    late = tools.recall_tokens if hides and not declared else 0
+    cached = 0 if late else before  # one tool more: nothing is read again
+    total = before + late + short
+    expected = min(max(traffic.steps, _LATER[0]), _LATER[1])
+    pays, costs = True, (0.0, 0.0)
+    # sizes are estimates: a shorter request is kept only if it is surely long enough
+    unsure = msgspec.structs.replace(model, minimum=int(model.minimum * SURELY))
+    careful = bool(late) or total < unsure.minimum
+    last = _LATER[1] if careful else expected
+    for each in (max(growth, _FAST), growth) if total < unsure.minimum else (growth,):
+        plain_costs = _ahead(before, before + whole, each, model, last)
+        short_costs = _ahead(cached, total, each, unsure, last)
+        for later in range(_LATER[0] if careful else expected, last + 1):
+            plain, cost = plain_costs[later], short_costs[later]
+            if hides:
+                cost += MISSES * _recall(whole, total, later, model)
+            pays = pays and cost < plain
+            costs = (plain, cost) if later == expected else costs
+    words = (
+        f"{costs[1]:,.0f} fresh tokens in short, {costs[0]:,.0f} whole, over {expected} requests"
+    )
+    if late:
+        words += f", with {RECALL} declared for it"
+    if total < model.minimum:
+        words += f"; nothing below {_minimum(model)} is kept"
+    return Verdict(pays, words)
+
+
+def weigh_seen(
+    whole: int, short: int, traffic: Traffic, env: Env, *, hides: bool = False
+) -> Verdict:
+    """Compare a result that was sent whole once with a shorter form from the next request on.
+
+    A provider that keeps only what it is asked to has not kept it yet, so either form is to be
+    written. Any other has, and would read it again: there the shorter form must earn what it costs
+    to write it, over as many requests as were made so far.
+    """
+    model, tools = env.model, env.tools
+    later = min(max(traffic.steps, _LATER[0]), _LATER[1])
+    before = tools.head + traffic.tokens
+    total = before + short
+    # below the minimum every token is fresh in each request
+    is_cached = total >= SURELY * model.minimum
+    read, write = (model.read, model.write) if is_cached else (1.0, 1.0)
+    declared = traffic.hides or declares_first(traffic.opening, env)
+    plain = whole * ((write if model.marks else read) + read * later)
+    cost = short * (write + read * later)
+    if hides:
+        cost += MISSES / 2 * _recall(whole, total, later, model)  # it was seen whole once
+        if not declared:  # one tool more: nothing is read again
+            cost += before * (write - read) + tools.recall_tokens * (write + read * later)
+    words = f"{cost:,.0f} fresh tokens in short, {plain:,.0f} whole, over {later} requests"
+    if hides and not declared:
+        words += f", with {RECALL} declared for it"
+    return Verdict(cost * CLEARLY < plain, words)
+
+
+def _minimum(model: ModelFacts) -> str:
+    return f"{model.minimum:,} tokens" if model.minimum < sys.maxsize else "any length"
+
+
+def _recall(whole: int, total: int, later: int, model: ModelFacts) -> float:
+    """What it costs to ask for a value: one request more, and what it brings from then on."""
+    brought = min(whole, PAGE) + ASKING
+    again = model.read if total + brought >= model.minimum else 1.0
+    return _request(total, total + brought, model) + brought * again * later
+
+
+def _ahead(cached: int, total: int, growth: int, model: ModelFacts, most: int) -> list[float]:
+    """What a request of so many tokens costs with none, one, two and up to `most` behind it."""
+    costs: list[float] = []
+    cost, minimum, read, write = 0.0, model.minimum, model.read, model.write
+    for _ in range(most + 1):  # as `_request`, which is asked for every result
+        again = cached if cached >= minimum else 0
+        cost += again * read + (total - again) * (write if total >= minimum else 1.0)
+        costs.append(cost)
+        cached, total = total, total + growth
+    return costs
+
+
+def _request(cached: int, total: int, model: ModelFacts) -> float:
+    """What one request costs: a prefix below the minimum is neither kept nor read again."""
+    cached = cached if cached >= model.minimum else 0
+    price = model.write if total >= model.minimum else 1.0
+    return cached * model.read + (total - cached) * price

@@ -6,9 +6,8 @@ from typing import NamedTuple, TypeVar, assert_never, cast
 
 import msgspec
 
-from weft.codes import report
 from weft.declare.policy_parts import Label
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import (
     Block,
     CallBlock,
@@ -28,7 +27,7 @@ from weft.passes.env import Env
 from weft.passes.references import Copies, Hit, mark_of, values_in
 from weft.passes.rewrite import PassFold, fold_items
 from weft.session import Event
-from weft.session.state import written_by
+from weft.session.event import written_by
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 

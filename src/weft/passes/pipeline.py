@@ -14,7 +14,7 @@ from typing import TypeAlias, cast, overload
 
 import msgspec
 
-from weft.ir import Feature, Item, Note, Prompt, Want, verify
+from weft.ir import Item, Note, Prompt, Want, verify
 from weft.ir.prompt import LateNotes, PassNotes, show_block
 from weft.passes.env import Env, first_from, is_in_log_order
 from weft.session.strand import Fork, Strand
@@ -535,16 +535,3 @@ def _in_order(originals: list[Item], added: list[Item]) -> list[Item]:
             items.append(added.pop(0))
         items.append(item)
     return [*items, *added]
-
-
-def is_ready(prompt: Prompt, env: Env) -> bool:
-    """Whether no pass that every request has would change it, so that none need be called."""
-    last = prompt.items.tip
-    return (
-        not prompt.features & Feature.UNORDERED
-        and env.tokens.budget is None
-        and (env.model.picks_tools or not prompt.tools)
-        and not env.instruction.changes
-        and last is not None
-        and last.blocks[-1].role == "user"
-    )

@@ -5,11 +5,10 @@ from typing import TypeVar, assert_never, cast
 
 import msgspec
 
-from weft.codes import report
 from weft.declare.policy_parts import Redact
 from weft.detect import PLACEHOLDER, Redaction, wanted
 from weft.detect.redaction import TextCut, moved, replaced
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import (
     Block,
     CallBlock,

@@ -6,9 +6,10 @@ from typing import NamedTuple
 import msgspec
 
 from weft.declare.policy_parts import Compact, Project, Truncate
-from weft.digest.shape import parsed_json
+from weft.digest import cut_text
 from weft.ir import (
     Block,
+    CodeResultBlock,
     Feature,
     Item,
     MediaBlock,
@@ -18,16 +19,16 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.passes.env import MOST_LETTERS, Env, TokenFacts, is_short
 from weft.passes.handles import (
     HandleLimits,
     compact_media,
     compact_result,
     compact_text,
-    cut_block,
     media_words,
     result_limits,
+    result_tokens,
     with_media_words,
 )
 from weft.passes.rewrite import map_blocks, rewrite_items
@@ -271,7 +272,7 @@ def _is_said_by_user(item: Item) -> bool:
 
 def _cut_item(item: Item, step: str, env: Env, options: Truncate) -> Item | Note:
     """The item, or a note on it with its long texts cut."""
-    short = map_blocks(item, lambda block: cut_block(block, env, options))
+    short = map_blocks(item, lambda block: _cut_block(block, env, options))
     if short is item:
         return item
     return Note(step, f"it had more than {options.tokens} tokens", item, short)
@@ -293,6 +294,91 @@ def truncate_past(prompt: Prompt, env: Env, options: Truncate) -> Prompt:
 
 Tree = dict[str, "Tree"]
 """Field paths as a tree; an empty one means all that is below."""
+
+
+MARK = " […] "
+"""What stands where something was cut out."""
+
+ELLIPSIS = "…"
+"""What is left where there is no room for more: a turn without a text is refused."""
+
+
+def _cut_block(block: Block, env: Env, options: Truncate) -> Block:
+    """The block with at most so many tokens; what a provider signed stays as it is."""
+    match block:
+        case TextBlock() if block.signature is None:
+            text = _cut(block.text, env, options)
+            if text == block.text:
+                return block
+            return msgspec.structs.replace(block, text=text, spans=(), kept=None)
+        case CodeResultBlock() if block.signature is None:
+            output = _cut(block.output, env, options)
+            return (
+                block if output == block.output else msgspec.structs.replace(block, output=output)
+            )
+        case ResultBlock() if not block.synthetic:
+            response = _cut_response(block.response, env, options)
+            if response is block.response:
+                return block
+            return msgspec.structs.replace(block, response=response)
+        case _:
+            return block
+
+
+def _cut(text: str, env: Env, options: Truncate) -> str:
+    # a letter has at most four bytes, and a token at least one: surely short
+    if len(text) * 4 <= options.tokens:
+        return text
+    cut = cut_text(text, limit=options.tokens, count=env.tokens.count, keep=options.keep, mark=MARK)
+    return cut or ELLIPSIS
+
+
+def _cut_response(response: JsonObject, env: Env, options: Truncate) -> JsonObject:
+    """A result with its one text cut; of several fields the longest texts give way first.
+
+    Where that is not enough, the JSON of the whole result is cut as a text.
+    """
+    if (
+        len(compact(response)) * 4 <= options.tokens
+        or result_tokens(response, env) <= options.tokens
+    ):
+        return response
+    keys = list(response)
+    if len(keys) == 1 and isinstance(text := response[keys[0]], str):
+        return {keys[0]: _cut(text, env, options)}
+    if (shorter := _with_cut_texts(response, env, options)) is not None:
+        return shorter
+    key = "error" if keys == ["error"] else "result"
+    return {key: _cut(compact(response), env, options)}
+
+
+def _with_cut_texts(response: JsonObject, env: Env, options: Truncate) -> JsonObject | None:
+    """The fields with the texts among them cut alike, if that makes them fit."""
+    texts = {key: value for key, value in response.items() if isinstance(value, str)}
+    if not texts:
+        return None
+    frame = result_tokens(
+        {key: "" if key in texts else value for key, value in response.items()}, env
+    )
+    share = (options.tokens - frame) // len(texts)
+    for _ in range(4):
+        # of so little nobody could read anything
+        if share < 8:
+            return None
+        cut: JsonObject = {
+            key: _cut_share(value, share, env, options) if key in texts else value
+            for key, value in response.items()
+        }
+        over = result_tokens(cut, env) - options.tokens
+        if over <= 0:
+            return cut
+        share -= over // len(texts) + 2
+    return None
+
+
+def _cut_share(value: Json, share: int, env: Env, options: Truncate) -> Json:
+    assert isinstance(value, str)
+    return cut_text(value, limit=share, count=env.tokens.count, keep=options.keep, mark=MARK)
 
 
 def project_results(prompt: Prompt, env: Env, options: Project) -> Prompt:
@@ -351,6 +437,8 @@ def _response(response: JsonObject, tree: Tree, *, keep: bool) -> JsonObject | N
     if len(response) == 1 and next(iter(response)) not in tree:
         ((key, value),) = response.items()
         if isinstance(value, str):
+            from weft.digest.texts import parsed_json  # few policies project, all load this file
+
             parsed = parsed_json(value)
             if parsed is None:
                 return None

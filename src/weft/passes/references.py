@@ -58,7 +58,7 @@ def logged_text(block: ResultBlock, item: Item, env: Env) -> str:
 def source_of(block: ResultBlock, item: Item, number: int, whole: Json) -> LineSource:
     """A result to refer to: `whole` is what the log has, `number` counts the agent's own."""
     return LineSource(
-        sole_text(whole) if isinstance(whole, dict) else "",
+        sole_text(whole).split("\n") if isinstance(whole, dict) else [""],
         event=block.origin.name,
         part=block.origin.part,
         handle=handle_of(whole),

@@ -1,15 +1,15 @@
-"""Keep what has to do with a query."""
+"""What has to do with a query: keep it of the conversation, or show it of the user's memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from heapq import nlargest
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.codes import report
 from weft.declare.policy_parts import Fit, Memories, Relevant
 from weft.declare.template import to_text
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import (
     Block,
     CallBlock,
@@ -23,9 +23,10 @@ from weft.ir import (
     TextBlock,
     Want,
 )
-from weft.ir.item import fingerprint
+from weft.ir.block import fingerprint
 from weft.ir.prompt import LateNotes
 from weft.passes.env import Env, asked_now, first_from
+from weft.passes.state_items import drop_all
 from weft.passes.summaries import NOT_ASKED, done_without, name_of_model
 from weft.relevance import Index, words
 from weft.relevance.index import SearchScope
@@ -370,3 +371,96 @@ def _block_text(block: Block) -> str:
             return block.output
         case _:
             return ""
+
+
+_NOT_SEARCHED = "the memory was not searched yet"
+
+
+def insert_memories(prompt: Prompt, env: Env, options: Memories) -> Prompt:
+    """Put what the memory gave behind what was asked, each memory as an item of its own.
+
+    A pass searches nothing: it leaves a want, the runtime searches, and the log keeps what came of
+    it. What an earlier turn was shown stays where it was, so that what was sent keeps its bytes; a
+    memory that is in view is not repeated. O(searches of this session).
+
+    Before:  user "Where do I live?"
+    After:   user "[memory] 2026-03-01, user: I moved to Oslo"         (C.memory())
+    """
+    asked = query_of(prompt.items, env, options)
+    diagnostics: list[Diagnostic] = [*unasked(env, options)]
+    wants: tuple[Want, ...] = ()
+    if asked.strip():
+        want = _want(asked, env, options)
+        effect = env.session.effects.get(want.fingerprint)
+        if effect is None:
+            wants = (want,)
+            diagnostics.append(done_without(env, "no memories are shown", _NOT_SEARCHED))
+        elif "error" in effect:
+            problem = str(effect["error"])
+            diagnostics.append(done_without(env, "no memories are shown", problem))
+    staying = [*_memories_in_view(env, options)]
+    notes = [Note("insert_memories", "the memory gave it", one, one) for one in staying]
+    after = drop_all(prompt, "insert_memories", "the policy shows memories only")
+    after = after.with_items(staying, notes, diagnostics)
+    return msgspec.structs.replace(after, wants=(*prompt.wants, *wants))
+
+
+def _want(asked: str, env: Env, options: Memories) -> Want:
+    """The search of this turn; the same question in a later turn is asked anew."""
+    spec = _spec(env, options)
+    # with the invocation: the memory may know more by the next turn
+    key = fingerprint("memory", spec, asked, env.invocation)
+    return Want("memory", key, "", asked, through=len(env.log) - 1, options=spec)
+
+
+def _spec(env: Env, options: Memories) -> JsonObject:
+    """Whose search it is, and how it is done."""
+    return {
+        "agent": env.agent,
+        "branch": env.branch,
+        "query": options.query,
+        "from_state": options.from_state,
+        "top_k": options.top_k,
+        "scorer": options.scorer,
+    }
+
+
+def _memories_in_view(env: Env, options: Memories) -> Iterator[Item]:
+    """What all searches of this policy gave, each memory where it was first shown."""
+    spec, seen = _spec(env, options), set[str]()
+    for effect in env.session.effects.values():
+        # searches of another agent or policy are not its own
+        if effect.get("kind") != "memory" or effect.get("options") != spec:
+            continue
+        position = cast("int", effect.get("through", -1)) + 1
+        for memory in cast("list[JsonObject]", effect.get("outcome") or []):
+            name = str(memory.get("id"))
+            if name not in seen:
+                seen.add(name)
+                yield _item(name, memory, position)
+
+
+def _item(name: str, memory: JsonObject, position: int) -> Item:
+    block = TextBlock(role="user", origin=Origin("memory", name), text=_text(memory))
+    score = memory.get("score")
+    return Item(
+        "state",
+        (block,),
+        "",
+        "",
+        position,
+        position,
+        f"memory {name}",
+        score=float(score) if isinstance(score, int | float) else 0.0,
+    )
+
+
+def _text(memory: JsonObject) -> str:
+    about = ", ".join(part for part in (_day(memory.get("at")), str(memory["author"])) if part)
+    return f"[memory] {about}: {memory['text']}" if about else f"[memory] {memory['text']}"
+
+
+def _day(at: Json) -> str:
+    if not isinstance(at, int | float) or at <= 0:
+        return ""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"

@@ -15,8 +15,16 @@ from typing import Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from weft.ir.block import Block, CodeBlock, CodeResultBlock, ResultBlock, TextBlock, ThoughtBlock
-from weft.ir.item import Item, Note
+from weft.ir.block import (
+    Block,
+    CodeBlock,
+    CodeResultBlock,
+    Item,
+    Note,
+    ResultBlock,
+    TextBlock,
+    ThoughtBlock,
+)
 from weft.ir.prompt import LateNotes, Prompt
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject

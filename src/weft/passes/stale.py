@@ -7,28 +7,25 @@ from typing import NamedTuple, TypeGuard
 
 import msgspec
 
-from weft.codes import report
 from weft.declare.policy_parts import Fresh
-from weft.diagnostics import Diagnostic
+from weft.diagnostics import Diagnostic, report
 from weft.ir import Block, Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.passes.env import Env, is_in_log_order, turn_numbers, turns_of
 from weft.passes.handles import (
-    LEAST_TOKENS,
-    HandleLimits,
-    compact_result,
-    logged,
-    media_words,
-    with_media_words,
-)
-from weft.passes.prices import (
     LEAST_SAVED,
+    LEAST_TOKENS,
     MARGIN,
     STUB,
     SURELY,
+    HandleLimits,
     block_tokens,
+    compact_result,
     declares_first,
+    logged,
+    media_words,
     needs_recall,
+    with_media_words,
 )
 from weft.passes.rewrite import map_blocks, rewrite_items
 from weft.session.strand import Strand

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from weft.codes import report
 from weft.content import Part
 from weft.declare.policy_parts import ArtifactText, Validate
-from weft.diagnostics import Diagnostic, Origin
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import CallBlock, Prompt, ResultBlock, TextBlock, Want
-from weft.ir.item import fingerprint
+from weft.ir.block import fingerprint
 from weft.passes.env import Env
 from weft.passes.summaries import NOT_ASKED, done_without, entries_of, name_of_model
 from weft.values import Json, JsonObject, compact, handle_of

@@ -44,9 +44,15 @@ from weft.declare.policy_parts import (
     Writing,
 )
 from weft.ir import Feature, Prompt
-from weft.passes.edges import append_changes, close_turn, open_turn, order_system
 from weft.passes.env import Env
-from weft.passes.history import attribute_foreign, pair_results
+from weft.passes.history import (
+    append_changes,
+    attribute_foreign,
+    close_turn,
+    open_turn,
+    order_system,
+    pair_results,
+)
 from weft.passes.pipeline import Pass, Views
 from weft.passes.select import drop_data, drop_hidden, select_branch, select_view
 
@@ -162,7 +168,7 @@ VERBS: Mapping[type[Selector] | type[Reduction] | type[Protection] | type[Writin
     StateKeys: Verb("state_items", at_birth="insert_state"),
     Notes: Verb("state_items", at_birth="insert_state"),
     ArtifactText: Verb("state_items", at_birth="insert_state"),
-    Memories: Verb("memories", at_birth="insert_memories"),
+    Memories: Verb("relevant", at_birth="insert_memories"),
     # what becomes of them
     Compact: Verb("reduce", at_birth="compact_items", past="compact_past"),
     Truncate: Verb("reduce", at_birth="truncate_items", past="truncate_past"),
@@ -178,8 +184,8 @@ VERBS: Mapping[type[Selector] | type[Reduction] | type[Protection] | type[Writin
     Fence: Verb("fences", request="fence_untrusted"),
     Validate: Verb("validate", request="validate_context"),
     # what is written into state
-    Extract: Verb("write", request="want_writings"),
-    Distill: Verb("write", request="want_writings"),
+    Extract: Verb("summaries", request="want_writings"),
+    Distill: Verb("summaries", request="want_writings"),
 }
 """What every verb of a policy does. `C.when(...)` is decided before there are passes."""
 

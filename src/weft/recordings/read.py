@@ -20,7 +20,6 @@ import msgspec
 from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
 from weft.errors import SessionError, UsageError, describe_kind
 from weft.misuse import close
-from weft.recordings.adk import SQLITE, read_database, read_events
 from weft.recordings.coding import (
     TranscriptLine,
     is_claude_code,
@@ -28,7 +27,13 @@ from weft.recordings.coding import (
     read_claude_code,
     read_codex,
 )
-from weft.recordings.frameworks import read_langchain, read_pydantic_ai
+from weft.recordings.frameworks import (
+    SQLITE,
+    read_database,
+    read_events,
+    read_langchain,
+    read_pydantic_ai,
+)
 from weft.recordings.providers import LISTS, read_messages, read_plain, read_provider
 from weft.recordings.recording import (
     AGENT,

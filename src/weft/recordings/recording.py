@@ -20,7 +20,7 @@ from weft.declare.tool import NAME, RESERVED, to_tools
 from weft.dialects import DIALECTS
 from weft.dialects.wire import ReadTool, is_encodable, scrubbed
 from weft.errors import SessionError
-from weft.ir.item import RECALL
+from weft.ir.block import RECALL
 from weft.session import Actions, Compaction, Event, Session, Usage
 from weft.session.event import NO_ACTIONS
 from weft.session.provenance import Provenance

@@ -16,7 +16,7 @@ from weft.dialects import Dialect, dialect_named
 from weft.dialects.track import LoweringReport
 from weft.dialects.wire import ReadOutput, ReadPart, ReadTool, ReadTurn, difference
 from weft.ir import Block, Feature, Item, Output, Prompt, Role, TextBlock, ToolDecl
-from weft.ir.item import ItemKind
+from weft.ir.block import ItemKind
 from weft.session import Event
 from weft.session.provenance import Provenance
 from weft.session.strand import Strand

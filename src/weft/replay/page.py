@@ -14,7 +14,7 @@ import msgspec
 
 from weft.compiler.costs import RELATIVE, Load, rates_for
 from weft.recordings import Aside, Recording
-from weft.replay.oracle import ORACLE
+from weft.replay.frontier import ORACLE
 from weft.replay.replay import Trial, is_answer
 from weft.values import JsonObject
 

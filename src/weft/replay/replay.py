@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.compiler.breaks import read_again
 from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
-from weft.compiler.costs import RELATIVE, Load, Rates, cost_of
+from weft.compiler.costs import RELATIVE, Load, Rates, cost_of, read_again
 from weft.compiler.parts import is_internal
 from weft.content import Content
 from weft.declare import Agent, Policy, RunConfig, Tool
@@ -24,13 +23,12 @@ from weft.declare.template import Variable, parse
 from weft.declare.tool import NAME, RESERVED
 from weft.dialects.facts import SECONDS, YARDSTICK, Cache
 from weft.errors import BudgetExceeded
-from weft.ir.item import RECALL
-from weft.passes.prices import ASKING, PAGE
+from weft.ir.block import RECALL
+from weft.passes.handles import ASKING, PAGE
 from weft.recordings import Recording
-from weft.replay.evidence import KeptEvidence, Rebuilt, Texts, View, rebuilt
-from weft.replay.uses import EditedLines, Uses
-from weft.replay.uses import strings_in as strings_in
-from weft.replay.uses import uses_of as uses_of
+from weft.replay.evidence import EditedLines, KeptEvidence, Rebuilt, Texts, Uses, View, rebuilt
+from weft.replay.evidence import strings_in as strings_in
+from weft.replay.evidence import uses_of as uses_of
 from weft.session import Event, Session
 from weft.session.talk import INTERNAL_CALLS
 from weft.values import Json, JsonObject

@@ -14,14 +14,15 @@ from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
 from weft.compiler.parts import is_internal
 from weft.compiler.protected import Whole, labels_of
-from weft.declare import Agent, Flow, Node, RunConfig, tree
+from weft.declare import Agent, Flow, Node, RunConfig
+from weft.declare.agent import walk_tree
 from weft.declare.policy_parts import Label
 from weft.declare.visit import inherit
 from weft.dialects import wire_name
 from weft.errors import BudgetExceeded, UsageError
 from weft.session import ArtifactStore, Event, Session, Usage
-from weft.session.attachments import attach
 from weft.session.lookback import artifacts_around
+from weft.session.store import attach
 from weft.session.strand import Strand
 
 
@@ -256,7 +257,7 @@ def homes_of(root: Node) -> dict[str, Agent]:
 def _below(root: Agent, homes: dict[str, Agent]) -> Iterator[Node]:
     """Add the agents of a tree to `homes`; yield its flows and what its tools run."""
     models: dict[str, object] = {}
-    for member, parent in tree.walk(root):
+    for member, parent in walk_tree(root):
         above = models.get(parent.name) if parent is not None else None
         if not isinstance(member, Agent):
             yield inherit(member, above)

@@ -14,12 +14,11 @@ import msgspec
 
 from weft.content import Content, FunctionCall
 from weft.declare import Node
-from weft.declare.nodes import agents_of
+from weft.declare.agent import agents_of
 from weft.errors import SchemaError, SessionError, describe_kind
 from weft.misuse import ByFields, declared
-from weft.runtime.bindings import BoundTool
-from weft.runtime.progress import expiry_in, unwrapped
-from weft.runtime.rewind import visible_events
+from weft.runtime.place import expiry_in, unwrapped, visible_events
+from weft.runtime.program import BoundTool
 from weft.session import Event, Session, SessionKey, Store
 from weft.session.lookback import CONFIRMATION, INPUT, QUESTION
 from weft.session.store import WaitingList

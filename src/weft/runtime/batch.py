@@ -6,19 +6,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from weft.codes import report
-from weft.compiler.instruction import TRANSFER, transfer_targets
 from weft.compiler.plan import SET_RESPONSE
-from weft.compiler.recall import policy_of
+from weft.compiler.tools import TRANSFER, policy_of, transfer_targets
 from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import Agent
-from weft.diagnostics import Origin
-from weft.ir.item import RECALL
+from weft.diagnostics import Origin, report
+from weft.ir.block import RECALL
 from weft.passes.env import is_short
-from weft.runtime.bindings import AgentBindings, BoundTool
 from weft.runtime.invocation import Invocation
-from weft.runtime.place import Place, paths_around, stopped
-from weft.runtime.progress import Progress
+from weft.runtime.place import Place, Progress, paths_around, stopped
+from weft.runtime.program import AgentBindings, BoundTool
 from weft.runtime.result import CUT
 from weft.runtime.tool_call import Outcome, ToolCall, recorded, unknown_tool
 from weft.session import Actions, Event

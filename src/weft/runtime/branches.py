@@ -13,13 +13,12 @@ from typing import TypeAlias
 import msgspec
 
 from weft.declare import Agent, Map, Node, Parallel, Race, agents_of
-from weft.declare.compare import look_up
+from weft.declare.route import look_up
 from weft.errors import SchemaError
 from weft.jsonschema import shorten
 from weft.runtime.batch import settle_below
 from weft.runtime.invocation import Invocation, decide, failed
-from weft.runtime.place import NodeFailed, Place, Suspended, is_below, path_of, stopped
-from weft.runtime.progress import Record
+from weft.runtime.place import NodeFailed, Place, Record, Suspended, is_below, path_of, stopped
 from weft.runtime.result import parse
 from weft.session import Actions, Event, scope_of
 from weft.session.lookback import hidden_by_undoing, joined_branches

@@ -8,13 +8,12 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from weft.codes import report
 from weft.compiler import Compilation
 from weft.compiler.costs import Load, advise_price, price_of, rates_for
 from weft.compiler.plan import ModelLike
 from weft.declare import Node, RunBudget, RunConfig
-from weft.declare.nodes import every_agent
-from weft.diagnostics import Diagnostic, Origin
+from weft.declare.agent import every_agent
+from weft.diagnostics import Diagnostic, Origin, report
 from weft.errors import UsageError
 from weft.ir import ModelResponse
 from weft.session import Event, Usage

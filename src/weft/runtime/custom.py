@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING, Never, TypeAlias, cast
 
 import msgspec
 
-from weft.codes import report
 from weft.compiler.protected import labels_of
 from weft.content import Content, ContentLike, to_content
 from weft.declare import Agent, CustomAgent, Flow, Node, RunContext, agents_of
 from weft.declare.visit import rebuild
-from weft.diagnostics import Origin
+from weft.diagnostics import Origin, report
 from weft.errors import RunError, StoreError, UsageError, describe_kind
 from weft.jsonschema import shorten
 from weft.misuse import meant
 from weft.runtime.batch import settle_below
 from weft.runtime.invocation import Invocation, failed
-from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, path_of
-from weft.runtime.progress import is_failure
+from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, is_failure, path_of
 from weft.session import Actions, Event
+from weft.session.event import without_temp
 from weft.session.provenance import NOTHING, Provenance, YieldedEvent
-from weft.session.state import without_temp
 from weft.values import Json, canonical, digest, require_object
 
 Runs: TypeAlias = Callable[[Invocation, Place, Node], AsyncGenerator[Event, None]]

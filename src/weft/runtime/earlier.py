@@ -1,10 +1,10 @@
-"""Earlier runs of a session: the one that a message repeats, and the one that a crash cut off.
+"""Earlier runs of a session: one that a message repeats, a crash cut off, or the user takes back.
 
 A client that gets no answer sends its message again, and a worker that was stopped wakes up and
 goes on where it was. So a message may carry an id of the client's. It becomes the id of the
 invocation, and whoever has the lease looks into the log for it before anything is stored.
 
-Top to bottom: repeated requests, then runs that were cut off.
+Top to bottom: repeated requests, runs that were cut off, rewinding.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -14,14 +14,13 @@ from weft.content import Content
 from weft.declare import Agent, Node
 from weft.errors import SessionError, UsageError
 from weft.runtime.invocation import Request
-from weft.runtime.place import path_of
-from weft.runtime.program import root_place
-from weft.runtime.progress import Progress, is_failure
+from weft.runtime.place import Progress, hidden_events, is_failure, path_of, root_place
 from weft.runtime.resume import events_of_runs
-from weft.runtime.rewind import hidden_events
-from weft.session import Event, Session, SessionKey, Store
-from weft.session.strand import Strand
-from weft.session.unread import skim_of
+from weft.session import Actions, ArtifactStore, Event, Session, SessionKey, Store, scope_of
+from weft.session.event import new_id
+from weft.session.lookback import artifacts_around
+from weft.session.strand import Strand, skim_of
+from weft.values import JsonObject
 
 LONGEST_ID = 200
 """Characters of a request id."""
@@ -151,3 +150,54 @@ async def unfinished_sessions(
         session = await store.get(info.key)
         if session is not None and is_unfinished(root, session):
             yield info.key
+
+
+async def rewind_event(session: Session, invocation_id: str, artifacts: ArtifactStore) -> Event:
+    """The event that rewinds the session to before an invocation.
+
+    It carries the session's state as it was then, and the artifacts that were replaced since, as
+    new versions. State of the app and of the user is shared with other sessions and stays.
+    """
+    events = session.events
+    first = next((i for i, e in enumerate(events) if e.invocation_id == invocation_id), None)
+    if first is None or not invocation_id:
+        known = list(dict.fromkeys(e.invocation_id for e in events if e.author == "user"))
+        raise SessionError(
+            f"there is no invocation `{invocation_id}`",
+            where=f"session {session.id}",
+            hint=f"it has: {', '.join(known[-10:]) or 'none'}",
+        )
+    before = session.before(first)
+    return Event(
+        author="user",
+        invocation_id=new_id(),
+        actions=Actions(
+            rewind_before_invocation_id=invocation_id,
+            state_delta=_difference(session.state, before.state),
+            artifact_delta=await _restored(session, first, artifacts),
+        ),
+    )
+
+
+def _difference(now: JsonObject, then: JsonObject) -> JsonObject:
+    """What to write so that the session's own state is what it was."""
+    delta: JsonObject = {
+        key: value
+        for key, value in then.items()
+        if scope_of(key) == "session" and now.get(key) != value
+    }
+    gone = [key for key in now if scope_of(key) == "session" and key not in then]
+    return {**delta, **dict.fromkeys(gone)}
+
+
+async def _restored(session: Session, first: int, artifacts: ArtifactStore) -> dict[str, int]:
+    """The artifacts that changed since, saved again as they were."""
+    then, changed = artifacts_around(session.events, first)
+    owner = (session.app_name, session.user_id, session.id)
+    restored: dict[str, int] = {}
+    for name in sorted(changed & then.keys()):
+        part = await artifacts.load(*owner, name, then[name])
+        # the user's own artifacts are shared with other sessions
+        if part is not None and not name.startswith("user:"):
+            restored[name] = await artifacts.save(*owner, name, part)
+    return restored

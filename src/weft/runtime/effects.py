@@ -1,9 +1,13 @@
-"""Effects: the one place where a model is asked for what a request is made of.
+"""Effects: the one place where a model or a toolset is asked for what a request is made of.
 
 Passes leave wants. Here a model is asked for each, what it says is checked, and the outcome, or
 why there is none, becomes an event with the fingerprint of what was asked. The request is then
 compiled again and finds it. So one input is asked about once: in a session, in a run that goes
 on after a crash, and in every later run; and a stored session gives the same bytes offline.
+
+Toolsets are asked here too, which tools there are: once in an invocation, and it is in the log. A
+resumed run asks again, for the functions: what it offers to the model is what the log has. A
+toolset that raises, or no longer has what it offered, ends the run with an error event.
 """
 
 import asyncio
@@ -15,26 +19,29 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.compiler import Compilation, compile_request
-from weft.compiler.inputs import ReadonlyContext
+from weft.compiler import Compilation, ReadonlyContext, compile_request
 from weft.compiler.plan import Plan
-from weft.declare import Agent, C, Raw, RunConfig
+from weft.compiler.protected import labels_of, united
+from weft.compiler.tools import changes_between, declared_by, equip
+from weft.declare import Agent, C, Raw, RunConfig, Tool
 from weft.declare.config import merge
+from weft.declare.functions import misfit
 from weft.declare.policy import Policy
 from weft.declare.policy_parts import MemoryScorer, Redact
 from weft.declare.template import to_text
+from weft.declare.tool import ToolSource
 from weft.digest.keeping import invented, marks_in, missing, normal
-from weft.errors import ModelError, SchemaError, WeftError
+from weft.errors import DeclarationError, ModelError, SchemaError, WeftError
 from weft.ir import ModelResponse, ResultBlock, TextBlock, Want
 from weft.late import late_pattern
-from weft.runtime.bindings import chosen_model
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.place import Place, stopped
+from weft.runtime.program import ToolsetChanged, ToolsetError, chosen_model, settled
 from weft.runtime.result import is_empty, parse, spoken
 from weft.session import Actions, Event, Session
 from weft.session.lookback import effects_of
-from weft.session.provenance import Provenance
+from weft.session.provenance import OfferedTools, Provenance
 from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft")
@@ -396,3 +403,96 @@ def _says(source: str, fact: str) -> bool:
     words = _WORD.findall(normal(fact))
     # five letters of a word: endings differ
     return bool(marks or names or numbers or not words) or any(word[:5] in spoken for word in words)
+
+
+async def equipped_root(invocation: Invocation, place: Place, root: Agent, agent: Agent) -> Agent:
+    """The root in which the agent has the tools that its toolsets answer, stored before use."""
+    offers = invocation.offers
+    async with offers.lock:
+        tools = offers.tools.get(agent.name)
+        if tools is None:
+            tools = await _ask(invocation, place, agent)
+        try:
+            equipped = equip(root, agent.name, tools)
+        except DeclarationError as error:
+            raise ToolsetError(error.message, where=error.where, hint=error.hint) from error
+        offers.tools[agent.name] = tools
+        if any(tool.labels for tool in tools):
+            invocation.labels = united((*invocation.labels, *labels_of(equipped)))
+        if (agent.name, place.scope) not in offers.stored:
+            offers.stored.add((agent.name, place.scope))
+            notes = Provenance(offered=OfferedTools(agent.name, declared_by(tools)))
+            await invocation.commit(invocation.event(agent.name, _place(place), notes=notes))
+    return equipped
+
+
+def _place(place: Place) -> Place:
+    """Where the log keeps what toolsets answered: at no node, so that none has begun with it."""
+    return Place("toolsets", "", place.scope)
+
+
+async def _ask(invocation: Invocation, place: Place, agent: Agent) -> tuple[Tool, ...]:
+    """The tools that the toolsets of an agent have; as they were, where the run is resumed."""
+    state, before = invocation.state_at(place), None
+    for position, event in invocation.past.all() if invocation.resumed else ():
+        offered = event.provenance.offered
+        if offered is not None and offered.agent == agent.name:
+            state, before = invocation.state_before(position, place), offered
+            invocation.offers.stored.add((agent.name, event.isolation_scope or ""))
+    context = ReadonlyContext(
+        agent_name=agent.name,
+        state=state,
+        events=invocation.view(place.scope).events,
+        invocation_id=invocation.id,
+        user_content=invocation.context(agent.name, Place()).user_content,
+        artifacts=await invocation.artifact_texts(),
+        deps=invocation.request.deps,
+    ).apart()
+    tools: list[Tool] = []
+    for source in agent.tool_sources:
+        tools += await _answer(source, context, agent.name)
+    if before is None:
+        return tuple(tools)
+    problems = changes_between(before.tools, declared_by(tools))
+    if problems:
+        names = ", ".join(f"`{source.name}`" for source in agent.tool_sources)
+        raise ToolsetChanged(
+            f"{names} answered something else when the run began: {'; '.join(problems)}",
+            where=f"{agent.name}.tools",
+            hint="let it answer the same to the same state and deps, then resume; or begin anew"
+            " with another message",
+        )
+    by_name = {tool.name: tool for tool in tools}
+    return tuple(by_name[str(one["name"])] for one in before.tools)
+
+
+async def _answer(
+    source: ToolSource, context: ReadonlyContext[object], agent: str
+) -> tuple[Tool, ...]:
+    """What one toolset answers, as tools."""
+    where = f"{agent}.tools.{source.name}"
+    try:
+        takes_context = misfit(source.ask, 1) is None
+        answer = await settled(source.ask(context) if takes_context else source.ask())
+    except Exception as error:
+        raise ToolsetError(
+            f"the toolset `{source.name}` raised {type(error).__name__}: {error}",
+            where=where,
+            hint="mend it, and resume the run: nothing is lost",
+        ) from error
+    try:
+        tools = source.tools_of(answer, where=where)
+    except DeclarationError as error:
+        raise ToolsetError(
+            f"the toolset `{source.name}` answered what cannot be tools: {error.message}",
+            where=where,
+            hint=error.hint or "answer a list of functions or tools",
+        ) from error
+    preparing = next((tool.name for tool in tools if tool.prepare is not None), None)
+    if preparing is not None:  # the log has no code, so such a request could not be rebuilt
+        raise ToolsetError(
+            f"the tool `{preparing}` of the toolset `{source.name}` prepares requests",
+            where=where,
+            hint=f"declare it with the agent: Agent(..., tools=[{preparing}, ...])",
+        )
+    return tools

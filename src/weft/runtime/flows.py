@@ -32,25 +32,22 @@ from weft.declare import (
     Tap,
     Timeout,
 )
-from weft.declare.compare import quoted, same
 from weft.declare.functions import StateFunction
+from weft.declare.route import quoted, same
 from weft.declare.template import parse, render
 from weft.declare.visit import Visitor
 from weft.errors import RunError, SessionError, StoreError, describe_kind
 from weft.runtime.batch import settle_below
-from weft.runtime.bindings import settled
 from weft.runtime.branches import Streams, run_map, run_parallel, run_race
-from weft.runtime.callbacks import chain_of
 from weft.runtime.custom import run_custom
 from weft.runtime.invocation import Invocation, decide, failed
-from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, is_below, path_of
-from weft.runtime.progress import Record
+from weft.runtime.place import Interrupted, NodeFailed, Place, Record, Suspended, is_below, path_of
+from weft.runtime.program import chain_of, settled
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event
-from weft.session.event import new_id
+from weft.session.event import State, new_id
 from weft.session.lookback import INPUT
 from weft.session.provenance import NOTHING, LaterTags, Provenance
-from weft.session.state import State
 from weft.values import Json, JsonObject
 
 Events: TypeAlias = AsyncGenerator[Event, None]

@@ -24,23 +24,24 @@ from weft.diagnostics import Diagnostic
 from weft.errors import UsageError, describe_kind
 from weft.media import LoadedMedia
 from weft.models import Model
-from weft.runtime.bindings import AgentBindings, settled
-from weft.runtime.callbacks import wrong_answer
 from weft.runtime.costs import Spending
 from weft.runtime.feeds import Feed, Feeds
 from weft.runtime.place import (
     Forking,
     Interrupted,
     NodeFailed,
+    Past,
     Place,
+    Progress,
+    Record,
+    hidden_events,
     is_below,
+    is_reply,
     path_of,
     paths_around,
     unbroken,
 )
-from weft.runtime.program import Program
-from weft.runtime.progress import Past, Progress, Record, is_reply
-from weft.runtime.rewind import hidden_events
+from weft.runtime.program import AgentBindings, Program, settled, wrong_answer
 from weft.session import (
     Actions,
     ArtifactStore,

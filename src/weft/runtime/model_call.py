@@ -16,29 +16,28 @@ import msgspec
 from weft.compiler import Compilation, ReadonlyContext, compile_request
 from weft.compiler.caching import Miss, Reader, watch
 from weft.compiler.incremental import is_cold
-from weft.compiler.inputs import target_of, values_in
-from weft.compiler.instruction import VALUES
+from weft.compiler.instruction import VALUES, target_of, values_in
 from weft.compiler.plan import Plan
-from weft.compiler.prefix import refused, require_accepted
+from weft.compiler.prefix import placed_findings, require_accepted
 from weft.content import Content, Part, whole_characters
 from weft.declare import Agent, CallbackContext, Raw, RunConfig
 from weft.diagnostics import Diagnostic, Severity
 from weft.dialects import Lowered, dialect_named
+from weft.dialects.legality import findings_in
 from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.late import late_pattern
 from weft.models import Model
-from weft.runtime.bindings import AgentBindings, chosen_model
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labelled_texts, part_of
-from weft.runtime.media import load_media
+from weft.runtime.payloads import load_media
 from weft.runtime.place import Place
+from weft.runtime.program import AgentBindings, chosen_model
 from weft.session import Event, Session
-from weft.session.attachments import addresses_in
 from weft.session.event import new_id
+from weft.session.lookback import addresses_in
 from weft.session.provenance import NOTHING, Provenance
-from weft.session.strand import Strand
-from weft.session.unread import collector_paused, skim_of
+from weft.session.strand import Strand, collector_paused, skim_of
 from weft.values import JsonObject
 
 _USUAL_ID = 40
@@ -150,13 +149,15 @@ class ModelCall:
     def answers(self) -> AsyncIterator[ModelResponse]:
         """What the model says, as it says it."""
         self._is_sent = True
+        problems = self._compiled.prompt.diagnostics
         lowered = self._changed
         if lowered is None:
             lowered = self._compiled.lowered()
-            later = (*lowered.diagnostics, *refused(lowered, self._prompt.model))
-        else:
-            later = refused(lowered, self._prompt.model)
-        self._tell((*self._compiled.prompt.diagnostics, *later))
+            problems += lowered.diagnostics
+        # most requests are sound: then nobody looks for the places of what is wrong
+        if findings := findings_in(lowered, self._prompt.model):
+            problems += placed_findings(findings, lowered)
+        self._tell(problems)
         wire = self._wire if self._wire is not None else lowered.wire
         return self._model().generate(self._prompt, wire, stream=self.stream)
 

@@ -10,11 +10,9 @@ import msgspec
 from weft.content import Content
 from weft.declare import Agent, Callback, CallbackContext
 from weft.declare.functions import misfit
-from weft.runtime.bindings import settled
-from weft.runtime.callbacks import plugin_methods, wrong_answer
 from weft.runtime.invocation import Invocation
-from weft.runtime.place import Place
-from weft.runtime.program import root_place
+from weft.runtime.place import Place, root_place
+from weft.runtime.program import plugin_methods, settled, wrong_answer
 from weft.session import Event
 from weft.session.event import NO_ACTIONS
 

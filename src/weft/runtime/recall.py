@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from weft.compiler.recall import Held, is_seen, is_withheld, policy_of, standing_values, values_of
+from weft.compiler.tools import Held, is_seen, is_withheld, policy_of, standing_values, values_of
 from weft.content import FunctionCall
 from weft.declare import Agent
 from weft.digest import Count, cut_text
+from weft.digest.asked import window_of
 from weft.digest.cut import boundary_before
-from weft.digest.windows import window_of
-from weft.ir.item import RECALL
-from weft.passes.prices import PAGE
+from weft.ir.block import RECALL
+from weft.passes.handles import PAGE
 from weft.passes.reduce import project_value
 from weft.relevance import rank
 from weft.runtime.invocation import Invocation

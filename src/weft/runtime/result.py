@@ -22,8 +22,8 @@ from weft.notebook import framed, line
 from weft.runtime.costs import warning_in
 from weft.runtime.invocation import Invocation
 from weft.session import Event, Session, Usage
+from weft.session.event import without_temp
 from weft.session.log import events_table
-from weft.session.state import without_temp
 from weft.values import Json, JsonObject, compact
 
 _WORDS = {

@@ -8,9 +8,8 @@ import msgspec
 
 from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.errors import SessionError, describe_kind
-from weft.runtime.progress import expiry_in, unwrapped
-from weft.runtime.rewind import visible_events
-from weft.runtime.tool_values import to_json, to_returned
+from weft.runtime.payloads import to_json, to_returned
+from weft.runtime.place import expiry_in, unwrapped, visible_events
 from weft.session import Event, Session
 from weft.session.lookback import CONFIRMATION, QUESTION
 from weft.values import Json, JsonObject

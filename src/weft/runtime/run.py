@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 import msgspec
 
 from weft.content import Content
-from weft.declare import Agent, Node, tree
-from weft.declare.agent import AnswerT
-from weft.declare.inputs import lacking
+from weft.declare import Agent, Node
+from weft.declare.agent import AnswerT, find_path
+from weft.declare.config import lacking
 from weft.errors import (
     CallError,
     RunUnfinished,
@@ -26,18 +26,20 @@ from weft.runtime.batch import CANCELLED, INTERRUPTED, stop, stop_quietly
 from weft.runtime.costs import require_prices
 from weft.runtime.earlier import find_request, first_of, is_settled, is_unfinished
 from weft.runtime.invocation import Invocation, Request, Services
-from weft.runtime.media import keep_large
+from weft.runtime.payloads import keep_large
 from weft.runtime.place import (
     Interrupted,
     NodeFailed,
     Place,
     Suspended,
+    hidden_events,
     path_of,
     place_of,
+    root_place,
     unbroken,
 )
 from weft.runtime.plugins import RunOutcome, after_run, unless_answered
-from weft.runtime.program import Program, root_place
+from weft.runtime.program import Program
 from weft.runtime.result import Result, result_of
 from weft.runtime.resume import (
     answers_by_event,
@@ -48,12 +50,10 @@ from weft.runtime.resume import (
     new_answers,
     require_answers,
 )
-from weft.runtime.rewind import hidden_events
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
-from weft.session.event import new_id
+from weft.session.event import new_id, scope_of
 from weft.session.lookback import hidden_by_rewind
-from weft.session.state import scope_of
 from weft.stores import create_filled
 from weft.values import Json
 
@@ -621,7 +621,7 @@ def agent_for(root: Agent, session: Session) -> str:
             continue
         if hidden is not None and index in hidden:
             continue
-        path = tree.find(root, event.author)
+        path = find_path(root, event.author)
         if not path:
             continue
         may_leave = all(

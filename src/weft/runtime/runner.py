@@ -21,18 +21,14 @@ from weft.errors import SessionBusy, UsageError, describe_kind
 from weft.misuse import explained, unknown_name
 from weft.runtime.background import Following, StartedRun, stop_run
 from weft.runtime.background import follow as follow_session
-from weft.runtime.callbacks import check_plugins, plugin_methods, with_plugins
-from weft.runtime.earlier import find_request, require_request_id, unfinished_sessions
+from weft.runtime.earlier import find_request, require_request_id, rewind_event, unfinished_sessions
 from weft.runtime.feeds import Feeds, Follower
 from weft.runtime.invocation import Request, Services
-from weft.runtime.rewind import rewind_event
+from weft.runtime.program import check_plugins, plugin_methods, with_plugins
 from weft.runtime.run import Running, unknown_session
 from weft.session import ArtifactStore, Event, Session, SessionKey, Store
-from weft.session.attachments import attach
-from weft.session.event import new_id
-from weft.session.memory import require_place
-from weft.session.state import scope_of, without_shared
-from weft.session.store import ErasingStore
+from weft.session.event import new_id, scope_of, without_shared
+from weft.session.store import ErasingStore, attach, require_place
 from weft.stores import beside_store, create_filled, open_artifacts, open_store
 from weft.values import Json, digest, require_object
 
@@ -40,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from weft.runtime.approvals import Pending
-    from weft.stores.retention import Erased
+    from weft.stores.upkeep import Erased
 
 _DEFAULT = RunConfig()
 
@@ -399,7 +395,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         the store. State under `app:` belongs to all users, and stays.
         """
         from weft.stores.memories import Memory  # most programs delete nobody
-        from weft.stores.retention import erase_user
+        from weft.stores.upkeep import erase_user
 
         # only the check of the user's name is wanted: any session will do
         self._key(user_id, "s")

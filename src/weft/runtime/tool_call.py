@@ -16,26 +16,23 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from weft.compiler.recall import declared_policy
+from weft.compiler.tools import declared_policy
 from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, Flow, Tool
 from weft.declare.context import ToolContext
 from weft.errors import SchemaError, SessionError, StoreError
 from weft.misuse import close
-from weft.runtime.bindings import AgentBindings, BoundTool, settled
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import refusal, restored_arguments
-from weft.runtime.media import keep_large
-from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended, ended
-from weft.runtime.progress import Progress
+from weft.runtime.payloads import Returned, is_small, keep_large, shortened, to_json, to_returned
+from weft.runtime.place import Interrupted, NodeFailed, Place, Progress, Suspended, ended
+from weft.runtime.program import AgentBindings, BoundTool, settled
 from weft.runtime.result import is_cut, parse
-from weft.runtime.tool_values import Returned, is_small, shortened, to_json, to_returned
 from weft.session import Actions, Event
 from weft.session.branches import branches_of
-from weft.session.event import EMPTY_ACTIONS
+from weft.session.event import EMPTY_ACTIONS, apply_delta, without_temp
 from weft.session.lookback import hidden_by_undoing
 from weft.session.provenance import Provenance
-from weft.session.state import apply_delta, without_temp
 from weft.values import JsonObject, canonical, compact, digest
 
 if TYPE_CHECKING:

@@ -10,25 +10,32 @@ from contextlib import aclosing
 
 import msgspec
 
-from weft.codes import report
-from weft.compiler.inputs import decided
+from weft.compiler.instruction import decided
 from weft.compiler.plan import Plan, plan_for
 from weft.compiler.view import PAUSED
 from weft.content import Content, FunctionCall, Part
-from weft.declare import Agent, CallbackContext, Flow, Node, tree
+from weft.declare import Agent, CallbackContext, Flow, Node
+from weft.declare.agent import find_path
 from weft.declare.policy_parts import Capture, NoteDown, Writing
 from weft.declare.transform import noted
-from weft.diagnostics import Origin
+from weft.diagnostics import Origin, report
 from weft.errors import CompileError, ProtectionError, StoreError
 from weft.runtime.batch import Batch, run_calls, settle_below, withheld_in
-from weft.runtime.bindings import AgentBindings
-from weft.runtime.callbacks import CallbackError, ToolsetError
 from weft.runtime.costs import RUN_BUDGET
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import Spoken, restored_answer, with_restored
 from weft.runtime.model_call import ModelCall
-from weft.runtime.place import Interrupted, NodeFailed, Place, Suspended
-from weft.runtime.progress import UNKNOWN_OUTCOME, Progress, is_reply, with_note
+from weft.runtime.place import (
+    UNKNOWN_OUTCOME,
+    Interrupted,
+    NodeFailed,
+    Place,
+    Progress,
+    Suspended,
+    is_reply,
+    with_note,
+)
+from weft.runtime.program import AgentBindings, CallbackError, ToolsetError
 from weft.runtime.result import (
     CUT,
     GO_ON,
@@ -71,7 +78,7 @@ async def run_agent(
         while not progress.ended:
             name = progress.agent or start
             # an agent that the tree no longer has is answered for by the root
-            path = (root,) if name == root.name else tree.find(root, name) or (root,)
+            path = (root,) if name == root.name else find_path(root, name) or (root,)
             agent = path[-1]
             if isinstance(agent, Flow):
                 from weft.runtime.flows import run_node
@@ -86,7 +93,7 @@ async def run_agent(
                 return
             equipped = root
             if agent.tool_sources:
-                from weft.runtime.toolsets import equipped_root  # few agents have toolsets to ask
+                from weft.runtime.effects import equipped_root  # few agents have toolsets to ask
 
                 equipped = await equipped_root(invocation, place, root, agent)
             turn = Turn(invocation, place, root, equipped, agent.name, progress)
@@ -503,7 +510,7 @@ class Turn:
         target = event.actions.transfer_to_agent
         if target is None:
             return None
-        if not tree.find(self.root, target):
+        if not find_path(self.root, target):
             return "unknown_agent", f"there is no agent `{target}` to hand over to"
         if self.invocation.hops >= MAX_HOPS:
             return "max_transfers", f"the invocation was handed over {MAX_HOPS} times"

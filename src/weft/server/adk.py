@@ -36,10 +36,9 @@ from weft.server.served import ServedRun
 from weft.server.sessions import write_state
 from weft.server.stream import stream_problem
 from weft.session import Actions, Event, Session, SessionKey
-from weft.session.event import new_id
+from weft.session.event import new_id, without_temp
 from weft.session.lookback import RESERVED
 from weft.session.provenance import without_acts
-from weft.session.state import without_temp
 from weft.stores import create_filled
 from weft.values import Json, JsonObject
 

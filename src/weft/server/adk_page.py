@@ -17,7 +17,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from weft.compiler.compile import compile as compile_request
-from weft.declare import Agent, Node, tree
+from weft.declare import Agent, Node
+from weft.declare.agent import find_path
 from weft.declare.tool import to_tools
 from weft.errors import WeftError
 from weft.replay.steps import model_events
@@ -218,7 +219,7 @@ def _span(
 def _log_of(runner: Runner, session: Session, index: int) -> JsonObject | None:
     """The request behind an answer, compiled again, and the answer; None where it cannot be."""
     event = session.events[index]
-    home = next((one for one in _homes(runner.root) if tree.find(one, event.author)), None)
+    home = next((one for one in _homes(runner.root) if find_path(one, event.author)), None)
     if home is None:
         return None
     try:

@@ -37,8 +37,7 @@ from weft.server.access import (
     inner_path,
 )
 from weft.server.adk_page import page_routes
-from weft.server.description import describe
-from weft.server.endpoints import ROUTES, Answer, ApiRoute, Call, Endpoint, respond
+from weft.server.endpoints import ROUTES, Answer, ApiRoute, Call, Endpoint, describe, respond
 from weft.server.inspect import ServedSources, inspector_routes
 from weft.server.problems import Problem
 from weft.server.quotas import Quotas

@@ -25,11 +25,12 @@ from weft.content import FunctionCall
 from weft.runtime.earlier import is_unfinished
 from weft.runtime.result import total_usage
 from weft.server.endpoints import Answer, Call, Endpoint, decoded, respond
-from weft.server.openai_questions import in_words, open_questions
 from weft.server.openai_requests import chat_history, client_tools, input_items
 from weft.server.openai_sessions import (
     SESSION_HEADER,
     ClientRequest,
+    in_words,
+    open_questions,
     read_request,
 )
 from weft.server.openai_stored import (

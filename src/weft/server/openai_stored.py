@@ -20,8 +20,7 @@ from weft.content import FunctionCall, FunctionResponse, Part
 from weft.declare import Agent
 from weft.errors import StoreError
 from weft.runtime import Runner
-from weft.runtime.program import root_place
-from weft.runtime.rewind import hidden_events
+from weft.runtime.place import hidden_events, root_place
 from weft.server.endpoints import Call
 from weft.server.problems import Problem, require_id
 from weft.session import Actions, Event, Session, SessionKey

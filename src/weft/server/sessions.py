@@ -9,7 +9,8 @@ import binascii
 from starlette.responses import Response
 
 from weft.content import Content
-from weft.declare import Agent, tree
+from weft.declare import Agent
+from weft.declare.agent import walk_tree
 from weft.errors import SessionBusy, StoreError, UsageError
 from weft.media import base64_bytes
 from weft.runtime import Runner
@@ -21,8 +22,7 @@ from weft.server.problems import Problem, require_id
 from weft.server.served import Busy, ServedRun
 from weft.server.stream import Frames
 from weft.session import Actions, Event, Session, SessionInfo, SessionKey
-from weft.session.event import new_id
-from weft.session.state import scope_of, without_temp
+from weft.session.event import new_id, scope_of, without_temp
 from weft.values import Json, JsonObject
 
 LARGEST_PAGE = 10_000
@@ -94,7 +94,7 @@ def describe_app(runner: Runner) -> JsonObject:
         "name": runner.app_name,
         "kind": "agent" if isinstance(root, Agent) else type(root).__name__.lower(),
         "description": root.description if isinstance(root, Agent) else "",
-        "agents": [node.name for node, _ in tree.walk(root) if isinstance(node, Agent)],
+        "agents": [node.name for node, _ in walk_tree(root) if isinstance(node, Agent)],
     }
 
 

@@ -1,9 +1,8 @@
 """The log: events, the session they make, and the state that is their fold."""
 
-from weft.session.event import Actions, Compaction, Event, Usage
+from weft.session.event import Actions, Compaction, Event, Scope, Usage, apply_delta, scope_of
 from weft.session.log import Session, read_session
 from weft.session.memory import MemoryStore
-from weft.session.state import Scope, apply_delta, scope_of
 from weft.session.store import (
     ArtifactStore,
     Busy,

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from weft.content import Content, Part, is_plain, require_content
 from weft.errors import SessionError, describe_kind
 from weft.misuse import explained
-from weft.session.event import Actions, Event
+from weft.session.event import Actions, Event, apply_delta, without_temp
 from weft.session.lookback import waiting_in
 from weft.session.session_json import SavedSession, decode_session, encode_session
-from weft.session.state import apply_delta, without_temp
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject, require_object
 

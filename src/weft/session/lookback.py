@@ -1,8 +1,8 @@
 """What a log says of itself, looking back: its current turn, what is out of view, what holds.
 
 Where the turn begins, what a rewind, a summary or a flow took out of view, on which branch a
-thing is by now, which effects were stored, who wrote what, and which calls wait for an answer
-from outside. All of it is read from the events alone.
+thing is by now, which effects were stored, who wrote what, which calls wait for an answer from
+outside, and which files are kept beside the log. All of it is read from the events alone.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -11,11 +11,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from weft.content import Content
-from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS, Event
-from weft.session.state import Forks, forks_after, written_by
-from weft.session.strand import Strand
-from weft.session.unread import folded, skim_of
+from weft.content import Content, Part
+from weft.media import SCHEME
+from weft.session.event import EMPTY_ACTIONS, NO_ACTIONS, Event, Forks, forks_after, written_by
+from weft.session.strand import Skim, Strand, folded, skim_of
 from weft.values import JsonObject, spells
 
 _SUMMED = "a summary stands for it"
@@ -568,3 +567,46 @@ def _after(
     for id in pending:
         open[id] = _WaitingCall(names.get(id, ""), event)
     return open
+
+
+def addresses_in(log: Strand[Event]) -> tuple[str, ...]:
+    """The addresses in a log; of a log that was read before, only new events are looked at."""
+    if MediaReferences in log.memo:
+        references = log.derive(MediaReferences)
+    else:
+        references = folded(log, MediaReferences, _in_talk)
+    return (references.after(log.tail) if log.tail else references).uris
+
+
+class MediaReferences(msgspec.Struct, frozen=True):
+    """The addresses of artifacts in the events of a log, each once."""
+
+    uris: tuple[str, ...] = ()
+
+    def after(self, events: Sequence[Event]) -> "MediaReferences":
+        """The addresses once these events follow."""
+        more: list[str] = []
+        for event in events:
+            content = event.content
+            for part in (content.parts or ()) if content is not None else ():
+                result = part.function_response
+                # nearly every part is a text, a call or a result without files
+                if part.file_data is not None or (result is not None and result.parts):
+                    more += _addresses(part)
+        return MediaReferences(tuple(dict.fromkeys((*self.uris, *more)))) if more else self
+
+
+def _in_talk(skim: Skim) -> MediaReferences:
+    """The addresses in plain talk, which has none."""
+    return MediaReferences()
+
+
+def _addresses(part: Part) -> Iterable[str]:
+    file, result = part.file_data, part.function_response
+    if file is not None and (file.file_uri or "").startswith(SCHEME):
+        yield file.file_uri or ""
+    for raw in (result.parts or ()) if result is not None else ():
+        data = raw.get("fileData")
+        uri = data.get("fileUri") if isinstance(data, dict) else None
+        if isinstance(uri, str) and uri.startswith(SCHEME):
+            yield uri

@@ -1,24 +1,45 @@
-"""A store in memory: for tests, for scripts, and for whatever need not outlive the process."""
+"""A store in memory: for tests, for scripts, and for whatever need not outlive the process.
 
+Its leases hold inside one process: one run of a session at a time, first come, first served. Holder
+and waiter may live in different event loops and threads. Stores that several processes share take
+this lease first, and then one that the other processes respect.
+"""
+
+import os
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from threading import Lock
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
 
-from weft.errors import Conflict, SessionError, StoreError, describe_kind
-from weft.session.event import Event, numbered
-from weft.session.lease import Leases
+from weft.errors import SessionBusy, StoreError, UsageError, describe_kind
+from weft.session.event import Event, apply_delta, numbered, scope_of
 from weft.session.log import Session, positions_of, stored
 from weft.session.lookback import waiting_in
-from weft.session.state import apply_delta, scope_of
-from weft.session.store import Busy, Holder, Lease, SessionInfo, SessionKey, Transaction
+from weft.session.store import (
+    Busy,
+    Holder,
+    Lease,
+    SessionInfo,
+    SessionKey,
+    Transaction,
+    conflict,
+    exists_already,
+    key_of,
+    part,
+    require_place,
+    unknown,
+)
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject, has_lone_surrogate, require_json, require_object
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
 
 
 class StoredSession(NamedTuple):
@@ -415,38 +436,6 @@ def has_all(log: Strand[Event], events: Sequence[Event]) -> bool:
     return True
 
 
-def part(session: Session, *, recent: int | None, after: float | None) -> Session:
-    """The session with its newest events only; its state stays whole."""
-    if recent is not None and recent < 0:
-        raise SessionError(
-            f"{recent} events cannot be read", where="recent", hint="pass 0 or more, or None"
-        )
-    if recent is None and after is None:
-        return session
-    first = max(len(session.events) - recent, 0) if recent is not None and after is None else 0
-    events = session.events.since(first)
-    if after is not None:
-        events = [event for event in events if event.timestamp > after]
-        if recent is not None:
-            events = events[max(len(events) - recent, 0) :]
-    if len(events) == len(session.events):
-        return session
-    return Session.restored(
-        session.id,
-        app_name=session.app_name,
-        user_id=session.user_id,
-        initial=session.initial,
-        state=session.state,
-        events=Strand(events),
-        last_update_time=session.last_update_time,
-    )
-
-
-def key_of(session: Session) -> SessionKey:
-    """The session's key."""
-    return SessionKey(session.app_name, session.user_id, session.id)
-
-
 def require_key(key: SessionKey) -> None:
     """Refuse a key that some store could not hold."""
     if key in _SOUND_KEYS:  # a turn asks several times
@@ -462,41 +451,6 @@ def require_key(key: SessionKey) -> None:
 _SOUND_KEYS: set[SessionKey] = set()
 
 _MOST_KEYS = 10_000
-
-
-def require_place(after: int, limit: int | None) -> None:
-    """Refuse a place that no log has."""
-    for name, number in (("after", after), ("limit", 0 if limit is None else limit)):
-        if type(cast("object", number)) is not int or number < 0:
-            raise SessionError(
-                f"{name}={number!r} is no number of events", where="events", hint="pass 0 or more"
-            )
-
-
-def conflict(session: Session, log: Strand[Event]) -> Conflict:
-    """The error for a session value that is not the newest."""
-    own_length, log_length = len(session.events), len(log)
-    if own_length == log_length:
-        message = "the session was deleted and created again since this value of it was read"
-    else:
-        message = f"the session has {log_length} events, and this value of it has {own_length}"
-    return Conflict(
-        message, where=str(key_of(session)), hint="read it again with get, and append to all of it"
-    )
-
-
-def exists_already(key: SessionKey) -> Conflict:
-    """The error for creating a session twice."""
-    return Conflict(
-        "the session exists already", where=str(key), hint="read it with get, or use another id"
-    )
-
-
-def unknown(key: SessionKey) -> StoreError:
-    """The error for writing to a session that is not there."""
-    return StoreError(
-        "there is no such session", where=str(key), hint="create it first: await store.create(key)"
-    )
 
 
 def require_shared_key(key: str) -> None:
@@ -532,3 +486,197 @@ def _copied(value: Json) -> Json:
     if isinstance(value, list):
         return [_copied(entry) for entry in value]
     return value
+
+
+# --- leases inside one process
+
+_CHOICES: frozenset[str] = frozenset(get_args(Busy))
+
+
+class LocalLease:
+    """A place in the line for one session; whoever is first holds the lease.
+
+    `interrupt` is called once the holder has settled, so never before it knows that it holds.
+    `asked` says that somebody wants it to stop.
+    """
+
+    __slots__ = (
+        "_interrupt",
+        "_leases",
+        "_loop",
+        "_settled",
+        "_turn",
+        "asked",
+        "done",
+        "key",
+        "since",
+    )
+
+    def __init__(
+        self,
+        leases: "Leases",
+        key: SessionKey,
+        loop: "AbstractEventLoop",
+        interrupt: Callable[[], None],
+    ) -> None:
+        self.key = key
+        self.done = False
+        self._leases = leases
+        self._loop = loop
+        self._interrupt = interrupt
+        self._settled = False
+        self.asked = False
+        self.since: float | None = None
+        """When it began to hold."""
+        self._turn: Future[None] | None = None
+
+    async def release(self) -> None:
+        """Let the next run have the session."""
+        self._leases.free(self)
+
+    def settle(self) -> None:
+        """Begin to hold: from here on the holder can be interrupted."""
+        self._settled = True
+        self.since = time.time()
+        # somebody asked while the lock of other processes was still waited for
+        if self.asked:
+            self._tell()
+
+    def ask_to_stop(self) -> None:
+        """Have `interrupt` called in the holder's event loop, once; from any thread."""
+        if self.asked:
+            return
+        self.asked = True
+        if self._settled:
+            self._tell()
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the event loop is gone that was to release the lease."""
+        return self._loop.is_closed()
+
+    async def wait(self) -> None:
+        """Wait for the turn; whoever gives up leaves the line."""
+        if self._turn is None:
+            return
+        try:
+            await self._turn
+        except BaseException:
+            # cancelled while in line: those behind must not wait for it
+            self._leases.free(self)
+            raise
+
+    def line_up(self) -> None:
+        """Be someone who waits."""
+        self._turn = self._loop.create_future()
+
+    def wake(self) -> bool:
+        """Give the turn to the one who waits, if its event loop still runs."""
+        return self._soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
+
+    def _tell(self) -> None:
+        self._soon(self._stop)
+
+    def _stop(self) -> None:
+        # it may have ended between the asking and this call
+        if not self.done:
+            self._interrupt()
+
+    def _soon(self, call: Callable[[], None]) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError:  # the loop is closed
+            return False
+        return True
+
+
+class Leases:
+    """Who runs which session, and who waits for it.
+
+    `freed` is called with the key before the next one gets its turn.
+    """
+
+    def __init__(self, *, freed: Callable[[SessionKey], None] | None = None) -> None:
+        self._lines: dict[SessionKey, deque[LocalLease]] = {}
+        self._lock = Lock()
+        self._freed = freed
+
+    async def acquire(
+        self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]
+    ) -> LocalLease:
+        """The lease, as soon as it is free; the caller settles it."""
+        from asyncio import get_running_loop  # asyncio is slow to load, and compiling needs none
+
+        if busy not in _CHOICES:
+            raise UsageError(
+                f"`{busy}` is not a way to wait",
+                where="busy",
+                hint='pass "queue", "reject" or "interrupt"',
+            )
+        lease = LocalLease(self, key, get_running_loop(), interrupt)
+        with self._lock:
+            line = self._lines.get(key)
+            if line is None:
+                self._lines[key] = deque((lease,))
+                return lease
+            # its event loop ended without a release, as that of `asyncio.run` after an error
+            if len(line) == 1 and line[0].abandoned:
+                line[0].done = True
+                line[0] = lease
+                return lease
+            if busy == "reject":
+                raise busy_error(key)
+            lease.line_up()
+            line.append(lease)
+            if busy == "interrupt":
+                line[0].ask_to_stop()
+        await lease.wait()
+        return lease
+
+    def holder(self, key: SessionKey) -> Holder | None:
+        """Who has the session in this process."""
+        with self._lock:
+            line = self._lines.get(key)
+            if not line or line[0].abandoned:
+                return None
+            return Holder(this_process(), line[0].since)
+
+    def free(self, lease: LocalLease) -> None:
+        """Take the lease out of its line; if it was the holder's, wake the next."""
+        with self._lock:
+            if lease.done:
+                return
+            lease.done = True
+            line = self._lines[lease.key]
+            if line[0] is not lease:
+                line.remove(lease)
+                return
+            # before the next one wakes: it wants the lock that other processes respect
+            if self._freed is not None:
+                self._freed(lease.key)
+            line.popleft()
+            # whoever's loop is closed will never take its turn
+            while line and not line[0].wake():
+                line.popleft().done = True
+            if not line:
+                del self._lines[lease.key]
+
+
+def this_process() -> str:
+    """The name of this process among the holders of leases."""
+    import socket  # slow to load, and compiling needs none
+
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def busy_error(key: SessionKey) -> SessionBusy:
+    """The error under `busy="reject"`."""
+    return SessionBusy(
+        "another run has the session",
+        where=str(key),
+        hint='wait for it with busy="queue", or stop it with busy="interrupt"',
+    )

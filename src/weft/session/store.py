@@ -2,16 +2,29 @@
 
 A store hands out sessions as values. `append` is the only way a log grows; it commits the
 events with their deltas, all or nothing, and refuses a session value that is not the newest.
+
+Of a large file an event has only an address, `artifact:media-DIGEST.png`, and the bytes behind it
+can only be those of the digest: the same log gives the same request, wherever it is compiled.
+Compiling reads no store, so whoever compiles a stored session loads the files first (`attach`), and
+keeps them as long as it compiles.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
 
-from weft.content import Part
+import msgspec
+
+from weft.content import Blob, Part
+from weft.errors import Conflict, SessionError, StoreError
+from weft.media import SCHEME, LoadedMedia, extension_of, loaded_media
 from weft.session.event import Event
 from weft.session.log import Session
-from weft.values import Json, JsonObject
+from weft.session.lookback import addresses_in
+from weft.session.strand import Strand
+from weft.values import Json, JsonObject, digest
 
 Busy = Literal["queue", "reject", "interrupt"]
 """What a second run of one session does: wait, be refused, or stop the first."""
@@ -265,3 +278,130 @@ class ArtifactStore(Protocol):
     async def delete(self, app_name: str, user_id: str, session_id: str, name: str) -> None:
         """Forget the artifact with all its versions."""
         ...
+
+
+# --- what stores share: a part of a session, and what they refuse
+
+
+def part(session: Session, *, recent: int | None, after: float | None) -> Session:
+    """The session with its newest events only; its state stays whole."""
+    if recent is not None and recent < 0:
+        raise SessionError(
+            f"{recent} events cannot be read", where="recent", hint="pass 0 or more, or None"
+        )
+    if recent is None and after is None:
+        return session
+    first = max(len(session.events) - recent, 0) if recent is not None and after is None else 0
+    events = session.events.since(first)
+    if after is not None:
+        events = [event for event in events if event.timestamp > after]
+        if recent is not None:
+            events = events[max(len(events) - recent, 0) :]
+    if len(events) == len(session.events):
+        return session
+    return Session.restored(
+        session.id,
+        app_name=session.app_name,
+        user_id=session.user_id,
+        initial=session.initial,
+        state=session.state,
+        events=Strand(events),
+        last_update_time=session.last_update_time,
+    )
+
+
+def key_of(session: Session) -> SessionKey:
+    """The session's key."""
+    return SessionKey(session.app_name, session.user_id, session.id)
+
+
+def require_place(after: int, limit: int | None) -> None:
+    """Refuse a place that no log has."""
+    for name, number in (("after", after), ("limit", 0 if limit is None else limit)):
+        if type(cast("object", number)) is not int or number < 0:
+            raise SessionError(
+                f"{name}={number!r} is no number of events", where="events", hint="pass 0 or more"
+            )
+
+
+def conflict(session: Session, log: Strand[Event]) -> Conflict:
+    """The error for a session value that is not the newest."""
+    own_length, log_length = len(session.events), len(log)
+    if own_length == log_length:
+        message = "the session was deleted and created again since this value of it was read"
+    else:
+        message = f"the session has {log_length} events, and this value of it has {own_length}"
+    return Conflict(
+        message, where=str(key_of(session)), hint="read it again with get, and append to all of it"
+    )
+
+
+def exists_already(key: SessionKey) -> Conflict:
+    """The error for creating a session twice."""
+    return Conflict(
+        "the session exists already", where=str(key), hint="read it with get, or use another id"
+    )
+
+
+def unknown(key: SessionKey) -> StoreError:
+    """The error for writing to a session that is not there."""
+    return StoreError(
+        "there is no such session", where=str(key), hint="create it first: await store.create(key)"
+    )
+
+
+# --- large files, which a log has only the addresses of
+
+Load = Callable[[str], Awaitable[Part | None]]
+"""The newest version of an artifact by its name."""
+
+
+async def load_attachments(log: Strand[Event], load: Load, media: dict[str, LoadedMedia]) -> None:
+    """Have the files at hand, in `media`, that the events of a log refer to.
+
+    One that is gone, or is not what its name says, stays an address: compiling reports it.
+    """
+    for address in addresses_in(log):
+        if address in media:
+            continue
+        name = address.removeprefix(SCHEME)
+        part = await load(name)
+        blob = part.inline_data if part is not None else None
+        # the digest is in the name: other bytes than those of the log are not taken
+        if blob is not None and artifact_name(blob) == name:
+            media[address] = loaded_media(address, blob.data or "")
+
+
+class Attachments(msgspec.Struct, frozen=True):
+    """The files that a session refers to, at hand as long as its log lives."""
+
+    media: dict[str, LoadedMedia]
+
+
+async def attach(session: Session, artifacts: ArtifactStore) -> Session:
+    """The same session, whose large files are at hand for whoever compiles it."""
+    owner = (session.app_name, session.user_id, session.id)
+    memo = session.events.memo
+    attachments = memo.of(Attachments)
+    if attachments is None:
+        attachments = Attachments({})
+
+    async def load(name: str) -> Part | None:
+        return await artifacts.load(*owner, name, None)
+
+    await load_attachments(session.events, load, attachments.media)
+    if attachments.media:
+        memo[Attachments] = attachments
+    return session
+
+
+def artifact_name(blob: Blob | None) -> str | None:
+    """The name of the artifact with these bytes; None where they are no base64."""
+    if blob is None or not blob.data:
+        return None
+    try:
+        # ADK writes URL-safe base64
+        data = base64.b64decode(blob.data.replace("-", "+").replace("_", "/"), validate=True)
+    except binascii.Error:
+        return None
+    return f"media-{digest(data)}.{extension_of(blob.mime_type or '')}"

@@ -15,15 +15,12 @@ import msgspec
 
 from weft.errors import SessionError, StoreError
 from weft.session import Event, Session, SessionKey
-from weft.session.event import read_event
+from weft.session.event import apply_delta, read_event
 from weft.session.log import Positions, positions_of
 from weft.session.memory import StoredSession, grow, scoped
-from weft.session.state import apply_delta
-from weft.session.strand import Strand
-from weft.session.unread import collector_paused
+from weft.session.strand import Strand, collector_paused
 from weft.stores.chapters import is_due
-from weft.stores.rows import EventRow, RawRow, read_row
-from weft.stores.skim import LEAST, UnreadEvents, skimmed
+from weft.stores.rows import LEAST, EventRow, RawRow, UnreadEvents, read_row, skimmed
 from weft.values import JsonObject
 
 BYTES = 64_000_000

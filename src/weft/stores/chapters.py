@@ -22,15 +22,22 @@ from zlib import compress, crc32, decompress, error
 import msgspec
 
 from weft.errors import StoreError, UsageError
-from weft.session.event import Event
+from weft.session.event import Event, apply_delta
 from weft.session.log import Positions
 from weft.session.memory import StoredSession, scoped
-from weft.session.state import apply_delta
-from weft.session.strand import Strand
+from weft.session.strand import CallIds, Skim, Strand
 from weft.session.talk import FetchTalk, StoredTalk, pack_talk
-from weft.session.unread import CallIds, Skim
-from weft.stores.rows import EventRow, RawRow, checksum_of, encode_value, read_row
-from weft.stores.skim import Fetch, Skimmed, UnreadEvents, skimmed
+from weft.stores.rows import (
+    EventRow,
+    Fetch,
+    RawRow,
+    Skimmed,
+    UnreadEvents,
+    checksum_of,
+    encode_value,
+    read_row,
+    skimmed,
+)
 from weft.values import JsonObject
 
 LENGTH = 5_000

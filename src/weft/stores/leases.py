@@ -1,6 +1,6 @@
 """Who may use a session now: leases that other processes respect, and transactions.
 
-Inside a process callers stand in one line (`weft.session.lease`). The first of them takes a lock
+Inside a process callers stand in one line (`weft.session.memory`). The first of them takes a lock
 of the operating system or of the server. This chapter holds what both databases share of that.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from weft.errors import UsageError
 from weft.session import Busy, SessionKey
-from weft.session.lease import LocalLease, busy_error
+from weft.session.memory import LocalLease, busy_error
 
 # Seconds between tries: soon at first, as most runs end soon, then seldom.
 FIRST_PAUSE = 0.005

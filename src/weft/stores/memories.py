@@ -18,7 +18,7 @@ from weft.session import Event, Session, SessionKey, Store
 from weft.session.lookback import hidden_by_rewind, hidden_by_undoing
 from weft.session.store import ErasingStore
 from weft.stores import open_store
-from weft.stores.retention import MEMORY_APP
+from weft.stores.upkeep import MEMORY_APP
 from weft.values import handle_of
 
 _APP = MEMORY_APP

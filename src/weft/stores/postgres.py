@@ -1,30 +1,21 @@
-"""Sessions in PostgreSQL: for several machines, in the schema `weft` of any database."""
+"""Sessions in PostgreSQL: for several machines, in the schema `weft` of any database.
+
+Top to bottom: the store, its transaction, and how a user's rows are deleted from every table and
+queue.
+"""
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import cast
 
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Busy, Event, Holder, Lease, Session, SessionInfo, SessionKey, Transaction
-from weft.session.memory import (
-    Growth,
-    StoredSession,
-    conflict,
-    follows,
-    grow,
-    has_all,
-    key_of,
-    part,
-    require_key,
-    require_place,
-    scoped,
-    unknown,
-)
-from weft.session.store import Count
+from weft.session.memory import Growth, StoredSession, follows, grow, has_all, require_key, scoped
+from weft.session.store import Count, conflict, key_of, part, require_place, unknown
 from weft.session.strand import Strand
 from weft.stores import postgres_chapters as chapters
-from weft.stores import postgres_erasing as erasing
 from weft.stores import postgres_rows as rows
 from weft.stores.cache import ChapterWriter, SessionCache, require_recent
 from weft.stores.chapters import require_keeping
@@ -34,15 +25,13 @@ from weft.stores.postgres_lease import ServerLeases
 from weft.stores.postgres_news import News, ServerCarrier
 from weft.stores.postgres_rows import Stale
 from weft.stores.postgres_server import (
+    Connection,
     ConnectionPool,
     DatabaseAddress,
-    read_address,
-)
-from weft.stores.postgres_tables import (
-    Connection,
     explaining,
     has_failed,
     place,
+    read_address,
     server_gone,
 )
 from weft.stores.relay import Relay
@@ -303,7 +292,7 @@ class PostgresStore:
         require_key(key)
         async with self._connection(writing=True) as connection, connection.transaction():
             # else a worker takes a queued turn and makes the session anew
-            await erasing.erase_turns(connection, *key)
+            await _erase_turns(connection, *key)
             await rows.delete_session(connection, key)
         self._cache.drop(key)
 
@@ -336,7 +325,7 @@ class PostgresStore:
         """Delete a user's sessions, state and queued turns; gives how many sessions there were."""
         require_key(SessionKey(app_name, user_id, "s"))
         async with self._connection(writing=True) as connection, connection.transaction():
-            count = await erasing.erase_user(connection, app_name, user_id)
+            count = await _erase_user(connection, app_name, user_id)
         self._cache.drop_user(app_name, user_id)
         return count
 
@@ -344,12 +333,12 @@ class PostgresStore:
         """Delete the turns of a user, or of a session, from all queues: none is taken any more."""
         require_key(SessionKey(app_name, user_id, "s" if session_id is None else session_id))
         async with self._connection(writing=True) as connection, connection.transaction():
-            await erasing.erase_turns(connection, app_name, user_id, session_id)
+            await _erase_turns(connection, app_name, user_id, session_id)
 
     async def apps_of_turns(self, user_id: str) -> list[str]:
         """The apps for which a user has turns in a queue, sorted."""
         async with self._connection() as connection:
-            return await erasing.list_turn_apps(connection, user_id)
+            return await _list_turn_apps(connection, user_id)
 
     async def tally(self, names: Sequence[str], count: Count, *, beside: str = "") -> None:
         """Change what processes count together under these names, while no other does."""
@@ -367,7 +356,7 @@ class PostgresStore:
         The server's own log and its backups are the server's: they are not touched.
         """
         async with self._connection(writing=True) as connection:
-            await erasing.rewrite(connection)
+            await _rewrite(connection)
 
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
         """The right to run the session, across all processes that use the database."""
@@ -552,3 +541,104 @@ _AT_ONCE = 2
 
 def _is_newest(cached: StoredSession, look: Look) -> bool:
     return (cached.number, len(cached.events)) == (look.number, look.length)
+
+
+async def _erase_user(connection: Connection, app_name: str, user_id: str) -> int:
+    """Delete all rows of a user: sessions, events, state, leases, requests, turns."""
+    await _erase_turns(connection, app_name, user_id)
+    count = 0
+    for table in ("sessions", "user_state", "interrupts", "leases"):
+        deleted = await connection.execute(
+            f"DELETE FROM weft.{table} WHERE app_name = %s AND user_id = %s".encode(),
+            (app_name, user_id),
+        )
+        count = deleted.rowcount if table == "sessions" else count
+    return count
+
+
+async def _erase_turns(
+    connection: Connection, app_name: str, user_id: str, session: str | None = None
+) -> None:
+    """Delete the turns of a user, or of one session, from every queue, whatever became of them."""
+    values = {"app_name": app_name, "user_id": user_id, "session": session}
+    for table in await _queue_tables(connection):
+        # an empty statement: the table's rows go with those of another
+        if statement := _ERASE_TURNS[table]:
+            await connection.execute(statement.encode(), values)
+
+
+async def _list_turn_apps(connection: Connection, user_id: str) -> list[str]:
+    """The apps for which a user has turns in a queue."""
+    apps: set[str] = set()
+    for table in await _queue_tables(connection):
+        if statement := _TURN_APPS.get(table):
+            cursor = await connection.execute(statement.encode(), {"user_id": user_id})
+            apps.update(app for (app,) in cast("list[tuple[str]]", await cursor.fetchall()))
+    return sorted(apps)
+
+
+async def _rewrite(connection: Connection) -> None:
+    """Write the tables anew, so that nothing deleted is in their files; nobody can write then."""
+    own = [
+        f"weft.{table}" for table in ("sessions", "events", "chapters", "user_state", "interrupts")
+    ]
+    for table in (*own, *await _queue_tables(connection)):
+        await connection.execute(f"VACUUM FULL {table}".encode())
+
+
+async def _queue_tables(connection: Connection) -> list[str]:
+    """Those tables of queues that there are: none where no queue was ever opened."""
+    cursor = await connection.execute(
+        "SELECT name FROM unnest(%s::text[]) AS name"
+        " WHERE to_regclass(name) IS NOT NULL AND to_regclass('weft.turn_notes') IS NOT NULL",
+        (list(_ERASE_TURNS),),
+    )
+    existing = {name for (name,) in cast("list[tuple[str]]", await cursor.fetchall())}
+    return [table for table in _ERASE_TURNS if table in existing]
+
+
+_OWNED = """app_name = %(app_name)s AND user_id = %(user_id)s
+    AND (%(session)s::text IS NULL OR session = %(session)s)"""
+
+_DBOS_TURNS = f"(SELECT number FROM weft.dbos_turns WHERE {_OWNED})"
+
+# A turn has one workflow for each time that it was put: NUMBER.0, NUMBER.1 and so on.
+_DBOS_WORKFLOWS = f"""
+DELETE FROM weft_dbos.{{}} WHERE split_part(workflow_uuid, '.', 1) IN (
+    SELECT lpad(number::text, 19, '0') FROM {_DBOS_TURNS} AS gone)"""
+
+_ERASE_TURNS = {
+    "weft.turns": f"DELETE FROM weft.turns WHERE {_OWNED}",
+    # The lock of a turn is a list: app, user, session, request. Those of other tasks are any text.
+    "procrastinate_jobs": """
+        WITH gone AS (
+            DELETE FROM procrastinate_jobs
+            WHERE CASE WHEN task_name = 'weft.turn' THEN
+                queueing_lock::jsonb ->> 0 = %(app_name)s
+                AND queueing_lock::jsonb ->> 1 = %(user_id)s
+                AND (%(session)s::text IS NULL OR queueing_lock::jsonb ->> 2 = %(session)s) END
+            RETURNING id)
+        DELETE FROM weft.turn_notes WHERE turn IN (SELECT id::text FROM gone)""",
+    "procrastinate_events": "",  # they go with their jobs
+    # First the workflows: a worker that ends one now writes no output after that.
+    "weft_dbos.workflow_status": _DBOS_WORKFLOWS.format("workflow_status"),
+    "weft_dbos.workflow_input": _DBOS_WORKFLOWS.format("workflow_input"),
+    "weft_dbos.workflow_output": _DBOS_WORKFLOWS.format("workflow_output"),
+    "weft.dbos_turns": f"""
+        WITH noted AS (
+            DELETE FROM weft.turn_notes
+            WHERE turn IN (SELECT 'dbos:' || number FROM {_DBOS_TURNS} AS gone))
+        DELETE FROM weft.dbos_turns WHERE {_OWNED}""",
+    "weft.turn_notes": "",  # they go with their turns
+}
+"""The tables of queues, in the order to empty them in, and how to delete a user's rows."""
+
+_TURN_APPS = {
+    "weft.turns": "SELECT DISTINCT app_name FROM weft.turns WHERE user_id = %(user_id)s",
+    "procrastinate_jobs": """
+        SELECT DISTINCT queueing_lock::jsonb ->> 0 FROM procrastinate_jobs
+        WHERE CASE WHEN task_name = 'weft.turn'
+            THEN queueing_lock::jsonb ->> 1 = %(user_id)s END""",
+    "weft.dbos_turns": "SELECT DISTINCT app_name FROM weft.dbos_turns WHERE user_id = %(user_id)s",
+}
+"""How to find the apps for which a user has turns."""

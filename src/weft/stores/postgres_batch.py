@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar, cast
 
 from weft.session import SessionKey
 from weft.stores.postgres_rows import Stale, lock_number
-from weft.stores.postgres_tables import Connection, DriverError
+from weft.stores.postgres_server import Connection, DriverError
 
 Wish = TypeVar("Wish")
 Answer = TypeVar("Answer")

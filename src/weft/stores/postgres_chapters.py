@@ -21,9 +21,8 @@ from weft.stores.chapters import (
     session_checksum,
     unpack,
 )
-from weft.stores.postgres_tables import Connection, connect_at_once, explaining_at_once
-from weft.stores.rows import RawRow
-from weft.stores.skim import Fetch
+from weft.stores.postgres_server import Connection, connect_at_once, explaining_at_once
+from weft.stores.rows import Fetch, RawRow
 
 
 class _Covered(NamedTuple):

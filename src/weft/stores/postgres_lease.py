@@ -15,12 +15,11 @@ from contextlib import asynccontextmanager, suppress
 
 from weft.errors import LeaseLost, StoreError
 from weft.session import Busy, Lease, SessionKey
-from weft.session.lease import Leases, LocalLease
+from weft.session.memory import Leases, LocalLease
 from weft.stores import postgres_rows as rows
 from weft.stores.leases import WATCH_EVERY, Holders, outwait
 from weft.stores.postgres_batch import Batches, Locked, LockWish, Look, move_locks
-from weft.stores.postgres_server import ConnectionPool
-from weft.stores.postgres_tables import Connection, DriverError
+from weft.stores.postgres_server import Connection, ConnectionPool, DriverError
 
 _log = logging.getLogger("weft")
 

@@ -17,8 +17,7 @@ import msgspec
 from weft.errors import StoreError
 from weft.session import SessionKey
 from weft.stores.postgres_rows import lock_number
-from weft.stores.postgres_server import ConnectionPool
-from weft.stores.postgres_tables import DriverError, explaining
+from weft.stores.postgres_server import ConnectionPool, DriverError, explaining
 from weft.stores.relay import Relay
 
 _TELL_AFTER = 0.02

@@ -15,8 +15,8 @@ from msgspec.json import decode
 from weft.errors import StoreError
 from weft.session import Event, Session, SessionInfo, SessionKey
 from weft.session.event import numbered
-from weft.session.memory import Growth, StoredSession, exists_already
-from weft.session.store import Count
+from weft.session.memory import Growth, StoredSession
+from weft.session.store import Count, exists_already
 from weft.session.strand import Strand
 from weft.stores.cache import (
     SLICE,
@@ -35,7 +35,7 @@ from weft.stores.postgres_chapters import (
     newer_than,
     read_rows,
 )
-from weft.stores.postgres_tables import (
+from weft.stores.postgres_server import (
     MIGRATING,
     Connection,
     Cursor,

@@ -17,22 +17,17 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 from weft.errors import UsageError
 from weft.session import Busy, Event, Holder, Lease, Session, SessionInfo, SessionKey, Transaction
-from weft.session.lease import LocalLease
 from weft.session.memory import (
     Growth,
+    LocalLease,
     StoredSession,
-    conflict,
     follows,
     grow,
     has_all,
-    key_of,
-    part,
     require_key,
-    require_place,
     scoped,
-    unknown,
 )
-from weft.session.store import Count
+from weft.session.store import Count, conflict, key_of, part, require_place, unknown
 from weft.stores import sqlite_chapters as chapters
 from weft.stores import sqlite_tables as tables
 from weft.stores.cache import ChapterWriter, SessionCache, require_recent

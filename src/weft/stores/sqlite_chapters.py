@@ -28,8 +28,7 @@ from weft.stores.chapters import (
     session_checksum,
     unpack,
 )
-from weft.stores.rows import RawRow
-from weft.stores.skim import Fetch
+from weft.stores.rows import Fetch, RawRow
 from weft.stores.sqlite_file import explained
 
 ROOM = 2**32

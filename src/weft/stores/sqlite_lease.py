@@ -21,7 +21,7 @@ from threading import Lock
 
 from weft.errors import StoreError
 from weft.session import SessionKey
-from weft.session.lease import Leases, LocalLease
+from weft.session.memory import Leases, LocalLease
 from weft.stores.leases import Holders
 
 

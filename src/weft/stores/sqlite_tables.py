@@ -15,8 +15,8 @@ import msgspec
 
 from weft.session import Event, SessionInfo, SessionKey
 from weft.session.event import numbered
-from weft.session.memory import Growth, StoredSession, exists_already
-from weft.session.store import Count
+from weft.session.memory import Growth, StoredSession
+from weft.session.store import Count, exists_already
 from weft.session.strand import Strand
 from weft.stores.cache import (
     SLICE,

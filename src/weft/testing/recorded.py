@@ -25,7 +25,7 @@ from weft.errors import DeclarationError, SessionError, UnrecordedRequest, descr
 from weft.ir import ModelResponse, Prompt
 from weft.late import late_pattern
 from weft.misuse import close, explained
-from weft.models.base import Model
+from weft.models import Model
 from weft.models.registry import model_for
 from weft.models.services import environment_keys
 from weft.values import Json, JsonObject, compact

@@ -22,8 +22,7 @@ from weft.stores.sqlite_lease import FileLeases, join, leave
 from weft.stores.sqlite_worker import ConnectionThread, FileWriter
 
 if TYPE_CHECKING:
-    from weft.stores.postgres_server import ConnectionPool, DatabaseAddress
-    from weft.stores.postgres_tables import Connection
+    from weft.stores.postgres_server import Connection, ConnectionPool, DatabaseAddress
 
 Cell = str | int | float | None
 Values = Mapping[str, "Cell | Sequence[str] | Sequence[int]"]
@@ -110,7 +109,7 @@ class ServerDatabase:
         """Make the tables, or refuse those of another version."""
         if self._is_open:
             return
-        from weft.stores.postgres_tables import place
+        from weft.stores.postgres_server import place
 
         where = place(self.url)
         async with self.connection() as connection:
@@ -130,7 +129,7 @@ class ServerDatabase:
         self, statement: str, values: Values, *, connection: object = None
     ) -> list[tuple[Cell, ...]]:
         """The rows that a statement gives."""
-        from weft.stores.postgres_tables import explaining
+        from weft.stores.postgres_server import explaining
 
         spelled = self._spelled.get(statement)
         if spelled is None:
@@ -146,7 +145,7 @@ class ServerDatabase:
     @asynccontextmanager
     async def connection(self) -> "AsyncGenerator[Connection, None]":
         """A connection, which commits each statement; errors of the driver become ours."""
-        from weft.stores.postgres_tables import explaining
+        from weft.stores.postgres_server import explaining
 
         async with explaining(self.url), self._current().connection() as connection:
             yield connection
@@ -182,7 +181,7 @@ class ServerDatabase:
         return self._pool
 
     async def _listen(self) -> None:
-        from weft.stores.postgres_tables import DriverError
+        from weft.stores.postgres_server import DriverError
 
         try:
             connection = await self._current().connect(leasing=True)
@@ -202,7 +201,7 @@ class ServerDatabase:
 
 async def lock_migrations(connection: "Connection") -> None:
     """Wait until no other process makes tables, until the transaction ends."""
-    from weft.stores.postgres_tables import MIGRATING
+    from weft.stores.postgres_server import MIGRATING
 
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weft.turns.turn import TurnInfo, TurnStatus, decode_turn
 
 if TYPE_CHECKING:
-    from weft.stores.postgres_tables import Connection
+    from weft.stores.postgres_server import Connection
 
 SCHEMA = "weft_dbos"
 

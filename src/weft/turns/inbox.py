@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 from weft.session import SessionKey
 from weft.turns.databases import Cell, QueueDatabase, SqlSpelling, Values
-from weft.turns.taking import TakenTurn, take_turns
+from weft.turns.running import TakenTurn, take_turns
 from weft.turns.turn import (
     MOST_KILLS,
     SUSPECT_KILLS,

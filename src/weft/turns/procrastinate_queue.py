@@ -21,7 +21,7 @@ from weft.errors import StoreError, UsageError
 from weft.session import SessionKey
 from weft.turns.databases import ServerDatabase, lock_migrations, require_connection
 from weft.turns.inbox import poison_reason
-from weft.turns.taking import TakenTurn, take_turns
+from weft.turns.running import TakenTurn, take_turns
 from weft.turns.turn import (
     MOST_KILLS,
     SUSPECT_KILLS,
@@ -51,8 +51,7 @@ except ImportError:
     ) from None
 
 if TYPE_CHECKING:
-    from weft.stores.postgres_server import DatabaseAddress
-    from weft.stores.postgres_tables import Connection
+    from weft.stores.postgres_server import Connection, DatabaseAddress
 
 _TASK = "weft.turn"
 
@@ -119,7 +118,7 @@ class ProcrastinateTurns:
         if connection is None:
             async with self._database.connection() as own:
                 return await _put(own, values)
-        from weft.stores.postgres_tables import explaining
+        from weft.stores.postgres_server import explaining
 
         async with explaining(self._database.url):
             return await _put(require_connection(connection), values)
@@ -447,7 +446,7 @@ async def _has_tables(connection: "Connection") -> bool:
 
 async def _require_functions(connection: "Connection", url: str) -> None:
     """Refuse tables that another version of Procrastinate has made."""
-    from weft.stores.postgres_tables import place
+    from weft.stores.postgres_server import place
 
     rows = await _execute(
         connection, "SELECT proname FROM pg_proc WHERE proname = ANY(%(names)s)", {"names": _USED}

@@ -4,29 +4,32 @@ It can be killed at any time: others notice within about a second and go on with
 to stop, it takes no more turns, lets those that run end for a while, and leaves the others to the
 next worker, without a word in their logs.
 
-Top to bottom: the worker, what it says of itself, what it needs.
+Top to bottom: the worker, what it says of itself, what it needs, and the pages over HTTP for the
+machines that watch it: `/health`, `/ready` and `/metrics`. They are answered from the event loop of
+the worker, so that no answer at all means that the loop is stuck.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from weft.errors import StoreError, UsageError, describe_kind
 from weft.runtime import Runner
-from weft.runtime.metrics import Metrics
+from weft.runtime.metrics import MEDIA_TYPE, Metrics
 from weft.session import Store
 from weft.stores.leases import new_worker
 from weft.stores.relay import RelayingStore
 from weft.turns.databases import FileDatabase, QueueDatabase, ServerDatabase
-from weft.turns.health import HealthAnswer, Pages, answer_health, metrics_answer
 from weft.turns.liveness import (
     HUNG_AFTER,
     LEAST_HUNG,
     FileLiving,
     Liveness,
     LivingTable,
+    ServerLiving,
     WorkerInfo,
     living_workers,
 )
@@ -219,7 +222,7 @@ class Worker:
                     )
             await asyncio.sleep(_UNSERVED_EVERY)
 
-    def _pages(self) -> Pages:
+    def _pages(self) -> "Pages":
         async def health() -> HealthAnswer:
             return HealthAnswer(200, "ok\n")
 
@@ -231,7 +234,7 @@ class Worker:
             return HealthAnswer(200, "ok\n")
 
         async def metrics() -> HealthAnswer:
-            return metrics_answer(await self._metrics())
+            return HealthAnswer(200, await self._metrics(), MEDIA_TYPE)
 
         return {"/health": health, "/ready": ready, "/metrics": metrics}
 
@@ -288,7 +291,6 @@ def _tables(store: Store, worker: str) -> tuple[QueueDatabase, LivingTable]:
     if isinstance(store, SqliteStore):
         return FileDatabase(store.path), FileLiving(store.path)
     from weft.stores.postgres import PostgresStore
-    from weft.turns.postgres_liveness import ServerLiving
 
     if not isinstance(store, PostgresStore):
         raise UsageError(
@@ -329,3 +331,66 @@ def _check(runners: Sequence[Runner], by_app: dict[str, Runner], slots: int) -> 
         )
     if slots < 1:
         raise UsageError(f"slots={slots}", where="Worker", hint="pass 1 or more")
+
+
+_SECONDS = 10.0
+"""How long a client may take to ask."""
+
+_LONGEST_LINE = 8_000
+
+
+class HealthAnswer(NamedTuple):
+    """An answer: its status, its text and what kind of text that is."""
+
+    status: int
+    text: str
+    media_type: str = "text/plain; charset=utf-8"
+
+
+Pages = dict[str, Callable[[], Awaitable[HealthAnswer]]]
+
+
+async def answer_health(pages: Pages, *, host: str, port: int) -> asyncio.Server:
+    """Listen, and answer what is asked for these pages."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+            async with asyncio.timeout(_SECONDS):
+                path = await _asked(reader)
+                page = pages.get(path)
+                response = await page() if page is not None else HealthAnswer(404, "not here\n")
+                writer.write(_spelled(response))
+                await writer.drain()
+        writer.close()
+
+    try:
+        return await asyncio.start_server(answer, host, port, limit=_LONGEST_LINE)
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"nothing can listen there: {error}",
+            where=f"{host}:{port}",
+            hint="choose another port: --port 8001, or --port 0 for a free one",
+        ) from None
+
+
+async def _asked(reader: asyncio.StreamReader) -> str:
+    """The path that a client asks for; the rest of its request is read and not needed."""
+    method, path, _ = (await reader.readuntil(b"\r\n")).decode("latin-1").split(" ", 2)
+    # the headers are read, or closing would reset the connection before the answer is there
+    while await reader.readuntil(b"\r\n") != b"\r\n":
+        pass
+    return path.partition("?")[0] if method in ("GET", "HEAD") else ""
+
+
+_REASONS = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}
+
+
+def _spelled(answer: HealthAnswer) -> bytes:
+    body = answer.text.encode()
+    head = (
+        f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\n"
+        f"content-type: {answer.media_type}\r\n"
+        f"content-length: {len(body)}\r\n"
+        "connection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + body

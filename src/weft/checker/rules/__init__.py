@@ -1,31 +1,28 @@
 """All rules, in the order of their reports. A rule looks at what the walk left."""
 
 from weft.checker.rules.flows import (
+    covered_default,
     endless_transfer,
+    impossible_case,
     likely_precedence,
     loop_without_exit,
+    shadowed_case,
     too_many_calls,
+    uncovered_value,
     unreachable,
-)
-from weft.checker.rules.protect import (
-    clearance_for_nothing,
-    label_on_nothing,
-    secret_may_reach_tool,
-    secret_reaches_model,
-    withheld_result,
+    vain_comparison,
 )
 from weft.checker.rules.requests import (
+    clearance_for_nothing,
+    label_on_nothing,
     refused_by_provider,
+    secret_may_reach_tool,
+    secret_reaches_model,
     too_long,
     undescribed,
     unsent_global,
     volatile_first,
-)
-from weft.checker.rules.routes import (
-    covered_default,
-    impossible_case,
-    shadowed_case,
-    uncovered_value,
+    withheld_result,
 )
 from weft.checker.rules.variables import (
     dead_key,
@@ -36,7 +33,6 @@ from weft.checker.rules.variables import (
     read_of_nothing,
     torn_read,
     unsaved_artifact,
-    vain_comparison,
     wrong_type,
 )
 from weft.checker.rules.visibility import lost_message, lost_output, seen_twice, unknown_name

@@ -1,27 +1,29 @@
-"""Rules on state: keys that are read but not written on every path, and keys nobody reads."""
+"""Rules on state: keys that are read but not written on every path, and keys nobody reads.
 
+Artifacts are read by name too: what is read must be saved somewhere.
+"""
+
+import ast
+import functools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from weft.checker.agents import files_read_by, saved_names
 from weft.checker.functions import keys_of
-from weft.checker.gaps import paths_without
+from weft.checker.paths import paths_without
 from weft.checker.rules.visibility import acts
-from weft.checker.schemas import follow, items_of, kind_of, missing_field, values_of
-from weft.checker.scope import Compared, Keys
+from weft.checker.schemas import follow, kind_of, missing_field, spell_kind
+from weft.checker.scope import Keys, definition, names_of, text_of, unwrap_function
 from weft.checker.world import Fact, Gone, Read, Site, WalkRecord, World, Writer
-from weft.codes import report
-from weft.declare import Agent, Gate, Map, Parallel, Sequence, Step, template
-from weft.declare.compare import quoted
+from weft.declare import Agent, Gate, Map, Parallel, Policy, Sequence, Step, template
+from weft.declare.checks import CALLBACKS
+from weft.declare.policy_parts import ArtifactText, When
 from weft.declare.template import spell_path
-from weft.diagnostics import Diagnostic, Origin, Severity
-from weft.errors import with_article
+from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.misuse import close, few, is_slip, meant
-from weft.session.state import scope_of
-from weft.values import JsonObject
+from weft.session.event import scope_of
 
 
 def read_of_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
@@ -356,9 +358,6 @@ class _Lost:
         return [*dict.fromkeys(missed)]
 
 
-_WORDS = {"string": "text", "array": "a list", "object": "an object", "boolean": "a truth value"}
-
-
 def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
     """A map over what is no list, and a predicate that compares text with a number."""
     for site in record.sites:
@@ -370,7 +369,7 @@ def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
             kind = kind_of(shape)
             if problem or not kind:
                 continue
-            who = f"`{fact.writers[-1].name}` writes {_WORDS.get(kind, with_article(kind))} there"
+            who = f"`{fact.writers[-1].name}` writes {spell_kind(kind)} there"
             if read.how == "map" and isinstance(site.node, Map) and kind != "array":
                 yield report(
                     "WEFT109",
@@ -384,7 +383,7 @@ def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
                 yield report(
                     "WEFT109",
                     read.origin,
-                    f"the input `{read.key}` is {_WORDS.get(wanted, f'a {wanted}')}: {who}",
+                    f"the input `{read.key}` is {spell_kind(wanted)}: {who}",
                     f"let `{fact.writers[-1].name}` write that, or declare the type that it writes",
                 )
             if read.number and kind in ("string", "array", "object"):
@@ -397,94 +396,6 @@ def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
                     f"let `{fact.writers[-1].name}` return a number: agent @ Schema, or write"
                     f" float(state{spelled})",
                 )
-
-
-def vain_comparison(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A function that compares a value with one that whoever writes it never writes."""
-    for site in record.sites:
-        if site.world.opaque:
-            continue  # other code may write other values
-        for read in site.reads:
-            fact = site.world.facts.get(read.key) if read.compared else None
-            shape, problem = follow(fact.schema, read.path) if fact is not None else (None, "x")
-            if fact is None or problem:
-                continue
-            for one in read.compared:
-                vain = _in_vain(one, shape)
-                if vain is not None:
-                    who = f"`{fact.writers[-1].name}` writes {vain.known}"
-                    named = str(one.values[0])
-                    yield report(
-                        "WEFT403",
-                        read.origin,
-                        f"{_spelled(one)} {vain.outcome} holds: {who}",
-                        meant(named, vain.names, quote='"') or "compare with what it writes",
-                    )
-
-
-class _Vain(NamedTuple):
-    """A comparison that tells nothing apart: how it comes out, and what is really there."""
-
-    outcome: str
-    known: str
-    names: list[str]
-
-
-def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
-    """The mistake in a comparison, judged by the values or the type that are written."""
-    outcome = "always" if one.operator in ("ne", "not in") else "never"
-    listed = items_of(shape) if one.operator == "contains" else values_of(shape)
-    if listed is not None:
-        there = [*listed, *one.spare]
-        if any(_equal(value, other) for value in one.values for other in there):
-            return None
-        kind = "a list of" if one.operator == "contains" else "one of"
-        named = ", ".join(quoted(value) for value in listed)
-        return _Vain(outcome, f"{kind} {named}", [str(value) for value in listed])
-    if one.operator == "contains":
-        words = values_of(shape)
-        texts = [word for word in words or () if isinstance(word, str)]
-        if words is None or len(texts) < len(words):
-            return None
-        if any(
-            str(value) in text for value in one.values for text in (*texts, *map(str, one.spare))
-        ):
-            return None
-        return _Vain(outcome, f"one of {', '.join(map(quoted, texts))}", texts)
-    kind = kind_of(shape)
-    wanted = {_json_kind(value) for value in (*one.values, *one.spare)}
-    plain = "number" if kind == "integer" else kind
-    if plain not in ("string", "number", "boolean") or plain in wanted:
-        return None
-    if plain == "number" and "boolean" in wanted:
-        return None  # True == 1
-    return _Vain(outcome, _WORDS.get(plain, f"a {plain}"), [])
-
-
-def _equal(one: object, other: object) -> bool:
-    """Whether Python calls two values equal; letter case counts there."""
-    return one == other
-
-
-def _json_kind(value: object) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    return "string" if isinstance(value, str) else "number"
-
-
-def _spelled(one: Compared) -> str:
-    """The comparison as its author wrote it, or nearly so."""
-    name = spell_path(one.key, one.path)
-    values = ", ".join(quoted(value) for value in one.values)
-    match one.operator:
-        case "eq":
-            return f"`{name} == {values}`"
-        case "ne":
-            return f"`{name} != {values}`"
-        case "contains":
-            return f"`{values} in {name}`"
-        case _:
-            return f"`{name} {one.operator} ({values})`"
 
 
 _NAME = r"[^\W\d]\w*"
@@ -638,3 +549,84 @@ def _differs(one: str, other: str) -> bool:
     if dot and other_dot and stem == other_stem:
         return False
     return re.sub(r"\d+", "", one) != re.sub(r"\d+", "", other)
+
+
+_SAVES = "save_artifact"
+
+
+class Saved(NamedTuple):
+    """The names that a function saves artifacts under, and whether those are all."""
+
+    names: frozenset[str] = frozenset()
+    complete: bool = False
+
+
+def saved_names(agents: Iterable[Agent]) -> tuple[frozenset[str], bool]:
+    """The names of artifacts that the code of these agents saves, and whether those are all."""
+    saves = [saved_by(function) for agent in agents for function in _functions_of(agent)]
+    names = frozenset[str]().union(*(one.names for one in saves))
+    return names, all(one.complete for one in saves)
+
+
+def saved_by(function: Callable[..., object]) -> Saved:
+    """What one function saves; its source is read, nothing is run."""
+    try:
+        return _saved(function)
+    except TypeError:  # unhashable
+        return Saved()
+
+
+@functools.lru_cache(maxsize=1024)
+def _saved(function: Callable[..., object]) -> Saved:
+    called, _, _ = unwrap_function(function)
+    source = definition(called)
+    if source is None:
+        return Saved()
+    names = names_of(called, {})
+    saved: set[str] = set()
+    complete = True
+    for node in ast.walk(source):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr != _SAVES:
+            continue
+        named = [one.value for one in node.keywords if one.arg in ("name", "filename")]
+        text = text_of(next(iter((*node.args[:1], *named)), None), names)
+        complete = complete and text is not None
+        if text is not None:
+            saved.add(text.removeprefix("user:"))
+    return Saved(frozenset(saved), complete)
+
+
+def _functions_of(agent: Agent) -> Iterator[Callable[..., object]]:
+    """The functions of its tools and callbacks that may save something."""
+    for tool in agent.tools:
+        if tool.function is not None and tool.context_parameter is not None:
+            yield tool.function
+    for name in CALLBACKS:
+        callbacks = cast("object", vars(agent).get(name))
+        for one in cast(
+            "tuple[object, ...]", callbacks if isinstance(callbacks, tuple) else (callbacks,)
+        ):
+            if callable(one):
+                yield one
+
+
+def files_read_by(agent: Agent) -> Iterator[tuple[str, Origin]]:
+    """The artifacts that an agent's texts and policy name, with their places."""
+    for field in ("instruction", "global_instruction"):
+        text = agent.instruction if field == "instruction" else agent.global_instruction
+        for one in template.parse(text).variables if isinstance(text, str) else ():
+            if one.artifact:
+                yield one.artifact, Origin("field", field, agent.name, one.start, one.end)
+    yield from (
+        (name, Origin("field", "context", agent.name)) for name in _artifacts_in(agent.policy)
+    )
+
+
+def _artifacts_in(policy: Policy) -> Iterator[str]:
+    for stage in policy.stages:
+        if isinstance(stage.selector, ArtifactText):
+            yield stage.selector.name
+        elif isinstance(stage.selector, When):
+            yield from _artifacts_in(stage.selector.policy)

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 
-from weft.checker.agents import blurs, route_reads, used_by, writes_of
+from weft.checker.agents import blurs, route_reads, sees_text_of, used_by, writes_of
 from weft.checker.schemas import follow, kind_of, values_of
-from weft.checker.visibility import sees_text_of
 from weft.checker.world import Read, Site, WalkRecord
-from weft.codes import report
 from weft.declare import Agent, Node, Policy, Step, Tool
-from weft.declare.nodes import walk_nodes
+from weft.declare.agent import walk_nodes
 from weft.declare.policy_parts import Capture, FromAgents, Matching, StateKeys, When, WithoutAgents
-from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.misuse import close, few, meant
 
 

@@ -21,6 +21,8 @@ from weft.declare.visit import rebuild
 from weft.diagnostics import Diagnostic
 from weft.errors import DeclarationError, SessionError, UsageError, describe_kind
 from weft.interop.adk.objects import (
+    Move,
+    Spelled,
     field,
     fields_of,
     flag,
@@ -28,12 +30,13 @@ from weft.interop.adk.objects import (
     is_adk,
     is_own,
     listed,
+    literal,
     named,
     overrides,
+    spelled,
     text,
 )
 from weft.interop.adk.running import CONTEXT, CallbackCode, RawResult, instruction_context
-from weft.interop.adk.templates import Move, Spelled, literal, spelled
 from weft.interop.adk.tools import AdkPlace, closed, opaque, tools_of
 from weft.values import Json, JsonObject, require_json
 

@@ -14,11 +14,10 @@ import msgspec
 from weft.checker import check
 from weft.checker.walk import Walk
 from weft.checker.world import Read, Site, WalkRecord, World, Writer
-from weft.codes import report
 from weft.declare import Agent, Loop, Node, Parallel, agents_of
-from weft.declare.nodes import children
+from weft.declare.agent import children
 from weft.declare.visit import DefaultVisitor
-from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.interop.adk.agents import CALLBACKS, Imported, imported
 from weft.misuse import few
 

@@ -10,11 +10,10 @@ import msgspec
 
 from weft import schema
 from weft.checker.functions import uses_of
-from weft.codes import report
 from weft.declare import Node, Tool
 from weft.declare.functions import Foreign
 from weft.declare.tool import NAME, RESERVED, to_tools
-from weft.diagnostics import Diagnostic, Origin, Severity
+from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.errors import DeclarationError
 from weft.interop.adk.objects import HOME, field, flag, is_a, kinds, named, text
 from weft.interop.adk.running import RawResult, tool_call
@@ -160,7 +159,7 @@ def _agent(place: AdkPlace, value: object, convert: Convert) -> ConvertedTools:
 def _function(place: AdkPlace, value: object, function: Callable[..., object]) -> ConvertedTools:
     """A function as the application wrote it, or wrapped in a FunctionTool."""
     if _is_exit(function):
-        from weft.tools.builtin import exit_loop
+        from weft.tools import exit_loop
 
         return ConvertedTools((exit_loop,), escalates=True)
     name = text(value, "name") or _name(function)
