@@ -30,7 +30,8 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 # Two checks at a time, each with its output in one piece where make can do that.
 TOGETHER := $(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 
-.PHONY: help demo test coverage check prices bench clean check-pyright check-mypy check-layers check-style browser
+.PHONY: help demo test coverage check prices bench clean browser \
+    check-style check-mypy check-pyright check-layers test-adk
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -39,12 +40,19 @@ demo: .venv/.made-local
 	$(BIN)/weft model get
 	$(BIN)/python examples/local.py
 
+# What needs one core goes first, two at a time: the environments, then the types and google-adk's
+# tests. After that all cores are for the tests.
+#
 # Browsers, servers and databases are started for real and share the cores with everything else.
 # A test that failed is run once more, alone: what fails again has failed, and what does not is
 # named, since it depends on timing and wants a look. Many failures are not repeated.
-test: check $(ADK)/.made-adk $(CLIENTS)/.made-clients browser
+test:
+	@$(MAKE) --no-print-directory -j $(JOBS) .venv/.made-dev $(ADK)/.made-adk $(CLIENTS)/.made-clients
+	@$(TOGETHER) check-style check-mypy check-pyright test-adk check-layers browser
 	$(PYTEST) || { [ $$? = 1 ] && echo "Once more, alone, the tests that failed:" && \
 	    $(BIN)/python -m pytest -v -n 0 --last-failed --last-failed-no-failures none --maxfail 3; }
+
+test-adk:
 	$(ADK)/bin/python -m pytest tests/interop
 
 # The pages are tested in Chromium. Where none is installed and none can be, those tests are skipped,
@@ -61,7 +69,7 @@ coverage: .venv/.made-dev
 	$(PYTEST) --cov --cov-report=term
 
 check: .venv/.made-dev
-	@$(TOGETHER) check-pyright check-mypy check-layers check-style
+	@$(TOGETHER) check-style check-mypy check-pyright check-layers
 
 check-pyright:
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright

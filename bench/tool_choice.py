@@ -19,7 +19,7 @@ from typing import Literal
 import weft
 from weft import Agent
 from weft.models.local import LocalModel
-from weft.models.local.chat import bounded, request_for
+from weft.models.local.model import bounded, request_for
 from weft.values import JsonObject
 
 Currency = Literal["USD", "EUR", "GBP", "JPY", "NOK"]

@@ -13,8 +13,9 @@ from typing import Literal
 
 import weft
 from weft import Agent, Event, Runner
+from weft.dialects.wire import objects_in
 from weft.models import LocalModel
-from weft.models.local.chat import objects, request_for
+from weft.models.local.model import request_for
 
 FORECASTS = {"Oslo": ("rain", 8), "Bergen": ("storm", 6), "Rome": ("sun", 19)}
 RATES = {"EUR": 1.0, "NOK": 11.75}
@@ -91,7 +92,7 @@ async def main() -> None:
 
     heading("What the model saw before its last call: text, and a grammar for its answer")
     seen = request_for(compiled.wire, takes_tools=False, limit=60).body
-    for turn in objects(seen["messages"]):
+    for turn in objects_in(seen["messages"]):
         for line in str(turn["content"]).splitlines():
             print(f"  {turn['role']!s:<9} {line}")
     grammar = " ".join(str(seen["grammar"]).split())

@@ -315,9 +315,7 @@ def test_a_name_says_the_thing_and_not_what_happened_to_it(room: str) -> None:
     assert not bare, "name the thing: what was found, kept, given?"
 
 
-SMALL_CHAPTERS: dict[str, str] = {
-    "cli/rule.py": "one file a command",
-}
+SMALL_CHAPTERS: dict[str, str] = {}
 """Modules under 60 lines with a single importer, each with the reason."""
 
 

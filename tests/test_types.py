@@ -38,26 +38,6 @@ bot.typo  # wrong
 """
 
 
-@pytest.mark.skipif(
-    shutil.which("pyright", path=Path(sys.executable).parent) is None, reason="pyright"
-)
-def test_a_wrong_word_is_an_error_and_a_right_one_is_none(tmp_path: Path) -> None:
-    assert _reported_by_pyright(tmp_path, _PROGRAM) == _wrong_lines(_PROGRAM)
-
-
-def _reported_by_pyright(folder: Path, text: str) -> set[int]:
-    (folder / "program.py").write_text(text, "utf-8")
-    source = Path(weft.__file__).parents[1]
-    (folder / "pyrightconfig.json").write_text(f'{{"extraPaths": ["{source}"]}}', "utf-8")
-    done = subprocess.run(
-        [Path(sys.executable).parent / "pyright", "--pythonpath", sys.executable, "-p", folder],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-    )
-    return {int(number) for number in re.findall(r"program\.py:(\d+):\d+ - error", done.stdout)}
-
-
 _TYPED_PROGRAM = """
 # pyright: strict
 import dataclasses
@@ -107,11 +87,39 @@ def _wrong_lines(program: str) -> set[int]:
     return {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
 
 
-@pytest.mark.skipif(
-    shutil.which("pyright", path=Path(sys.executable).parent) is None, reason="pyright"
-)
-def test_pyright_knows_what_an_agent_answers_with(tmp_path: Path) -> None:
-    assert _reported_by_pyright(tmp_path, _TYPED_PROGRAM) == _wrong_lines(_TYPED_PROGRAM)
+@pytest.fixture(scope="module")
+def reported_by_pyright(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[int]]:
+    """The lines with errors of each program; both import the package, so they are read together."""
+    if shutil.which("pyright", path=Path(sys.executable).parent) is None:
+        pytest.skip("pyright")
+    folder = tmp_path_factory.mktemp("typed")
+    (folder / "words.py").write_text(_PROGRAM, "utf-8")
+    (folder / "answers.py").write_text(_TYPED_PROGRAM, "utf-8")
+    source = Path(weft.__file__).parents[1]
+    (folder / "pyrightconfig.json").write_text(f'{{"extraPaths": ["{source}"]}}', "utf-8")
+    done = subprocess.run(
+        [Path(sys.executable).parent / "pyright", "--pythonpath", sys.executable, "-p", folder],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+    )
+    errors = re.findall(r"(\w+)\.py:(\d+):\d+ - error", done.stdout)
+    return {
+        name: {int(number) for file, number in errors if file == name}
+        for name in ("words", "answers")
+    }
+
+
+def test_a_wrong_word_is_an_error_and_a_right_one_is_none(
+    reported_by_pyright: dict[str, set[int]],
+) -> None:
+    assert reported_by_pyright["words"] == _wrong_lines(_PROGRAM)
+
+
+def test_pyright_knows_what_an_agent_answers_with(
+    reported_by_pyright: dict[str, set[int]],
+) -> None:
+    assert reported_by_pyright["answers"] == _wrong_lines(_TYPED_PROGRAM)
 
 
 @pytest.mark.skipif(shutil.which("mypy", path=Path(sys.executable).parent) is None, reason="mypy")

@@ -7,7 +7,6 @@ part, in `partMetadata`, where every reader of ADK JSON lets it be.
 """
 
 import base64
-import json
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard, TypeVar, Union, cast
@@ -693,21 +692,3 @@ def whole_characters(content: Content) -> Content:
         for part in parts
     ]
     return msgspec.structs.replace(content, parts=tuple(joined))
-
-
-def encode(value: object, *, where: str) -> bytes:
-    """A value of the log as JSON; lone surrogates are escaped, as only JSON text can hold them."""
-    try:
-        try:
-            return msgspec.json.encode(value)
-        except UnicodeEncodeError:
-            text = json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
-            try:
-                # two halves side by side are read as one character, and so they are written
-                return msgspec.json.encode(json.loads(text))
-            except UnicodeEncodeError:
-                return text.encode("ascii")
-    except RecursionError:
-        raise SessionError("it nests too deep to be written", where=where) from None
-    except TypeError as error:
-        raise SessionError(f"it cannot be written: {error}", where=where) from None

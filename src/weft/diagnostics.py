@@ -10,7 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from weft.codes import CODES, Severity
+from weft.codes import CODES
+from weft.codes import Severity as Severity
 from weft.notebook import Cell, framed, table
 
 OriginKind = Literal[

@@ -42,6 +42,24 @@ def canonical(value: object) -> bytes:
     return _sorted.encode(value).encode("ascii")
 
 
+def encode(value: object, *, where: str) -> bytes:
+    """A value of the log as JSON; lone surrogates are escaped, as only JSON text can hold them."""
+    try:
+        try:
+            return msgspec.json.encode(value)
+        except UnicodeEncodeError:
+            text = json.dumps(msgspec.to_builtins(value), separators=(",", ":"))
+            try:
+                # two halves side by side are read as one character, and so they are written
+                return msgspec.json.encode(json.loads(text))
+            except UnicodeEncodeError:
+                return text.encode("ascii")
+    except RecursionError:
+        raise SessionError("it nests too deep to be written", where=where) from None
+    except TypeError as error:
+        raise SessionError(f"it cannot be written: {error}", where=where) from None
+
+
 def digest(data: bytes) -> str:
     """A short content hash, stable across processes."""
     import hashlib

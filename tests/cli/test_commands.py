@@ -13,7 +13,7 @@ import pytest
 import weft as library
 from tests.cli.run import environment, refusal, weft
 from weft.cli.commands import COMMANDS, CommandGroup
-from weft.cli.doctor import CORE
+from weft.cli.help import CORE
 from weft.codes import CODES
 from weft.testing import ScriptedModel
 

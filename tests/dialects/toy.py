@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from weft.content import Content, FunctionCall, Part
-from weft.dialects.base import Dialect, Traits, result_text, system_placed
+from weft.dialects.base import Dialect, Traits, result_text
 from weft.dialects.facts import wire_name
 from weft.dialects.legality import REQUEST, Finding, Findings, missing_media
 from weft.dialects.measure import Quantity, WeighedHead, WeighedTool, WeighedTurn
@@ -77,7 +77,7 @@ class Toy(Dialect):
             self.put_tools(prompt, wire, placed, report)
         if prompt.system:
             wire["rules"] = prompt.system_text
-            placed.append(system_placed(prompt, "/rules"))
+            placed.append(Placed("/rules", prompt.system))
         return wire, tuple(placed)
 
     def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:

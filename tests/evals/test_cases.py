@@ -8,7 +8,7 @@ import pytest
 from weft import Agent
 from weft.errors import UsageError
 from weft.evals import compare, evaluate, outcomes_of, read_cases, read_outcomes
-from weft.evals.outcome import CaseOutcome, Outcomes
+from weft.evals.task import CaseOutcome, Outcomes
 from weft.testing import ScriptedModel, call
 
 CASES = """

@@ -312,7 +312,7 @@ async def test_tools_in_the_history_go_through_the_official_client(
     client: "openai.AsyncOpenAI", model: LocalModel
 ) -> None:
     """The engine's own template cannot spell them: what the local model makes of them can be."""
-    from weft.models.local.chat import request_for
+    from weft.models.local.model import request_for
 
     bot = agent(model, tools=[get_weather])
     runner = Runner(bot)
@@ -427,6 +427,10 @@ def test_it_says_once_what_it_is_good_for_and_not_in_the_answer(tmp_path: Path) 
     fetched()
     run = [sys.executable, "-m", "weft"]
     subprocess.run([*run, "init", "."], cwd=tmp_path, check=True, capture_output=True)
+    # What it says does not matter here, so a few words do.
+    program = tmp_path / "desk.py"
+    brief = 'Agent(\n    generate_config={"max_output_tokens": 12},\n    name='
+    program.write_text(program.read_text("utf-8").replace("Agent(\n    ", brief), "utf-8")
     asked = [*run, "run", "desk.py:root", "Where is order A-17?", "--model", "local"]
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,6 +1,7 @@
 """What the engine is asked for weights whose template drops tools, and how its answer is read."""
 
-from weft.models.local.chat import bounded, call_schema, objects, request_for
+from weft.dialects.wire import objects_in
+from weft.models.local.model import bounded, call_schema, request_for
 from weft.values import JsonObject
 
 WEATHER: JsonObject = {
@@ -36,8 +37,8 @@ def answer(text: str) -> JsonObject:
 
 
 def test_tools_stand_in_the_system_text_and_never_move() -> None:
-    first = objects(asked(ASKED, tool_choice="none")["messages"])
-    later = objects(asked(ASKED, CALLED, RETURNED, tool_choice="none")["messages"])
+    first = objects_in(asked(ASKED, tool_choice="none")["messages"])
+    later = objects_in(asked(ASKED, CALLED, RETURNED, tool_choice="none")["messages"])
     assert first == later[: len(first)]
     assert first[0] == {
         "role": "system",
@@ -46,7 +47,7 @@ def test_tools_stand_in_the_system_text_and_never_move() -> None:
 
 
 def test_a_call_stands_in_the_history_as_it_was_made() -> None:
-    turns = objects(asked(ASKED, CALLED, RETURNED)["messages"])
+    turns = objects_in(asked(ASKED, CALLED, RETURNED)["messages"])
     assert turns[2]["content"] == '{"name":"get_weather","arguments":{"city":"Oslo"}}'
     assert turns[3]["role"] == "user"
     assert str(turns[3]["content"]).startswith("get_weather returned: sky: rain\n")
@@ -76,11 +77,11 @@ def test_a_call_in_the_text_becomes_a_call() -> None:
     ):
         request = request_for(wire, takes_tools=takes_tools, limit=50)
         assert not request.shows(text)
-        (choice,) = objects(request.read(answer(text))["choices"])
+        (choice,) = objects_in(request.read(answer(text))["choices"])
         assert choice["finish_reason"] == "tool_calls"
         message = choice["message"]
         assert isinstance(message, dict)
-        (call,) = objects(message["tool_calls"])
+        (call,) = objects_in(message["tool_calls"])
         assert call["function"] == {"name": "get_weather", "arguments": '{"city":"Oslo"}'}
 
 
@@ -92,7 +93,7 @@ def test_json_that_calls_no_tool_stays_text() -> None:
 
 def test_a_reply_where_a_call_could_stand_is_text() -> None:
     request = request_for({"messages": [ASKED], **TOOLS}, takes_tools=False, limit=50)
-    (choice,) = objects(request.read(answer('{"reply":"Hello."}'))["choices"])
+    (choice,) = objects_in(request.read(answer('{"reply":"Hello."}'))["choices"])
     message = choice["message"]
     assert isinstance(message, dict)
     assert message["content"] == "Hello."

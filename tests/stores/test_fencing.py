@@ -187,7 +187,7 @@ async def test_a_lost_connection_is_no_lost_lease(
     postgres_url: str, key: SessionKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # the holder notices when it writes, not before: else it may be faster than the one who takes
-    monkeypatch.setattr("weft.stores.postgres_lease.WATCH_EVERY", 600.0)
+    monkeypatch.setattr("weft.stores.postgres_processes.WATCH_EVERY", 600.0)
     store = PostgresStore(postgres_url)
     try:
         session = await store.create(key)

@@ -5,9 +5,10 @@ worker imports everything once and forks for each command: the command still has
 own, with its own folder, variables, standard streams and exit code.
 
 What differs from a started process is what happens before the first line of the command: what is
-imported already, which vocabularies are loaded, and the seed of hashes. Tests about those start a
-process (`run.started`, or `subprocess` themselves). Variables may be read on import, so there is
-one such process for each set of them, and where a test has a set of its own it starts a process.
+imported already, which vocabularies and prices are loaded, and the seed of hashes. Tests about
+those start a process (`run.started`, or `subprocess` themselves). Variables may be read on import,
+so there is one such process for each set of them that is used often, and with any other one a
+process is started.
 """
 
 import atexit
@@ -34,6 +35,10 @@ HEADER = 8
 
 WEFT = Path(sys.executable).with_name("weft")
 
+OFTEN = 5
+"""How often a set of variables is used before it has a process that forks, which takes as long to
+start as so many commands."""
+
 FITS_A_PIPE = 10_000
 """So many characters can be written to a pipe before somebody reads them."""
 
@@ -53,10 +58,12 @@ def run_forked(
     With `merged`, stderr goes to stdout.
     """
     command = [str(WEFT)] if script else [sys.executable, "-m", "weft"]
+    # pytest says there which test runs: it would be a set of variables for each of them.
+    env = {name: value for name, value in env.items() if name != "PYTEST_CURRENT_TEST"}
     server = _server_for(env) if len(typed) < FITS_A_PIPE else None
     if server is None:
         return subprocess.run(
-            [*command, *arguments], cwd=cwd, env=dict(env), input=typed, text=True,
+            [*command, *arguments], cwd=cwd, env=env, input=typed, text=True,
             encoding="utf-8", timeout=timeout, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if merged else subprocess.PIPE,
         )  # fmt: skip
@@ -138,7 +145,7 @@ def _server_for(env: Mapping[str, str]) -> _Server | None:
     _ASKED[key] += 1
     # Coverage follows processes that are started, not those that are forked.
     measured = any(name.startswith("COVERAGE_") for name in env)
-    if measured or not hasattr(os, "fork") or _ASKED[key] < 2:
+    if measured or not hasattr(os, "fork") or _ASKED[key] < OFTEN:
         return None
     if key not in _SERVERS or _SERVERS[key].process.poll() is not None:  # it was killed
         _SERVERS[key] = _Server(env)
@@ -191,6 +198,7 @@ def serve(line_number: int) -> None:
 
 def _import_everything() -> None:
     import weft
+    from weft.dialects.price_list import price_list
     from weft.tokens import counter_for
 
     for module in pkgutil.walk_packages(weft.__path__, "weft."):
@@ -198,7 +206,9 @@ def _import_everything() -> None:
             continue
         importlib.import_module(module.name)
     for model in ("gemini-flash-latest", "gpt-5"):
-        counter_for(model).count("You help with the weather. Call get_weather(city) once.")
+        # With a word that is in no vocabulary, all of a vocabulary is loaded.
+        counter_for(model).count("You help with the weather. Call xgwqvzk(city) once.")
+    price_list()
 
 
 def _become(arguments: list[str], cwd: str, first: str, streams: list[int]) -> NoReturn:
@@ -220,12 +230,13 @@ def _become(arguments: list[str], cwd: str, first: str, streams: list[int]) -> N
 
 def _writer(number: int, like: TextIO) -> io.TextIOWrapper:
     """A new stream in the encoding that the variables ask for."""
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     return io.TextIOWrapper(
-        open(number, "wb", closefd=False),
+        open(number, "wb", buffering=0 if unbuffered else -1, closefd=False),
         encoding=like.encoding,
         errors=like.errors,
         line_buffering=number == 2,
-        write_through=bool(os.environ.get("PYTHONUNBUFFERED")),
+        write_through=unbuffered,
     )
 
 

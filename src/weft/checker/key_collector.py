@@ -3,14 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from weft.checker.scope import (
-    STATE,
-    Compared,
-    Contents,
-    Keys,
-    Path,
-    Way,
-)
+from weft.checker.scope import STATE, Compared, Contents, Keys, Path, Way
 
 
 class KeyCollector:

@@ -9,18 +9,7 @@ from typing import NamedTuple
 from weft.checker.agents import WritersByKey, Writes, may_escalate, step_writer
 from weft.checker.functions import keys_of
 from weft.checker.world import Read, Site, Writer
-from weft.declare import (
-    Fallback,
-    Loop,
-    Map,
-    Node,
-    Parallel,
-    Race,
-    Route,
-    Sequence,
-    Step,
-    Timeout,
-)
+from weft.declare import Fallback, Loop, Map, Node, Parallel, Race, Route, Sequence, Step, Timeout
 from weft.declare.agent import agents_of, below, children
 from weft.declare.route import OTHERWISE
 from weft.declare.visit import DefaultVisitor

@@ -1,4 +1,4 @@
-"""The command line: one file a command; the logic stays in the library.
+"""The command line: a command is a function in its file; the logic stays in the library.
 
 Exit codes: 0 clean, 1 findings, 2 an error of usage or input, said in one line on stderr.
 Every error is caught here and nowhere else, so no command shows a traceback.

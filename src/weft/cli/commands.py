@@ -3,24 +3,32 @@
 The code is loaded when the command runs. To add a command, write its file and a row here.
 """
 
-from dataclasses import dataclass
+import copy
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
 from pkgutil import resolve_name
-from typing import cast
+from typing import Annotated, cast, get_args, get_type_hints
 
 from typer import Argument, Typer
+from typer.models import ParameterInfo
 
-from weft.cli.options import DEFAULT_STORE, CommandOptions, Take, function_of
+from weft.cli.options import DEFAULT_STORE, CommandOptions
 
-_SESSION_FILE = Take(
-    "session", "A session as ADK's JSON; with --store, the id of a stored one.", "FILE|ID"
-)
-_ONLY_APP = Take("app", "Only this app's sessions.")
-_EXISTING_STORE = Take("store", "sqlite:///FILE or postgresql://...", default=DEFAULT_STORE)
-_REQUEST = (
-    "target", "message", "state", _SESSION_FILE, "store", "trusted", "app", "only_user", "agent",
-    "dialect", "model", "generation", "strict",
-)  # fmt: skip
-"""What a request is compiled from."""
+_USUAL = object()
+
+
+@dataclass(frozen=True)
+class Take:
+    """An option as one command takes it, where that differs from the usual."""
+
+    name: str
+    help: str | None = None
+    metavar: str | None = None
+    default: object = _USUAL
+    required: bool = False
+    spelling: ParameterInfo | None = None
+    """Another flag, or an argument by its place."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,7 @@ class Command:
     name: str
     code: str
     takes: tuple[str | Take, ...]
+    """The options by their names, or as this command takes them."""
     about: str
 
     def run(self, options: CommandOptions) -> int:
@@ -63,10 +72,29 @@ class CommandGroup:
         app.add_typer(group)
 
 
+_SESSION_FILE = Take(
+    "session", "A session as ADK's JSON; with --store, the id of a stored one.", "FILE|ID"
+)
+
+
+_ONLY_APP = Take("app", "Only this app's sessions.")
+
+
+_EXISTING_STORE = Take("store", "sqlite:///FILE or postgresql://...", default=DEFAULT_STORE)
+
+
+_REQUEST = (
+    "target message state",
+    _SESSION_FILE,
+    "store trusted app only_user agent dialect model generation strict",
+)
+"""What a request is compiled from."""
+
+
 COMMANDS: tuple[Command | CommandGroup, ...] = (
     Command(
         "init",
-        "init:init_command",
+        "help:init_command",
         ("folder",),
         "Write a first flow and its test: desk.py and test_desk.py. Files that are there stay.",
     ),
@@ -76,22 +104,10 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         (
             "target",
             Take("message", spelling=Argument(help="What the user says.", show_default=False)),
-            "session",
-            "store",
-            "user",
-            "app",
-            "state",
-            "model",
+            "session store user app state model",
             Take("as_json", "Events as ADK's JSON, one a line."),
-            "max_llm_calls",
-            "budget_tokens",
-            "budget_seconds",
-            "budget_money",
-            "strict",
-            "resume",
-            "answers",
-            "retries",
-            "verbose",
+            "max_llm_calls budget_tokens budget_seconds budget_money strict resume answers",
+            "retries verbose",
         ),
         "Ask one question; the answer streams to stdout.",
     ),
@@ -99,15 +115,9 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "chat",
         "chat:chat_command",
         (
-            "target",
-            "session",
+            "target session",
             Take("store", default=DEFAULT_STORE),
-            "user",
-            "app",
-            "state",
-            "model",
-            "max_llm_calls",
-            "strict",
+            "user app state model max_llm_calls strict",
         ),
         "Talk in the terminal; the conversation is kept.",
     ),
@@ -117,26 +127,10 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         (
             "targets",
             Take("store", default=DEFAULT_STORE),
-            "host",
-            "port",
-            "tokens",
-            "auth",
-            "allow_host",
-            "grace",
-            "workers",
-            "queue",
-            "engine",
+            "host port tokens auth allow_host grace workers queue engine",
             Take("slots", "How many turns each of the --workers runs at once."),
-            "turns_per_minute",
-            "open_runs",
-            "tokens_per_day",
-            "app_turns_per_minute",
-            "app_open_runs",
-            "app_tokens_per_day",
-            "max_runs",
-            "max_waiting",
-            "model",
-            "max_llm_calls",
+            "turns_per_minute open_runs tokens_per_day app_turns_per_minute app_open_runs",
+            "app_tokens_per_day max_runs max_waiting model max_llm_calls",
         ),
         """Serve agents over HTTP: an API, streams, and the APIs that other clients speak.
 
@@ -147,20 +141,13 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     ),
     Command(
         "worker",
-        "worker:worker_command",
+        "serve:worker_command",
         (
             "targets",
             Take("store", default=DEFAULT_STORE),
-            "slots",
-            "engine",
+            "slots engine",
             Take("grace", "Seconds that turns may go on when it stops.", default=30.0),
-            "attempts",
-            "hung",
-            "keep",
-            "host",
-            "health_port",
-            "model",
-            "max_llm_calls",
+            "attempts hung keep host health_port model max_llm_calls",
         ),
         """Take turns of agents from the queue of a store, beside any number of other workers.
 
@@ -174,7 +161,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Command(
                 "list",
                 "turns:list_command",
-                (_EXISTING_STORE, "engine", _ONLY_APP, "turn_status", "limit", "as_json"),
+                (_EXISTING_STORE, "engine", _ONLY_APP, "turn_status limit as_json"),
                 "List the turns of a queue: what waits, what runs, what failed and why.",
             ),
             Command(
@@ -206,9 +193,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Take("store", default=DEFAULT_STORE),
             "recorded_format",
             Take("model", "Show requests as another model would get them."),
-            "redact",
-            "host",
-            "port",
+            "redact host port",
             Take("html", "Write one session as a page of its own, redacted, and stop."),
             "raw",
             Take("session", "With --html: the stored session to write."),
@@ -225,24 +210,12 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "load",
         "load_generator:load_command",
         (
-            "load_target",
-            "sessions",
-            "turns",
-            "rate",
-            "latency",
+            "load_target sessions turns rate latency",
             Take("message", "What is said to your agent; the scripted one needs none."),
             Take("store", "postgresql://... or sqlite:///FILE; left out, one of its own."),
             Take("app", "Which app of the server."),
-            "load_engine",
-            "load_workers",
-            "load_slots",
-            "chaos",
-            "faults",
-            "stop_seconds",
-            "silence",
-            "patience",
-            "seed",
-            "plot",
+            "load_engine load_workers load_slots chaos faults stop_seconds silence patience",
+            "seed plot",
             Take("model", "Ask another model than your agent names."),
             Take("as_json", "The figures as JSON."),
         ),
@@ -259,7 +232,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Command(
                 "list",
                 "sessions:list_command",
-                (_EXISTING_STORE, _ONLY_APP, "only_user", "as_json"),
+                (_EXISTING_STORE, _ONLY_APP, "only_user as_json"),
                 "List the sessions of a store, the latest first.",
             ),
             Command(
@@ -271,19 +244,13 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Command(
                 "pending",
                 "sessions:pending_command",
-                (_EXISTING_STORE, _ONLY_APP, "only_user", "as_json"),
+                (_EXISTING_STORE, _ONLY_APP, "only_user as_json"),
                 "List the questions that runs wait on, the oldest first.",
             ),
             Command(
                 "export",
                 "sessions:export_command",
-                (
-                    "id",
-                    _EXISTING_STORE,
-                    _ONLY_APP,
-                    "only_user",
-                    Take("output", "Write it here."),
-                ),
+                ("id", _EXISTING_STORE, _ONLY_APP, "only_user", Take("output", "Write it here.")),
                 "Write a session as ADK's JSON, as `weft explain --session FILE` reads it.",
             ),
             Command(
@@ -304,12 +271,12 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Command(
                 "rewind",
                 "sessions:rewind_command",
-                ("id", "before", "last", _EXISTING_STORE, _ONLY_APP, "only_user"),
+                ("id before last", _EXISTING_STORE, _ONLY_APP, "only_user"),
                 "Take a session back to before an invocation; nothing is deleted from its log.",
             ),
             Command(
                 "delete",
-                "retention:delete_command",
+                "store:delete_command",
                 (
                     Take(
                         "session",
@@ -330,8 +297,8 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             ),
             Command(
                 "prune",
-                "retention:prune_command",
-                ("older_than", _EXISTING_STORE, _ONLY_APP, "only_user", "yes"),
+                "store:prune_command",
+                ("older_than", _EXISTING_STORE, _ONLY_APP, "only_user yes"),
                 """Delete the sessions that have not changed for a while, with their artifacts.
 
                 Without --yes it only lists them.
@@ -339,7 +306,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             ),
             Command(
                 "archive",
-                "retention:archive_command",
+                "store:archive_command",
                 (
                     Take(
                         "session",
@@ -392,20 +359,18 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     ),
     Command(
         "compile",
-        "compile:compile_command",
-        (*_REQUEST, Take("as_json", "Exactly the provider's JSON."), "step", "count"),
+        "requests:compile_command",
+        (*_REQUEST, Take("as_json", "Exactly the provider's JSON."), "step count"),
         "Compile one request and show it.",
     ),
     Command(
         "explain",
-        "explain:explain_command",
+        "requests:explain_command",
         (
             *_REQUEST,
             "recorded_format",
             Take("as_json", "The report as JSON."),
-            "html",
-            "everything",
-            "step",
+            "html everything step",
         ),
         """Compile one request and say where every token of it came from.
 
@@ -414,19 +379,13 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     ),
     Command(
         "diff",
-        "diff:diff_command",
+        "requests:diff_command",
         (
             "target",
             _SESSION_FILE,
             "steps",
             Take("policies", 'As in code: "C.window(5)"; or two.'),
-            "store",
-            "trusted",
-            "app",
-            "only_user",
-            "agent",
-            "dialect",
-            "model",
+            "store trusted app only_user agent dialect model",
             Take("as_json", "The changes as JSON."),
             "exit_code",
         ),
@@ -440,14 +399,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "check",
         "check:check_command",
         (
-            "target",
-            "inputs",
-            "report_form",
-            "explain",
-            "fix",
-            "watch",
-            "allow",
-            "infer",
+            "target inputs report_form explain fix watch allow infer",
             Take("strict", "Notes are findings too."),
         ),
         "Check a flow: 0 if nothing is wrong, 1 if there are findings.",
@@ -455,24 +407,15 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     Command(
         "graph",
         "graph:graph_command",
-        ("target", "picture_form", "output", "inputs"),
+        ("target picture_form output inputs",),
         "Draw a flow: what runs after what, who writes and who reads, and what is wrong.",
     ),
     Command(
         "replay",
         "replay:replay_command",
         (
-            "files",
-            "recorded_format",
-            "policies",
-            "models",
-            "recorded_target",
-            "limit",
-            "gap",
-            "sessions_per_hour",
-            "oracle",
-            "store",
-            "session",
+            "files recorded_format policies models recorded_target limit gap",
+            "sessions_per_hour oracle store session",
             _ONLY_APP,
             "only_user",
             Take("as_json", "The rows as JSON."),
@@ -491,15 +434,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "eval",
         "eval:eval_command",
         (
-            "target",
-            "cases",
-            "repeat",
-            "parallel",
-            "baseline",
-            "save",
-            "tolerance",
-            "model",
-            "strict",
+            "target cases repeat parallel baseline save tolerance model strict",
             Take("as_json", "The outcomes as JSON."),
         ),
         """Run an agent on the cases of a file; 1 if a case fails, or got worse.
@@ -539,14 +474,66 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     ),
     Command(
         "rule",
-        "rule:rule_command",
+        "help:rule_command",
         ("code",),
         "Explain a diagnostic code; without one, list them all.",
     ),
     Command(
         "doctor",
-        "doctor:doctor_command",
+        "help:doctor_command",
         (),
         "Look at Python, dependencies, extras, tokenizers, prices, keys and the working folder.",
     ),
 )
+
+
+def function_of(
+    takes: tuple[str | Take, ...], run: Callable[[CommandOptions], int], *, about: str
+) -> Callable[..., int]:
+    """A function as typer reads it: a parameter for each option, `about` as its docstring."""
+
+    def command(**values: object) -> int:
+        # a copy: the dataclass is frozen, and its constructor wants what this command does not take
+        options = copy.copy(_UNTAKEN)
+        vars(options).update(values)
+        return run(options)
+
+    parameters = [
+        _parameter(one)
+        for take in takes
+        for one in ([take] if isinstance(take, Take) else map(Take, take.split()))
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__doc__ = about
+    return command
+
+
+_UNTAKEN = CommandOptions(target="", id="", targets=[])
+
+
+_HINTS = get_type_hints(CommandOptions, include_extras=True)
+
+
+_DEFAULTS = {field.name: field.default for field in fields(CommandOptions)}
+
+
+def _parameter(take: Take) -> inspect.Parameter:
+    """The option as a parameter of a function."""
+    if take.name not in _HINTS:
+        raise TypeError(f"CommandOptions has no field `{take.name}`: declare the option there")
+    kind, usual = get_args(_HINTS[take.name])
+    spelling = copy.copy(take.spelling or usual)
+    if take.help is not None:
+        spelling.help = take.help
+    if take.metavar is not None:
+        spelling.metavar = take.metavar
+    default = _DEFAULTS[take.name] if take.default is _USUAL else take.default
+    if take.required or default is MISSING:
+        default = inspect.Parameter.empty
+    return inspect.Parameter(
+        take.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, spelling],
+    )

@@ -19,7 +19,7 @@ from weft.errors import UsageError
 from weft.values import JsonObject, require_object
 
 if TYPE_CHECKING:
-    from weft.evals.outcome import CaseOutcome, Outcomes, Regression
+    from weft.evals.task import CaseOutcome, Outcomes, Regression
 
 _REASON = 160
 """Characters of a reason in the table."""
@@ -62,6 +62,7 @@ def eval_command(options: CommandOptions) -> int:
         print_json(_as_json(outcomes, worse, before))
     else:
         _print(outcomes, worse, before)
+    sys.stdout.flush()  # both streams may go to one file: the rows stand before the note
     _save(outcomes, options, fails=fails)
     return 1 if fails else 0
 

@@ -4,16 +4,12 @@ A command lists which of them it takes (`commands.py`) and gets them as one `Com
 Nothing heavy is imported here, so that `weft --help` is there at once.
 """
 
-import copy
-import inspect
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, get_args, get_type_hints
+from typing import Annotated
 
 from typer import Argument, Option
-from typer.models import ParameterInfo
 
 DEFAULT_STORE = "sqlite:///weft.db"
 """Where sessions are kept unless told otherwise: a file in the working folder."""
@@ -454,64 +450,3 @@ class CommandOptions:
     def goes_on(self) -> bool:
         """Whether a run goes on that stopped, instead of a new one."""
         return self.resume or bool(self.answers) or bool(self.retries)
-
-
-_UNTAKEN = CommandOptions(target="", id="", targets=[])
-
-_USUAL = object()
-
-
-@dataclass(frozen=True)
-class Take:
-    """An option as one command takes it, where that differs from the usual."""
-
-    name: str
-    help: str | None = None
-    metavar: str | None = None
-    default: object = _USUAL
-    required: bool = False
-    spelling: ParameterInfo | None = None
-    """Another flag, or an argument by its place."""
-
-
-def function_of(
-    takes: tuple[str | Take, ...], run: Callable[[CommandOptions], int], *, about: str
-) -> Callable[..., int]:
-    """A function as typer reads it: a parameter for each option, `about` as its docstring."""
-
-    def command(**values: object) -> int:
-        # a copy: the dataclass is frozen, and its constructor wants what this command does not take
-        options = copy.copy(_UNTAKEN)
-        vars(options).update(values)
-        return run(options)
-
-    parameters = [_parameter(take if isinstance(take, Take) else Take(take)) for take in takes]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in parameters}
-    command.__doc__ = about
-    return command
-
-
-_HINTS = get_type_hints(CommandOptions, include_extras=True)
-_DEFAULTS = {field.name: field.default for field in fields(CommandOptions)}
-
-
-def _parameter(take: Take) -> inspect.Parameter:
-    """The option as a parameter of a function."""
-    if take.name not in _HINTS:
-        raise TypeError(f"CommandOptions has no field `{take.name}`: declare the option there")
-    kind, usual = get_args(_HINTS[take.name])
-    spelling = copy.copy(take.spelling or usual)
-    if take.help is not None:
-        spelling.help = take.help
-    if take.metavar is not None:
-        spelling.metavar = take.metavar
-    default = _DEFAULTS[take.name] if take.default is _USUAL else take.default
-    if take.required or default is MISSING:
-        default = inspect.Parameter.empty
-    return inspect.Parameter(
-        take.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[kind, spelling],
-    )

@@ -1,18 +1,31 @@
-"""`weft serve`: agents over HTTP, until Ctrl-C."""
+"""`weft serve`, agents over HTTP until Ctrl-C; `weft worker`, which takes turns from a queue."""
 
+import asyncio
 import ipaddress
 import logging
 import os
+import signal
 import socket
+import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, cast
 
-from weft.cli.inputs import without_password
+import msgspec
+
+from weft.cli.inputs import require_folder, without_password
+from weft.cli.load import app_of, load_node
 from weft.cli.options import CommandOptions
-from weft.cli.worker import load_runners
+from weft.declare import RunConfig
 from weft.errors import UsageError, describe_kind
+from weft.runtime import Runner
+from weft.stores import open_store
 
 if TYPE_CHECKING:
     from weft.server.access import Authenticate, Limits, Tokens
@@ -30,8 +43,6 @@ def serve_command(options: CommandOptions) -> int:
     if not options.workers:
         run_application(application, options, what=what)
         return 0
-    from weft.cli.children import WorkerProcesses
-
     with WorkerProcesses(_worker_command(options), options.workers, grace=options.grace):
         run_application(application, options, what=f"{what} with {options.workers} workers")
     return 0
@@ -234,3 +245,166 @@ def _announce(application: "Application", what: str, host: str, port: int) -> No
     if application.token is not None:
         address += f"?token={application.token}"
     print(address, flush=True)
+
+
+PARENT = "WEFT_WORKER_OF"
+"""The variable that names the process of the server that started a worker."""
+
+_PARENT_EVERY = 1.0
+"""Seconds between two looks whether that server lives."""
+
+
+def worker_command(options: CommandOptions) -> int:
+    """Work; the exit code is 0 after SIGTERM or Ctrl-C, and 3 after being declared dead."""
+    from weft.turns.worker import Worker
+
+    logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("weft").setLevel(logging.INFO)
+    runners = load_runners(options)
+    names = ", ".join(runner.app_name for runner in runners)
+
+    async def work() -> int:
+        worker = Worker(
+            *runners,
+            engine=options.engine,
+            slots=options.slots,
+            grace=options.grace,
+            attempts=options.attempts,
+            hung=options.hung,
+            keep=options.keep,
+        )
+        loop = asyncio.get_running_loop()
+        for sign in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(sign, worker.stop)
+
+        def ready(port: int | None) -> None:
+            at = f", health at http://{options.host}:{port}/health" if port is not None else ""
+            print(f"ready: {worker.name} takes turns of {names}{at}", flush=True)
+
+        watching = asyncio.create_task(_watch_parent(worker.stop))
+        print(f"worker on {without_password(options.address)}", file=sys.stderr)
+        try:
+            return await worker.run(host=options.host, port=options.health_port, ready=ready)
+        finally:
+            watching.cancel()
+
+    return asyncio.run(work())
+
+
+async def _watch_parent(stop: Callable[[], None]) -> None:
+    """Stop when the server has died that started this worker."""
+    parent = os.environ.get(PARENT)
+    while parent is not None:
+        # a process whose parent died gets another
+        if str(os.getppid()) != parent:
+            stop()
+            return
+        await asyncio.sleep(_PARENT_EVERY)
+
+
+def load_runners(options: CommandOptions) -> list[Runner]:
+    """A runner for each target, all over one store."""
+    config = RunConfig(model=options.model)
+    if options.max_llm_calls is not None:
+        config = msgspec.structs.replace(config, max_llm_calls=options.max_llm_calls)
+    if options.address.startswith("sqlite:///"):
+        require_folder(Path(options.address.removeprefix("sqlite:///")), "--store")
+    store = open_store(options.address)
+    runners: list[Runner] = []
+    for target in options.targets:
+        root = load_node(target)
+        runners.append(Runner(root, app_name=app_of(root, target), store=store, config=config))
+    return runners
+
+
+_FIRST_PAUSE = 0.5
+"""Seconds before a worker that died is started again; twice as long each time it dies young."""
+
+_LONGEST_PAUSE = 30.0
+
+_YOUNG = 10.0
+"""Seconds of life from which on a worker is not one that cannot start."""
+
+_LOOK_EVERY = 0.2
+
+_LAST_WAIT = 5.0
+"""Seconds beyond the grace after which a worker that does not end is killed."""
+
+
+class WorkerProcesses:
+    """So many processes of a command, while the block runs."""
+
+    def __init__(self, command: Sequence[str], count: int, *, grace: float) -> None:
+        self._command = [*command]
+        self._places = [_WorkerPlace() for _ in range(count)]
+        self._grace = grace
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="weft workers", daemon=True)
+
+    def __enter__(self) -> "WorkerProcesses":
+        # the server stops on SIGTERM and then raises it again, which must not end us before them
+        signal.signal(signal.SIGTERM, _go_on)
+        for place in self._places:
+            self._start(place)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        # first: a worker that ends from here on must not be started again
+        self._stopping.set()
+        self._thread.join()
+        running = [place.process for place in self._places if place.process is not None]
+        for process in running:
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+        until = time.monotonic() + self._grace + _LAST_WAIT
+        for process in running:
+            try:
+                process.wait(timeout=max(until - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                _say(f"worker {process.pid} does not end: it is killed")
+                process.kill()
+                process.wait()
+
+    def _start(self, place: "_WorkerPlace") -> None:
+        place.begun = time.monotonic()
+        # Ctrl-C reaches the whole group: the server itself tells the workers, once
+        place.process = subprocess.Popen(
+            self._command,
+            env={**os.environ, PARENT: str(os.getpid())},
+            stdin=subprocess.DEVNULL,
+            # the server's stdout has its address, for whoever reads it
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(_LOOK_EVERY):
+            now = time.monotonic()
+            for place in self._places:
+                if place.process is not None and (code := place.process.poll()) is not None:
+                    is_young = now - place.begun < _YOUNG
+                    place.pause = min(place.pause * 2, _LONGEST_PAUSE) if is_young else _FIRST_PAUSE
+                    place.again = now + place.pause
+                    place.process = None
+                    _say(f"a worker ended with {code}: the next starts in {place.pause:g} s")
+                elif place.process is None and now >= place.again:
+                    self._start(place)
+
+
+def _go_on(number: int, frame: object) -> None:
+    """Do nothing about a signal."""
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+class _WorkerPlace:
+    """A place for one process, and when it is filled again."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        self.begun = 0.0
+        self.again = 0.0
+        self.pause = _FIRST_PAUSE / 2

@@ -18,7 +18,7 @@ from weft.misuse import meant
 from weft.runtime.background import interrupt_session
 from weft.session import Store
 from weft.turns import TurnInfo, Turns, TurnStatus, open_turns
-from weft.turns.inbox import poison_reason
+from weft.turns.turn import poison_reason
 from weft.turns.worker import queue_database, unserved, worker_name
 
 _LISTED = 100

@@ -15,14 +15,13 @@ from typing import Literal
 import msgspec
 
 from weft.compiler.instruction import Instructions, Scope, Wording, resolve_instructions
-from weft.content import encode
 from weft.diagnostics import Origin
 from weft.ir import Span, Stability, TextBlock
 from weft.session import Event, Session, scope_of
 from weft.session.event import seen_from
 from weft.session.lookback import facts_of
 from weft.session.strand import Strand
-from weft.values import Json
+from weft.values import Json, encode
 
 CHANGED = "These instructions have changed. From now on:"
 ENDED = "These instructions no longer hold:"

@@ -17,6 +17,7 @@ from weft.dialects import Entry, Lowered, dialect_named
 from weft.dialects.caching import bare
 from weft.dialects.legality import Finding, findings_in, judged_head
 from weft.dialects.track import Head
+from weft.dialects.wire import escape
 from weft.errors import LoweringError, UsageError
 from weft.ir import Block, Prompt, Span, TextBlock
 from weft.session.strand import Strand
@@ -177,7 +178,7 @@ class SourceMap:
             stretch.append(Segment(0, 1, "", here))
             at = 1
         for index, (key, value) in enumerate(wire.items()):
-            place, lead = f"/{_escape(key)}", len(compact(key)) + (2 if index else 1)
+            place, lead = f"/{escape(key)}", len(compact(key)) + (2 if index else 1)
             if key == turns and isinstance(value, list):
                 above = self.origin(place)
                 if not is_skipped:
@@ -245,7 +246,7 @@ class SourceMap:
         """Segments of a value's compact JSON, beginning at `at`."""
         if isinstance(value, dict):
             labelled = [
-                (f"{compact(key)}:", f"{pointer}/{_escape(key)}", child)
+                (f"{compact(key)}:", f"{pointer}/{escape(key)}", child)
                 for key, child in value.items()
             ]
             yield from self._walk_children(labelled, pointer, at)
@@ -417,10 +418,6 @@ def _value_at(wire: Json, pointer: str) -> Json:
                 hint="look at Compilation.wire for what is there",
             )
     return value
-
-
-def _escape(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 def refused(lowered: Lowered, model: str) -> tuple[Diagnostic, ...]:

@@ -150,7 +150,7 @@ def _values_left(
 ) -> Iterator[tuple[str, str, str]]:
     """The places and texts in which a value is still, and its kind."""
     # once a request: an import in a function takes longer than looking at a text seen before
-    from weft.detect.patterns import PatternTimeout
+    from weft.detect.find import PatternTimeout
     from weft.detect.redaction import found_in
 
     for place, text in texts:

@@ -48,10 +48,7 @@ from weft.declare.config import (
     check_options,
 )
 from weft.declare.examples import Example, check_examples, fitted_examples
-from weft.declare.functions import (
-    PassFunction,
-    check_passes,
-)
+from weft.declare.functions import PassFunction, check_passes
 from weft.declare.hints import AGENT_VERBS, AGENT_WORDS
 from weft.declare.policy import Policy, TokenBudget
 from weft.declare.tool import Tool, ToolSource, to_source

@@ -20,16 +20,7 @@ from weft.misuse import declared, unknown_name
 if TYPE_CHECKING:
     from weft.declare.agent import Agent, CallbackChain
     from weft.declare.config import Inputs
-    from weft.declare.flow import (
-        Fallback,
-        Loop,
-        Node,
-        Operator,
-        Parallel,
-        Sequence,
-        Until,
-        While,
-    )
+    from weft.declare.flow import Fallback, Loop, Node, Operator, Parallel, Sequence, Until, While
     from weft.declare.functions import StateFunction
 
 F = TypeVar("F")

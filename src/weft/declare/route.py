@@ -10,20 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeAlias, cast
 
 from weft.declare.agent import CallbackChain, check_agents
-from weft.declare.checks import (
-    check_key,
-    check_name,
-    check_predicate,
-    check_text,
-    wrong,
-)
+from weft.declare.checks import check_key, check_name, check_predicate, check_text, wrong
 from weft.declare.compose import Composable, flow_node
 from weft.declare.config import Inputs, spell_inputs
-from weft.declare.functions import (
-    StateFunction,
-    ask,
-    name_of,
-)
+from weft.declare.functions import StateFunction, ask, name_of
 from weft.declare.nodes import describe_again, spell_callbacks, to_node
 from weft.errors import DeclarationError, RunError
 from weft.jsonschema import shorten

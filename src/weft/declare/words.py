@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from weft.declare.functions import check_choice, is_model
 from weft.declare.hints import hinted, no_such_word
-from weft.declare.policy import (
-    Policy,
-    Stage,
-    Transforms,
-    Verbs,
-)
+from weft.declare.policy import Policy, Stage, Transforms, Verbs
 from weft.declare.policy_parts import (
     ArtifactText,
     Auto,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from weft.detect.spans import Span, capitals, table, word_lists
+from weft.detect.kinds import Span, capitals, table, word_lists
 
 _CAPITALS = capitals()
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv6Address
 
-from weft.detect.spans import Span, is_near, places, table, words
+from weft.detect.kinds import Span, is_near, places, table, words
 
 _LOCAL = re.compile(r"[\w!#$%&'*+/=?^`{|}~-]+(?:\.[\w!#$%&'*+/=?^`{|}~-]+)*\Z")
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from weft.detect.spans import Span, is_near, lowered, places, words
+from weft.detect.kinds import Span, is_near, lowered, places, words
 
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"

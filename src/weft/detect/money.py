@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from weft.detect.spans import BEGIN, Span, is_near, lowered, places, table, words
+from weft.detect.kinds import BEGIN, Span, is_near, lowered, places, table, words
 
 
 def digits(text: str) -> list[int]:

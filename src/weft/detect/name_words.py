@@ -8,7 +8,7 @@ import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
-from weft.detect.spans import capitals, table, word_lists
+from weft.detect.kinds import capitals, table, word_lists
 
 _CAPITALS = capitals()
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from weft.detect.addresses import COUNTRIES
+from weft.detect.kinds import Span, capitals
 from weft.detect.name_words import (
     AMBIGUOUS,
     COMMON,
@@ -36,7 +37,6 @@ from weft.detect.name_words import (
     titled,
     without_possessive,
 )
-from weft.detect.spans import Span, capitals
 
 _CAPITALS = capitals()
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from weft.detect.kinds import BEGIN, END, Span, is_near, lowered, places, words
 from weft.detect.money import digits, iso7064, luhn, verhoeff, weighted
-from weft.detect.spans import BEGIN, END, Span, is_near, lowered, places, words
 
 
 def spain(spelled: str) -> bool:

@@ -13,10 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.detect.find import PLACEHOLDER, find
-from weft.detect.kinds import kinds_named
-from weft.detect.patterns import Pattern, PatternTimeout, pattern_of
-from weft.detect.spans import Detection
+from weft.detect.find import PLACEHOLDER, Pattern, PatternTimeout, find, pattern_of
+from weft.detect.kinds import Detection, kinds_named
 from weft.late import late_pattern
 from weft.values import Json, compact
 

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from weft.detect.spans import Span, lowered, places
+from weft.detect.kinds import Span, lowered, places
 
 # What a key begins with, and what follows. The beginnings are looked for as they are, so that a
 # long text without any costs next to nothing.

@@ -715,8 +715,3 @@ def result_text(block: ResultBlock) -> str:
             if isinstance(value := response.get(key), str):
                 return value
     return compact(response)
-
-
-def system_placed(prompt: Prompt, pointer: str) -> Placed:
-    """The system text's place."""
-    return Placed(pointer, prompt.system)

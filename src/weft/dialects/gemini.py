@@ -30,15 +30,7 @@ from weft.declare.provider_tools import (
     WebSearch,
 )
 from weft.diagnostics import Origin, Severity
-from weft.dialects.base import (
-    Dialect,
-    Exchange,
-    SpelledTool,
-    Spelling,
-    Traits,
-    set_options,
-    system_placed,
-)
+from weft.dialects.base import Dialect, Exchange, SpelledTool, Spelling, Traits, set_options
 from weft.dialects.facts import facts_for, same_model, wire_name
 from weft.dialects.legality import (
     MEDIA,
@@ -278,7 +270,7 @@ class GeminiDialect(Dialect):
         elif prompt.system:
             beside = object_in(wire.get("systemInstruction"))
             wire["systemInstruction"] = {**beside, "parts": [{"text": prompt.system_text}]}
-            placed.append(system_placed(prompt, "/systemInstruction/parts/0/text"))
+            placed.append(Placed("/systemInstruction/parts/0/text", prompt.system))
         if prompt.tools:
             self.put_tools(prompt, wire, placed, report)
         # last: everything that the cached content holds is taken out again

@@ -14,7 +14,7 @@ import msgspec
 
 from weft.content import Content, Part, opaque_part
 from weft.diagnostics import Severity
-from weft.dialects.base import Dialect, Exchange, Spelling, Traits, system_placed
+from weft.dialects.base import Dialect, Exchange, Spelling, Traits
 from weft.dialects.caching import name_prefix
 from weft.dialects.facts import wire_name
 from weft.dialects.legality import (
@@ -257,7 +257,7 @@ class OpenAIChatDialect(Dialect):
             spot = "/messages/{}/content"
             placed += [Placed(spot.format(at), (one,)) for at, one in enumerate(prompt.system)]
         elif prompt.system:
-            placed.append(system_placed(prompt, "/messages/0/content"))
+            placed.append(Placed("/messages/0/content", prompt.system))
         name_prefix(wire, prompt)
         return wire, tuple(placed)
 

@@ -11,15 +11,7 @@ import msgspec
 
 from weft.content import Content, Part, opaque_part
 from weft.declare.provider_tools import CodeExecution, FileSearch, HostedTool, WebSearch
-from weft.dialects.base import (
-    Dialect,
-    Exchange,
-    SpelledTool,
-    Spelling,
-    Traits,
-    set_options,
-    system_placed,
-)
+from weft.dialects.base import Dialect, Exchange, SpelledTool, Spelling, Traits, set_options
 from weft.dialects.caching import mark_item, name_prefix
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
@@ -275,7 +267,7 @@ class OpenAIResponsesDialect(Dialect):
             self.put_tools(prompt, wire, placed, report)
         if prompt.system:
             wire["instructions"] = prompt.system_text
-            placed.append(system_placed(prompt, "/instructions"))
+            placed.append(Placed("/instructions", prompt.system))
         name_prefix(wire, prompt)
         return wire, tuple(placed)
 

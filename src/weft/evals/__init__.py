@@ -18,8 +18,15 @@ try:
         tokens,
         trajectory,
     )
-    from weft.evals.outcome import Outcomes, Regression, compare, outcomes_of, read_outcomes
-    from weft.evals.task import AgentRun, task
+    from weft.evals.task import (
+        AgentRun,
+        Outcomes,
+        Regression,
+        compare,
+        outcomes_of,
+        read_outcomes,
+        task,
+    )
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith(("pydantic", "yaml")):
         raise

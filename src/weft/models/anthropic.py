@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+from weft.dialects.wire import at_path
 from weft.models.http import Timeouts
 from weft.models.remote import Remote
 from weft.models.retry import Breaker, Retry
 from weft.models.services import ANTHROPIC
-from weft.values import Json, JsonObject
+from weft.values import JsonObject
 
 # The version of the API: sent with every request, unless the caller's headers name another.
 VERSION = "2026-10-21"
@@ -94,7 +95,7 @@ class Anthropic(Remote):
 
 def betas(wire: JsonObject, body: bytes) -> list[str]:
     """The betas that a request asks for by what it holds."""
-    names = [name for field, name in _FIELDS.items() if _at(wire, field) is not None]
+    names = [name for field, name in _FIELDS.items() if at_path(wire, field) is not None]
     tools = wire.get("tools")
     for tool in tools if isinstance(tools, list) else ():
         kind = tool.get("type") if isinstance(tool, dict) else None
@@ -103,11 +104,3 @@ def betas(wire: JsonObject, body: bytes) -> list[str]:
     # the body is searched as bytes: to walk through all turns would take longer
     names += [name for mark, name in _MARKS.items() if mark in body]
     return names
-
-
-def _at(wire: JsonObject, field: str) -> Json:
-    outer, _, inner = field.partition(".")
-    value = wire.get(outer)
-    if not inner:
-        return value
-    return value.get(inner) if isinstance(value, dict) else None

@@ -12,15 +12,13 @@ from typing import ClassVar, NamedTuple, cast
 
 import msgspec
 
-from weft.content import encode
 from weft.dialects import wire_name
 from weft.dialects.facts import near_names
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.ir import ModelResponse, Prompt
 from weft.models import Model
 from weft.models.clients import carrier_for, client_keys
-from weft.models.http import Carrier, Sending, Timeouts, timeouts_of
-from weft.models.reading import Reading, require_answer
+from weft.models.http import Carrier, Reading, Sending, Timeouts, require_answer, timeouts_of
 from weft.models.retry import Breaker, Circuit, Retry, Trail, breaker_of, circuit_of, retry_of
 from weft.models.services import (
     Address,
@@ -31,7 +29,7 @@ from weft.models.services import (
     without_keys,
 )
 from weft.session.provenance import Provenance
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, encode
 
 _log = logging.getLogger("weft")
 

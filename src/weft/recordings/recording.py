@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.content import Content, Part, PartProvenance, encode
+from weft.content import Content, Part, PartProvenance
 from weft.declare import Tool
 from weft.declare.provider_tools import ProviderTool
 from weft.declare.tool import NAME, RESERVED, to_tools
@@ -24,7 +24,7 @@ from weft.ir.block import RECALL
 from weft.session import Actions, Compaction, Event, Session, Usage
 from weft.session.event import NO_ACTIONS
 from weft.session.provenance import Provenance
-from weft.values import Json, JsonObject, scrub
+from weft.values import Json, JsonObject, encode, scrub
 
 AGENT = "agent"
 """Who speaks for the model in a recording that names nobody."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from weft.compiler.protected import Whole
-from weft.content import Content, Part, encode
+from weft.content import Content, Part
 from weft.declare import Agent, Flow, Policy, Tool, agents_of
 from weft.declare.policy_parts import Label, Redact, Restore
 from weft.runtime.invocation import Invocation
 from weft.session import Event, Session
 from weft.session.provenance import Provenance, provenance_in
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject, compact, encode
 
 if TYPE_CHECKING:
     from weft.detect import Redaction

@@ -10,6 +10,7 @@ import platform
 import re
 import time
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -246,9 +247,8 @@ async def patch_session(call: Call) -> Answer:
 
 async def delete_session(call: Call) -> Answer:
     """Delete a session."""
-    runner, user, id = call.runner(), call.user(call.path("user")), call.path("session")
-    await call.served.require_session(runner, user, id)
-    await runner.delete(user_id=user, session_id=id)
+    runner, key = await call.stored(call.path("user"))
+    await runner.delete(user_id=key.user_id, session_id=key.id)
     return respond(None)
 
 
@@ -415,42 +415,21 @@ async def get_telemetry(call: Call) -> Answer:
 _SESSIONS = "/apps/{app}/users/{user}/sessions"
 _ONE = f"{_SESSIONS}/{{session}}"
 
+_row = partial(Endpoint, tag="google-adk")
+
 ENDPOINTS = (
-    Endpoint(
-        "GET",
-        "/list-apps",
-        list_apps,
-        "The names of the apps.",
-        tag="google-adk",
-        queries=("detailed",),
-    ),
-    Endpoint("GET", "/version", get_version, "The version.", None, tag="google-adk"),
-    Endpoint(
-        "GET",
-        "/config/telemetry",
-        get_telemetry,
-        "Telemetry of the page: none.",
-        None,
-        tag="google-adk",
-    ),
-    Endpoint("GET", _SESSIONS, list_sessions, "The sessions of a user.", None, tag="google-adk"),
-    Endpoint("POST", _SESSIONS, create_session, "Make a session.", NewAdkSession, tag="google-adk"),
-    Endpoint("GET", _ONE, get_session, "A session with its events.", None, tag="google-adk"),
-    Endpoint(
-        "POST", _ONE, create_named_session, "Make a session of this name.", None, tag="google-adk"
-    ),
-    Endpoint("PATCH", _ONE, patch_session, "Write to the state.", AdkStateDelta, tag="google-adk"),
-    Endpoint("DELETE", _ONE, delete_session, "Delete a session.", None, tag="google-adk"),
-    Endpoint("POST", "/run", run, "Run, and answer with all events.", AdkRun, tag="google-adk"),
-    Endpoint("POST", "/run_sse", run_sse, "Run, and stream the events.", AdkRun, tag="google-adk"),
-    Endpoint("GET", f"{_ONE}/artifacts", list_artifacts, "The artifacts.", None, tag="google-adk"),
-    Endpoint(
-        "GET",
-        f"{_ONE}/artifacts/{{name:path}}",
-        get_artifact,
-        "One artifact.",
-        None,
-        tag="google-adk",
-    ),
+    _row("GET", "/list-apps", list_apps, "The names of the apps.", queries=("detailed",)),
+    _row("GET", "/version", get_version, "The version."),
+    _row("GET", "/config/telemetry", get_telemetry, "Telemetry of the page: none."),
+    _row("GET", _SESSIONS, list_sessions, "The sessions of a user."),
+    _row("POST", _SESSIONS, create_session, "Make a session.", NewAdkSession),
+    _row("GET", _ONE, get_session, "A session with its events."),
+    _row("POST", _ONE, create_named_session, "Make a session of this name."),
+    _row("PATCH", _ONE, patch_session, "Write to the state.", AdkStateDelta),
+    _row("DELETE", _ONE, delete_session, "Delete a session."),
+    _row("POST", "/run", run, "Run, and answer with all events.", AdkRun),
+    _row("POST", "/run_sse", run_sse, "Run, and stream the events.", AdkRun),
+    _row("GET", f"{_ONE}/artifacts", list_artifacts, "The artifacts."),
+    _row("GET", f"{_ONE}/artifacts/{{name:path}}", get_artifact, "One artifact."),
     *PAGE_ENDPOINTS,
 )

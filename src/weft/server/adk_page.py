@@ -8,6 +8,7 @@ Top to bottom: graphs, traces, the page.
 import importlib.util
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -359,46 +360,17 @@ _DEV = "/dev/apps/{app}"
 
 _SESSION = "/apps/{app}/users/{user}/sessions/{session}"
 
+_row = partial(Endpoint, "GET", tag="google-adk")
+_TRACE = f"{_DEV}/debug/trace"
+
 PAGE_ENDPOINTS = (
-    Endpoint(
-        "GET", f"{_DEV}/build_graph", build_graph, "The agents as a tree.", None, tag="google-adk"
-    ),
-    Endpoint(
-        "GET",
-        f"{_DEV}/build_graph_image",
-        build_graph_image,
-        "The agents drawn.",
-        None,
-        tag="google-adk",
-    ),
-    Endpoint(
-        "GET",
-        f"/dev{_SESSION}/events/{{event}}/graph",
-        event_graph,
-        "An event drawn.",
-        None,
-        tag="google-adk",
-    ),
-    Endpoint("GET", f"{_DEV}/eval_sets", get_nothing, "No evaluations.", None, tag="google-adk"),
-    Endpoint("GET", f"{_DEV}/eval_results", get_nothing, "No evaluations.", None, tag="google-adk"),
-    Endpoint(
-        "GET", f"{_DEV}/metrics-info", get_metrics_info, "No evaluations.", None, tag="google-adk"
-    ),
-    Endpoint(
-        "GET",
-        f"{_DEV}/debug/trace/session/{{session}}",
-        session_trace,
-        "A trace.",
-        None,
-        tag="google-adk",
-    ),
-    Endpoint(
-        "GET",
-        f"{_DEV}/debug/trace/{{event}}",
-        event_trace,
-        "One event's trace.",
-        None,
-        tag="google-adk",
-    ),
+    _row(f"{_DEV}/build_graph", build_graph, "The agents as a tree."),
+    _row(f"{_DEV}/build_graph_image", build_graph_image, "The agents drawn."),
+    _row(f"/dev{_SESSION}/events/{{event}}/graph", event_graph, "An event drawn."),
+    _row(f"{_DEV}/eval_sets", get_nothing, "No evaluations."),
+    _row(f"{_DEV}/eval_results", get_nothing, "No evaluations."),
+    _row(f"{_DEV}/metrics-info", get_metrics_info, "No evaluations."),
+    _row(f"{_TRACE}/session/{{session}}", session_trace, "A trace."),
+    _row(f"{_TRACE}/{{event}}", event_trace, "One event's trace."),
 )
 """What the page asks for beside the API of sessions and runs."""

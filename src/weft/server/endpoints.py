@@ -23,6 +23,7 @@ from weft.server.access import Identity, headers_of, inner_path, too_large
 from weft.server.problems import Problem, problem_of, require_user
 from weft.server.served import Served
 from weft.server.stream import ChunkStream
+from weft.session import SessionKey
 from weft.session.event import scope_of
 from weft.session.memory import require_shared_key
 from weft.values import JsonObject
@@ -89,6 +90,17 @@ class Call:
         if wanted not in (None, own):
             raise Problem(403, "another-user", "these are the sessions of another user")
         return own
+
+    def user_or_all(self) -> str | None:
+        """Whose sessions are meant, as `user` says; None, all of them, only for the operator."""
+        is_one = self.identity.user is not None or self.query("user")
+        return self.user() if is_one else None
+
+    async def stored(self, user: str | None = None) -> tuple[Runner, SessionKey]:
+        """The runner and the key of the session that the path names, which must be there."""
+        runner, user, id = self.runner(), self.user(user), self.path("session")
+        await self.served.require_session(runner, user, id)
+        return runner, SessionKey(runner.app_name, user, id)
 
     def allowed_state(self, state: JsonObject | None) -> JsonObject:
         """The state that a request writes. What all users share is the operator's to write."""

@@ -238,16 +238,20 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
     answers: dict[str, _Answer] = {
         "film": _film,
         "event": _event,
-        "ghosts": _ghosts,
-        "request": _request,
-        "cache": _cache,
-        "what-if": _what_if,
-        "compare": _compare,
-        "force": _force,
-        "bisect": _bisect,
-        "dead-weight": _dead_weight,
-        "trust": _trust,
-        "picture": _picture,
+        "ghosts": lambda inspection, _: inspection.ghosts(),
+        "request": lambda inspection, asked: _view(inspection, asked).to_json(),
+        "cache": lambda inspection, asked: _view(inspection, asked).cache(),
+        "what-if": lambda inspection, asked: questions.what_if(
+            inspection, _count(asked, "step"), _variant(asked)
+        ),
+        "compare": lambda inspection, asked: questions.compare(inspection, _variant(asked)),
+        "force": lambda inspection, asked: questions.force_in(
+            inspection, _count(asked, "step"), _text(asked, "events").split(",")
+        ),
+        "bisect": lambda inspection, asked: questions.bisect(inspection, _text(asked, "text")),
+        "dead-weight": lambda inspection, _: questions.dead_weight(inspection),
+        "trust": lambda inspection, _: questions.trust(inspection),
+        "picture": lambda inspection, _: questions.picture(inspection),
         "test": _test,
     }
     actions: dict[str, _Action] = {"say": _say, "answer": _answer, "fork": _fork}
@@ -383,45 +387,8 @@ def _event(inspection: Inspection, request: Request) -> Json:
     return event if inspection.request_mask is None else inspection.request_mask.value(event)
 
 
-def _ghosts(inspection: Inspection, request: Request) -> Json:
-    return inspection.ghosts()
-
-
-def _request(inspection: Inspection, request: Request) -> Json:
-    return RequestView(inspection, _count(request, "step")).to_json()
-
-
-def _cache(inspection: Inspection, request: Request) -> Json:
-    return RequestView(inspection, _count(request, "step")).cache()
-
-
-def _what_if(inspection: Inspection, request: Request) -> Json:
-    return questions.what_if(inspection, _count(request, "step"), _variant(request))
-
-
-def _compare(inspection: Inspection, request: Request) -> Json:
-    return questions.compare(inspection, _variant(request))
-
-
-def _force(inspection: Inspection, request: Request) -> Json:
-    events = _text(request, "events").split(",")
-    return questions.force_in(inspection, _count(request, "step"), events)
-
-
-def _bisect(inspection: Inspection, request: Request) -> Json:
-    return questions.bisect(inspection, _text(request, "text"))
-
-
-def _dead_weight(inspection: Inspection, request: Request) -> Json:
-    return questions.dead_weight(inspection)
-
-
-def _trust(inspection: Inspection, request: Request) -> Json:
-    return questions.trust(inspection)
-
-
-def _picture(inspection: Inspection, request: Request) -> Json:
-    return questions.picture(inspection)
+def _view(inspection: Inspection, request: Request) -> RequestView:
+    return RequestView(inspection, _count(request, "step"))
 
 
 def _test(inspection: Inspection, request: Request) -> Json:

@@ -16,6 +16,7 @@ Top to bottom: the endpoints, what a run says, the two forms of an answer.
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -34,6 +35,7 @@ from weft.server.openai_sessions import (
     read_request,
 )
 from weft.server.openai_stored import (
+    PAGE_QUERIES,
     RequestNote,
     StoredResponse,
     call_arguments,
@@ -582,25 +584,22 @@ def _includes_usage(body: dict[str, Json]) -> bool:
     return isinstance(options, dict) and bool(options.get("include_usage"))
 
 
+_row = partial(Endpoint, tag="openai")
+_ONE = "/v1/responses/{response}"
+
 ENDPOINTS = (
-    Endpoint("GET", "/v1/models", list_models, "The apps as models.", tag="openai"),
-    Endpoint("GET", "/v1/models/{model}", get_model, "One app as a model.", tag="openai"),
-    Endpoint(
-        "POST", "/v1/chat/completions", create_chat_completion, "Answer a chat.", tag="openai"
+    _row("GET", "/v1/models", list_models, "The apps as models."),
+    _row("GET", "/v1/models/{model}", get_model, "One app as a model."),
+    _row("POST", "/v1/chat/completions", create_chat_completion, "Answer a chat."),
+    _row("POST", "/v1/responses", create_response, "Answer with a response."),
+    _row("GET", _ONE, get_response, "A response once more."),
+    _row("DELETE", _ONE, delete_response, "Delete a response."),
+    _row(
+        "GET", f"{_ONE}/input_items", list_input_items, "What a response was asked with.",
+        queries=PAGE_QUERIES,
     ),
-    Endpoint("POST", "/v1/responses", create_response, "Answer with a response.", tag="openai"),
-    Endpoint(
-        "GET", "/v1/responses/{response}", get_response, "A response once more.", tag="openai"
-    ),
-    Endpoint(
-        "DELETE", "/v1/responses/{response}", delete_response, "Delete a response.", tag="openai"
-    ),
-    Endpoint(
-        "GET", "/v1/responses/{response}/input_items", list_input_items,
-        "What a response was asked with.", tag="openai", queries=("limit", "after", "order"),
-    ),
-    Endpoint(
-        "POST", "/v1/responses/{response}/cancel", cancel_response,
-        "Refused: no response is made in the background.", tag="openai",
+    _row(
+        "POST", f"{_ONE}/cancel", cancel_response,
+        "Refused: no response is made in the background.",
     ),
 )  # fmt: skip

@@ -10,6 +10,7 @@ Top to bottom: conversations, their items, what is posted and deleted, the endpo
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from weft.errors import SessionBusy
 from weft.runtime import Runner
@@ -19,6 +20,7 @@ from weft.server.openai import show_response
 from weft.server.openai_requests import posted_items
 from weft.server.openai_sessions import as_events
 from weft.server.openai_stored import (
+    PAGE_QUERIES,
     ItemGroup,
     Items,
     RequestNote,
@@ -211,30 +213,27 @@ async def _has_item(groups: Sequence[ItemGroup], item: JsonObject) -> bool:
 
 _ONE = "/v1/conversations/{conversation}"
 
+_row = partial(Endpoint, tag="openai")
+
 ENDPOINTS = (
-    Endpoint(
+    _row(
         "POST", "/v1/conversations", create_conversation, "A session under a name.",
-        NewConversation, tag="openai",
+        NewConversation,
     ),
-    Endpoint("GET", _ONE, get_conversation, "A conversation.", tag="openai"),
-    Endpoint(
+    _row("GET", _ONE, get_conversation, "A conversation."),
+    _row(
         "POST", _ONE, update_conversation, "Give a conversation other metadata.",
-        ConversationUpdate, tag="openai",
+        ConversationUpdate,
     ),
-    Endpoint("DELETE", _ONE, delete_conversation, "Forget a conversation.", tag="openai"),
-    Endpoint(
+    _row("DELETE", _ONE, delete_conversation, "Forget a conversation."),
+    _row(
         "GET", f"{_ONE}/items", list_items, "What is said in a conversation, in pages.",
-        tag="openai", queries=("limit", "after", "order"),
+        queries=PAGE_QUERIES,
     ),
-    Endpoint(
-        "POST", f"{_ONE}/items", create_items, "Add items to a conversation.", NewItems,
-        tag="openai",
-    ),
-    Endpoint(
-        "GET", f"{_ONE}/items/{{item}}", get_item, "One item of a conversation.", tag="openai"
-    ),
-    Endpoint(
+    _row("POST", f"{_ONE}/items", create_items, "Add items to a conversation.", NewItems),
+    _row("GET", f"{_ONE}/items/{{item}}", get_item, "One item of a conversation."),
+    _row(
         "DELETE", f"{_ONE}/items/{{item}}", delete_item,
-        "Take the last item back; one that others follow is refused.", tag="openai",
+        "Take the last item back; one that others follow is refused.",
     ),
 )  # fmt: skip

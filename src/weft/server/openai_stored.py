@@ -521,6 +521,9 @@ def _is_text(item: JsonObject, text: str) -> bool:
     return content == [{"type": "input_text", "text": text}]
 
 
+PAGE_QUERIES = ("limit", "after", "order")
+"""What a page of a list is asked for with."""
+
 Items = Callable[[], Awaitable[list[JsonObject]]]
 """Some items of a list, in its order; they are made when they are needed."""
 

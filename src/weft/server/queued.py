@@ -289,7 +289,10 @@ async def queue_run(
         if reader is not None:
             runner.leave(reader)
         raise
-    after = length if is_new or stored is None else _first_of(stored, id, length)
+    after = length
+    if not is_new and stored is not None:  # it was put before: its events may be there already
+        events = enumerate(stored.events)
+        after = next((at for at, event in events if event.invocation_id == id), length)
     return QueuedRun(runner, turns, turn, id, after=after, repeated=not is_new, reader=reader)
 
 
@@ -325,9 +328,3 @@ async def _make_room(runner: Runner, key: SessionKey, busy: Busy) -> None:
         await interrupt_session(runner.store, key)
     elif busy == "reject" and await runner.store.holder(key) is not None:
         raise SessionBusy("another run has the session", where=str(key))
-
-
-def _first_of(session: Session, id: str, length: int) -> int:
-    """How many events came before those of a run."""
-    events = enumerate(session.events)
-    return next((at for at, event in events if event.invocation_id == id), length)

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Literal
 
@@ -191,11 +191,8 @@ class Served:
         """Start a run; what is wrong with it is raised here, before any of it is streamed."""
         if self.is_stopping:
             raise Problem(503, "stopping", "the server is stopping", headers={"retry-after": "5"})
-        depth = self.queue_depth
-        self._require_capacity(
-            runner.app_name, await depth.waiting() if depth is not None else None
-        )
-        async with _Admission(self, runner.app_name, user) as reservation:
+        await self._require_capacity(runner.app_name)
+        async with self._admitted(runner.app_name, user) as reservation:
             # only a new session must have a name that is fit for addresses
             if message is not None and session and create:
                 require_id(session)
@@ -253,31 +250,49 @@ class Served:
 
         `start` asks too. Who writes to the store before it asks here first.
         """
-        depth = self.queue_depth
-        self._require_capacity(app, await depth.waiting() if depth is not None else None)
+        await self._require_capacity(app)
         problem = await self.quotas.problem_of(app, user)
         if problem is not None:
-            self.count_refusal(app, problem)
+            self._count_refusal(app, problem)
             raise problem
 
-    def _require_capacity(self, app: str, waiting: int | None) -> None:
-        """Refuse a run while the server has too much to do, whoever asks.
-
-        So many turns wait in the queue, if there is one.
-        """
+    async def _require_capacity(self, app: str) -> None:
+        """Refuse a run while the server has too much to do, whoever asks."""
         limits, problem = self.limits, None
-        if waiting is not None:
-            if waiting >= limits.waiting:
+        if self.queue_depth is not None:
+            if (waiting := await self.queue_depth.waiting()) >= limits.waiting:
                 problem = overloaded(
                     "waiting", limits.waiting, waiting, f"{waiting} turns wait in the queue"
                 )
         elif (busy := len(self._runs) + self.starting) >= limits.runs:
             problem = overloaded("runs", limits.runs, busy, f"{busy} runs are under way")
         if problem is not None:
-            self.count_refusal(app, problem)
+            self._count_refusal(app, problem)
             raise problem
 
-    def count_refusal(self, app: str, problem: Problem) -> None:
+    @asynccontextmanager
+    async def _admitted(self, app: str, user: str) -> AsyncGenerator[Reservation, None]:
+        """The room of a run that begins in the block; it is given back if none begins."""
+        depth = self.queue_depth
+        self.starting += 1  # first: others ask while this one waits for the store
+        if depth is not None:
+            depth.add(1)
+        reservation: Reservation | None = None
+        try:
+            reservation = await self.quotas.admit(app, user)
+            yield reservation
+        except BaseException as error:
+            if depth is not None:
+                depth.add(-1)
+            if reservation is not None:
+                reservation.give_back()
+            elif isinstance(error, Problem):
+                self._count_refusal(app, error)
+            raise
+        finally:
+            self.starting -= 1
+
+    def _count_refusal(self, app: str, problem: Problem) -> None:
         """Count that somebody was sent away."""
         limit, holder = str(problem.members["limit"]), str(problem.members["of"])
         self.metrics.count("weft_refusals_total", app=app, limit=limit, of=holder)
@@ -295,13 +310,11 @@ class Served:
             return
         self._watched.add(run)
 
-        run.when_done(partial(self._note_queued_end, run, reservation))
+        def note_end(_: RunEnd | BaseException) -> None:
+            self._watched.discard(run)
+            reservation.end(run.tokens)
 
-    def _note_queued_end(
-        self, run: QueuedRun, reservation: Reservation, _: RunEnd | BaseException
-    ) -> None:
-        self._watched.discard(run)
-        reservation.end(run.tokens)
+        run.when_done(note_end)
 
     def _configured(self, config: RunConfig, busy: Busy, *, stream: bool) -> RunConfig:
         """The config of a run; that of all runs is made once."""
@@ -470,36 +483,3 @@ def _require_media(message: Content) -> None:
                 "the data is not base64",
                 where=f".message.parts[{at}].inlineData.data",
             )
-
-
-class _Admission:
-    """The room of a run that begins in the block; it is given back if none begins."""
-
-    def __init__(self, served: Served, app: str, user: str) -> None:
-        self._served = served
-        self._app = app
-        self._user = user
-        self._reservation: Reservation | None = None
-
-    async def __aenter__(self) -> Reservation:
-        self._add(1)  # first: others ask while this one waits for the store
-        try:
-            self._reservation = await self._served.quotas.admit(self._app, self._user)
-        except BaseException as error:
-            self._add(-1)
-            if isinstance(error, Problem):
-                self._served.count_refusal(self._app, error)
-            raise
-        return self._reservation
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._served.starting -= 1
-        if kind is not None and self._reservation is not None:
-            self._reservation.give_back()
-            if self._served.queue_depth is not None:
-                self._served.queue_depth.add(-1)
-
-    def _add(self, change: int) -> None:
-        self._served.starting += change
-        if self._served.queue_depth is not None:
-            self._served.queue_depth.add(change)

@@ -21,7 +21,7 @@ from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond
 from weft.server.problems import Problem, require_id
 from weft.server.served import Busy, ServedRun
 from weft.server.stream import Frames
-from weft.session import Actions, Event, Session, SessionInfo, SessionKey
+from weft.session import Actions, Event, Session, SessionKey
 from weft.session.event import new_id, scope_of, without_temp
 from weft.values import Json, JsonObject
 
@@ -101,27 +101,21 @@ def describe_app(runner: Runner) -> JsonObject:
 async def list_sessions(call: Call) -> Answer:
     """The sessions of an app, the latest first: of one user, or of all for the operator."""
     runner = call.runner()
-    own = call.identity.user
-    user = call.user() if own is not None or call.query("user") else None
+    user = call.user_or_all()
     infos = await runner.store.sessions(runner.app_name, user)
     first, limit = call.number("first", 0), call.number("limit", 100, most=LARGEST_PAGE)
     active = {*runner.active}
-    return respond(
+    listed: list[JsonObject] = [
         {
-            "sessions": [_listed(info, active) for info in infos[first : first + limit]],
-            "total": len(infos),
+            "id": info.key.id,
+            "user": info.key.user_id,
+            "events": info.events,
+            "updated": info.last_update_time,
+            "running": info.key in active,
         }
-    )
-
-
-def _listed(info: SessionInfo, active: set[SessionKey]) -> JsonObject:
-    return {
-        "id": info.key.id,
-        "user": info.key.user_id,
-        "events": info.events,
-        "updated": info.last_update_time,
-        "running": info.key in active,
-    }
+        for info in infos[first : first + limit]
+    ]
+    return respond({"sessions": listed, "total": len(infos)})
 
 
 async def create_session(call: Call) -> Answer:
@@ -182,9 +176,8 @@ def _status(runner: Runner, session: Session, *, running: bool) -> str:
 
 async def delete_session(call: Call) -> Answer:
     """Stop the session's run, and forget the session."""
-    runner, user, id = call.runner(), call.user(), call.path("session")
-    await call.served.require_session(runner, user, id)
-    await runner.delete(user_id=user, session_id=id)
+    runner, key = await call.stored()
+    await runner.delete(user_id=key.user_id, session_id=key.id)
     return Response(status_code=204)
 
 
@@ -269,9 +262,7 @@ def _started(call: Call, run: ServedRun, *, streams: bool) -> Answer:
 
 async def cancel_run(call: Call) -> Answer:
     """Stop the session's run, in whichever process it is; a queued one is taken back."""
-    runner, user, id = call.runner(), call.user(), call.path("session")
-    await call.served.require_session(runner, user, id)
-    key = SessionKey(runner.app_name, user, id)
+    runner, key = await call.stored()
     return respond({"cancelled": await call.served.cancel(runner, key)})
 
 
@@ -355,25 +346,19 @@ async def write_state(call: Call, user: str, delta: JsonObject) -> Session:
 
 async def list_artifacts(call: Call) -> Answer:
     """The artifacts of a session and of its user, with their versions."""
-    runner, user, id = call.runner(), call.user(), call.path("session")
-    await call.served.require_session(runner, user, id)
-    owner = (runner.app_name, user, id)
-    names = await runner.artifacts.names(*owner)
+    runner, key = await call.stored()
+    names = await runner.artifacts.names(*key)
     return respond(
-        [
-            {"name": name, "versions": await runner.artifacts.versions(*owner, name)}
-            for name in names
-        ]
+        [{"name": one, "versions": await runner.artifacts.versions(*key, one)} for one in names]
     )
 
 
 async def get_artifact(call: Call) -> Answer:
     """One version of an artifact as a part of content; the newest by default."""
-    runner, user, id = call.runner(), call.user(), call.path("session")
-    await call.served.require_session(runner, user, id)
+    runner, key = await call.stored()
     version = call.number("version", 0) if call.query("version") else None
     name = call.path("name")
-    part = await runner.artifacts.load(runner.app_name, user, id, name, version)
+    part = await runner.artifacts.load(*key, name, version)
     if part is None:
         raise Problem(404, "unknown-artifact", f"there is no artifact `{name[:100]}`")
     if call.query("raw") not in ("true", "1"):
@@ -424,8 +409,7 @@ async def list_questions(call: Call) -> Answer:
 async def list_pending(call: Call) -> Answer:
     """What the sessions of an app wait for: those of one user, or of all for the operator."""
     runner = call.runner()
-    own = call.identity.user
-    user = call.user() if own is not None or call.query("user") else None
+    user = call.user_or_all()
     limit = call.number("limit", 200, most=LARGEST_PAGE)
     pending: list[JsonObject] = []
     # the limit is of sessions, not of questions: reading them is what costs
@@ -442,34 +426,34 @@ async def list_pending(call: Call) -> Answer:
 async def answer_questions(call: Call) -> Answer:
     """Answer open questions, and let the run go on."""
     body = await call.body(Answers)
-    runner, user, id = call.runner(), call.user(body.user), call.path("session")
-    await call.served.require_session(runner, user, id)
+    runner, key = await call.stored(body.user)
     if not body.answers:
         raise Problem(422, "invalid", "there are no answers", where="/answers")
-    run = await call.served.start(runner, None, user=user, session=id, answers=body.answers)
+    run = await call.served.start(
+        runner, None, user=key.user_id, session=key.id, answers=body.answers
+    )
     return _started(call, run, streams=call.wants_stream())
 
 
 async def rewind_session(call: Call) -> Answer:
     """Take the session back to before an invocation; nothing is deleted."""
     body = await call.body(RewindTo)
-    runner, user, id = call.runner(), call.user(body.user), call.path("session")
-    await call.served.require_session(runner, user, id)
-    key = SessionKey(runner.app_name, user, id)
+    runner, key = await call.stored(body.user)
     # the rewind itself would wait for the run, and the client with it
     if await call.served.is_running(runner, key):
         raise SessionBusy("another run has the session", where=str(key))
-    session = await runner.rewind(user_id=user, session_id=id, invocation_id=body.invocation_id)
+    session = await runner.rewind(
+        user_id=key.user_id, session_id=key.id, invocation_id=body.invocation_id
+    )
     return respond(show_session(runner, session))
 
 
 async def fork_session(call: Call) -> Answer:
     """Make a session that begins with the first events of this one."""
     body = await call.body(NewFork, empty=NewFork())
-    runner, user, id = call.runner(), call.user(body.user), call.path("session")
-    await call.served.require_session(runner, user, id)
+    runner, key = await call.stored(body.user)
     to = require_id(body.id) if body.id else ""
-    session = await runner.fork(user_id=user, session_id=id, upto=body.upto, to=to)
+    session = await runner.fork(user_id=key.user_id, session_id=key.id, upto=body.upto, to=to)
     return respond(show_session(runner, session), 201)
 
 

@@ -17,12 +17,12 @@ from typing import Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from weft.content import Content, FunctionCall, FunctionResponse, Part, Value, encode
+from weft.content import Content, FunctionCall, FunctionResponse, Part, Value
 from weft.errors import SessionError
 from weft.late import late_pattern
 from weft.misuse import declared
 from weft.session.provenance import BranchDelta, Provenance, provenance_in
-from weft.values import Json, JsonObject, require_json
+from weft.values import Json, JsonObject, encode, require_json
 
 
 class Compaction(Value, frozen=True):

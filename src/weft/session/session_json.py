@@ -14,12 +14,12 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from weft.content import Value, encode, untrusted
+from weft.content import Value, untrusted
 from weft.errors import SessionError, describe_kind
 from weft.late import late_pattern
 from weft.session.event import Event, event_from, respelled
 from weft.session.provenance import without_trust
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, encode
 
 
 class SavedSession(msgspec.Struct, frozen=True):

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from weft.content import Content, Part, encode, require_content
+from weft.content import Content, Part, require_content
 from weft.errors import SessionError, StoreError
 from weft.late import late_pattern
+from weft.values import encode
 
 if TYPE_CHECKING:
     from pathlib import Path

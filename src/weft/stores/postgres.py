@@ -21,8 +21,7 @@ from weft.stores.cache import ChapterWriter, SessionCache, require_recent
 from weft.stores.chapters import require_keeping
 from weft.stores.leases import inside, new_worker, require_outside
 from weft.stores.postgres_batch import Batches, Look, NewEvent, append_events
-from weft.stores.postgres_lease import ServerLeases
-from weft.stores.postgres_news import News, ServerCarrier
+from weft.stores.postgres_processes import News, ServerCarrier, ServerLeases
 from weft.stores.postgres_rows import Stale
 from weft.stores.postgres_server import (
     Connection,

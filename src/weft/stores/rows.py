@@ -16,14 +16,13 @@ from zlib import crc32
 
 import msgspec
 
-from weft.content import encode
 from weft.errors import SessionError, StoreError
 from weft.session import SessionKey
 from weft.session.event import Event, read_event
 from weft.session.lookback import QUESTION, wrote_keys
 from weft.session.strand import Skim
 from weft.session.talk import read_talk_event
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, encode
 
 HAS_DELTA = """event LIKE '%"stateDelta"%'"""
 """The SQL condition for events that write state; an index of each database is made with it."""

@@ -138,9 +138,15 @@ class ServerDatabase:
             await self.open()
         if connection is not None:
             async with explaining(self.url):
-                return await _rows(require_connection(connection), spelled, values)
-        async with self.connection() as own:
-            return await _rows(own, spelled, values)
+                rows = await execute(require_connection(connection), spelled, values)
+        else:
+            rows = await self.execute(spelled, values)
+        return cast("list[tuple[Cell, ...]]", rows)
+
+    async def execute(self, statement: bytes | str, values: Mapping[str, object]) -> "list[Row]":
+        """The rows of a statement that is written for PostgreSQL."""
+        async with self.connection() as connection:
+            return await execute(connection, statement, values)
 
     @asynccontextmanager
     async def connection(self) -> "AsyncGenerator[Connection, None]":
@@ -218,10 +224,16 @@ async def _server_version(connection: "Connection", where: str) -> int:
     return _require_version(row[0] if row is not None else 0, where)
 
 
-async def _rows(connection: "Connection", query: bytes, values: Values) -> list[tuple[Cell, ...]]:
+Row = tuple[object, ...]
+
+
+async def execute(
+    connection: "Connection", statement: bytes | str, values: Mapping[str, object]
+) -> list[Row]:
+    """The rows that a statement gives."""
+    query = statement.encode() if isinstance(statement, str) else statement
     cursor = await connection.execute(query, values)
-    rows = await cursor.fetchall() if cursor.description is not None else []
-    return cast("list[tuple[Cell, ...]]", rows)
+    return await cursor.fetchall() if cursor.description is not None else []
 
 
 def require_connection(connection: object) -> "Connection":

@@ -32,8 +32,13 @@ from weft.session import SessionKey
 from weft.stores.postgres_batch import Batches
 from weft.stores.postgres_server import KEEPALIVES
 from weft.turns import dbos_tables as tables
-from weft.turns.databases import ServerDatabase, lock_migrations, require_connection
-from weft.turns.inbox import poison_reason
+from weft.turns.databases import (
+    Row,
+    ServerDatabase,
+    execute,
+    lock_migrations,
+    require_connection,
+)
 from weft.turns.running import SUSPECT_PATIENCE, SUSPECT_REST
 from weft.turns.turn import (
     MOST_KILLS,
@@ -48,6 +53,7 @@ from weft.turns.turn import (
     UnreadableTurn,
     decode_turn,
     encode_turn,
+    poison_reason,
 )
 
 if TYPE_CHECKING:
@@ -105,8 +111,8 @@ class DbosTurns:
         }
         await self.open()
         if connection is not None:
-            return bool(await tables.execute(require_connection(connection), tables.PUT, values))
-        return bool(await self._run(tables.PUT, values))
+            return bool(await execute(require_connection(connection), tables.PUT, values))
+        return bool(await self._database.execute(tables.PUT, values))
 
     async def work(
         self, run: RunTurn, *, apps: Sequence[str], worker: str, slots: int, stop: StopSignal
@@ -124,7 +130,7 @@ class DbosTurns:
     async def recover(self, living: Living) -> int:
         """Hand on every turn whose owner does not live."""
         await self.open()
-        owners = await self._run(tables.OWNERS, {})
+        owners = await self._database.execute(tables.OWNERS, {})
         if not owners:
             return 0
         # asked behind the owners: a worker that began in between lives, and keeps its turns
@@ -139,7 +145,7 @@ class DbosTurns:
                     "most": MOST_KILLS,
                     "reason": poison_reason(MOST_KILLS),
                 }
-                handed_on += len(await self._run(tables.HAND_ON, values))
+                handed_on += len(await self._database.execute(tables.HAND_ON, values))
         return handed_on
 
     async def find(self, key: SessionKey, request_id: str) -> TurnInfo | None:
@@ -180,7 +186,7 @@ class DbosTurns:
             "statuses": [each for each, ours in tables.STATUSES.items() if status in (None, ours)],
             "limit": limit,
         }
-        rows = await self._run(tables.LIST, values)
+        rows = await self._database.execute(tables.LIST, values)
         return [tables.DbosRow(*row).info() for row in rows]  # type: ignore[arg-type]
 
     async def retry(self, id: str) -> bool:
@@ -191,34 +197,34 @@ class DbosTurns:
         turn = infos[0].turn
         again = encode_turn(msgspec.structs.replace(turn, retries=turn.retries + 1))
         values = {"number": int(id), "turn": again, **_place_of(turn.key)}
-        return bool(await self._run(tables.RETRY, values))
+        return bool(await self._database.execute(tables.RETRY, values))
 
     async def cancel(self, id: str) -> bool:
         """Take a waiting turn out of the queue."""
         if not id.isdecimal():
             return False
         await self.open()
-        return bool(await self._run(tables.CANCEL, {"number": int(id)}))
+        return bool(await self._database.execute(tables.CANCEL, {"number": int(id)}))
 
     async def prune(self, *, keep: float, most: int) -> int:
         """Delete turns that were done so many seconds ago, with all that DBOS has of them."""
         await self.open()
         async with self._database.connection() as connection, connection.transaction():
-            old = await tables.execute(connection, tables.OLD, {"keep": keep, "most": most})
+            old = await execute(connection, tables.OLD, {"keep": keep, "most": most})
             if old:
                 numbers = [cast("int", number) for number, _ in old]
                 # a turn has one workflow for each time that it was put
                 ids = [f"{number:019}.{at}" for number, tries in cast("list[tuple[int, int]]", old)
                        for at in range(tries + 1)]  # fmt: skip
                 values = {"numbers": numbers, "notes": [*map(tables.note_of, numbers)], "ids": ids}
-                await tables.execute(connection, tables.FORGET, values)
+                await execute(connection, tables.FORGET, values)
         return len(old)
 
     async def counts(self) -> dict[tuple[str, TurnStatus], int]:
         """How many turns there are, by the name of their app and by status."""
         await self.open()
         counts: dict[tuple[str, TurnStatus], int] = {}
-        rows = cast("list[tuple[str, str, int]]", await self._run(tables.COUNTS, {}))
+        rows = cast("list[tuple[str, str, int]]", await self._database.execute(tables.COUNTS, {}))
         for app, status, count in rows:
             at = app, tables.STATUSES[status]
             counts[at] = counts.get(at, 0) + count
@@ -227,10 +233,6 @@ class DbosTurns:
     async def close(self) -> None:
         """Close the connections."""
         await self._database.close()
-
-    async def _run(self, statement: str, values: Mapping[str, object]) -> "Sequence[tables.Row]":
-        async with self._database.connection() as connection:
-            return await tables.execute(connection, statement, values)
 
 
 def queue_of(app_name: str) -> str:
@@ -304,7 +306,7 @@ class DbosWorker:
         """All workers of a queue count as many slots, so there may be more turns than room."""
         self._gate = _Gate()
         self._running: dict[str, int] = {}
-        self._reading: Batches[int, tables.Row | None] = Batches(self._read, at_once=1)
+        self._reading: Batches[int, Row | None] = Batches(self._read, at_once=1)
         self._engine: sqlalchemy.Engine | None = None
 
     def launch(self, url: str, queues: Sequence[str]) -> None:
@@ -344,8 +346,7 @@ class DbosWorker:
         """Take no more turns, wait for those that run, and give back what was taken meanwhile."""
         await asyncio.to_thread(self.destroy)
         try:
-            async with self._database.connection() as connection:
-                await tables.execute(connection, tables.GIVE_BACK_ALL, {"worker": self._worker})
+            await self._database.execute(tables.GIVE_BACK_ALL, {"worker": self._worker})
         except StoreError as error:  # whoever recovers the turns of this worker does it
             _log.warning("turns that were just taken are not given back: %s", error.message)
 
@@ -381,12 +382,11 @@ class DbosWorker:
 
     async def _drop_adrift(self, suspects: set[str]) -> set[str]:
         """Give back what was ours twice in a row without running: an answer was lost on the way."""
-        async with self._database.connection() as connection:
-            rows = await tables.execute(connection, tables.OWNED, {"worker": self._worker})
+        rows = await self._database.execute(tables.OWNED, {"worker": self._worker})
         adrift = {str(id) for (id,) in rows} - self._running.keys()
         for id in adrift & suspects:
             _log.warning("turn %s was ours and not run: it is free again", id)
-            await self._give_back(id)
+            await self._change(tables.GIVE_BACK, id)
         return adrift
 
     async def _carry_out(self, id: str, number: int) -> None:
@@ -452,15 +452,12 @@ class DbosWorker:
             await self._until_written(tables.NOTE, number, outcome.reason)
             raise TurnFailed(outcome.reason)
         if outcome.kind == "released":
-            await self._give_back(id)
+            await self._change(tables.GIVE_BACK, id)
         else:
             await self._until_written(tables.NOTE, number, outcome.reason)
             await self._change(tables.STOPPED, id)
         # the row says already what became of it; DBOS writes nothing for a task that was cancelled
         raise asyncio.CancelledError
-
-    async def _give_back(self, id: str) -> None:
-        await self._change(tables.GIVE_BACK, id)
 
     async def _change(self, statement: str, id: str) -> None:
         await self._persistent(statement, {"id": id, "worker": self._worker})
@@ -469,19 +466,18 @@ class DbosWorker:
         values = {"number": number, "turn": tables.note_of(number), "reason": reason}
         await self._persistent(statement, values)
 
-    async def _read(self, numbers: Sequence[int]) -> "list[tables.Row | None]":
+    async def _read(self, numbers: Sequence[int]) -> "list[Row | None]":
         """The rows of turns; DBOS starts several at once, and one look is for all of them."""
         rows = await self._persistent(tables.READ, {"numbers": [*numbers]})
         by_number = {row[0]: row for row in rows}
         return [by_number.get(number) for number in numbers]
 
-    async def _persistent(self, statement: str, values: Mapping[str, object]) -> "list[tables.Row]":
+    async def _persistent(self, statement: str, values: Mapping[str, object]) -> "list[Row]":
         """Ask the database until it answers."""
         pause = 0.1
         while True:
             try:
-                async with self._database.connection() as connection:
-                    return await tables.execute(connection, statement, values)
+                return await self._database.execute(statement, values)
             except StoreError as error:
                 _log.warning("a turn waits for the database: %s", error.message)
             await asyncio.sleep(pause)

@@ -77,23 +77,12 @@ def _sqlalchemy_url(url: str) -> str:
     return address.render_as_string(hide_password=False)
 
 
-Row = tuple[object, ...]
-
-
 async def has_tables(connection: "Connection") -> bool:
     """Whether the tables were made."""
     cursor = await connection.execute(
         "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'weft' AND tablename = 'dbos_turns'"
     )
     return await cursor.fetchone() is not None
-
-
-async def execute(
-    connection: "Connection", statement: str, values: Mapping[str, object]
-) -> list[Row]:
-    """The rows that a statement gives."""
-    cursor = await connection.execute(statement.encode(), values)
-    return await cursor.fetchall() if cursor.description is not None else []
 
 
 TABLES = (

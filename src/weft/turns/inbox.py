@@ -27,6 +27,7 @@ from weft.turns.turn import (
     UnreadableTurn,
     decode_turn,
     encode_turn,
+    poison_reason,
     retried,
 )
 
@@ -42,8 +43,6 @@ class InboxTurns:
     def __init__(self, database: QueueDatabase) -> None:
         self._database = database
         self._statements = Statements(database.sql)
-        self._placed = 0.0
-        """When delayed turns were last looked for."""
 
     async def open(self) -> None:
         """Make the tables, or refuse those of a newer version."""
@@ -71,43 +70,7 @@ class InboxTurns:
 
     def source(self, *, apps: Sequence[str], worker: str) -> "InboxSource":
         """The queue as one worker sees it."""
-        return InboxSource(self, apps, worker)
-
-    async def take(self, *, apps: Sequence[str], worker: str, most: int) -> list["TurnRow"]:
-        """Up to so many turns, which are this worker's from now on."""
-        if time.monotonic() - self._placed >= _PLACE_EVERY:
-            self._placed = time.monotonic()
-            # one at a time, so that they get their places in the order in which they are due
-            while await self._database.run(self._statements.place_due, {}):
-                pass
-        values: Values = {"apps": list(apps), "worker": worker, "most": most}
-        rows = await self._database.run(self._statements.take, values)
-        # an UPDATE gives its rows in any order
-        return sorted(map(TurnRow.read, rows), key=lambda row: (-row.priority, row.place or 0))
-
-    async def drop_adrift(self, worker: str, running: Collection[str]) -> int:
-        """Give back what a worker owns beside those that it runs."""
-        values: Values = {"worker": worker, "running": [int(id) for id in running]}
-        return len(await self._database.run(self._statements.drop_adrift, values))
-
-    async def settle(self, id: str, worker: str, outcome: TurnEnd) -> bool:
-        """Write down what came of a turn; False where it is another worker's by now."""
-        statement = {
-            "again": self._statements.again,
-            "released": self._statements.release,
-        }.get(outcome.kind, self._statements.end)
-        values: dict[str, Cell] = {"number": int(id), "worker": worker}
-        if statement is self._statements.end:
-            values |= {"status": outcome.kind, "reason": outcome.reason}
-        else:
-            values |= {"after": outcome.after}
-        if statement is self._statements.again:
-            values |= {"reason": outcome.reason}
-        return bool(await self._database.run(statement, values))
-
-    async def news(self) -> None:
-        """Wait until a turn may have been put."""
-        await self._database.news(self._database.pause)
+        return InboxSource(self._database, self._statements, apps, worker)
 
     async def recover(self, living: Living) -> int:
         """Hand on every turn whose owner does not live."""
@@ -190,35 +153,56 @@ class InboxTurns:
         await self._database.close()
 
 
-def poison_reason(kills: int) -> str:
-    """Why a turn that kills its workers is not taken any more."""
-    return f"{kills} workers died while they ran it"
-
-
 class InboxSource:
     """The inbox as one worker sees it."""
 
-    def __init__(self, inbox: InboxTurns, apps: Sequence[str], worker: str) -> None:
-        self._inbox = inbox
-        self._apps = apps
+    def __init__(
+        self, database: QueueDatabase, statements: "Statements", apps: Sequence[str], worker: str
+    ) -> None:
+        self._database = database
+        self._statements = statements
+        self._apps = list(apps)
         self._worker = worker
+        self._placed = 0.0
+        """When delayed turns were last looked for."""
 
     async def take(self, most: int) -> list[TakenTurn]:
-        """Up to so many turns."""
-        rows = await self._inbox.take(apps=self._apps, worker=self._worker, most=most)
-        return [row.taken() for row in rows]
+        """Up to so many turns, which are this worker's from now on."""
+        if time.monotonic() - self._placed >= _PLACE_EVERY:
+            self._placed = time.monotonic()
+            # one at a time, so that they get their places in the order in which they are due
+            while await self._database.run(self._statements.place_due, {}):
+                pass
+        values: Values = {"apps": self._apps, "worker": self._worker, "most": most}
+        rows = map(TurnRow.read, await self._database.run(self._statements.take, values))
+        # an UPDATE gives its rows in any order
+        return [
+            row.taken() for row in sorted(rows, key=lambda row: (-row.priority, row.place or 0))
+        ]
 
     async def drop_adrift(self, running: Collection[str]) -> int:
         """Give back what this worker owns beside those that it runs."""
-        return await self._inbox.drop_adrift(self._worker, running)
+        values: Values = {"worker": self._worker, "running": [int(id) for id in running]}
+        return len(await self._database.run(self._statements.drop_adrift, values))
 
     async def settle(self, id: str, outcome: TurnEnd) -> bool:
-        """Write down what came of a turn."""
-        return await self._inbox.settle(id, self._worker, outcome)
+        """Write down what came of a turn; False where it is another worker's by now."""
+        values: dict[str, Cell] = {"number": int(id), "worker": self._worker}
+        match outcome.kind:
+            case "again":
+                statement = self._statements.again
+                values |= {"after": outcome.after, "reason": outcome.reason}
+            case "released":
+                statement = self._statements.release
+                values |= {"after": outcome.after}
+            case _:
+                statement = self._statements.end
+                values |= {"status": outcome.kind, "reason": outcome.reason}
+        return bool(await self._database.run(statement, values))
 
     async def news(self) -> None:
         """Wait until a turn may have been put."""
-        await self._inbox.news()
+        await self._database.news(self._database.pause)
 
 
 _COLUMNS = (

@@ -19,8 +19,7 @@ import msgspec
 
 from weft.errors import StoreError, UsageError
 from weft.session import SessionKey
-from weft.turns.databases import ServerDatabase, lock_migrations, require_connection
-from weft.turns.inbox import poison_reason
+from weft.turns.databases import ServerDatabase, execute, lock_migrations, require_connection
 from weft.turns.running import TakenTurn, take_turns
 from weft.turns.turn import (
     MOST_KILLS,
@@ -35,6 +34,7 @@ from weft.turns.turn import (
     UnreadableTurn,
     decode_turn,
     encode_turn,
+    poison_reason,
     retried,
 )
 
@@ -141,8 +141,7 @@ class ProcrastinateTurns:
     async def recover(self, living: Living) -> int:
         """Hand on every turn whose owner does not live."""
         await self.open()
-        async with self._database.connection() as connection:
-            owners = await _execute(connection, _OWNERS, {"task": _TASK})
+        owners = await self._database.execute(_OWNERS, {"task": _TASK})
         if not owners:
             return 0
         # asked behind the owners: a worker that began in between lives, and keeps its turns
@@ -157,8 +156,7 @@ class ProcrastinateTurns:
                 "most": MOST_KILLS,
                 "reason": poison_reason(MOST_KILLS),
             }
-            async with self._database.connection() as connection:
-                handed_on += len(await _execute(connection, _HAND_ON, values))
+            handed_on += len(await self._database.execute(_HAND_ON, values))
             # a job may lose the number of its owner, when Procrastinate forgets a worker
             if owner is not None:
                 await self._app.job_manager.unregister_worker(cast("int", owner))
@@ -206,8 +204,7 @@ class ProcrastinateTurns:
             "request": request,
             "limit": limit,
         }
-        async with self._database.connection() as connection:
-            rows = await _execute(connection, _LIST, values)
+        rows = await self._database.execute(_LIST, values)
         return [_JobRow(*row).info() for row in rows]  # type: ignore[arg-type]
 
     async def retry(self, id: str) -> bool:
@@ -216,12 +213,11 @@ class ProcrastinateTurns:
             return False
         await self.open()
         values: dict[str, object] = {"id": int(id), "task": _TASK}
-        async with self._database.connection() as connection:
-            rows = await _execute(connection, _TEXT, values)
-            if not rows:
-                return False
-            values["turn"] = retried(str(rows[0][0]))
-            return bool(await _execute(connection, _RETRY, values))
+        rows = await self._database.execute(_TEXT, values)
+        if not rows:
+            return False
+        values["turn"] = retried(str(rows[0][0]))
+        return bool(await self._database.execute(_RETRY, values))
 
     async def cancel(self, id: str) -> bool:
         """Take a waiting turn out of the queue."""
@@ -233,15 +229,13 @@ class ProcrastinateTurns:
         """Delete turns that were done so many seconds ago."""
         await self.open()
         values = {"task": _TASK, "keep": keep, "most": most}
-        async with self._database.connection() as connection:
-            return len(await _execute(connection, _PRUNE, values))
+        return len(await self._database.execute(_PRUNE, values))
 
     async def counts(self) -> dict[tuple[str, TurnStatus], int]:
         """How many turns there are, by the name of their app and by status."""
         await self.open()
         counts: dict[tuple[str, TurnStatus], int] = {}
-        async with self._database.connection() as connection:
-            rows = await _execute(connection, _COUNTS, {"task": _TASK})
+        rows = await self._database.execute(_COUNTS, {"task": _TASK})
         for app, status, count in cast("list[tuple[str, str, int]]", rows):
             at = app, _STATUSES[status]
             counts[at] = counts.get(at, 0) + count
@@ -302,8 +296,7 @@ class JobSource:
     async def drop_adrift(self, running: Collection[str]) -> int:
         """Give back what this worker owns beside those that it runs."""
         values = {"owner": self._owner, "running": [int(id) for id in running], "task": _TASK}
-        async with self._database.connection() as connection:
-            return len(await _execute(connection, _DROP_ADRIFT, values))
+        return len(await self._database.execute(_DROP_ADRIFT, values))
 
     async def settle(self, id: str, outcome: TurnEnd) -> bool:
         """Write down what came of a turn."""
@@ -320,8 +313,7 @@ class JobSource:
             "cancelled": _STOPPED,
             "released": _RELEASE,
         }[outcome.kind]
-        async with self._database.connection() as connection:
-            return bool(await _execute(connection, statement, values))
+        return bool(await self._database.execute(statement, values))
 
     async def news(self) -> None:
         """Wait until a job was put; it is not told when a session's line moves on elsewhere."""
@@ -333,8 +325,7 @@ class JobSource:
         if owner is None:
             return
         try:
-            async with self._database.connection() as connection:
-                await _execute(connection, _FORGET_OWNER, {"owner": owner})
+            await self._database.execute(_FORGET_OWNER, {"owner": owner})
             await self._jobs.unregister_worker(owner)
         except StoreError:
             pass  # whoever recovers its turns does it
@@ -342,8 +333,7 @@ class JobSource:
     async def _registered(self) -> int:
         if self._owner is None:
             owner = await self._jobs.register_worker()
-            async with self._database.connection() as connection:
-                await _execute(connection, _NOTE_OWNER, {"owner": owner, "worker": self._worker})
+            await self._database.execute(_NOTE_OWNER, {"owner": owner, "worker": self._worker})
             self._owner, self._beat = owner, time.monotonic()
         elif time.monotonic() - self._beat >= _BEAT_EVERY:
             await self._jobs.update_heartbeat(self._owner)
@@ -354,8 +344,7 @@ class JobSource:
         id, attempts, kills = str(job.id), 0, 0
         # it was handed on or tried before: our notes know how often it failed
         if job.attempts:
-            async with self._database.connection() as connection:
-                notes = await _execute(connection, _NOTES, {"id": job.id})
+            notes = await self._database.execute(_NOTES, {"id": job.id})
             if notes:
                 attempts, kills = cast("tuple[int, int]", notes[0])
         try:
@@ -368,8 +357,7 @@ class JobSource:
         """A delayed turn is due: from now on it has its place in the line of its session."""
         session = cast("list[str]", msgspec.json.decode(job.queueing_lock or "[]"))[:-1]
         values = {"id": job.id, "owner": self._owner, "lock": _lock_of(SessionKey(*session))}
-        async with self._database.connection() as connection:
-            await _execute(connection, _JOIN_LINE, values)
+        await self._database.execute(_JOIN_LINE, values)
 
 
 class _PoolConnector(BaseAsyncConnector):
@@ -407,23 +395,16 @@ class _PoolConnector(BaseAsyncConnector):
         """Nothing: the database listens."""
 
 
-async def _execute(
-    connection: "Connection", query: str, values: Mapping[str, object]
-) -> list[tuple[object, ...]]:
-    cursor = await connection.execute(query.encode(), values)
-    return await cursor.fetchall() if cursor.description is not None else []
-
-
 async def _put(connection: "Connection", values: Mapping[str, object]) -> bool:
     try:
         # no transaction of the caller's: the statement commits itself
         if connection.autocommit and not has_begun(connection):
-            await _execute(connection, _PUT, values)
+            await execute(connection, _PUT, values)
         else:
             if not has_begun(connection):
                 await connection.execute("SELECT 1")  # the caller's transaction, not one of ours
             async with connection.transaction():  # what is known must not break it
-                await _execute(connection, _PUT, values)
+                await execute(connection, _PUT, values)
     except psycopg.errors.UniqueViolation:
         # the request is known: it was put before
         return False
@@ -448,7 +429,7 @@ async def _require_functions(connection: "Connection", url: str) -> None:
     """Refuse tables that another version of Procrastinate has made."""
     from weft.stores.postgres_server import place
 
-    rows = await _execute(
+    rows = await execute(
         connection, "SELECT proname FROM pg_proc WHERE proname = ANY(%(names)s)", {"names": _USED}
     )
     missing = sorted({*_USED} - {str(name) for (name,) in rows})

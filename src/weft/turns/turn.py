@@ -219,6 +219,11 @@ def left_to_the_client(**arguments: object) -> None:
     """Nothing: whoever declared the tool runs it, and sends the result."""
 
 
+def poison_reason(kills: int) -> str:
+    """Why a turn that kills its workers is not taken any more."""
+    return f"{kills} workers died while they ran it"
+
+
 class TurnEnd(NamedTuple):
     """What came of a turn, for the queue.
 

@@ -15,11 +15,15 @@ from weft.checker.rules.flows import (
 from weft.checker.rules.requests import (
     clearance_for_nothing,
     label_on_nothing,
+    lost_message,
+    lost_output,
     refused_by_provider,
     secret_may_reach_tool,
     secret_reaches_model,
+    seen_twice,
     too_long,
     undescribed,
+    unknown_name,
     unsent_global,
     volatile_first,
     withheld_result,
@@ -35,7 +39,6 @@ from weft.checker.rules.variables import (
     unsaved_artifact,
     wrong_type,
 )
-from weft.checker.rules.visibility import lost_message, lost_output, seen_twice, unknown_name
 
 RULES = (
     read_of_nothing,

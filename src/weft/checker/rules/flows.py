@@ -19,12 +19,7 @@ from weft.checker.schemas import (
     values_of,
 )
 from weft.checker.scope import Compared
-from weft.checker.world import (
-    Fact,
-    Read,
-    WalkRecord,
-    World,
-)
+from weft.checker.world import Fact, Read, WalkRecord, World
 from weft.declare import (
     Agent,
     Fallback,

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple, cast
 
+from weft.checker.agents import used_by
 from weft.checker.functions import keys_of
 from weft.checker.paths import paths_without
-from weft.checker.rules.visibility import acts
 from weft.checker.schemas import follow, kind_of, missing_field, spell_kind
 from weft.checker.scope import Keys, definition, names_of, text_of, unwrap_function
 from weft.checker.world import Fact, Gone, Read, Site, WalkRecord, World, Writer
-from weft.declare import Agent, Gate, Map, Parallel, Policy, Sequence, Step, template
+from weft.declare import Agent, Gate, Map, Parallel, Policy, Sequence, Step, Tool, template
 from weft.declare.checks import CALLBACKS
 from weft.declare.policy_parts import ArtifactText, When
 from weft.declare.template import spell_path
@@ -630,3 +630,28 @@ def _artifacts_in(policy: Policy) -> Iterator[str]:
             yield stage.selector.name
         elif isinstance(stage.selector, When):
             yield from _artifacts_in(stage.selector.policy)
+
+
+_LOOKING = frozenset(
+    (
+        "browse", "calculate", "compute", "count", "fetch", "find", "get", "google", "grep",
+        "lookup", "query", "read", "retrieve", "search",
+    )
+)  # fmt: skip
+"""First words of tools that only look something up; not those that also do: `open_ticket`."""
+
+
+def acts(agent: Agent) -> bool:
+    """Whether it may do something beside answering: a tool of it does more than look."""
+    return bool(agent.tool_sources) or any(map(_may_act, agent.tools))
+
+
+def _may_act(tool: Tool) -> bool:
+    """Whether a tool may do more than look: its declaration decides, then its code and its name."""
+    if tool.effect == "pure":
+        return False
+    declared = tool.effect != "idempotent" or tool.confirm or tool.long_running
+    if declared or tool.writes or used_by(tool).writes:
+        return True
+    first, *others = tool.name.lower().replace("-", "_").split("_")
+    return first not in _LOOKING or "and" in others

@@ -22,6 +22,7 @@ import msgspec
 
 from weft.compiler.caching import common
 from weft.dialects import CHAT, dialect_named
+from weft.dialects.wire import object_in, objects_in, text_at
 from weft.errors import ModelError
 from weft.ir import Prompt
 from weft.values import Json, JsonObject
@@ -359,8 +360,10 @@ class TokenTrace:
         choice = choices[0] if isinstance(choices, list) and choices else None
         if not isinstance(choice, dict) or "logprobs" not in choice:
             return piece
-        for token in _listed(choice["logprobs"]):
-            self._written += self._whole(token.get("id"), _text(choice.get("delta")))
+        for token in objects_in(object_in(choice["logprobs"]).get("content")):
+            self._written += self._whole(
+                token.get("id"), text_at(object_in(choice.get("delta")), "content")
+            )
         if not self._hidden:
             return piece
         bare: JsonObject = {key: value for key, value in choice.items() if key != "logprobs"}
@@ -386,13 +389,3 @@ class TokenTrace:
             return None
         cached = (*self._engine.tokens(self.body), *self._written[: max(0, count)])
         return common(cached, self._engine.tokens(repeated))
-
-
-def _listed(logprobs: Json) -> list[JsonObject]:
-    listed = logprobs.get("content") if isinstance(logprobs, dict) else None
-    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-
-
-def _text(delta: Json) -> str:
-    text = delta.get("content") if isinstance(delta, dict) else None
-    return text if isinstance(text, str) else ""

@@ -1,18 +1,19 @@
-"""`weft explain`: the report of a request, as text, JSON or a page."""
+"""`weft compile`, `weft explain` and `weft diff`: a request, its report, and what changed in it."""
 
+import asyncio
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from weft.cli.imports import aside_lines
-from weft.cli.inputs import exit_code, nearest, request, require_folder
+from weft.cli.inputs import exit_code, last_step, nearest, request, require_folder
 from weft.cli.options import CommandOptions
-from weft.cli.render import print_json, print_report
+from weft.cli.render import print_json, print_report, print_request
 from weft.compiler import Compilation
 from weft.declare import C
 from weft.diagnostics import safe
 from weft.errors import ModelError, UsageError
-from weft.recordings import read_file
-from weft.replay.replay import requests_of
 
 
 def explain_command(options: CommandOptions) -> int:
@@ -47,6 +48,11 @@ def is_recording(target: str) -> bool:
 
 def recorded_request(options: CommandOptions) -> Compilation:
     """A request of a recording: the last one, or that of --step N, as its model was asked."""
+    # few requests are of a recording, and what reads those is slow to load
+    from weft.cli.imports import aside_lines
+    from weft.recordings import read_file
+    from weft.replay.replay import requests_of
+
     path = Path(options.target)
     misplaced: dict[str, object] = {
         "--message": options.message,
@@ -112,3 +118,92 @@ def read_as_its_model_does(compiled: Compilation) -> None:
     except ModelError:
         return  # it is not here: the report says that it is an estimate
     compiled.reads = model.tokens
+
+
+def compile_command(options: CommandOptions) -> int:
+    """Compile one request and show it."""
+    compiled = request(options)
+    if options.as_json:
+        print_json(compiled.wire)
+        # stdout has the JSON alone
+        for diagnostic in compiled.diagnostics:
+            print(safe(str(diagnostic)), file=sys.stderr)
+    else:
+        print_request(compiled)
+    if options.count:
+        print_count(compiled)
+    return exit_code(compiled, strict=options.strict)
+
+
+def print_count(compiled: Compilation) -> None:
+    """Ask the provider, and print both counts where they do not mix with the request."""
+    from weft.models.registry import model_for
+    from weft.models.remote import count
+
+    name = compiled.prompt.model
+    model = model_for(name, where="--count")
+    counted = asyncio.run(count(model, compiled.prompt, compiled.wire))
+    off = (compiled.tokens - counted) / counted if counted else 0.0
+    print(
+        f"{counted:,} tokens as {name} counts, {compiled.tokens:,} as Weft does ({off:+.1%})",
+        file=sys.stderr,
+    )
+
+
+def diff_command(options: CommandOptions) -> int:
+    """Compare two requests of a session: two steps, or one step under two policies."""
+    before, after = _sides(options, options.steps or [], options.policies or [])
+    changes = before.request.diff(after.request)
+    if options.as_json:
+        names = {"from": before.name, "to": after.name}
+        print_json({**names, **changes.to_dict()})
+    else:
+        print(f"{before.name} -> {after.name}\n{changes}")
+    return 1 if changes and options.exit_code else 0
+
+
+class _ComparedRequest(NamedTuple):
+    """One of the two requests, and how it is called."""
+
+    name: str
+    request: Compilation
+
+
+def _sides(
+    options: CommandOptions, steps: Sequence[int], policies: Sequence[str]
+) -> tuple[_ComparedRequest, _ComparedRequest]:
+    """The two requests that the options ask for."""
+    if len(steps) > 2 or len(policies) > 2 or (len(steps) == 2 and policies):
+        raise UsageError(
+            "two requests are compared",
+            where="diff",
+            hint="give --step twice, or --policy twice and --step once",
+        )
+    if len(steps) == 2:
+        first, second = (request(replace(options, step=step)) for step in steps)
+        return _ComparedRequest(_step(steps[0], first), first), _ComparedRequest(
+            _step(steps[1], second), second
+        )
+    step = steps[0] if steps else last_step(options)
+    at = replace(options, step=step)
+    if policies:
+        new = request(at, policy=policies[-1])
+        old = request(at, policy=policies[0] if len(policies) == 2 else None)
+        own = f"{old.prompt.agent}'s own policy"
+        name = policies[0] if len(policies) == 2 else own
+        return _ComparedRequest(f"{_step(step, old)}, {name}", old), _ComparedRequest(
+            policies[-1], new
+        )
+    now = request(at)
+    if now.previous is None:
+        why = now.previous_problem or f"`{now.prompt.agent}` was not asked before"
+        raise UsageError(
+            f"there is no request before step {step}: {why}", where="diff", hint="give --step twice"
+        )
+    return _ComparedRequest(
+        f"the request of {now.prompt.agent} before", now.previous
+    ), _ComparedRequest(_step(step, now), now)
+
+
+def _step(step: int, request: Compilation) -> str:
+    return f"step {step} ({request.prompt.agent})"
