@@ -223,6 +223,25 @@ def test_the_collector_works_again_after_the_last_pause() -> None:
         gc.enable()
 
 
+def test_what_was_read_in_a_pause_is_old_at_its_end() -> None:
+    gc.unfreeze()  # whoever froze something in this process
+    with collector_paused():
+        young = [[number] for number in range(50_000)]  # many times what starts a collection
+    first = young[0]
+    assert not any(one is first for one in gc.get_objects(generation=0))
+    assert any(one is first for one in gc.get_objects(generation=2))
+    assert not gc.get_freeze_count()
+    gc.collect()
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with collector_paused():
+            pass
+        assert gc.get_freeze_count() == frozen
+    finally:
+        gc.unfreeze()
+
+
 async def test_a_run_goes_on_where_the_log_is_packed(address: str) -> None:
     key, events = new_key(), talk(30)
     await stored(address, key, events)

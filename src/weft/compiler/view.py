@@ -487,7 +487,7 @@ def lower_talk(events: Strand[Event], agent: str, target: WireTarget) -> Lowered
     """
     if events.settled <= PIECE:
         return None
-    talk = _Talk(TurnsOnly(dialect_named(target.dialect), target.model), array("L"), set())
+    talk = _Talk(TurnsOnly(dialect_named(target.dialect), target.model), array("I"), set())
     read, settled = 0, events.settled
     while read < settled:
         spoken = _read_utterances(events, read, agent)
