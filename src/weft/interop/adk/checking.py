@@ -156,9 +156,7 @@ def _record(node: Node, keys: Iterable[str]) -> WalkRecord:
     world = World()
     for key in keys:
         world = world.wrote(key, Writer("the application", Origin("config", key), "input"))
-    walk = Walk(node)
-    walk.run(world)
-    return walk.record
+    return Walk(node).run(world)
 
 
 def _own(tree: Imported, record: WalkRecord) -> Iterator[Diagnostic]:
