@@ -333,7 +333,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/weft.db"
     url = str(request.getfixturevalue("postgres_url"))
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS weft CASCADE")
+        connection.execute("DROP SCHEMA IF EXISTS weft, weft_dbos CASCADE")
     return url
 
 

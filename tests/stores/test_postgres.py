@@ -24,7 +24,7 @@ KEY = SessionKey("app", "ada", "s")
 def url(postgres_url: str) -> str:
     """A database without our tables."""
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS weft CASCADE")
+        connection.execute("DROP SCHEMA IF EXISTS weft, weft_dbos CASCADE")
     return postgres_url
 
 

@@ -25,7 +25,7 @@ KEY = SessionKey("app", "ada", "s")
 def server(postgres_url: str) -> str:
     """A database without tables."""
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS weft CASCADE")
+        connection.execute("DROP SCHEMA IF EXISTS weft, weft_dbos CASCADE")
     return postgres_url
 
 
