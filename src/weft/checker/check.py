@@ -43,10 +43,7 @@ def check(
     Without `infer`, an agent writes a key only if it says so.
     """
     _require_node(node)
-    world = world_at_start(node, inputs)
-    # first: a key that an agent writes without saying so changes what every rule finds
-    keys = inferred_keys(node, world) if infer else {}
-    record = walk_flow(with_keys(node, keys), world)
+    record, keys = walk_program(node, inputs, infer=infer)
     allowed = set(allow)
     findings: dict[str, Diagnostic] = {}
     agents = {agent.name: agent for agent in record.members}
@@ -63,11 +60,14 @@ def check(
     return Findings(sorted(findings.values(), key=lambda one: _ORDER[one.severity]))
 
 
-def walk_flow(node: Node, world: World) -> WalkRecord:
-    """The record of a walk over the flow."""
-    walk = Walk(node)
-    walk.run(world)
-    return walk.record
+def walk_program(
+    node: Node, inputs: Mapping[str, object] | Iterable[str] | None, *, infer: bool
+) -> tuple[WalkRecord, dict[str, str]]:
+    """The record of a walk from where the program starts, and the inferred keys by agent."""
+    world = world_at_start(node, inputs)
+    # first: a key that an agent writes without saying so changes what every rule finds
+    keys = inferred_keys(node, world) if infer else {}
+    return Walk(with_keys(node, keys)).run(world), keys
 
 
 def _inferred(agent: Agent, key: str) -> Diagnostic:
@@ -125,10 +125,8 @@ def _more(node: Node, world: World) -> dict[str, str]:
     pairs = list(_pairs(node))
     if not pairs:
         return {}
-    walk = Walk(node)
-    walk.run(world)
     sites: dict[int, list[Site]] = {}
-    for site in walk.record.sites:
+    for site in Walk(node).run(world).sites:
         sites.setdefault(id(site.node), []).append(site)
     keys: dict[str, str] = {}
     for first, second in pairs:
@@ -245,9 +243,7 @@ def declared_inputs(node: Node, world: World | None = None) -> dict[str, object]
     """The inputs that must be there when the program starts, by key, with their types."""
     if not any(one.inputs for one in _everything(node)):
         return {}
-    walk = Walk(node)
-    walk.run(world if world is not None else World())
-    return walk.record.inputs
+    return Walk(node).run(world if world is not None else World()).inputs
 
 
 def _everything(root: Node) -> Iterator[Node]:
@@ -358,9 +354,7 @@ def sights(
     infer: bool = True,
 ) -> list[Sight]:
     """What each agent of a flow will see, in the order they are come to; nothing is run."""
-    world = world_at_start(node, inputs)
-    keys = inferred_keys(node, world) if infer else {}
-    record = walk_flow(with_keys(node, keys), world)
+    record, keys = walk_program(node, inputs, infer=infer)
     by_agent: dict[str, Sight] = {}
     for site in record.sites:
         agent = site.node

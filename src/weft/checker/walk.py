@@ -123,10 +123,11 @@ class Walk:
         self.passing = [key for key in written if scope_of(key) == "temp"]
         self._speaks: dict[int, bool] = {}
 
-    def run(self, world: World) -> World:
-        """Walk the whole flow, and return the world behind it."""
+    def run(self, world: World) -> WalkRecord:
+        """Walk the whole flow, and return what that leaves for the rules."""
         self.record.start = world
-        return self.behind(self.root, world, Beside(), last=True)
+        self.behind(self.root, world, Beside(), last=True)
+        return self.record
 
     def behind(self, node: Node, world: World, siblings: Beside, *, last: bool) -> World:
         """The world behind a node, whichever path is taken through it."""

@@ -1,7 +1,8 @@
-"""`weft check`: what is wrong with a flow, before anything runs."""
+"""`weft check` and `weft graph`: what is wrong with a flow before it runs, and its picture."""
 
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -23,8 +24,8 @@ from weft.cli.findings import (
     difference,
     sources_of,
 )
-from weft.cli.load import is_node, load_source, node_of
-from weft.cli.options import CommandOptions, ReportForm
+from weft.cli.load import is_node, load_source, node_of, require_folder
+from weft.cli.options import CommandOptions, PictureForm, ReportForm
 from weft.cli.render import print_json
 from weft.codes import CODES
 from weft.declare import Node
@@ -39,7 +40,7 @@ def check_command(options: CommandOptions) -> int:
         if options.fix:
             raise UsageError("it either watches or mends", where="check", hint="leave one out")
         return watched(options.target, _again(options))
-    diagnostics, seen, node = _checked(options)
+    diagnostics, node, infer = _checked(options)
     findings: list[Located] = []
     if diagnostics:
         sources = sources_of(options.target, node)
@@ -48,29 +49,23 @@ def check_command(options: CommandOptions) -> int:
         ]
         if options.fix and _mended(findings, sources):
             return once_more(_again(options))
+    # what agents see takes another walk: it is worked out only for a report that says it
+    seen = partial(sights, node, inputs=typed_keys(options.inputs or ()), infer=infer)
     _print(findings, seen, options.report_form, explain=options.explain)
     least = ("info", "warning", "error") if options.strict else ("warning", "error")
     return 1 if any(one.diagnostic.severity in least for one in findings) else 0
 
 
-def _checked(
-    options: CommandOptions,
-) -> tuple[list[Diagnostic], Callable[[], list[Sight]], Node]:
-    """The diagnostics, what each agent will see, and the flow; of Weft's own or google-adk's.
-
-    What agents see takes another walk, so it is worked out only for a report that says it.
-    """
+def _checked(options: CommandOptions) -> tuple[list[Diagnostic], Node, bool]:
+    """The diagnostics, the flow, and whether keys were inferred in it: not in google-adk's."""
     target, infer = options.target, options.infer
     allow, keys = _codes(options.allow or []), typed_keys(options.inputs or ())
     source = load_source(target)
     if is_node(source):
-        diagnostics = check(source, inputs=keys, allow=allow, infer=infer)
-        return diagnostics, partial(sights, source, inputs=keys, infer=infer), source
+        return check(source, inputs=keys, allow=allow, infer=infer), source, infer
     from weft.interop.adk import check_adk  # google-adk is an extra, and slow to load
 
-    diagnostics = check_adk(source, inputs=keys, allow=allow)
-    node = node_of(source, target)
-    return diagnostics, partial(sights, node, inputs=keys, infer=False), node
+    return check_adk(source, inputs=keys, allow=allow), node_of(source, target), False
 
 
 def _again(options: CommandOptions) -> list[str]:
@@ -124,6 +119,55 @@ def _print(
             elif not findings:
                 agents = len(seen())
                 print(f"{agents} agent{'s' if agents != 1 else ''}, nothing to say")
+
+
+def graph_command(options: CommandOptions) -> int:
+    """Draw a flow: what runs after what, who writes and who reads, and what is wrong."""
+    from weft.graph import graph_of, to_mermaid, to_svg, to_text  # a check draws nothing
+    from weft.graph.terminal import ASCII, WIDTH, strokes_for
+
+    output = options.output
+    form = options.picture_form or _form_of(output)
+    if output is not None:
+        require_folder(output, "--output")
+    diagnostics, node, infer = _checked(options)
+    sources = sources_of(options.target, node)
+    problems = [one for one in diagnostics if not sources.allowed(one)]
+    inputs = typed_keys(options.inputs or ())
+    graph = graph_of(node, inputs=inputs, infer=infer, problems=problems)
+    match form:
+        case PictureForm.SVG:
+            text = to_svg(graph)
+        case PictureForm.MERMAID:
+            text = to_mermaid(graph)
+        case PictureForm.TEXT:
+            plain = output is None and strokes_for(sys.stdout.encoding or "utf-8") is ASCII
+            width = WIDTH
+            if output is None and sys.stdout.isatty():
+                width = max(40, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
+            text = to_text(graph, width=width, ascii_only=plain)
+    if output is None:
+        print(text, end="")
+    else:
+        output.write_text(text, "utf-8", errors="backslashreplace")
+        print(f"wrote {output}")
+    return 0
+
+
+_SUFFIXES = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".txt": "text"}
+
+
+def _form_of(output: Path | None) -> PictureForm:
+    if output is None:
+        return PictureForm.TEXT
+    form = _SUFFIXES.get(output.suffix.lower())
+    if form is None:
+        raise UsageError(
+            f"`{output.name}` does not say which form it is to have",
+            where="graph",
+            hint="add --format svg, --format mermaid or --format text",
+        )
+    return PictureForm(form)
 
 
 SECONDS = 0.3

@@ -406,7 +406,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
     ),
     Command(
         "graph",
-        "graph:graph_command",
+        "check:graph_command",
         ("target picture_form output inputs",),
         "Draw a flow: what runs after what, who writes and who reads, and what is wrong.",
     ),

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
-from weft.cli.inputs import require_folder
-from weft.cli.load import load_node
+from weft.cli.load import load_node, require_folder
 from weft.cli.options import CommandOptions
 from weft.cli.render import is_terminal, print_json
 from weft.cli.run import carry_out

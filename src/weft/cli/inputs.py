@@ -251,16 +251,6 @@ def require_existing(address: str) -> None:
         )
 
 
-def require_folder(file: Path, where: str) -> None:
-    """Refuse a file whose folder is not there, before any work is done for it."""
-    if not file.absolute().parent.is_dir():
-        raise UsageError(
-            f"there is no folder {file.parent}",
-            where=where,
-            hint=f"make it: mkdir -p {file.parent}",
-        )
-
-
 def without_password(address: str) -> str:
     """The address without the passwords it may have, before the host or among the options."""
     address = _PASSWORD_OPTION.sub(r"\1***", address)

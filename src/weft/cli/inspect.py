@@ -6,8 +6,8 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from weft.cli.inputs import find_session, require_existing, require_folder, without_password
-from weft.cli.load import app_of, load_node
+from weft.cli.inputs import find_session, require_existing, without_password
+from weft.cli.load import app_of, load_node, require_folder
 from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.cli.serve import run_application
 from weft.declare import C, Node

@@ -381,3 +381,13 @@ def relative_path(file: Path | str) -> str:
     with contextlib.suppress(ValueError):
         return str(Path(file).resolve().relative_to(Path.cwd().resolve()))
     return str(file)
+
+
+def require_folder(file: Path, where: str) -> None:
+    """Refuse a file whose folder is not there, before any work is done for it."""
+    if not file.absolute().parent.is_dir():
+        raise UsageError(
+            f"there is no folder {file.parent}",
+            where=where,
+            hint=f"make it: mkdir -p {file.parent}",
+        )

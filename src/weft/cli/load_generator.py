@@ -5,8 +5,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from weft.cli.inputs import require_folder
-from weft.cli.load import app_of, load_node
+from weft.cli.load import app_of, load_node, require_folder
 from weft.cli.options import CommandOptions
 from weft.declare import RunConfig
 from weft.errors import UsageError

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from weft.cli.imports import aside_lines, merged_aside
-from weft.cli.inputs import find_session, listed, opened, require_folder
-from weft.cli.load import load_node
+from weft.cli.inputs import find_session, listed, opened
+from weft.cli.load import load_node, require_folder
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json
 from weft.compiler.costs import price_of

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from weft.cli.inputs import exit_code, last_step, nearest, request, require_folder
+from weft.cli.inputs import exit_code, last_step, nearest, request
+from weft.cli.load import require_folder
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json, print_report, print_request
 from weft.compiler import Compilation

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from weft.cli.inputs import require_folder, without_password
-from weft.cli.load import app_of, load_node
+from weft.cli.inputs import without_password
+from weft.cli.load import app_of, load_node, require_folder
 from weft.cli.options import CommandOptions
 from weft.declare import RunConfig
 from weft.errors import UsageError, describe_kind

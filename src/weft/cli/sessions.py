@@ -6,7 +6,8 @@ import sys
 
 import msgspec
 
-from weft.cli.inputs import find_session, listed, opened, require_folder
+from weft.cli.inputs import find_session, listed, opened
+from weft.cli.load import require_folder
 from weft.cli.options import CommandOptions
 from weft.cli.screen import find_invocation, marks_for, moment, session_lines, table_lines
 from weft.compiler.report import clip

@@ -8,7 +8,8 @@ import asyncio
 import sys
 import time
 
-from weft.cli.inputs import find_session, listed, opened, require_existing, require_folder
+from weft.cli.inputs import find_session, listed, opened, require_existing
+from weft.cli.load import require_folder
 from weft.cli.options import CommandOptions
 from weft.cli.screen import moment, table_lines
 from weft.diagnostics import safe

@@ -44,7 +44,7 @@ from weft.declare.config import (
     OnMissing,
     OnProviderError,
     OnTruncated,
-    check_input_keys,
+    check_inputs,
     check_options,
 )
 from weft.declare.examples import Example, check_examples, fitted_examples
@@ -214,7 +214,7 @@ class Agent(Composable, Generic[AnswerT]):
     cleared: tuple[str, ...] = field(default=(), metadata=by(check_cleared))
     """The labels that its model may see."""
     inputs: Mapping[str, object] = field(
-        default_factory=dict[str, object], metadata=by(check_input_keys)
+        default_factory=dict[str, object], metadata=by(check_inputs)
     )
     """The state keys that must be there when it starts, with their types."""
     tool_sources: tuple[ToolSource, ...] = ()

@@ -71,7 +71,10 @@ class Composable:
         """
         from weft.declare.config import check_inputs
 
-        named = {**check_inputs("takes", declared), **check_inputs("takes", keys)}
+        named = {
+            **check_inputs("takes", "inputs", declared),
+            **check_inputs("takes", "inputs", keys),
+        }
         # a step or a gate has no field for it: a sequence of one has
         if "inputs" not in vars(self):
             from weft.declare.flow import Sequence

@@ -439,28 +439,22 @@ class Lack(msgspec.Struct, frozen=True):
         )
 
 
-def check_inputs(owner: str, declared: object) -> dict[str, object]:
+def check_inputs(owner: str, field: str, declared: object) -> dict[str, object]:
     """The inputs as a dict of their own; names alone are inputs of any type."""
-    example = 'write inputs={"topic": str}'
+    example = f'write {field}={{"topic": str}}'
     if isinstance(declared, str) or not isinstance(declared, Iterable):
-        raise wrong(owner, "inputs", f"{declared!r} names no state keys", example)
+        raise wrong(owner, field, f"{declared!r} names no state keys", example)
     inputs: dict[str, object] = {}
     for key in cast("Iterable[object]", declared):
         if not isinstance(key, str) or not _is_key(key):
-            raise wrong(owner, "inputs", f"{key!r} is no state key", example)
+            raise wrong(owner, field, f"{key!r} is no state key", example)
         if isinstance(declared, Mapping):
             inputs[key] = cast("Mapping[str, object]", declared)[key]
         else:
             inputs[key] = object
         if inputs[key] not in ANYTHING:
-            inputs[key] = check_schema(owner, f"inputs.{key}", inputs[key])
+            inputs[key] = check_schema(owner, f"{field}.{key}", inputs[key])
     return inputs
-
-
-def check_input_keys(agent: str, field: str, declared: object) -> dict[str, object]:
-    """The inputs of an agent."""
-    del field
-    return check_inputs(agent, declared)
 
 
 def _is_key(text: str) -> bool:

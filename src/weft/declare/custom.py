@@ -306,7 +306,7 @@ class CustomAgent(Composable, metaclass=_Settling):
             check_names(field, keys, where=f"{name}.{field}")
             setattr(self, field, tuple(cast("Iterable[str]", keys)))
         self.sub_agents = check_children(name, "sub_agents", self.sub_agents)
-        self.inputs = check_inputs(name, self.inputs)
+        self.inputs = check_inputs(name, "inputs", self.inputs)
         if self.input_schema is not None:
             self.input_schema = check_schema(name, "input_schema", self.input_schema)
         check_deps_type(name, "deps_type", self.deps_type)

@@ -150,41 +150,41 @@ class Fallback(ByFields, Composable):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Until(ByFields):
-    """When a loop ends, for `flow * until(...)`."""
+class _Condition(ByFields):
+    """What a loop asks, and how many rounds it takes at most."""
 
     predicate: StateFunction
     max: int = 10
 
+    word: ClassVar[str]
+
     def __post_init__(self) -> None:
         """Refuse a predicate that cannot be asked."""
-        check_predicate(self.predicate, where="until", at_once=False)
-        _check_rounds(self.max, where="until.max")
+        check_predicate(self.predicate, where=self.word, at_once=False)
+        _check_rounds(self.max, where=f"{self.word}.max")
 
     def __repr__(self) -> str:
-        return f"until({name_of(self.predicate)}, max={self.max})"
+        return f"{self.word}({name_of(self.predicate)}, max={self.max})"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Until(_Condition):
+    """When a loop ends, for `flow * until(...)`."""
+
+    word = "until"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class While(_Condition):
+    """As long as what a loop goes on, for `flow * while_(...)`."""
+
+    word = "while_"
 
 
 @explained('until(lambda state: state["score"] > 0.8, max=3)', words=FLOW_WORDS)
 def until(predicate: StateFunction, *, max: int = 10) -> Until:
     """End a loop when the predicate, sync or async, says so, or after `max` rounds."""
     return Until(predicate, max)
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class While(ByFields):
-    """As long as what a loop goes on, for `flow * while_(...)`."""
-
-    predicate: StateFunction
-    max: int = 10
-
-    def __post_init__(self) -> None:
-        """Refuse a predicate that cannot be asked."""
-        check_predicate(self.predicate, where="while_", at_once=False)
-        _check_rounds(self.max, where="while_.max")
-
-    def __repr__(self) -> str:
-        return f"while_({name_of(self.predicate)}, max={self.max})"
 
 
 @explained('while_(lambda state: state["left"] > 0, max=3)', words=FLOW_WORDS)

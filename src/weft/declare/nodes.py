@@ -447,7 +447,7 @@ def describe(
     check_text(name, "description", description)
     object.__setattr__(flow, "name", name)
     object.__setattr__(flow, "description", description)
-    object.__setattr__(flow, "inputs", check_inputs(name, inputs))
+    object.__setattr__(flow, "inputs", check_inputs(name, "inputs", inputs))
     for moment, value in (("before_agent", before_agent), ("after_agent", after_agent)):
         object.__setattr__(flow, moment, check_callback(name, moment, value))
 

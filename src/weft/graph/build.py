@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from weft.checker.agents import blurs, custom_writer, heard_by, may_write_anything, writes_of
-from weft.checker.check import check, inferred_keys, walk_flow, with_keys, world_at_start
+from weft.checker.check import check, walk_program
 from weft.checker.functions import keys_of
 from weft.checker.world import Read, Site, WalkRecord, Writer
 from weft.compiler.report import clip, preview
@@ -71,13 +71,10 @@ def graph_of(
         problems = check(node, inputs=inputs, allow=allow, infer=infer)
     # what is good to know is not marked in red
     marked = tuple(one for one in problems if one.severity is not Severity.INFO)
-    world = world_at_start(node, inputs)
-    keys = inferred_keys(node, world) if infer else {}
-    node = with_keys(node, keys)
-    record = walk_flow(node, world)
-    builder = _Builder(node, record, marked, keys)
-    root = builder.visit(node)
-    ports = tuple(Port(key, key, "state") for key in world.facts)
+    record, keys = walk_program(node, inputs, infer=infer)
+    builder = _Builder(record, marked, keys)
+    root = builder.visit(record.root)
+    ports = tuple(Port(key, key, "state") for key in record.start.facts)
     start = Vertex("input", "input", "", "input", writes=ports)
     answer = Vertex("answer", "answer", "", "answer")
     return Graph(
@@ -107,7 +104,6 @@ class _Builder(Visitor[Member]):
 
     def __init__(
         self,
-        root: Node,
         record: WalkRecord,
         problems: tuple[Diagnostic, ...],
         inferred: Mapping[str, str],
@@ -117,7 +113,7 @@ class _Builder(Visitor[Member]):
         self.sites: dict[str, tuple[Site, ...]] = {}
         self._count = 0
         self._uses = Counter[int]()
-        self._count_uses(root)
+        self._count_uses(record.root)
         self._drawn = Counter[int]()
         self._sites_of: dict[int, list[Site]] = {}
         for site in record.sites:

@@ -156,12 +156,7 @@ def replay(
     events = recording.session.events
     tally, texts, records = _Tally(policy, model), Texts(), KeptEvidence(events)
     requests = requests_of(
-        recording,
-        policy,
-        model=model,
-        agents=agents,
-        refused=tally.refused,
-        gap=gap,
+        recording, policy, model=model, agents=agents, refused=tally.refused, gap=gap
     )
     for index, _, compiled in requests:
         spent = _spent(compiled, by_price=model is not None)
