@@ -24,14 +24,18 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 # An environment whose interpreter no longer runs is made again, whatever its stamps say.
 $(foreach venv,.venv $(BENCH) $(ADK) $(CLIENTS),$(shell $(venv)/bin/python -c '$(RECENT)' 2>/dev/null || rm -f $(venv)/.made-*))
 
+# Tests wait for processes, servers and browsers about a third of their time: one worker more than
+# jobs keeps the cores busy.
+WORKERS ?= $(shell expr $(JOBS) + 1)
+
 # worksteal: a worker takes a run of neighbours, which share what is set up for them, and helps
-# the other one when it is done.
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+# the others when it is done.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Two checks at a time, each with its output in one piece where make can do that.
 TOGETHER := $(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 
 .PHONY: help demo test coverage check prices bench clean browser \
-    check-style check-mypy check-pyright check-layers test-adk
+    check-style check-mypy check-pyright check-layers test-adk test-collect
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -40,20 +44,25 @@ demo: .venv/.made-local
 	$(BIN)/weft model get
 	$(BIN)/python examples/local.py
 
-# What needs one core goes first, two at a time: the environments, then the types and google-adk's
-# tests. After that all cores are for the tests.
+# What needs one core goes first, two at a time: the environments, then the types, google-adk's tests
+# and the compiling of all tests, which each worker would do for itself. After that all cores are for
+# the tests.
 #
 # Browsers, servers and databases are started for real and share the cores with everything else.
 # A test that failed is run once more, alone: what fails again has failed, and what does not is
 # named, since it depends on timing and wants a look. Many failures are not repeated.
 test:
 	@$(MAKE) --no-print-directory -j $(JOBS) .venv/.made-dev $(ADK)/.made-adk $(CLIENTS)/.made-clients
-	@$(TOGETHER) check-style check-mypy check-pyright test-adk check-layers browser
+	@$(TOGETHER) check-style check-mypy check-pyright test-adk check-layers test-collect browser
 	$(PYTEST) || { [ $$? = 1 ] && echo "Once more, alone, the tests that failed:" && \
 	    $(BIN)/python -m pytest -v -n 0 --last-failed --last-failed-no-failures none --maxfail 3; }
 
 test-adk:
 	$(ADK)/bin/python -m pytest tests/interop
+
+# What is wrong with a test is said when it is run.
+test-collect:
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || :
 
 # The pages are tested in Chromium. Where none is installed and none can be, those tests are skipped,
 # and say so.

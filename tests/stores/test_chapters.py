@@ -7,20 +7,23 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
+from zlib import compress
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.cli.run import weft
-from tests.stores.test_skim import BOT, POLICIES, facts, said, talk
+from tests.stores.test_skim import BOT, POLICIES, changed, facts, said, talk
 from tests.support.strategies import logs
 from weft import Actions, Agent, C, Content, Event, ModelResponse, Part, Policy, Runner, Session
 from weft.compiler import caching, compile_request, view
-from weft.content import call_part
+from weft.content import call_part, result_part
 from weft.errors import StoreError, UsageError
 from weft.runtime.earlier import rewind_event
 from weft.session import MemoryStore, SessionKey, Store, Usage
@@ -218,6 +221,25 @@ def test_the_collector_works_again_after_the_last_pause() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_was_read_in_a_pause_is_old_at_its_end() -> None:
+    gc.unfreeze()  # whoever froze something in this process
+    with collector_paused():
+        young = [[number] for number in range(50_000)]  # many times what starts a collection
+    first = young[0]
+    assert not any(one is first for one in gc.get_objects(generation=0))
+    assert any(one is first for one in gc.get_objects(generation=2))
+    assert not gc.get_freeze_count()
+    gc.collect()
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with collector_paused():
+            pass
+        assert gc.get_freeze_count() == frozen
+    finally:
+        gc.unfreeze()
 
 
 async def test_a_run_goes_on_where_the_log_is_packed(address: str) -> None:
@@ -428,15 +450,164 @@ async def test_damage_in_the_archive_is_named(tmp_path: Path) -> None:
 async def test_facts_that_are_damaged_are_not_believed(address: str) -> None:
     key = new_key()
     whole = await stored(address, key, talk(30))
-    if address.startswith("sqlite"):
-        with sqlite3.connect(address.removeprefix("sqlite:///")) as connection:
-            connection.execute("UPDATE chapters SET checksum = checksum + 1")
-    else:
-        import psycopg
-
-        with psycopg.connect(address) as server:
-            server.execute("UPDATE weft.chapters SET checksum = checksum + 1")
+    execute(address, "UPDATE {chapters} SET checksum = checksum + 1")
     await same_as_read(address, key, whole)
+
+
+def execute(address: str, statement: str) -> list[tuple[object, ...]]:
+    """The rows of a statement about `{chapters}`, done by hand."""
+    if address.startswith("sqlite"):
+        with closing(sqlite3.connect(address.removeprefix("sqlite:///"))) as connection, connection:
+            return connection.execute(statement.format(chapters="chapters")).fetchall()
+    import psycopg
+
+    with psycopg.connect(address) as server:
+        cursor = server.execute(statement.format(chapters="weft.chapters").encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+MODELS = ("gemini-flash-latest", "claude-sonnet-4-5", "gpt-4o", "gpt-5")
+
+
+def conversation(turns: int, seed: int, *, writes: bool) -> list[Event]:
+    """Plain talk with what a dialect may spell in its own way."""
+    events = talk(turns, seed, writes=writes)
+    chance = random.Random(seed)
+    for number in range(seed % 5):
+        at = chance.choice([at for at, event in enumerate(events) if event.author == "user"])
+        turn = int((events[at].text or "question 0").rpartition(" ")[2])
+        ids = (f"adk-{number}", f"toolu_{number}!")
+        aside = [
+            said("bot", Part(text="and"), turn),
+            said("bot", Part(text=" \n"), turn),
+            said("bot", call_part("look", {"é": [1.5, None]}, id=ids[0]), turn),
+            said("bot", result_part("look", {"error": "no"}, id=ids[0]), turn, "user"),
+        ]
+        both = tuple(call_part("look", {}, id=f"{id}-2") for id in ids)
+        answers = tuple(result_part("look", {"a": 1, "b": "x"}, id=f"{id}-2") for id in ids)
+        aside.append(changed(said("bot", both[0], turn), content=Content(both, "model")))
+        aside.append(changed(said("bot", answers[0], turn), content=Content(answers, "user")))
+        kinds = chance.choice(([0], [0, 1], [2, 3], [4, 5], [0, 2, 3, 4, 5]))
+        events[at + 1 : at + 1] = [aside[kind] for kind in kinds]
+    return events
+
+
+@settings(
+    deadline=None,
+    max_examples=8,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    turns=st.integers(8, 20),
+    later=logs(),
+    seed=st.integers(0, 99),
+    piece=st.integers(1, 9),
+    writes=st.booleans(),
+)
+async def test_the_talk_of_chapters_gives_the_request_that_their_events_give(
+    address: str, turns: int, later: list[Event], seed: int, piece: int, writes: bool
+) -> None:
+    key = new_key()
+    events = conversation(turns, seed, writes=writes)
+    events += [event for event in later if not event.partial]
+    events += [said("user", Part(text="So?"), 990)]
+    whole = await stored(address, key, events)
+    lost = "UPDATE {chapters} SET talk = NULL WHERE first % 3 <> 0"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(view, "PIECE", piece)
+        for statement in ("SELECT 1", lost):  # all of it, and then some of it with gaps between
+            execute(address, statement)
+            for model in MODELS:
+                store = open_store(address)
+                session = await store.get(key)
+                await store.close()
+                assert session is not None
+                agent = replace(BOT, model=model)
+                brief = compile_request(agent, session=session, brief=True)
+                full = compile_request(agent, session=whole)
+                assert brief.wire == full.wire
+                assert facts(brief) == facts(full)
+                assert str(brief.explain()) == str(full.explain())
+
+
+async def test_a_plain_history_is_sent_without_reading_its_events(
+    address: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view, "PIECE", 7)
+    key, events = new_key(), talk(40, writes=False)
+    whole = await stored(address, key, events)
+    session = await store.get(key)
+    assert session is not None
+    backing = session.events._backing
+    assert isinstance(backing, UnreadEvents)
+    fetch = backing._fetch
+
+    def refuse(position: int) -> tuple[int, list[bytes]]:
+        raise AssertionError(f"event {position} is read")
+
+    backing._fetch = refuse
+    brief = compile_request(BOT, session=session, brief=True)
+    full = compile_request(BOT, session=whole)
+    assert brief.wire == full.wire
+    assert unread(session) > len(events) - 20
+    # who looks at the items reads the events after all
+    with pytest.raises(AssertionError, match="is read"):
+        list(brief.prompt.items)
+    backing._fetch = fetch
+    assert facts(brief) == facts(full)
+    # to another agent these are words of somebody else, and spelled in their own way
+    other = replace(BOT, name="other")
+    heard = compile_request(other, session=session, brief=True)
+    assert heard.wire == compile_request(other, session=whole).wire != brief.wire
+
+
+@pytest.mark.parametrize("damage", ["x", "cut", "another form", "less"])
+async def test_talk_that_is_damaged_is_not_believed(
+    tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view, "PIECE", 7)
+    key, address = new_key(), f"sqlite:///{tmp_path}/weft.db"
+    whole = await stored(address, key, talk(30, writes=False))
+    ((talk_of_first,),) = execute(address, "SELECT talk FROM {chapters} WHERE first = 0")
+    assert isinstance(talk_of_first, bytes)
+    data = {
+        "x": b"x",
+        "cut": talk_of_first[:-3],
+        "another form": compress(msgspec.msgpack.encode((99, 5, []))),
+        "less": compress(msgspec.msgpack.encode((1, "5"))),
+    }[damage]
+    execute(address, f"UPDATE {{chapters}} SET talk = x'{data.hex()}' WHERE first = 0")
+    store = open_store(address)
+    session = await store.get(key)
+    await store.close()
+    assert session is not None
+    assert unread(session)
+    brief = compile_request(BOT, session=session, brief=True)
+    assert facts(brief) == facts(compile_request(BOT, session=whole))
+
+
+async def test_tables_without_talk_are_written_and_read(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view, "PIECE", 7)
+    first = open_store(address)
+    await first.create(new_key())
+    await first.close()
+    execute(address, "ALTER TABLE {chapters} DROP COLUMN talk")
+    try:
+        key = new_key()
+        whole = await stored(address, key, talk(30, writes=False))
+        store = open_store(address)
+        session = await store.get(key)
+        await store.close()
+        assert session is not None
+        assert unread(session) > 60
+        brief = compile_request(BOT, session=session, brief=True)
+        assert facts(brief) == facts(compile_request(BOT, session=whole))
+    finally:  # the server is shared with other tests
+        blob = "BLOB" if address.startswith("sqlite") else "bytea"
+        execute(address, f"ALTER TABLE {{chapters}} ADD COLUMN talk {blob}")
 
 
 PLANTED = "xyzzy-4711-plugh"

@@ -600,7 +600,7 @@ def _previous(call: _Call, asked: Agent) -> Compilation | None:
                 branch=call.branch or None,
                 artifacts=call.artifacts,
                 recorded=recorded_by(event) or _provided(session, asked.name, index),
-                within=_within(event),
+                within=event.provenance.within,
                 part_of=part_of.before(event) if part_of is not None else None,
                 deps=call.deps,
             )
@@ -620,11 +620,6 @@ class _Provided(msgspec.Struct, frozen=True):
     """What instruction providers said for one request."""
 
     texts: Mapping[str, str]
-
-
-def _within(event: Event) -> int | None:
-    """The tokens that the request which led to this event had to stay within."""
-    return event.provenance.within
 
 
 def _require_kinds(

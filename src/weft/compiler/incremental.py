@@ -289,11 +289,10 @@ class Thread:
         self, built: Built, prompt: Prompt, events: Strand[Event], joined: Mapping[int, int]
     ) -> Woven:
         """Keep the items that are final and what was said about them; the rest is passing."""
-        fresh = prompt.items.since(0)
+        items = prompt.items
+        fresh = items.since(0) if items.settled else items.tail
         whole, boundary = _settles(fresh, events.settled, joined)
         settled, tail = fresh[:whole], fresh[whole:]
-        start, self.consumed = self.consumed, boundary
-        self.settled = self.settled.grown(settled)
         if built.features & Feature.CALLS:
             self._remember_ids(settled, built.items, boundary, joined)
         notes, findings = self.notes, self.findings
@@ -311,7 +310,8 @@ class Thread:
             # of an event that is built again, the view may leave the item out, or it has none
             places = {item.event: item.position for item in built.items}
             places |= {events[position].id: position for position in joined}
-            places |= {one.id: at for at, one in enumerate(events.since(start), start)}
+            fresh_events = enumerate(events.since(self.consumed), self.consumed)
+            places |= {one.id: at for at, one in fresh_events}
             new = [_placed(one, places) for one in prompt.diagnostics]
             lasting, passing = list[PlacedFinding](), list[PlacedFinding]()
             for one in new:
@@ -320,8 +320,8 @@ class Thread:
                 (passing if is_open else lasting).append(one)
             self.findings = _in_log_order([*self.findings, *lasting])
             findings = _in_log_order([*self.findings, *passing])
-        items = self.settled.with_tail(tail)
-        return self._woven(items, notes, findings, events)
+        self.consumed, self.settled = boundary, self.settled.grown(settled)
+        return self._woven(self.settled.with_tail(tail), notes, findings, events)
 
     def _build(self, events: Strand[Event], facts: LogFacts) -> tuple[Built, Mapping[int, int]]:
         """The new items; and for those of branches that joined, where in the log they did."""
@@ -377,7 +377,7 @@ class Thread:
         return late
 
     def _remember_ids(
-        self, settled: list[Item], built: list[Item], boundary: int, joined: Mapping[int, int]
+        self, settled: Sequence[Item], built: list[Item], boundary: int, joined: Mapping[int, int]
     ) -> None:
         """Keep the call ids that requests carry, and those that a late result could name."""
         for item in settled:
@@ -413,7 +413,7 @@ def _passing(items: list[Item]) -> Strand[Item]:
     return strand.with_tail(items)
 
 
-def _settles(items: list[Item], length: int, joined: Mapping[int, int]) -> tuple[int, int]:
+def _settles(items: Sequence[Item], length: int, joined: Mapping[int, int]) -> tuple[int, int]:
     """How many items cannot change any more, and the log index everything after them begins at.
 
     An item with an open call may still change; so may those that took a result from behind it.

@@ -32,12 +32,8 @@ from weft.ir import (
 from weft.media import SCHEME, data_at
 from weft.session import Event
 from weft.session.provenance import NOTHING, Provenance
+from weft.session.talk import INTERNAL_CALLS
 from weft.values import JsonObject, compact, has_lone_surrogate, scrub
-
-INTERNAL_CALLS = frozenset(
-    ("adk_framework", "adk_request_credential", "adk_request_confirmation", "adk_request_input")
-)
-"""Calls a framework makes to itself or to its client; no model ever made or reads them."""
 
 
 def is_internal(event: Event) -> bool:

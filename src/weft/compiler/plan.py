@@ -395,7 +395,8 @@ def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
         name=target.model,
         dialect=target.dialect,
         window=target.facts.window,
-        widest=partial(_widest, target.model),
+        # from the list of prices, which is loaded for a request that may not fit
+        widest=partial(window_of, target.model),
         read=shares.read,
         write=shares.write,
         minimum=minimum,
@@ -410,11 +411,6 @@ def _lifetime(cache: str, target: Target) -> float:
     """For how many seconds the provider is asked to keep what it reads; 0 where nobody knows."""
     ttls = target.facts.cache.ttls
     return SECONDS.get(cache if cache in ttls else "".join(ttls[:1]), 0.0)
-
-
-def _widest(model: str) -> int:
-    """The model's window from the list of prices, loaded for a request that may not fit it."""
-    return window_of(model)
 
 
 def _unknown_agent(root: Agent, name: object) -> CompileError:
@@ -584,16 +580,7 @@ def _append_from(target: Target, wording: Wording, tools: tuple[ToolDecl, ...]) 
     """How many letters must be said until a request is long enough to be reused, roughly."""
     # letters, not tokens: this decides roughly, and the same in every session
     head = sum(len(tool.description) + len(compact(tool.parameters)) for tool in tools)
-    for source in wording.sources:
-        text = source.block.text if source.block is not None else None
-        if text is None and source.field is not None:
-            written = (
-                source.agent.instruction
-                if source.field == "instruction"
-                else source.agent.global_instruction
-            )
-            text = written if isinstance(written, str) else None
-        head += len(text or "")
+    head += sum(len(_wording_text(one)) for one in wording.sources if one.block or one.field)
     return max(0, target.facts.cache.minimum * LETTERS - head)
 
 

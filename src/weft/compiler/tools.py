@@ -160,7 +160,7 @@ def is_withheld(one: Held, labels: Iterable[Label], cleared: Iterable[str]) -> b
 
 def _values(event: Event) -> Iterator[Held]:
     branch = event.branch or ""
-    labels = _noted(event)
+    labels = tuple(event.provenance.labels or ())
     for part in (event.content.parts or ()) if event.content is not None else ():
         result = part.function_response
         if result is not None:
@@ -198,10 +198,6 @@ def _media(part: Part, branch: str, tool: str, labels: tuple[str, ...]) -> Itera
     if data:
         data = data.replace("-", "+").replace("_", "/")  # as blocks have it
         yield Held(handle_of(data), None, branch, tool=tool, media=part, labels=labels)
-
-
-def _noted(event: Event) -> tuple[str, ...]:
-    return tuple(event.provenance.labels or ())
 
 
 # --- transfer to other agents

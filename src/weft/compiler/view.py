@@ -18,18 +18,37 @@ from typing import Literal, NamedTuple, cast, overload
 
 import msgspec
 
-from weft.compiler.parts import INTERNAL_CALLS, blocks_of, heard, mended
+from weft.compiler.parts import blocks_of, heard, mended
 from weft.content import Part
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.dialects import dialect_named
 from weft.dialects.track import TurnsOnly
-from weft.ir import Block, CallBlock, Feature, Item, ItemKind, ResultBlock, Role, TextBlock
+from weft.ir import (
+    Block,
+    CallBlock,
+    Feature,
+    Item,
+    ItemKind,
+    ResultBlock,
+    Role,
+    TextBlock,
+    pair_blocks,
+)
 from weft.passes.env import MOST_LETTERS
 from weft.session import Compaction, Event
-from weft.session.event import NO_ACTIONS, TalkEvent, TalkPart
+from weft.session.event import NO_ACTIONS
 from weft.session.lookback import wrote_keys
 from weft.session.provenance import NOTHING
 from weft.session.strand import Strand
+from weft.session.talk import (
+    PlainCall,
+    StoredTalk,
+    TalkEvent,
+    TalkPart,
+    Utterance,
+    paired_calls,
+    utterances,
+)
 from weft.values import has_lone_surrogate
 
 PAUSED = "CONTINUATION"
@@ -278,19 +297,8 @@ def plain_exchange(
     invocation: str,
 ) -> Item | None:
     """Calls and their results as `pair_results` leaves them; None where a pass has more to do."""
-    calls, results = asked.content, answered.content
-    if (
-        calls is None
-        or results is None
-        or asked.author != agent
-        or answered.author != agent
-        or calls.role != "model"
-        or results.role != "user"
-    ):
-        return None
-    call_parts: tuple[Part | TalkPart, ...] = calls.parts or ()
-    result_parts: tuple[Part | TalkPart, ...] = results.parts or ()
-    if len(call_parts) != len(result_parts):
+    calls = paired_calls(asked, answered, agent)
+    if calls is None:
         return None
     in_short = type(asked) is TalkEvent and type(answered) is TalkEvent
     if not (in_short or _is_plain_pair(asked, answered)):
@@ -298,43 +306,14 @@ def plain_exchange(
     blocks: list[Block] = []
     answers: list[Block] = []
     asked_id, answered_id = asked.id, answered.id
-    for index, part in enumerate(call_parts):
-        call, result = part.function_call, result_parts[index].function_response
-        if (
-            call is None
-            or result is None
-            or not call.id
-            or not call.name
-            or result.id != call.id
-            or result.name != call.name
-            # media in a result is lowered in its own way
-            or result.parts
-            or call.name in INTERNAL_CALLS
-            or not (in_short or _is_bare_pair(part, result_parts[index]))
-        ):
-            return None
-        # ids that the runtime or google-adk made up mean nothing to a provider
-        own_id = not call.id.startswith("adk-")
-        blocks.append(
-            CallBlock(
-                role="model",
-                origin=Origin("event", asked_id, agent, -1, -1, index),
-                id=call.id,
-                name=call.name,
-                args=call.args or {},
-                given=own_id,
-            )
+    for index, call in enumerate(calls):
+        call_block, result_block = pair_blocks(
+            call,
+            Origin("event", asked_id, agent, -1, -1, index),
+            Origin("event", answered_id, agent, -1, -1, index),
         )
-        answers.append(
-            ResultBlock(
-                role="user",
-                origin=Origin("event", answered_id, agent, -1, -1, index),
-                call_id=call.id,
-                name=call.name,
-                response=result.response or {},
-                given=own_id,
-            )
-        )
+        blocks.append(call_block)
+        answers.append(result_block)
     return Item(
         "exchange",
         (*blocks, *answers),
@@ -357,6 +336,8 @@ def _is_plain_pair(asked: Event | TalkEvent, answered: Event | TalkEvent) -> boo
         answered.custom_metadata is not None or not _is_only_said(answered)
     ):
         return False
+    if not all(map(_is_bare_pair, _parts(asked), _parts(answered))):
+        return False
     try:  # one look at all of it
         return (
             len(msgspec.json.encode((asked.content, answered.content))) <= MOST_LETTERS
@@ -365,6 +346,10 @@ def _is_plain_pair(asked: Event | TalkEvent, answered: Event | TalkEvent) -> boo
     except (UnicodeEncodeError, OverflowError, TypeError):
         # lone surrogates and values that are no JSON are mended on the long way
         return False
+
+
+def _parts(event: Event | TalkEvent) -> Sequence[Part | TalkPart]:
+    return (event.content.parts if event.content is not None else None) or ()
 
 
 def _is_bare_pair(asked: Part | TalkPart, answered: Part | TalkPart) -> bool:
@@ -502,18 +487,18 @@ def lower_talk(events: Strand[Event], agent: str, target: WireTarget) -> Lowered
     """
     if events.settled <= PIECE:
         return None
-    opening = plain_items(events.read_once(0, 1), 0, agent).items
-    if not opening or opening[0].blocks[0].role != "user":
-        return None
-    talk = _Talk(TurnsOnly(dialect_named(target.dialect), target.model), array("L"), set())
+    talk = _Talk(TurnsOnly(dialect_named(target.dialect), target.model), array("I"), set())
     read, settled = 0, events.settled
     while read < settled:
-        piece = talk.lower(events.read_once(read, min(read + PIECE, settled)), read, agent)
+        spoken = _read_utterances(events, read, agent)
+        if not read and (not spoken or spoken[0].role != "user"):
+            return None
+        end = talk.lower(spoken, read)
         if talk.turns.is_reported:
             return None
-        if not piece:
+        if end == read:
             break
-        read += piece
+        read = end
     track = talk.turns.settled()
     if read <= PIECE or track is None:
         return None
@@ -529,53 +514,70 @@ class _Talk(NamedTuple):
     starts: "array[int]"
     calls: set[str]
 
-    def lower(self, events: Sequence[Event | TalkEvent], position: int, agent: str) -> int:
-        """Lower events up to the first that is more than plain talk; how many these are.
-
-        Most are a text, of which a turn is made without an item.
-        """
-        starts, say = self.starts, self.turns.say
-        index, length = 0, len(events)
-        while index < length:
-            event = events[index]
-            author, content = event.author, event.content
-            parts = content.parts if content is not None else None
-            if (
-                type(event) is TalkEvent
-                and content is not None
-                and parts is not None
-                and len(parts) == 1
-                and (text := parts[0].text)
-                and (author == agent or author == "user")
-                and parts[0].function_call is None
-                and parts[0].function_response is None
-                and not text.isspace()
-            ):
-                asks = author == "user" or content.role == "user"
-                say("user" if asks else "model", text)
-                starts.append(position + index)
-                index += 1
-                continue
-            calls = parts is not None and len(parts) > 0 and parts[0].function_call is not None
-            answered = events[index + 1] if calls and index + 1 < length else None
-            if type(event) is TalkEvent and type(answered) is TalkEvent:
-                at, invocation = position + index, event.invocation_id
-                exchange = plain_exchange(event, answered, at, agent, invocation)
-                if exchange is None or not claims(exchange, frozenset(), self.calls):
+    def lower(self, spoken: Iterable[Utterance], position: int) -> int:
+        """Lower what was said from a position on; up to where, if a call has a known id."""
+        turns, starts, known = self.turns, self.starts, self.calls
+        for one in spoken:
+            if calls := one.calls:
+                ids = {call.id for call in calls}
+                # two calls with one id must be told apart by a pass
+                if len(ids) < len(calls) or not known.isdisjoint(ids):
                     break
-                self.turns.add(exchange, sound=True)
-                starts.append(at)
-                index += 2
-                continue
-            some = (event,) if answered is None else (event, answered)
-            plain = plain_items(some, position + index, agent, frozenset(), self.calls)
-            if not plain.read:
-                break
-            for item in plain.items:
-                self.turns.add(item, sound=False)
-                starts.append(item.position)
-            index += plain.read
-        return index
+                known |= ids
+                starts.append(position)
+                turns.exchange(calls)
+                position += 2
+            else:
+                starts.append(position)
+                turns.say(one.role, one.text)
+                position += 1
+        return position
+
+
+def _read_utterances(events: Strand[Event], position: int, agent: str) -> Sequence[Utterance]:
+    """What is said from a position on, as far as it is plain talk: some of it, read once.
+
+    Where the store has it in short, the events are not read.
+    """
+    end = min(position + PIECE, events.settled)
+    stored = events.memo.of(StoredTalk)
+    if stored is not None and stored.authors <= {"user", agent}:
+        stretch = stored.read(position)
+        if stretch is not None and position + stretch.events <= events.settled:
+            return stretch.listed
+        end = min(end, stored.next_start(position) or end)
+    return _utterances_of(events.read_once(position, end), agent)
+
+
+def _utterances_of(events: Sequence[Event | TalkEvent], agent: str) -> Sequence[Utterance]:
+    """What is said in events, up to the first that is more than plain talk."""
+    listed: list[Utterance] = []
+    at = 0
+    while at < len(events):
+        some = utterances(events, agent, at)
+        listed += some.listed
+        at += some.events
+        # an event that was not read in short: one of a log in memory, or one with more fields
+        plain = plain_items(events[at : at + 2], at, agent)
+        listed += map(_utterance, plain.items)
+        at += plain.read
+        if not (some.events or plain.read):
+            break
+    return listed
+
+
+def _utterance(item: Item) -> Utterance:
+    """A plain item in short."""
+    first = item.blocks[0]
+    if isinstance(first, TextBlock):
+        return Utterance("user" if first.role == "user" else "model", first.text)
+    results = {block.call_id: block for block in item.blocks if isinstance(block, ResultBlock)}
+    calls = [
+        PlainCall(block.id, block.name, block.args, results[block.id].response)
+        for block in item.blocks
+        if isinstance(block, CallBlock)
+    ]
+    return Utterance("model", "", tuple(calls))
 
 
 class LateItems(Sequence[Item]):

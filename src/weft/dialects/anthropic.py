@@ -20,6 +20,7 @@ from weft.declare.provider_tools import (
 from weft.dialects.base import (
     ANYTHING_BUT,
     Dialect,
+    Exchange,
     SpelledTool,
     Spelling,
     Traits,
@@ -401,6 +402,15 @@ class AnthropicDialect(Dialect):
         role = self.traits.model_role if block.role == "model" else "user"
         wire: Wire = {"role": role, "content": [{"type": "text", "text": block.text}]}
         return Entry(wire, role, (("/content/0", block),))
+
+    def exchange(
+        self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
+    ) -> Exchange:
+        """A message of the model's, and one of the user's."""
+        asked: list[Json] = [self.call(call, report) for call in calls]
+        answers: list[Json] = [self.result(result, report) for result in results]
+        role = self.traits.model_role
+        return ({"role": role, "content": asked},), ({"role": "user", "content": answers},)
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text block."""

@@ -9,7 +9,7 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import ClassVar, assert_never, cast
+from typing import ClassVar, TypeAlias, assert_never, cast
 
 import msgspec
 
@@ -119,6 +119,10 @@ class Traits(msgspec.Struct, frozen=True):
     """Whether the model may say more between its calls and their results."""
     compared: tuple[str, ...] = ()
     """Fields beside tools, system and turns that must stay for anything to be reused."""
+
+
+Exchange: TypeAlias = tuple[Sequence[Wire], Sequence[Wire]]
+"""The elements of calls, which the model made, and of their results, which the user sends."""
 
 
 class Dialect:
@@ -238,17 +242,32 @@ class Dialect:
         """The element for a turn that is one plain text, as nearly every turn is."""
         raise NotImplementedError
 
+    def exchange(
+        self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
+    ) -> Exchange:
+        """The elements for plain calls and their results: no provider keeps anything with them."""
+        asked = [entry.wire for entry in self.turn("model", calls, report)]
+        return asked, [entry.wire for entry in self.turn("user", results, report)]
+
     def merge(self, first: Entry, second: Entry) -> Entry:
         """Two elements of one role as one, with the parts of both."""
         key = self.traits.parts
-        before, after = first.wire[key], second.wire[key]
+        before = first.wire[key]
         assert isinstance(before, list)
-        assert isinstance(after, list)
         moved = tuple(
             (f"/{key}/{len(before) + int(pointer.split('/')[2])}", block)
             for pointer, block in second.blocks
         )
-        return Entry({**first.wire, key: before + after}, first.role, first.blocks + moved)
+        wire = self.merge_wires(first.wire, second.wire)
+        return Entry(wire, first.role, first.blocks + moved)
+
+    def merge_wires(self, first: Wire, second: Wire) -> Wire:
+        """As `merge`, for who does not ask where the parts came from."""
+        key = self.traits.parts
+        before, after = first[key], second[key]
+        assert isinstance(before, list)
+        assert isinstance(after, list)
+        return {**first, key: before + after}
 
     def extend(
         self,
@@ -285,13 +304,8 @@ class Dialect:
                 begins.append(begun)
         return ready, last
 
-    def item_turns(
-        self, blocks: tuple[Block, ...], report: LoweringReport, *, sound: bool = False
-    ) -> Sequence[Entry]:
-        """The elements for the blocks of one item, before any of them is merged.
-
-        `sound` says that every text in it was read from UTF-8 and so can be sent.
-        """
+    def item_turns(self, blocks: tuple[Block, ...], report: LoweringReport) -> Sequence[Entry]:
+        """The elements for the blocks of one item, before any of them is merged."""
         block = blocks[0]
         if (
             len(blocks) == 1
@@ -306,7 +320,7 @@ class Dialect:
                 entry = self._encodable(entry, report)
             return (entry,)
         entries = self._item(blocks, report)
-        if not sound and not is_encodable([entry.wire for entry in entries]):
+        if not is_encodable([entry.wire for entry in entries]):
             entries = [self._encodable(entry, report) for entry in entries]
         return entries
 

@@ -30,7 +30,7 @@ from weft.declare.provider_tools import (
     WebSearch,
 )
 from weft.diagnostics import Origin, Severity
-from weft.dialects.base import Dialect, SpelledTool, Spelling, Traits, set_options
+from weft.dialects.base import Dialect, Exchange, SpelledTool, Spelling, Traits, set_options
 from weft.dialects.facts import facts_for, same_model, wire_name
 from weft.dialects.legality import (
     MEDIA,
@@ -386,6 +386,14 @@ class GeminiDialect(Dialect):
         """A content with one part."""
         wire: Wire = {"role": block.role, "parts": [{"text": block.text}]}
         return Entry(wire, block.role, (("/parts/0", block),))
+
+    def exchange(
+        self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
+    ) -> Exchange:
+        """A content of the model's, and one of the user's."""
+        asked: list[Json] = [self.call(call, report) for call in calls]
+        answers: list[Json] = [self.result(result, report) for result in results]
+        return ({"role": "model", "parts": asked},), ({"role": "user", "parts": answers},)
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part."""

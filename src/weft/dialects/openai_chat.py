@@ -14,7 +14,7 @@ import msgspec
 
 from weft.content import Content, Part, opaque_part
 from weft.diagnostics import Severity
-from weft.dialects.base import Dialect, Spelling, Traits
+from weft.dialects.base import Dialect, Exchange, Spelling, Traits
 from weft.dialects.caching import name_prefix
 from weft.dialects.facts import wire_name
 from weft.dialects.legality import (
@@ -318,11 +318,18 @@ class OpenAIChatDialect(Dialect):
         role = self.traits.model_role if block.role == "model" else "user"
         return Entry({"role": role, "content": block.text}, role, (("/content", block),))
 
+    def exchange(
+        self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
+    ) -> Exchange:
+        """A message with the calls, and one for each result."""
+        asked: Wire = {"role": "assistant", "content": None}
+        asked["tool_calls"] = [self.call(call, report) for call in calls]
+        return (asked,), [self.result(result, report) for result in results]
+
     def _model_turn(self, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         if len(blocks) == 1 and type(only := blocks[0]) is CallBlock and only.kept is None:
-            wire_of_call: Wire = {"role": "assistant", "content": None}
-            wire_of_call["tool_calls"] = [self.call(only, report)]
-            return [Entry(wire_of_call, "assistant", (("/tool_calls/0", only),))]
+            (asked,), _ = self.exchange((only,), (), report)
+            return [Entry(asked, "assistant", (("/tool_calls/0", only),))]
         parts: list[tuple[Wire, Block]] = []
         calls: list[Json] = []
         own: Wire = {}

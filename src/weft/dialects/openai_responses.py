@@ -11,7 +11,7 @@ import msgspec
 
 from weft.content import Content, Part, opaque_part
 from weft.declare.provider_tools import CodeExecution, FileSearch, HostedTool, WebSearch
-from weft.dialects.base import Dialect, SpelledTool, Spelling, Traits, set_options
+from weft.dialects.base import Dialect, Exchange, SpelledTool, Spelling, Traits, set_options
 from weft.dialects.caching import mark_item, name_prefix
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
@@ -380,6 +380,13 @@ class OpenAIResponsesDialect(Dialect):
             return Entry(wire, "assistant", (("/content", block),))
         wire_in: Wire = {"role": "user", "content": [{"type": "input_text", "text": block.text}]}
         return Entry(wire_in, "user", (("/content/0", block),))
+
+    def exchange(
+        self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
+    ) -> Exchange:
+        """Calls and results are items."""
+        asked = [self.call(call, report) for call in calls]
+        return asked, [self.result(result, report) for result in results]
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part; the author's word is an item of its own."""

@@ -11,8 +11,18 @@ import msgspec
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects.schema_subset import Loss
 from weft.errors import LoweringError
-from weft.ir import Block, Item, Prompt, ResultBlock, TextBlock, ThoughtBlock
+from weft.ir import (
+    Block,
+    CallBlock,
+    Item,
+    Prompt,
+    ResultBlock,
+    TextBlock,
+    ThoughtBlock,
+    pair_blocks,
+)
 from weft.session.strand import Memo, Strand
+from weft.session.talk import PlainCall
 from weft.values import Json, JsonObject, canonical
 
 if TYPE_CHECKING:
@@ -474,7 +484,7 @@ _LATER = Origin("event")
 
 
 class TurnsOnly:
-    """Lowers items as they come, and keeps their turns alone.
+    """Lowers plain talk as it comes, and keeps its turns alone.
 
     What says where each turn came from is made again from the items when somebody asks for it.
     """
@@ -485,7 +495,8 @@ class TurnsOnly:
         self._model = model
         self._report = self._new_report()
         self._wires: list[Wire] = []
-        self._last: Entry | None = None
+        self._side = ""
+        """Whose the last turn is."""
         self._items = 0
         self._count = 0
         """How many items stand before the last that begins a turn."""
@@ -498,28 +509,54 @@ class TurnsOnly:
         return bool(self._report.diagnostics)
 
     def say(self, role: Literal["user", "model"], text: str) -> None:
-        """Lower an item that is one text, which is not blank."""
-        self._add((self._dialect.spoken(TextBlock(role=role, origin=_LATER, text=text)),))
-
-    def add(self, item: Item, *, sound: bool) -> None:
-        """Lower an item of any kind; `sound` as for `Dialect.item_turns`."""
-        self._add(self._dialect.item_turns(item.blocks, self._report, sound=sound))
-
-    def _add(self, entries: Sequence[Entry]) -> None:
-        """Add the turns of one item, as `Dialect.extend` does."""
-        last, wires, is_first = self._last, self._wires, True
-        for entry in entries:
-            if last is not None and self._merges and entry.role == last.role:
-                last = self._dialect.merge(last, entry)
-            else:
-                if last is not None:
-                    wires.append(last.wire)
-                last = entry
-                if is_first:
-                    self._turn, self._count = len(wires), self._items
-            is_first = False
-        self._last = last
+        """Lower an item that is one text."""
+        block = TextBlock(role=role, origin=_LATER, text=text)
+        wires = self._wires
+        if text.isspace():  # some providers refuse it
+            turns = [entry.wire for entry in self._dialect.item_turns((block,), self._report)]
+            self._extend(role, turns, begins=True)
+        elif self._merges and role == self._side:
+            wires[-1] = self._dialect.merge_wires(wires[-1], self._dialect.spoken(block).wire)
+        else:  # as nearly every item: no loop over its one turn
+            self._turn, self._count, self._side = len(wires), self._items, role
+            wires.append(self._dialect.spoken(block).wire)
         self._items += 1
+
+    def exchange(self, calls: Sequence[PlainCall]) -> None:
+        """Lower an item of calls and their results."""
+        call_blocks: list[CallBlock] = []
+        result_blocks: list[ResultBlock] = []
+        for call in calls:
+            call_block, result_block = pair_blocks(call, _LATER, _LATER)
+            call_blocks.append(call_block)
+            result_blocks.append(result_block)
+        asked, answered = self._dialect.exchange(call_blocks, result_blocks, self._report)
+        if self._merges:
+            self._extend("user", answered, begins=self._extend("model", asked, begins=True))
+        else:
+            self._turn, self._count = len(self._wires), self._items
+            self._wires += asked
+            self._wires += answered
+        self._items += 1
+
+    def _extend(
+        self, side: Literal["user", "model"], turns: Sequence[Wire], *, begins: bool
+    ) -> bool:
+        """Add turns, the first of an item if it `begins`; whether the item is still to begin.
+
+        As `Dialect.extend` does it: turns of one side are merged.
+        """
+        wires = self._wires
+        for turn in turns:
+            if self._merges and side == self._side:
+                wires[-1] = self._dialect.merge_wires(wires[-1], turn)
+            else:
+                if begins:
+                    self._turn, self._count = len(wires), self._items
+                wires.append(turn)
+                self._side = side
+            begins = False
+        return begins
 
     def settled(self) -> Track | None:
         """The turns that are final; None where there are none yet."""

@@ -10,7 +10,6 @@ repeats the names of its fields. As `{"columns": [...], "rows": [[...], ...]}` t
 and nothing is left out: whoever has the table has the records again, letter for letter.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import NamedTuple, cast
@@ -38,7 +37,7 @@ def tightened(text: str) -> str:
         msgspec.json.decode(text)
     except (ValueError, RecursionError):
         return text
-    return _BLANKS.sub(_unblanked, text)
+    return _BLANKS.sub(lambda match: match[1] or "", text)
 
 
 class LineSource(msgspec.Struct, frozen=True, eq=False):
@@ -144,10 +143,6 @@ def runs_in(text: str, whole: str) -> tuple[tuple[int, int], ...]:
     stock.add(source, [(0, len(source.lines))])
     repeated = stretches(text.split("\n"), stock, lambda _: True)
     return tuple((one.line, one.line + one.size) for one in repeated)
-
-
-def _unblanked(match: re.Match[str]) -> str:
-    return match[1] or ""
 
 
 COLUMNS, ROWS, GROUPS = "columns", "rows", "groups"

@@ -28,10 +28,7 @@ Call = str | Mapping[str, object] | Part
 
 
 def trajectory(
-    *calls: Call,
-    order: Order = "exact",
-    arguments: Arguments = "exact",
-    turn: int | None = None,
+    *calls: Call, order: Order = "exact", arguments: Arguments = "exact", turn: int | None = None
 ) -> "Trajectory":
     """The tool calls of the run: names, or calls with arguments, as `call("add", a=1)`.
 

@@ -590,12 +590,7 @@ def _frame(step: Answered, tokens: _SourceTokens, show: _MaskedTexts) -> JsonObj
 
 
 def _money(cost: Cost) -> JsonObject:
-    return {
-        "cost": cost.total,
-        "saved": cost.saved,
-        "lost": cost.broken,
-        "money": cost.rates.money,
-    }
+    return {"cost": cost.total, "saved": cost.saved, "lost": cost.broken, "money": cost.rates.money}
 
 
 def _ghost(request: Compilation | None) -> JsonObject | None:

@@ -227,7 +227,7 @@ def picture(inspection: Inspection) -> JsonObject:
     for step in inspection.steps:
         author = _mask_text(inspection, step.event.author)
         counts[author] = counts.get(author, 0) + 1
-    problems = check(inspection.root)
+    state = inspection.session.state
     return {
         "svg": _mask_svg(inspection),
         "checks": [
@@ -238,10 +238,10 @@ def picture(inspection: Inspection) -> JsonObject:
                 "where": str(one.origin),
                 "hint": one.hint,
             }
-            for one in problems
+            for one in check(inspection.root)
         ],
         "steps": dict[str, Json](counts),
-        "state": _mask_state(inspection),
+        "state": state if inspection.mask is None else inspection.mask.state(state),
     }
 
 
@@ -258,6 +258,7 @@ def as_test(inspection: Inspection, number: int, variant: Variant, *, target: st
         )
     agent = view.request.prompt.agent
     policy = variant.policy_for(_agent(inspection.root, agent))
+    identifier = re.sub(r"\W", "_", inspection.session.id)
     return "\n".join(
         (
             "from pathlib import Path",
@@ -267,7 +268,7 @@ def as_test(inspection: Inspection, number: int, variant: Variant, *, target: st
             f"from {module or 'my_module'} import {name or agent}",
             "",
             "",
-            f"def test_step_{number}_of_{_identifier(inspection.session.id)}():",
+            f"def test_step_{number}_of_{identifier}():",
             "    # written by: weft sessions export, or session.to_json()",
             f"    data = Path({json.dumps(inspection.session.id + '.json')}).read_bytes()",
             "    session = Session.from_json(data)",
@@ -430,18 +431,9 @@ def _mask_svg(inspection: Inspection) -> str:
     return re.sub(r"(?<=>)[^<>]+(?=<)", lambda words: escape(mask_text(unescape(words[0]))), svg)
 
 
-def _mask_state(inspection: Inspection) -> JsonObject:
-    state = inspection.session.state
-    return inspection.mask.state(state) if inspection.mask is not None else state
-
-
 def _text(item: Item) -> str:
     return "\n".join(block_text(block) for block in item.blocks)
 
 
 def _number(value: Json) -> float:
     return value if isinstance(value, int | float) else 0
-
-
-def _identifier(text: str) -> str:
-    return re.sub(r"\W", "_", text)

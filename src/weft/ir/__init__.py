@@ -20,6 +20,7 @@ from weft.ir.block import (
     ThoughtBlock,
     Want,
     WantKind,
+    pair_blocks,
 )
 from weft.ir.prompt import Feature, Output, Prompt, ToolDecl, verify
 
@@ -47,5 +48,6 @@ __all__ = [
     "ToolDecl",
     "Want",
     "WantKind",
+    "pair_blocks",
     "verify",
 ]

@@ -18,6 +18,7 @@ from weft.content import Content, Value
 from weft.diagnostics import Origin
 from weft.session import Usage
 from weft.session.provenance import Provenance, provenance_in
+from weft.session.talk import PlainCall
 from weft.values import Json, JsonObject, canonical, digest
 
 Role = Literal["system", "user", "model"]
@@ -133,6 +134,22 @@ class ResultBlock(_Base, frozen=True, gc=False, tag="result"):
     def is_error(self) -> bool:
         """Whether the tool failed."""
         return len(self.response) == 1 and "error" in self.response
+
+
+def pair_blocks(call: PlainCall, asked: Origin, answered: Origin) -> tuple[CallBlock, ResultBlock]:
+    """The blocks of a plain call and of its result."""
+    id, name, has_own_id = call.id, call.name, call.has_own_id
+    return (
+        CallBlock(role="model", origin=asked, id=id, name=name, args=call.args, given=has_own_id),
+        ResultBlock(
+            role="user",
+            origin=answered,
+            call_id=id,
+            name=name,
+            response=call.response,
+            given=has_own_id,
+        ),
+    )
 
 
 class MediaBlock(_Base, frozen=True, gc=False, tag="media"):

@@ -5,13 +5,14 @@ becomes a digest with a handle, which keeps what the call asked for. Prices deci
 the provider. It happens when the result is new, or, where one is careful, a step later.
 """
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from copy import copy
 from functools import lru_cache, partial
 
 import msgspec
 
 from weft.declare.policy_parts import Compact
+from weft.diagnostics import Origin
 from weft.digest.asked import Asked, asked_by, shows_all, window_of
 from weft.digest.lines import names_in
 from weft.digest.repeats import (
@@ -201,10 +202,13 @@ class _ResultView:
         self.traffic: Traffic = copy(settled.traffic)
         self.verdicts: list[str] = []
         """What prices said of the results of the item in hand."""
+        self.wholes: dict[Origin, Json] = {}
+        """The results of the item in hand as the log has them."""
 
     def add(self, item: Item, env: Env) -> None:
         """Remember what an item says, as it is sent."""
-        self.results = _read(item, env, self.results, self.lines, self.names.fresh)
+        wholes, self.wholes = self.wholes, {}
+        self.results = _read(item, env, self.results, self.lines, self.names.fresh, wholes)
         self.words.add(item, env.agent)
         # only prices look at the traffic
         if env.tools.priced:
@@ -370,7 +374,8 @@ def _reduce_result(
     if limits is not None:
         limits = limits._replace(known=view.names, asks=env.tools.priced)
         tight = _tight(block)
-        folded = _folded(tight, number, view.lines, env) if number >= 0 else tight
+        # the first result has none before it to refer to
+        folded = _folded(tight, number, view.lines, env) if number > 0 else tight
         if folded is not block and _is_priced(folded, env):
             texts = sent_text(block.response), sent_text(folded.response)
             if not _pays(folded, *map(env.tokens.count, texts), view=view, env=env):
@@ -390,7 +395,10 @@ def _reduce_result(
             new, before, after = short
             if not _is_priced(new, env) or _pays(new, before, after, view=view, env=env):
                 block = new
-    return _placed(block, whole) if whole is not None else block
+    if whole is None:
+        return block
+    view.wholes[block.origin] = whole
+    return _placed(block, whole)
 
 
 def _limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
@@ -552,7 +560,8 @@ def _settled(env: Env) -> _Said:
         settled = items.memo[_Said]
         if settled.read < items.settled:
             for item in items.between(settled.read, items.settled):
-                settled.results = _read(item, env, settled.results, settled.lines, settled.names)
+                number, lines, names = settled.results, settled.lines, settled.names
+                settled.results = _read(item, env, number, lines, names, {})
                 settled.words.add(item, env.agent)
                 if env.tools.priced:
                     settled.traffic.add(item, env)
@@ -560,14 +569,25 @@ def _settled(env: Env) -> _Said:
         return settled
 
 
-def _read(item: Item, env: Env, number: int, lines: Stock, names: set[str]) -> int:
-    """Take in what an item says; return how many results there are by now."""
+def _read(
+    item: Item,
+    env: Env,
+    number: int,
+    lines: Stock,
+    names: set[str],
+    wholes: Mapping[Origin, Json],
+) -> int:
+    """Take in what an item says; return how many results there are by now.
+
+    `wholes` are results as the log has them, where somebody has looked.
+    """
     for block in item.blocks:
         if isinstance(block, TextBlock):
             names.update(names_in(block.text))
         elif isinstance(block, ResultBlock):
             names.update(names_in(sole_text(block.response)))
     for block in own_results(item, env.agent):
-        _stock(block, item, number, logged(block, item, env), lines)
+        whole = wholes[block.origin] if block.origin in wholes else logged(block, item, env)
+        _stock(block, item, number, whole, lines)
         number += 1
     return number

@@ -101,13 +101,9 @@ def _fit_oldest(prompt: Prompt, env: Env, options: Fit) -> Prompt | None:
         wanted = -(-(total + beside - limit) // stride) * stride
         cut = min(bisect_left(known.sums, wanted, 1, begins + 1), begins)
     # what stays begins with a turn of the user's, not with an answer to one that went
-    while cut < begins and not _may_begin(items[cut]):
+    while cut < begins and items[cut].blocks[0].role != "user":
         cut += 1
     return keep_since(prompt, cut, "fit_items", _fit_reason(options))
-
-
-def _may_begin(item: Item) -> bool:
-    return item.blocks[0].role == "user"
 
 
 def _fit_best(prompt: Prompt, env: Env, options: Fit) -> Prompt:

@@ -8,7 +8,8 @@ function of the event and of how short it is to be.
 import sys
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Callable, Container, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
@@ -20,7 +21,7 @@ from weft.ir import Block, Item, MediaBlock, Prompt, ResultBlock, TextBlock
 from weft.ir.block import RECALL
 from weft.ir.prompt import show_block
 from weft.passes.env import Env, ModelFacts
-from weft.session.strand import Strand
+from weft.passes.rewrite import PassFold, fold_items
 from weft.tokens import image_size, media_tokens
 from weft.values import Json, JsonObject, compact, handle_of
 
@@ -321,48 +322,51 @@ def offer_recall(prompt: Prompt, env: Env) -> Prompt:
     tool = env.tools.recall
     if tool is None or any(one.name == tool.name for one in prompt.tools):
         return prompt
-    key = (env.tools.priced, env.agent, env.model.dialect, env.model.name)
     # a TokenBudget comes behind this pass, and leaves handles where it drops what others refer to
-    if _is_needed(prompt.items, env, key) or (env.tools.priced and env.tokens.budget is not None):
+    if _is_needed(prompt, env) or (env.tools.priced and env.tokens.budget is not None):
         return msgspec.structs.replace(prompt, tools=(*prompt.tools, tool))
     return prompt
 
 
-class _Handles:
-    """Which settled item is the first with a handle, and how many were looked at."""
+class _Handles(msgspec.Struct):
+    """Of the items so far: which is the first with a handle, and which is the agent's first word.
 
-    def __init__(self, read: int = 0, first: int = -1) -> None:
-        self.read = read
-        self.first = first
+    `opening` are the tokens of each item before that word.
+    """
 
-    def fork(self, length: int) -> "_Handles":
-        return _Handles(min(self.read, length), self.first if self.first < length else -1)
+    read: int = 0
+    first: int = -1
+    spoke: int = -1
+    opening: tuple[int, ...] = ()
+
+    def back(self, length: int) -> "_Handles":
+        """What was known after the first so many items."""
+        first = self.first if self.first < length else -1
+        spoke = self.spoke if self.spoke < length else -1
+        return _Handles(length, first, spoke, self.opening[:length])
 
 
-def _is_needed(items: Strand[Item], env: Env, key: Hashable) -> bool:
+def _is_needed(prompt: Prompt, env: Env) -> bool:
     """Whether something can be read only by its handle, or prices want the tool from the start."""
-    hides = needs_recall if env.tools.priced else has_handle
-    with items.lock:
-        handles = items.memo[_Handles, key]
-        # one handle is enough: nothing is looked at behind the first
-        if handles.first < 0 and handles.read < items.settled:
-            fresh = items.between(handles.read, items.settled)
-            hiding = (at for at, item in enumerate(fresh, handles.read) if hides(item))
-            handles.first = next(hiding, -1)
-        handles.read = max(handles.read, items.settled)
-        if 0 <= handles.first < items.settled or any(map(hides, items.tail)):
-            return True
-    return env.tools.priced and declares_first(_opening(items, env), env)
+    priced = env.tools.priced
+    hides = needs_recall if priced else has_handle
 
+    def look(item: Item, handles: _Handles) -> Item:
+        if handles.first < 0 and hides(item):
+            handles.first = handles.read
+        if priced and handles.spoke < 0:
+            is_own = item.author in ("user", env.agent)
+            if item.author == env.agent and item.blocks and item.blocks[0].role == "model":
+                handles.spoke = handles.read
+            else:  # what others said is told in other words later
+                handles.opening += (sum(block_tokens(item, env)) if is_own else 0,)
+        handles.read += 1
+        return item
 
-def _opening(items: Strand[Item], env: Env) -> int:
-    """The tokens before the agent's first word."""
-    traffic = Traffic()
-    for index in range(items.length):
-        traffic.add(items[index], env)
-        if traffic.steps:
-            break
-    return traffic.opening
+    key = (priced, env.agent, env.model.dialect, env.model.name)
+    fold = PassFold(_Handles, copy, _Handles.back)
+    handles = fold_items(prompt, "offer_recall", look, key=key, fold=fold).state
+    return handles.first >= 0 or (priced and declares_first(sum(handles.opening), env))
 
 
 def has_handle(item: Item) -> bool:

@@ -25,7 +25,7 @@ from weft.ir import (
     TextBlock,
 )
 from weft.passes.env import Env, opening_of
-from weft.passes.rewrite import rewrite_items
+from weft.passes.rewrite import prepend_items, rewrite_items
 from weft.session.strand import Strand
 from weft.values import compact
 
@@ -320,34 +320,18 @@ def open_turn(prompt: Prompt, env: Env) -> Prompt:
     After:   user "(The conversation begins.)" | model "Welcome!" | user "Hi"
     """
     # something is final before these items, so the request has begun already
-    if not env.thread.opening or not prompt.items.length:
+    items = prompt.items
+    if not env.thread.opening or not items.length:
         return prompt
-    first = prompt.items[0]
+    first = items[0] if items.settled else items.tail[0]
     if not first.blocks or first.blocks[0].role != "model":
         return prompt
     opening = opening_of(first)
     note = Note("open_turn", "the first turn must be the user's", first, opening)
-    items = prompt.items
     # all of it may still change, so nothing is kept
     if not items.settled:
         return prompt.with_strand(Strand[Item]().with_tail([opening, *items.tail]), (note,))
-    with items.lock:
-        opened = items.memo[_OpenedTurn]
-        if opened.read > items.settled:  # an older snapshot is worked out by itself
-            opened = _OpenedTurn()
-        if not opened.read:
-            opened.items = opened.items.grown([opening])
-        opened.items = opened.items.grown(items.between(opened.read, items.settled))
-        opened.read = items.settled
-        return prompt.with_strand(opened.items.with_tail(items.tail), (note,))
-
-
-class _OpenedTurn:
-    """The settled items of a strand behind an opening turn."""
-
-    def __init__(self) -> None:
-        self.read = 0
-        self.items: Strand[Item] = Strand()
+    return prepend_items(prompt, (opening,), step="open_turn", key=None, notes=(note,))
 
 
 CONTINUE = "Continue."

@@ -72,7 +72,8 @@ class _Outcome:
         self.read = 0
         self.back = back
         self.items: Strand[Item] | None = None
-        self.notes: Strand[Note] = Strand()
+        self.notes: Strand[Note] | None = None
+        """Most passes say nothing."""
         self.places: list[int] = []
         """Which item each note is about."""
         self.drops: list[int] = []
@@ -94,7 +95,8 @@ class _Outcome:
         outcome.read, outcome.done = length, self.done
         outcome.places = self.places[: bisect_left(self.places, length)]
         outcome.drops = self.drops[: bisect_left(self.drops, length)]
-        outcome.notes = self.notes.fork(len(outcome.places))
+        if self.notes is not None:
+            outcome.notes = self.notes.fork(len(outcome.places))
         if self.items is not None:
             outcome.items = self.items.fork(length - len(outcome.drops))
         outcome.pending = [one for one in self.pending if one[0] < length]
@@ -202,7 +204,8 @@ def fold_items(
             return _rewrite_tail(prompt, outcome, change, folding.over(state), delay)
         if outcome.items is None:
             return Rewritten(prompt, state)
-        return Rewritten(prompt.with_strand(outcome.items, outcome.notes), state)
+        notes = outcome.notes if outcome.notes is not None else ()
+        return Rewritten(prompt.with_strand(outcome.items, notes), state)
 
 
 def _rewrite_tail(
@@ -236,8 +239,9 @@ def _rewrite_tail(
         return Rewritten(prompt, state)
     if settled is None:
         settled = items.first(items.settled)
-    known: Strand[Note] = outcome.notes if outcome is not None else Strand()
-    return Rewritten(prompt.with_strand(settled.with_tail(tail), known.with_tail(notes)), state)
+    known = outcome.notes if outcome is not None else None
+    all_notes = known.with_tail(notes) if known is not None else notes
+    return Rewritten(prompt.with_strand(settled.with_tail(tail), all_notes), state)
 
 
 def _advance(
@@ -251,7 +255,7 @@ def _advance(
     start = outcome.read
     rewritten: list[Item] = []
     notes: list[Note] = []
-    for index, item in enumerate(items.between(start, items.settled), start):
+    for index, item in enumerate(settled_since(items, start), start):
         after = change(item, state)
         if after is item:
             rewritten.append(item)
@@ -278,7 +282,9 @@ def _advance(
     outcome.read = items.settled
     if outcome.items is not None:
         outcome.items = outcome.items.grown(rewritten)
-    outcome.notes = outcome.notes.grown(notes) if notes else outcome.notes
+    if notes:
+        known: Strand[Note] = outcome.notes if outcome.notes is not None else Strand()
+        outcome.notes = known.grown(notes)
 
 
 def _release(outcome: _Outcome, items: Strand[Item], until: int) -> None:
@@ -301,12 +307,33 @@ def _release(outcome: _Outcome, items: Strand[Item], until: int) -> None:
     if dropped:
         outcome.drops[gone:] = sorted((*outcome.drops[gone:], *dropped))
     known = bisect_left(outcome.places, first)
+    notes: Strand[Note] = outcome.notes if outcome.notes is not None else Strand()
     if known < len(outcome.places):  # notes stay in the order of the items
-        later = zip(outcome.places[known:], outcome.notes.since(known), strict=True)
+        later = zip(outcome.places[known:], notes.since(known), strict=True)
         ready = sorted((*later, *ready), key=itemgetter(0))
-        outcome.notes = outcome.notes.fork(known)
+        notes = notes.fork(known)
     outcome.places[known:] = [index for index, _ in ready]
-    outcome.notes = outcome.notes.grown([note for _, note in ready])
+    outcome.notes = notes.grown([note for _, note in ready])
+
+
+class _Newest(NamedTuple):
+    """The settled items of a strand from one on, as they were asked for last."""
+
+    start: int
+    end: int
+    items: Sequence[Item]
+
+
+def settled_since(items: Strand[Item], start: int) -> Sequence[Item]:
+    """The settled items from one on, for whoever holds the lock and leaves the sequence as it is.
+
+    Passes that follow each other ask for the same ones: they are taken out of the strand once.
+    """
+    newest = items.memo.of(_Newest)
+    if newest is None or (newest.start, newest.end) != (start, items.settled):
+        newest = _Newest(start, items.settled, items.between(start, items.settled))
+        items.memo[_Newest] = newest
+    return newest.items
 
 
 class _Suffix:
@@ -371,7 +398,14 @@ class _Prepended:
         self.items: Strand[Item] = Strand()
 
 
-def prepend_items(prompt: Prompt, first: Sequence[Item], *, step: str, key: Hashable) -> Prompt:
+def prepend_items(
+    prompt: Prompt,
+    first: Sequence[Item],
+    *,
+    step: str,
+    key: Hashable,
+    notes: Sequence[Note] = (),
+) -> Prompt:
     """The prompt with items before its first, the same in every request; `key` names them."""
     items = prompt.items
     with items.lock:
@@ -384,7 +418,7 @@ def prepend_items(prompt: Prompt, first: Sequence[Item], *, step: str, key: Hash
             more = items.between(prepended.read, items.settled)
             prepended.items = prepended.items.grown(more)
             prepended.read = items.settled
-        return prompt.with_strand(prepended.items.with_tail(items.tail))
+        return prompt.with_strand(prepended.items.with_tail(items.tail), notes)
 
 
 def map_blocks(item: Item, function: Callable[[Block], Block]) -> Item:

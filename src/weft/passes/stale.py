@@ -27,7 +27,7 @@ from weft.passes.handles import (
     needs_recall,
     with_media_words,
 )
-from weft.passes.rewrite import map_blocks, rewrite_items
+from weft.passes.rewrite import map_blocks, rewrite_items, settled_since
 from weft.session.strand import Strand
 from weft.values import JsonObject
 
@@ -504,7 +504,7 @@ def _cut(prompt: Prompt, env: Env) -> int:
         plan = _Plan()
     summed = len(sums.whole) - 1
     start = min(summed, plan.read)
-    fresh = items.between(start, settled) if start < settled else []
+    fresh = settled_since(items, start) if start < settled else ()
     for item in fresh[summed - start :]:
         sums.add(item, env)
     running = _Running(sums.whole, sums.edited)

@@ -153,36 +153,20 @@ def _take_answer(transcript: Transcript, fields: JsonObject, where: str) -> None
     provider = _DIALECTS.get(text_at(metadata, "model_provider"), "")
     transcript.provider = provider
     parts = _blocks(transcript, fields.get("content"), where)
-    called = objects_in(fields.get("tool_calls"))
-    for call in called:
-        parts.append(
-            call_part(
-                text_at(call, "name"),
-                arguments_of(call.get("args")),
-                id=text_at(call, "id") or None,
-            )
-        )
-    if not called:
-        for call in objects_in(extra.get("tool_calls")):
-            function = object_in(call.get("function"))
-            parts.append(
-                call_part(
-                    text_at(function, "name"),
-                    arguments_of(function.get("arguments")),
-                    id=text_at(call, "id") or None,
-                )
-            )
-    for call in objects_in(fields.get("invalid_tool_calls")):
-        parts.append(
-            call_part(
-                text_at(call, "name") or "unnamed",
-                {"arguments": call.get("args")},
-                id=text_at(call, "id") or None,
-            )
-        )
+    calls = [
+        (text_at(one, "name"), arguments_of(one.get("args")), one)
+        for one in objects_in(fields.get("tool_calls"))
+    ]
+    if not calls:
+        for one in objects_in(extra.get("tool_calls")):
+            function = object_in(one.get("function"))
+            calls.append((text_at(function, "name"), arguments_of(function.get("arguments")), one))
+    for one in objects_in(fields.get("invalid_tool_calls")):
+        calls.append((text_at(one, "name") or "unnamed", {"arguments": one.get("args")}, one))
         transcript.put_aside(
             "`error` of an invalid call", "the call is kept with the text it was", where
         )
+    parts += [call_part(name, args, id=text_at(one, "id") or None) for name, args, one in calls]
     for name in extra.keys() - {"tool_calls", "refusal", "function_call"}:
         transcript.put_aside(f"`additional_kwargs.{name}`", "only its library reads it", where)
     usage = object_in(fields.get("usage_metadata"))

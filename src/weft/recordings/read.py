@@ -478,14 +478,10 @@ def _provider(dialect: str) -> Callable[[list[Json], str, str], Recording]:
     return read
 
 
-def _read_adk(events: list[Json], id: str, where: str) -> Recording:
-    return read_events(events, id, where)
-
-
 LIST_FORMATS = (
     Format("pydantic-ai", _is_pydantic_ai, read_pydantic_ai, "ModelMessagesTypeAdapter's JSON"),
     Format("langchain", _is_langchain, read_langchain, "messages as dicts, flat, or serialized"),
-    Format("adk", _is_adk, _read_adk, "google-adk's events, or its session database"),
+    Format("adk", _is_adk, read_events, "google-adk's events, or its session database"),
     Format("gemini", _is_gemini, _provider("gemini"), "contents with parts, or a request"),
     Format("plain", _is_plain, read_plain, "texts with roles: a coding agent's run"),
     Format(

@@ -60,12 +60,7 @@ class Aside:
 
     def as_json(self) -> JsonObject:
         """For machines."""
-        return {
-            "what": self.what,
-            "why": self.why,
-            "count": self.count,
-            "places": [*self.places],
-        }
+        return {"what": self.what, "why": self.why, "count": self.count, "places": [*self.places]}
 
 
 class Recording(NamedTuple):

@@ -16,7 +16,7 @@ import msgspec
 from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of, read_again
-from weft.compiler.parts import INTERNAL_CALLS, is_internal
+from weft.compiler.parts import is_internal
 from weft.content import Content
 from weft.declare import Agent, Policy, RunConfig, Tool
 from weft.declare.template import Variable, parse
@@ -30,6 +30,7 @@ from weft.replay.evidence import EditedLines, KeptEvidence, Rebuilt, Texts, Uses
 from weft.replay.evidence import strings_in as strings_in
 from weft.replay.evidence import uses_of as uses_of
 from weft.session import Event, Session
+from weft.session.talk import INTERNAL_CALLS
 from weft.values import Json, JsonObject
 
 DEARER = 1.02
@@ -156,12 +157,7 @@ def replay(
     events = recording.session.events
     tally, texts, records = _Tally(policy, model), Texts(), KeptEvidence(events)
     requests = requests_of(
-        recording,
-        policy,
-        model=model,
-        agents=agents,
-        refused=tally.refused,
-        gap=gap,
+        recording, policy, model=model, agents=agents, refused=tally.refused, gap=gap
     )
     for index, _, compiled in requests:
         spent = _spent(compiled, by_price=model is not None)

@@ -5,6 +5,7 @@ it, with what instruction providers said then, so nobody is asked and nothing is
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -196,28 +197,19 @@ def before_event(
     state = None
     if event.isolation_scope:
         state, through = session.before(index).state, _scope(through, event.isolation_scope)
-    after = compile_request(
+    request = partial(
+        compile_request,
         home,
         session=through,
         state=state,
         agent=event.author,
-        config=config,
         branch=event.branch,
         artifacts=artifacts,
         part_of=part_of,
     )
+    after = request(config=config)
     if dialect is not None and dialect != after.dialect:
-        after = compile_request(
-            home,
-            session=through,
-            state=state,
-            agent=event.author,
-            config=speaking(dialect, after, config),
-            branch=event.branch,
-            artifacts=artifacts,
-            recorded=after.provided,
-            part_of=part_of,
-        )
+        after = request(config=speaking(dialect, after, config), recorded=after.provided)
     # the request before is the one that is asked for: it led to the event
     if after.previous is None:
         raise UsageError(f"the request cannot be rebuilt: {after.previous_problem}", where="--step")

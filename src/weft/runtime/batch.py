@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from weft.compiler.plan import SET_RESPONSE
+from weft.compiler.plan import SET_RESPONSE, Plan
 from weft.compiler.tools import TRANSFER, policy_of, transfer_targets
 from weft.content import Content, FunctionCall, FunctionResponse, Part
 from weft.declare import Agent
@@ -126,7 +126,7 @@ def _conflict(agent: str, key: str, first: str, second: str) -> str:
 async def run_calls(
     invocation: Invocation,
     place: Place,
-    path: tuple[Agent, ...],
+    plan: Plan,
     bindings: AgentBindings,
     progress: Progress,
     event: Event | None,
@@ -146,7 +146,8 @@ async def run_calls(
         waits = call.id in progress.pending and not progress.is_expired(call.id or "")
         if waits and call.id not in invocation.retry:
             continue
-        one = ToolCall(invocation, place, bindings, progress, call, raw.get(call.id or "", ""))
+        malformed = raw.get(call.id or "", "")
+        one = ToolCall(invocation, place, plan.policy, bindings, progress, call, malformed)
         # arguments that end early may be legal and wrong: a path without its last part
         if call.id == cut:
             one.answer(
@@ -163,16 +164,16 @@ async def run_calls(
             offered = [name for name in bindings.tools if name not in withheld]
             one.answer(Outcome(call, {"error": unknown_tool(call.name or "", offered)}))
         elif call.name == TRANSFER:
-            one.answer(_transfer(path, call, again=transferred))
+            one.answer(_transfer(plan.path, call, again=transferred))
             transferred = one.outcome is not None and bool(one.outcome.actions.transfer_to_agent)
         elif (
             call.name == RECALL
             and call.name not in bindings.tools
-            and _recalls(invocation, place, path)
+            and _recalls(invocation, place, plan.path)
         ):
             from weft.runtime.recall import recalled
 
-            one.answer(await recalled(invocation, place, path, call))
+            one.answer(await recalled(invocation, place, plan.path, call))
         # called alone it is the answer, and never gets here
         elif call.name == SET_RESPONSE and call.name not in bindings.tools:
             one.answer(

@@ -359,6 +359,9 @@ def correction(problem: str) -> Content:
 def is_empty(content: Content | None) -> bool:
     """Whether a model said nothing, whatever it thought."""
     for part in (content.parts or ()) if content is not None else ():
-        if (part.text and not part.thought) or part.kind not in ("empty", "thought"):
+        # most parts are a text or a call, which need no look at what else a part may be
+        if (part.text and not part.thought) or part.function_call is not None:
+            return False
+        if part.kind not in ("empty", "thought"):
             return False
     return True

@@ -155,7 +155,8 @@ def require_answers(session: Session, content: Content) -> Content:
         if call.name == CONFIRMATION and call_id not in answered:
             _require_in_time(call)
         open_yet = call_id.removeprefix(QUESTION) in waiting or call_id in {*waiting, *begun}
-        if not open_yet and call_id not in answered and call_id not in _long_running(event):
+        waits = call_id in (event.long_running_tool_ids or ())
+        if not open_yet and call_id not in answered and not waits:
             listed = ", ".join(f"{id} ({name})" for id, name in waiting.items()) or "none"
             raise SessionError(
                 f"the call {call_id} of {call.name} does not wait for an answer",
@@ -314,7 +315,3 @@ def unconfirmed(events: Iterable[Event]) -> dict[str, str]:
             if result.name == CONFIRMATION:
                 asked.pop((result.id or "").removeprefix(QUESTION), None)
     return asked
-
-
-def _long_running(event: Event) -> tuple[str, ...]:
-    return event.long_running_tool_ids or ()

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from weft.compiler.tools import declared_policy
 from weft.content import Content, FunctionCall, Part
-from weft.declare import Agent, Flow, Tool
+from weft.declare import Agent, Flow, Policy, Tool
 from weft.declare.context import ToolContext
 from weft.errors import SchemaError, SessionError, StoreError
 from weft.misuse import close
@@ -89,6 +88,7 @@ class ToolCall:
         "_invocation",
         "_malformed",
         "_place",
+        "_policy",
         "_progress",
         "_restored",
         "begun",
@@ -102,6 +102,7 @@ class ToolCall:
         self,
         invocation: Invocation,
         place: Place,
+        policy: Policy,
         bindings: AgentBindings,
         progress: Progress,
         call: FunctionCall,
@@ -110,6 +111,7 @@ class ToolCall:
         self._finish: Finish | None = None
         self._invocation = invocation
         self._place = place
+        self._policy = policy
         self._bindings = bindings
         self._progress = progress
         self._malformed = malformed
@@ -163,7 +165,10 @@ class ToolCall:
             beginning = self._malformed[:200]
             return Outcome(
                 call,
-                {"error": f"the arguments are not a JSON object: {beginning}", **_schema(bound)},
+                {
+                    "error": f"the arguments are not a JSON object: {beginning}",
+                    "parameters": bound.tool.parameters,
+                },
             )
         edited: JsonObject | None = None
         if self._progress.confirmed:
@@ -208,11 +213,10 @@ class ToolCall:
         # an agent gets the placeholders: its own requests are redacted too
         if tool.agent is not None:
             return args
-        invocation = self._invocation
-        policy = declared_policy(self._bindings.agent, invocation.config)
-        if not policy.protections:
+        if not self._policy.protections:
             return args
-        arguments = restored_arguments(args, policy, invocation.view(self._place.scope))
+        session = self._invocation.view(self._place.scope)
+        arguments = restored_arguments(args, self._policy, session)
         self._restored = arguments.used
         return arguments.args
 
@@ -488,20 +492,12 @@ def _answer_as_json(answer: object, moment: str) -> JsonObject:
 def _error_words(error: Exception) -> str:
     """What the model is told: class and message, never a traceback."""
     if isinstance(error, SchemaError):
-        return _correction(error)
+        return f"{error.message}; {error.hint}" if error.hint else error.message
     try:
         text = str(error)
     except Exception:  # one that cannot even say what is wrong
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _correction(error: SchemaError) -> str:
-    return f"{error.message}; {error.hint}" if error.hint else error.message
-
-
-def _schema(bound: BoundTool) -> JsonObject:
-    return {"parameters": bound.tool.parameters}
 
 
 def unknown_tool(name: str, known: list[str]) -> str:

@@ -407,7 +407,7 @@ class Turn:
         batch = await run_calls(
             self.invocation,
             self.place,
-            self.plan.path,
+            self.plan,
             self.bindings,
             self.progress,
             reply,

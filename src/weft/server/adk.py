@@ -32,7 +32,7 @@ from weft.server.endpoints import (
     respond_raw,
     whole_number,
 )
-from weft.server.problems import Problem, require_id
+from weft.server.problems import Problem, invalid, require_id
 from weft.server.served import ServedRun
 from weft.server.sessions import write_state
 from weft.server.stream import stream_problem
@@ -161,9 +161,7 @@ def _imported(call: Call, runner: Runner, listed: Sequence[JsonObject]) -> Seque
     try:
         recorded = from_messages(listed, format="adk", agent=runner.root.name).for_store()
     except RecursionError:
-        raise Problem(
-            422, "invalid", "something in these events is nested too deeply", where="/events"
-        ) from None
+        raise invalid("something in these events is nested too deeply", where="/events") from None
     session = Session(
         recorded.id,
         app_name=recorded.app_name,
@@ -187,13 +185,9 @@ def _imported(call: Call, runner: Runner, listed: Sequence[JsonObject]) -> Seque
             claim = "its time is before 1970 or to come"
         else:
             continue
-        raise Problem(
-            422, "invalid", f"this event cannot be imported: {claim}", where=f"/events/{at}"
-        )
+        raise invalid(f"this event cannot be imported: {claim}", where=f"/events/{at}")
     if is_unfinished(runner.root, session):
-        raise Problem(
-            422,
-            "invalid",
+        raise invalid(
             "the last turn of these events has no answer",
             hint="post whole turns; `weft sessions import` takes everything",
             where="/events",
@@ -212,7 +206,7 @@ def _refuse_given(**fields: JsonObject | str | None) -> None:
     """Refuse what google-adk's clients may send and nothing here would use; null is nothing."""
     for name, value in fields.items():
         if value:
-            raise Problem(422, "invalid", f"`{name}` has no meaning here", hint="leave it out")
+            raise invalid(f"`{name}` has no meaning here", hint="leave it out")
 
 
 async def get_session(call: Call) -> Answer:
@@ -324,9 +318,7 @@ async def _body(call: Call, kind: type[BodyT], empty: BodyT | None = None) -> Bo
     # the later spelling would win in silence
     if len(spelled) < len(fields):
         twice = next(one for one in names if one in fields and names[one] in fields)
-        raise Problem(
-            422, "invalid", f"`{twice}` and `{names[twice]}` are one field, which is there twice"
-        )
+        raise invalid(f"`{twice}` and `{names[twice]}` are one field, which is there twice")
     return decoded(msgspec.json.encode(spelled), kind)
 
 
@@ -351,7 +343,7 @@ async def get_artifact(call: Call) -> Answer:
     else:
         version = None if text == "latest" else whole_number(text)
         if version is None and text != "latest":
-            raise Problem(422, "invalid", f"{text[:40]!r} is not a version")
+            raise invalid(f"{text[:40]!r} is not a version")
         name = asked["name"]
         if asked["about"]:
             if version is None:

@@ -133,7 +133,7 @@ class Application:
     def _routes(self) -> list[Route | Mount]:
         routes: list[Route | Mount] = []
         for row in ENDPOINTS:
-            shape = openai.shape_problem if row.path.startswith("/v1/") else _shape
+            shape = openai.shape_problem if row.path.startswith("/v1/") else Problem.response
             endpoint = row.bind(self.served, shape)
             route = ApiRoute(row.path, _AsgiEndpoint(endpoint), methods=[row.method], name=row.path)
             routes.append(route)
@@ -199,12 +199,7 @@ def app(
         one
         if isinstance(one, Runner)
         else Runner(
-            one,
-            store=store,
-            artifacts=artifacts,
-            memory=memory,
-            plugins=plugins,
-            config=config,
+            one, store=store, artifacts=artifacts, memory=memory, plugins=plugins, config=config
         )
         for one in served
     ]
@@ -297,10 +292,6 @@ class _AsgiEndpoint:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         return self._inner(scope, receive, send)
-
-
-def _shape(problem: Problem) -> Response:
-    return problem.response()
 
 
 def _shape_refusal(scope: Scope, problem: Problem) -> Response:

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from weft.misuse import meant
 from weft.runtime import Runner
 from weft.server.access import Identity, headers_of, inner_path, too_large
-from weft.server.problems import Problem, problem_of, require_user
+from weft.server.problems import Problem, invalid, problem_of, require_user
 from weft.server.served import Served
 from weft.server.stream import ChunkStream
 from weft.session import SessionKey
@@ -74,7 +74,7 @@ class Call:
             return default
         number = whole_number(text)
         if number is None or number > most:
-            raise Problem(422, "invalid", f"{name}={text[:40]!r} is not a number from 0 to {most}")
+            raise invalid(f"{name}={text[:40]!r} is not a number from 0 to {most}")
         return number
 
     def runner(self) -> Runner:
@@ -113,7 +113,7 @@ class Call:
                 hint="write it without `app:`, or with `user:` for all your sessions",
             )
         if state and "" in state:
-            raise Problem(422, "invalid", "a key of the state is empty", hint="give it a name")
+            raise invalid("a key of the state is empty", hint="give it a name")
         # here, and not where it is stored: behind a queue that is in another process, and later
         for key in state or ():
             if scope_of(key) in ("app", "user"):
@@ -219,7 +219,7 @@ def decoded(data: bytes, kind: type[T], empty: T | None = None) -> T:
         message, _, place = str(error).partition(" - at ")
         where = place.strip("`").removeprefix("$") or "the body"
         hint = _known_fields(message, kind) if where == "the body" else ""
-        raise Problem(422, "invalid", message, where=where, hint=hint) from None
+        raise invalid(message, where=where, hint=hint) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "malformed", f"the body is not JSON: {error}") from None
 

@@ -48,7 +48,7 @@ from weft.server.openai_stored import (
     runners_of,
     write_note,
 )
-from weft.server.problems import Problem
+from weft.server.problems import Problem, invalid
 from weft.server.served import ServedRun
 from weft.server.stream import stream_problem
 from weft.session import Event, Session, Usage
@@ -75,7 +75,9 @@ async def create_chat_completion(call: Call) -> Answer:
     body = decoded(await call.raw_body(), dict[str, Json])
     asked = read_request(call, body, "messages", chat_history)
     run = await asked.start(call)
-    form = _ChatForm(asked, run, include_usage=_includes_usage(body))
+    options = body.get("stream_options")
+    include_usage = isinstance(options, dict) and bool(options.get("include_usage"))
+    form = _ChatForm(asked, run, include_usage=include_usage)
     return await _answered(call, asked, run, form)
 
 
@@ -104,10 +106,11 @@ async def create_response(call: Call) -> Answer:
 async def get_response(call: Call) -> Answer:
     """A response once more, from the log."""
     if call.query("stream") not in ("", "false"):
-        raise Problem(
-            422, "invalid", "a response that is stored is not streamed", where="stream",
+        raise invalid(
+            "a response that is stored is not streamed",
+            where="stream",
             hint="leave it out; GET /api/apps/APP/sessions/SESSION/events streams a log",
-        )  # fmt: skip
+        )
     response = await find_response(call, call.path("response"), runners_of(call))
     return respond(await show_response(response))
 
@@ -577,11 +580,6 @@ class _ResponseForm(_Form):
             "top_p": None,
             "usage": usage if status in ("completed", "incomplete") else None,
         }
-
-
-def _includes_usage(body: dict[str, Json]) -> bool:
-    options = body.get("stream_options")
-    return isinstance(options, dict) and bool(options.get("include_usage"))
 
 
 _row = partial(Endpoint, tag="openai")

@@ -35,7 +35,7 @@ from weft.server.openai_stored import (
     show_conversation,
     write_note,
 )
-from weft.server.problems import Problem
+from weft.server.problems import Problem, invalid
 from weft.session import Event, Session, SessionKey
 from weft.session.event import new_id
 from weft.stores import create_filled
@@ -165,10 +165,11 @@ async def _post(runner: Runner, session: Session, events: Sequence[Event]) -> No
         known = {one.id for event in newest.events for one in event.calls}
         for one in (one for event in events for one in event.calls):
             if one.id in known:
-                raise Problem(
-                    422, "invalid", f"the conversation has a call `{(one.id or '')[:100]}` already",
-                    where="items", hint="give each call a `call_id` of its own",
-                )  # fmt: skip
+                raise invalid(
+                    f"the conversation has a call `{(one.id or '')[:100]}` already",
+                    where="items",
+                    hint="give each call a `call_id` of its own",
+                )
         await runner.store.append(newest, *as_posts(runner, events))
     finally:
         await lease.release()

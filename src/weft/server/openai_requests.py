@@ -12,7 +12,7 @@ import msgspec
 from weft.content import Blob, FileData, FunctionCall, FunctionResponse, Part
 from weft.declare.tool import Tool
 from weft.errors import describe_kind
-from weft.server.problems import Problem
+from weft.server.problems import invalid
 from weft.session.lookback import RESERVED
 from weft.turns.turn import ClientTool
 from weft.values import Json, JsonObject
@@ -81,31 +81,30 @@ def generation(body: dict[str, Json]) -> JsonObject:
             if name == "stop" and isinstance(value, str):
                 options[_OPTIONS[name]] = [value]
         elif name not in _READ and name not in _NO_EFFECT:
-            raise Problem(422, "invalid", f"`{name[:100]}` is not known here", where=name[:100])
+            raise invalid(f"`{name[:100]}` is not known here", where=name[:100])
     if body.get("n") not in (None, 1):
-        raise Problem(422, "invalid", "an agent gives one answer", where="n")
+        raise invalid("an agent gives one answer", where="n")
     for name in ("stream", "store", "background"):
         if not isinstance(body.get(name), bool | None):
-            raise Problem(
-                422, "invalid", f"`{name}` is {str(body[name])[:40]!r}, not true or false",
-                where=name,
-            )  # fmt: skip
+            raise invalid(f"`{name}` is {str(body[name])[:40]!r}, not true or false", where=name)
     if body.get("background"):
-        raise Problem(
-            422, "invalid", "a response is not made in the background here", where="background",
+        raise invalid(
+            "a response is not made in the background here",
+            where="background",
             hint="stream it: a run goes on when its client is gone",
-        )  # fmt: skip
+        )
     if body.get("logprobs"):
-        raise Problem(422, "invalid", "an agent's answer has no logprobs", where="logprobs")
+        raise invalid("an agent's answer has no logprobs", where="logprobs")
     for name, form in (
         ("response_format", body.get("response_format")),
         ("text", (_object(body.get("text"), "text") or {}).get("format")),
     ):
         if form is not None and _object(form, name).get("type") not in (None, "text"):
-            raise Problem(
-                422, "invalid", "the form of the answer is the agent's to declare", where=name,
+            raise invalid(
+                "the form of the answer is the agent's to declare",
+                where=name,
                 hint="declare it: Agent(output_schema=...)",
-            )  # fmt: skip
+            )
     effort = body.get("reasoning_effort")
     if effort is None:
         effort = (_object(body.get("reasoning"), "reasoning") or {}).get("effort")
@@ -126,7 +125,7 @@ def _choice(choice: Json) -> Json:
         function = choice.get("function", choice)
         if isinstance(function, dict) and isinstance(function.get("name"), str):
             return {"name": function["name"]}
-    raise Problem(422, "invalid", "this is no choice of a tool", where="tool_choice")
+    raise invalid("this is no choice of a tool", where="tool_choice")
 
 
 def client_tools(listed: list[Json]) -> list[Tool]:
@@ -136,15 +135,16 @@ def client_tools(listed: list[Json]) -> list[Tool]:
         where = f"tools[{at}]"
         tool = _object(entry, where)
         if tool.get("type") != "function":
-            raise Problem(
-                422, "invalid", f"a tool of type {tool.get('type')!r} cannot be passed on",
-                where=where, hint='pass {"type": "function", ...}',
-            )  # fmt: skip
+            raise invalid(
+                f"a tool of type {tool.get('type')!r} cannot be passed on",
+                where=where,
+                hint='pass {"type": "function", ...}',
+            )
         function = _object(tool.get("function", tool), where)  # a response has it flat
         name, about = function.get("name"), function.get("description") or ""
         parameters = function.get("parameters") or {"type": "object", "properties": {}}
         if not isinstance(name, str) or not isinstance(about, str):
-            raise Problem(422, "invalid", "the tool has no name, or odd words", where=where)
+            raise invalid("the tool has no name, or odd words", where=where)
         _refuse_reserved(name, where)
         tools.append(ClientTool(name, about, _object(parameters, f"{where}.parameters")).tool())
     return tools
@@ -153,7 +153,7 @@ def client_tools(listed: list[Json]) -> list[Tool]:
 def chat_history(messages: Json) -> list[ClientMessage]:
     """The messages of a chat."""
     if not isinstance(messages, list) or not messages:
-        raise Problem(422, "invalid", "`messages` is not a list of messages", where="messages")
+        raise invalid("`messages` is not a list of messages", where="messages")
     history: list[ClientMessage] = []
     for at, entry in enumerate(messages):
         where = f"messages[{at}]"
@@ -171,7 +171,7 @@ def chat_history(messages: Json) -> list[ClientMessage]:
                 ClientMessage("user", (_result(message.get("tool_call_id"), content, where),))
             )
         else:
-            raise Problem(422, "invalid", f"{role!r} is not a role", where=f"{where}.role")
+            raise invalid(f"{role!r} is not a role", where=f"{where}.role")
     return history
 
 
@@ -189,39 +189,39 @@ def input_items(items: Json) -> list[ClientMessage]:
     # thoughts of ours that the client gives back: the log has them
     history = [_item(one, f"input[{at}]") for at, one in enumerate(listed) if not _is_thought(one)]
     if not history:
-        raise Problem(422, "invalid", "`input` is empty", where="input")
+        raise invalid("`input` is empty", where="input")
     return history
 
 
 def posted_items(items: list[Json]) -> list[ClientMessage]:
     """Items that are added to a conversation without a response; none of their calls waits."""
     if not 1 <= len(items) <= MOST_POSTED:
-        raise Problem(
-            422, "invalid", f"{len(items)} items are posted, not 1 to {MOST_POSTED}", where="items"
-        )
+        raise invalid(f"{len(items)} items are posted, not 1 to {MOST_POSTED}", where="items")
     messages: list[ClientMessage] = []
     open_calls: dict[str | None, str] = {}
     for at, entry in enumerate(items):
         where = f"items[{at}]"
         message = _item(entry, where)
         if not message.parts:
-            raise Problem(422, "invalid", "the message is empty", where=where)
+            raise invalid("the message is empty", where=where)
         for part in message.parts:
             if part.function_call is not None:
                 open_calls[part.function_call.id] = where
             result = part.function_response
             if result is not None and open_calls.pop(result.id, None) is None:
-                raise Problem(
-                    422, "invalid", "there is no call before it that this is the output of",
-                    where=where, hint="the output of a call that a response made is the `input` of"
+                raise invalid(
+                    "there is no call before it that this is the output of",
+                    where=where,
+                    hint="the output of a call that a response made is the `input` of"
                     " the next response",
-                )  # fmt: skip
+                )
         messages.append(message)
     for where in open_calls.values():
-        raise Problem(
-            422, "invalid", "a call without its output cannot be posted", where=where,
+        raise invalid(
+            "a call without its output cannot be posted",
+            where=where,
             hint="post both, in this order",
-        )  # fmt: skip
+        )
     return messages
 
 
@@ -236,7 +236,7 @@ def _item(entry: Json, where: str) -> ClientMessage:
     if kind == "message":
         role = item.get("role")
         if role not in ("system", "developer", "user", "assistant"):
-            raise Problem(422, "invalid", f"{role!r} is not a role", where=f"{where}.role")
+            raise invalid(f"{role!r} is not a role", where=f"{where}.role")
         whose: Role = "assistant" if role == "assistant" else "user"
         return ClientMessage(whose, _parts(item.get("content"), where))
     if kind == "function_call":
@@ -244,32 +244,33 @@ def _item(entry: Json, where: str) -> ClientMessage:
         return ClientMessage("assistant", (call,))
     if kind == "function_call_output":
         return ClientMessage("user", (_result(item.get("call_id"), item.get("output"), where),))
-    raise Problem(422, "invalid", f"an item of type {kind!r} cannot be read", where=where)
+    raise invalid(f"an item of type {kind!r} cannot be read", where=where)
 
 
 def _call(id: Json, name: Json, arguments: Json, where: str) -> Part:
     if not isinstance(id, str) or not isinstance(name, str):
-        raise Problem(422, "invalid", "the call has no id or no name", where=where)
+        raise invalid("the call has no id or no name", where=where)
     _refuse_reserved(name, where)
     try:
         args = _read_json(arguments) if isinstance(arguments, str) and arguments else {}
     except (ValueError, RecursionError):
-        raise Problem(422, "invalid", "the arguments are not JSON", where=where) from None
+        raise invalid("the arguments are not JSON", where=where) from None
     return Part(function_call=FunctionCall(id=id, name=name, args=_object(args, where)))
 
 
 def _refuse_reserved(name: str, where: str) -> None:
     """Refuse a question of the runtime's own: the answer to it would run a tool of the agent."""
     if name.startswith(RESERVED):
-        raise Problem(
-            422, "invalid", f"only a runtime calls `{name[:100]}`", where=where,
+        raise invalid(
+            f"only a runtime calls `{name[:100]}`",
+            where=where,
             hint=f"names that begin with `{RESERVED}` are its own; leave it out",
-        )  # fmt: skip
+        )
 
 
 def _result(id: Json, content: Json, where: str) -> Part:
     if not isinstance(id, str):
-        raise Problem(422, "invalid", "the result says not which call it is of", where=where)
+        raise invalid("the result says not which call it is of", where=where)
     if isinstance(content, str):
         text = content
     else:
@@ -303,7 +304,7 @@ def _parts(content: Json, where: str) -> tuple[Part, ...]:
         if kind in ("text", "input_text", "output_text", "refusal"):
             text = piece.get("text", piece.get("refusal"))
             if not isinstance(text, str):
-                raise Problem(422, "invalid", "the text is no text", where=place)
+                raise invalid("the text is no text", where=place)
             parts.append(Part(text=text))
         elif kind in ("image_url", "input_image"):
             address = piece.get("image_url")
@@ -311,7 +312,7 @@ def _parts(content: Json, where: str) -> tuple[Part, ...]:
                 address = address.get("url")
             parts.append(_image(address, place))
         else:
-            raise Problem(422, "invalid", f"content of type {kind!r} cannot be read", where=place)
+            raise invalid(f"content of type {kind!r} cannot be read", where=place)
     return tuple(parts)
 
 
@@ -322,20 +323,18 @@ def _image(address: Json, where: str) -> Part:
         if address.startswith(("https://", "http://")):
             kind = mimetypes.guess_type(address.split("?")[0])[0] or "image/*"
             return Part(file_data=FileData(file_uri=address, mime_type=kind))
-    raise Problem(422, "invalid", "the image has no address that can be read", where=where)
+    raise invalid("the image has no address that can be read", where=where)
 
 
 def _object(value: Json, where: str) -> JsonObject:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Problem(
-            422, "invalid", f"{describe_kind(value)} stands there, not an object", where=where
-        )
+        raise invalid(f"{describe_kind(value)} stands there, not an object", where=where)
     return value
 
 
 def _list(value: Json, where: str) -> list[Json]:
     if not isinstance(value, list):
-        raise Problem(422, "invalid", "this is not a list", where=where)
+        raise invalid("this is not a list", where=where)
     return value

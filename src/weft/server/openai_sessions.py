@@ -39,7 +39,7 @@ from weft.server.openai_stored import (
     speaker_of,
     write_note,
 )
-from weft.server.problems import Problem
+from weft.server.problems import Problem, invalid
 from weft.server.served import ServedRun
 from weft.session import Event, Session, SessionKey
 from weft.session.event import new_id
@@ -81,7 +81,7 @@ class ClientRequest:
         begins = _trailing(self.messages)
         parts = tuple(part for one in self.messages[begins:] for part in one.parts)
         if not parts:
-            raise Problem(422, "invalid", "there is no message of the user behind the last answer")
+            raise invalid("there is no message of the user behind the last answer")
         await call.served.require_room(self.runner.app_name, user)  # before a session is made
         at = self.session
         if self.previous is not None:
@@ -171,15 +171,15 @@ def read_request(
     """The request, or a problem that names the field."""
     model = body.get("model")
     if not isinstance(model, str):
-        raise Problem(422, "invalid", "`model` names no app", where="model")
+        raise invalid("`model` names no app", where="model")
     runner = call.served.runner(model)
     if source not in body:
-        raise Problem(422, "invalid", f"`{source}` is missing", where=source)
+        raise invalid(f"`{source}` is missing", where=source)
     messages = history(body[source])
     instructions = body.get("instructions")
     if instructions is not None:
         if not isinstance(instructions, str):
-            raise Problem(422, "invalid", "`instructions` is not text", where="instructions")
+            raise invalid("`instructions` is not text", where="instructions")
         messages = [ClientMessage.text("user", instructions), *messages]
     conversation = body.get("conversation")
     if isinstance(conversation, dict):
@@ -187,21 +187,22 @@ def read_request(
     previous = body.get("previous_response_id")
     for name, value in (("conversation", conversation), ("previous_response_id", previous)):
         if value is not None and (not isinstance(value, str) or not value):
-            raise Problem(422, "invalid", f"`{name}` is not an id", where=name)
+            raise invalid(f"`{name}` is not an id", where=name)
     header = call.header(SESSION_HEADER.encode())
     session = conversation or header
     if previous is not None and session is not None:
-        raise Problem(
-            422, "invalid", "two sessions are named", where="previous_response_id",
+        raise invalid(
+            "two sessions are named",
+            where="previous_response_id",
             hint="previous_response_id, conversation, or the header, not two of them",
-        )  # fmt: skip
+        )
     raw_tools = body.get("tools") or []
     if not isinstance(raw_tools, list):
-        raise Problem(422, "invalid", "`tools` is not a list", where="tools")
+        raise invalid("`tools` is not a list", where="tools")
     stream, keeps = body.get("stream") or False, body.get("store")
     metadata = body.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise Problem(422, "invalid", "`metadata` is not an object", where="metadata")
+        raise invalid("`metadata` is not an object", where="metadata")
     options = {**runner.config.generate_config, **generation(body)}
     return ClientRequest(
         runner=runner,
@@ -400,9 +401,7 @@ def _named_replies(asking: list[Pending], text: str) -> dict[str, object] | None
 
 
 def _unreadable(question: Pending) -> Problem:
-    return Problem(
-        422,
-        "invalid",
+    return invalid(
         f"this is no answer to the call {question.call_id[:100]}",
         hint='reply "approve", or "deny: why not"',
     )

@@ -22,7 +22,7 @@ from weft.errors import StoreError
 from weft.runtime import Runner
 from weft.runtime.place import hidden_events, root_place
 from weft.server.endpoints import Call
-from weft.server.problems import Problem, require_id
+from weft.server.problems import Problem, invalid, require_id
 from weft.session import Actions, Event, Session, SessionKey
 from weft.session.event import new_id
 from weft.stores import create_filled
@@ -532,10 +532,10 @@ async def page_of(call: Call, pieces: Sequence[Items]) -> JsonObject:
     """The page of a list that the request asks for: the last first, if it does not say."""
     order, after = call.query("order", "desc"), call.query("after")
     if order not in ("asc", "desc"):
-        raise Problem(422, "invalid", f"order={order[:40]!r} is not asc or desc", where="order")
+        raise invalid(f"order={order[:40]!r} is not asc or desc", where="order")
     limit = call.number("limit", 20, most=LARGEST_LIST)
     if not limit:
-        raise Problem(422, "invalid", f"limit=0 is not a number from 1 to {LARGEST_LIST}")
+        raise invalid(f"limit=0 is not a number from 1 to {LARGEST_LIST}")
     step = 1 if order == "asc" else -1
     page: list[JsonObject] = []
     is_after = not after
@@ -547,10 +547,11 @@ async def page_of(call: Call, pieces: Sequence[Items]) -> JsonObject:
         if len(page) > limit:
             break
     if not is_after:
-        raise Problem(
-            422, "invalid", f"there is no item `{after[:100]}` in this list", where="after",
+        raise invalid(
+            f"there is no item `{after[:100]}` in this list",
+            where="after",
             hint="pass the last_id of the page before",
-        )  # fmt: skip
+        )
     return list_of(page[:limit], has_more=len(page) > limit)
 
 

@@ -132,6 +132,11 @@ def problem_of(error: BaseException) -> Problem:
             return Problem(500, "internal", "the server failed; its log says why")
 
 
+def invalid(detail: str, *, hint: str = "", where: str = "") -> Problem:
+    """The problem of a request that says what cannot be meant."""
+    return Problem(422, "invalid", detail, hint=hint, where=where)
+
+
 def _problem(status: int, kind: str, error: WeftError) -> Problem:
     return Problem(status, kind, error.message, hint=error.hint, where=error.where)
 
@@ -149,9 +154,7 @@ def unknown_session(id: str, hint: str = "") -> Problem:
 def require_user(user: str) -> str:
     """The id of a user, which must be one that a list and a terminal can show."""
     if not user.strip() or not user.isprintable() or len(user.encode()) > 800:
-        raise Problem(
-            422,
-            "invalid",
+        raise invalid(
             f"{user[:100]!r} cannot be the id of a user",
             hint="use a short, printable name",
             where="/user",
@@ -162,9 +165,7 @@ def require_user(user: str) -> str:
 def require_id(id: str) -> str:
     """The id of a new session, which must be one that an address and a terminal can show."""
     if id in (".", "..") or "/" in id or "\\" in id or not id.strip() or not id.isprintable():
-        raise Problem(
-            422,
-            "invalid",
+        raise invalid(
             f"the id {id[:100]!r} cannot stand in an address",
             hint="use letters, digits, `-`, `_` and `.`",
             where="/id",

@@ -275,10 +275,7 @@ class QuotaBook:
     """
 
     def __init__(
-        self,
-        quotas: Quotas,
-        stores: Iterable[Store] = (),
-        clock: Callable[[], float] = time.time,
+        self, quotas: Quotas, stores: Iterable[Store] = (), clock: Callable[[], float] = time.time
     ) -> None:
         self.quotas = quotas
         self.clock = clock

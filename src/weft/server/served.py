@@ -21,16 +21,9 @@ from weft.runtime.background import RunEnd, StartedRun
 from weft.runtime.costs import tokens_of
 from weft.runtime.metrics import Metrics
 from weft.server.access import Identity, Limits
-from weft.server.problems import Problem, require_id, unknown_app, unknown_session
+from weft.server.problems import Problem, invalid, require_id, unknown_app, unknown_session
 from weft.server.queued import QueuedRun, cancel_waiting, queue_run
-from weft.server.quotas import (
-    QueueDepth,
-    QuotaBook,
-    Quotas,
-    Reservation,
-    overloaded,
-    stored_tokens,
-)
+from weft.server.quotas import QueueDepth, QuotaBook, Quotas, Reservation, overloaded, stored_tokens
 from weft.server.stream import ChunkStream, DeadlineWatch, EventStream
 from weft.session import Session, SessionKey, Store
 from weft.turns import Turns
@@ -445,9 +438,7 @@ def _queued_options(usual: RunConfig, config: RunConfig | None) -> Mapping[str, 
         return {}
     # a worker has the config of its own runner, so another one would be dropped in silence
     if msgspec.structs.replace(config, generate_config=usual.generate_config) != usual:
-        raise Problem(
-            422,
-            "invalid",
+        raise invalid(
             "of a single request, only options of the model can go through a queue",
             hint="leave the others out, or serve without --queue and --workers",
         )
@@ -459,9 +450,7 @@ def _queued_tools(tools: Sequence[object]) -> tuple[ClientTool, ...]:
     queued: list[ClientTool] = []
     for tool in tools:
         if not isinstance(tool, Tool) or tool.function is not left_to_the_client:
-            raise Problem(
-                422,
-                "invalid",
+            raise invalid(
                 "a function cannot go through a queue to be run by a worker",
                 hint="give the tool to the agent, or serve without --queue and --workers",
             )
@@ -477,9 +466,4 @@ def _require_media(message: Content) -> None:
     for at, part in enumerate(message.parts or ()):
         media = part.inline_data
         if media is not None and not _BASE64.fullmatch(media.data or ""):
-            raise Problem(
-                422,
-                "invalid",
-                "the data is not base64",
-                where=f".message.parts[{at}].inlineData.data",
-            )
+            raise invalid("the data is not base64", where=f".message.parts[{at}].inlineData.data")

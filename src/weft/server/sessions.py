@@ -18,7 +18,7 @@ from weft.runtime.approvals import Pending, pending_in
 from weft.runtime.earlier import LONGEST_ID, is_unfinished, require_request_id
 from weft.runtime.metrics import MEDIA_TYPE
 from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw, whole_number
-from weft.server.problems import Problem, require_id
+from weft.server.problems import Problem, invalid, require_id
 from weft.server.served import Busy, ServedRun
 from weft.server.stream import Frames
 from weft.session import Actions, Event, Session, SessionKey
@@ -131,7 +131,7 @@ async def create_session(call: Call) -> Answer:
         if "exists" in error.message:
             raise Problem(409, "exists", f"the session `{key.id}` exists already") from None
         if error.where == "session key":
-            raise Problem(422, "invalid", error.message, hint=error.hint, where="/id") from None
+            raise invalid(error.message, hint=error.hint, where="/id") from None
         raise
     return respond(show_session(runner, session), 201)
 
@@ -187,7 +187,7 @@ async def start_run(call: Call) -> Answer:
     runner, user, id = call.runner(), call.user(body.user), call.path("session")
     streams = call.wants_stream()
     if body.message is not None and (body.answers or body.retry):
-        raise Problem(422, "invalid", "a run has either a message or answers", where="/answers")
+        raise invalid("a run has either a message or answers", where="/answers")
     try:
         run = await call.served.start(
             runner,
@@ -215,9 +215,7 @@ def _invocation_id(body: NewRun) -> str | None:
     """The id of the run: of one to go on with, or the client's own for a new one."""
     id = body.invocation_id or None
     if id is not None and (not id.isprintable() or len(id) > LONGEST_ID):
-        raise Problem(
-            422,
-            "invalid",
+        raise invalid(
             f"the id {id[:100]!r} cannot be shown",
             hint=f"use up to {LONGEST_ID} printable characters, or leave it out",
             where="/invocation_id",
@@ -232,17 +230,13 @@ def _request_id(call: Call, body: NewRun) -> str | None:
     if id is None:
         return None
     if header not in (None, id):
-        raise Problem(
-            422,
-            "invalid",
-            "Idempotency-Key and request_id differ",
-            hint="send one of them",
-            where="/request_id",
+        raise invalid(
+            "Idempotency-Key and request_id differ", hint="send one of them", where="/request_id"
         )
     try:
         return require_request_id(id, where="/request_id")
     except UsageError as error:
-        raise Problem(422, "invalid", error.message, hint=error.hint, where="/request_id") from None
+        raise invalid(error.message, hint=error.hint, where="/request_id") from None
 
 
 def _started(call: Call, run: ServedRun, *, streams: bool) -> Answer:
@@ -282,9 +276,7 @@ async def get_events(call: Call) -> Answer:
     after = last_event_id(call)
     # a client that waits for an event which never comes would wait for ever
     if after > length:
-        raise Problem(
-            422,
-            "invalid",
+        raise invalid(
             f"there is no event {after}: the session has {length}",
             hint="it was deleted and begun anew, perhaps: read from 0",
         )
@@ -300,7 +292,7 @@ def last_event_id(call: Call) -> int:
     if header:
         number = whole_number(header)
         if number is None:
-            raise Problem(422, "invalid", f"Last-Event-ID {header[:40]!r} is not a number")
+            raise invalid(f"Last-Event-ID {header[:40]!r} is not a number")
         return number
     return call.number("after", 0)
 
@@ -325,9 +317,7 @@ async def write_state(call: Call, user: str, delta: JsonObject) -> Session:
     delta = call.allowed_state(delta)
     for name in delta:
         if not name or scope_of(name) == "temp":
-            raise Problem(
-                422,
-                "invalid",
+            raise invalid(
                 f"{name[:100]!r} cannot be written between two runs",
                 hint="`temp:` lives in one run: send it as its `state`; a key is a non-empty text",
                 where="/delta",
@@ -367,10 +357,11 @@ async def get_artifact(call: Call) -> Answer:
         try:
             data = base64_bytes(part.inline_data.data or "")
         except binascii.Error:
-            raise Problem(
-                422, "invalid", f"the data of `{name[:100]}` is not base64", where="raw",
+            raise invalid(
+                f"the data of `{name[:100]}` is not base64",
+                where="raw",
                 hint="read it without `raw`",
-            ) from None  # fmt: skip
+            ) from None
     else:
         data = (part.text or "").encode("utf-8", "replace")
     # never as a page of ours: the bytes are somebody else's
@@ -428,7 +419,7 @@ async def answer_questions(call: Call) -> Answer:
     body = await call.body(Answers)
     runner, key = await call.stored(body.user)
     if not body.answers:
-        raise Problem(422, "invalid", "there are no answers", where="/answers")
+        raise invalid("there are no answers", where="/answers")
     run = await call.served.start(
         runner, None, user=key.user_id, session=key.id, answers=body.answers
     )

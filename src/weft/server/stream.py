@@ -238,11 +238,7 @@ class EventStream:
             if now - self._last_sent >= self._stalled:
                 self.stop()
         else:
-            comment: Message = {
-                "type": "http.response.body",
-                "body": b": \n\n",
-                "more_body": True,
-            }
+            comment: Message = {"type": "http.response.body", "body": b": \n\n", "more_body": True}
             self._comment = asyncio.get_running_loop().create_task(_sent(self._send, comment))
 
 

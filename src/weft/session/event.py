@@ -369,44 +369,6 @@ def seen_from(state: Mapping[str, Json], forks: Forks, branch: str) -> JsonObjec
 # --- events as JSON
 
 
-class TalkPart(Value, frozen=True):
-    """A part of plain talk: a text, a call or a result."""
-
-    text: str | None = None
-    function_call: FunctionCall | None = None
-    function_response: FunctionResponse | None = None
-
-
-class TalkContent(Value, frozen=True):
-    """Who speaks, and the parts of what is said."""
-
-    parts: tuple[TalkPart, ...] | None = None
-    role: str | None = None
-
-
-class NoActions(Value, frozen=True):
-    """What plain talk does beside being said: nothing."""
-
-
-class TalkEvent(Value, frozen=True):
-    """An event with the fields that plain talk has: there is nothing in the others.
-
-    It has the names of an `Event`, and is read in less time: an event has four times as many
-    fields. One that has anything else in it is refused.
-    """
-
-    author: str = ""
-    content: TalkContent | None = None
-    invocation_id: str = ""
-    id: str = ""
-    timestamp: float = 0.0
-    turn_complete: bool | None = None
-    usage: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="usageMetadata")
-    finish_reason: str | None = None
-    actions: NoActions = NoActions()
-    model_version: str | None = None
-
-
 def numbered(events: Iterable[Event], after: int) -> list[Event]:
     """The events with their places in the log, which has `after` events before them."""
     return [
@@ -416,27 +378,6 @@ def numbered(events: Iterable[Event], after: int) -> list[Event]:
 
 
 _decoder = msgspec.json.Decoder(Event)
-
-_talk_decoder = msgspec.json.Decoder(TalkEvent)
-
-
-def read_talk_event(data: bytes) -> "Event | TalkEvent":
-    """The event that a JSON text holds, in short where it is plain talk and can be sent as it is.
-
-    Raises ValueError, or RecursionError, where it holds none.
-    """
-    if len(data) <= _LONGEST_TALK:
-        try:
-            talk = _talk_decoder.decode(data)
-        except msgspec.DecodeError:
-            return read_event(data)
-        if talk.id:  # an event without one gets a new one
-            return talk
-    return read_event(data)
-
-
-_LONGEST_TALK = 16_000
-"""Bytes of an event that is plain talk. A longer one may hold a result that is sent in short."""
 
 
 def read_event(data: bytes | str) -> Event:

@@ -187,7 +187,8 @@ class Session:
 
     def state_for(self, invocation_id: str) -> JsonObject:
         """The state as that invocation sees it: `temp:` keys are those it wrote itself."""
-        if invocation_id == _last_invocation(self.events):
+        newest = self.events.tip
+        if invocation_id == (newest.invocation_id if newest is not None else ""):
             return self.state
         return _next_invocation(self.initial, self.state)
 
@@ -300,10 +301,6 @@ def read_session(path: "Path", *, trusted: bool = False) -> Session:
             f"the session cannot be read: {error.strerror}", where=str(path)
         ) from None
     return Session.from_json(data, name=str(path), trusted=trusted)
-
-
-def _last_invocation(log: Strand[Event]) -> str:
-    return log[-1].invocation_id if len(log) else ""
 
 
 def stored(event: Event) -> Event:

@@ -237,7 +237,7 @@ def _respelled_session(data: object, refused: msgspec.ValidationError | None = N
         parsed = {name: one for name, one in parsed.items() if name in names}
     try:
         listed = msgspec.convert(parsed.pop("events", []), list[object])
-        return _Opened(msgspec.convert(parsed, _SessionJson), listed, _event_from, unread)
+        return _Opened(msgspec.convert(parsed, _SessionJson), listed, event_from, unread)
     except msgspec.ValidationError as error:
         raise (refused or error) from None
 
@@ -246,10 +246,6 @@ def _respelled_event(raw: object, refused: msgspec.ValidationError) -> Event:
     """The event in another spelling; if that is not what is wrong, the first complaint."""
     parsed: object = msgspec.json.decode(raw) if isinstance(raw, msgspec.Raw) else raw
     return event_from(parsed, refused)
-
-
-def _event_from(value: object) -> Event:
-    return event_from(value)
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -380,6 +380,11 @@ def _resume(was_enabled: bool) -> None:
     _was_enabled = _was_enabled or was_enabled
     if not _pauses and _was_enabled:
         _was_enabled = False
+        # Its first look would be at all that was read, and stop every thread for it: so that
+        # counts as old at once. Whoever has frozen objects of their own keeps them frozen.
+        if not gc.get_freeze_count():
+            gc.freeze()
+            gc.unfreeze()
         gc.enable()
 
 

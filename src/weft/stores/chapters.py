@@ -2,8 +2,9 @@
 
 A chapter says what its events write to the state, and, where they are plain talk, who spoke, where
 turns begin and which ids are taken. So a session of a million events is opened by its chapters and
-its last events: the others are read when somebody asks for them. A chapter may also be packed:
-then it has its events, compressed, and the table of events has them no more.
+its last events: the others are read when somebody asks for them. What is said in a chapter is
+there too, in short: whoever sends all of a history reads that instead of the events. A chapter may
+also be packed: then it has its events, compressed, and the table of events has them no more.
 
 Both databases have the same chapters. Facts are derived: chapters whose facts cannot be read are
 as if there were none, and the log is read.
@@ -25,6 +26,7 @@ from weft.session.event import Event, apply_delta
 from weft.session.log import Positions
 from weft.session.memory import StoredSession, scoped
 from weft.session.strand import CallIds, Skim, Strand
+from weft.session.talk import FetchTalk, StoredTalk, pack_talk
 from weft.stores.rows import (
     EventRow,
     Fetch,
@@ -46,6 +48,9 @@ SPARE = 1_000
 
 SHORTEST = 100
 """A chapter with fewer events is not worth its row."""
+
+TALKS = 8
+"""The talk of so many chapters is fetched at once: to connect costs more than to read it."""
 
 _FORM = 1
 """The form of facts: those of another are not read."""
@@ -93,6 +98,8 @@ class NewChapter(NamedTuple):
     """The latest of its events' timestamps."""
     asks: bool
     """Whether one of its events says that calls wait."""
+    talk: bytes | None
+    """What is said in it, packed, where that can be sent as it is."""
 
 
 class Chapter(NamedTuple):
@@ -137,7 +144,10 @@ def next_chapter(
     newest = max(row.timestamp for row in rows[:length])
     # a search in the bytes is enough: a false hit only costs reading the chapter
     asks = any(b'"pending":[' in row for row in data[:length])
-    return NewChapter(first, length, delta, crc32(delta), facts, crc32(facts), newest, asks)
+    agent = next((name for name in talk.authors if name != "user"), "") if talk is not None else ""
+    packed_talk = pack_talk(data[:length], agent) if talk is not None else None
+    sums = crc32(delta), crc32(facts)
+    return NewChapter(first, length, delta, sums[0], facts, sums[1], newest, asks, packed_talk)
 
 
 def _talk(data: list[bytes], length: int) -> tuple[int, TalkFacts | None]:
@@ -309,6 +319,7 @@ def open_log(
     tail: Sequence[RawRow],
     decode: Callable[[bytes], Event],
     fetch: Fetch,
+    fetch_talk: FetchTalk,
 ) -> StoredSession | None:
     """The session with the chapters unread and the rows behind them; None where it must be read.
 
@@ -355,6 +366,7 @@ def open_log(
     if len(tail_ids) != len(data):
         return None  # it was changed by hand: who reads all of it says so
     log.memo.keep(older.skim(recent))
+    log.memo.keep(StoredTalk(authors, [chapter.first for chapter in chapters], fetch_talk))
     log.memo[Positions] = LongPositions(tail_ids, older)
     if recent is not None:
         deltas = recent.deltas

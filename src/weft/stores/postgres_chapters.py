@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 from weft.session import SessionKey
+from weft.session.talk import FetchTalk
 from weft.stores.chapters import (
+    TALKS,
     Chapter,
     DeltaRow,
     StoredRow,
@@ -90,11 +92,18 @@ async def add_chapter(
         chapter = next_chapter(rows, first, earlier, where=str(key))
         if chapter is None:
             return None
+        *facts, talk = chapter
         await connection.execute(
             "INSERT INTO weft.chapters (session, first, length, delta, delta_checksum, facts,"
             " checksum, newest, asks) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            (known.number, *chapter),
+            (known.number, *facts),
         )
+        cursor = await connection.execute(_HAS_TALK)
+        if talk is not None and await cursor.fetchone() is not None:
+            await connection.execute(
+                "UPDATE weft.chapters SET talk = %s WHERE session = %s AND first = %s",
+                (talk, known.number, first),
+            )
         end = first + chapter.length
         await connection.execute(
             "UPDATE weft.sessions SET chaptered = %s WHERE number = %s", (end, known.number)
@@ -260,6 +269,27 @@ def fetch_from(url: str, number: int, *, where: str) -> Fetch:
 
     return fetch
 
+
+def fetch_talk_from(url: str, number: int) -> FetchTalk:
+    """What reads the talk of some chapters, as `fetch_from` reads their events."""
+
+    def fetch(position: int) -> dict[int, bytes]:
+        with explaining_at_once(url), connect_at_once(url) as connection:
+            if connection.execute(_HAS_TALK).fetchone() is None:
+                return {}
+            rows = connection.execute(
+                "SELECT first, talk FROM weft.chapters WHERE session = %s AND first >= %s"
+                " AND talk IS NOT NULL ORDER BY first LIMIT %s",
+                (number, position, TALKS),
+            )
+            return dict(cast("list[tuple[int, bytes]]", rows.fetchall()))
+
+    return fetch
+
+
+_HAS_TALK = """SELECT 1 FROM information_schema.columns
+WHERE table_schema = 'weft' AND table_name = 'chapters' AND column_name = 'talk'"""
+"""Whether chapters have a column for it: those of earlier tables do not."""
 
 _AroundRow = tuple[int, int, bytes | None, int | None, float | None, str | None, int | None]
 

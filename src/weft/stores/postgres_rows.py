@@ -27,7 +27,14 @@ from weft.stores.cache import (
     read_readable,
 )
 from weft.stores.chapters import open_log, state_of
-from weft.stores.postgres_chapters import chapters_of, deltas_of, fetch_from, newer_than, read_rows
+from weft.stores.postgres_chapters import (
+    chapters_of,
+    deltas_of,
+    fetch_from,
+    fetch_talk_from,
+    newer_than,
+    read_rows,
+)
 from weft.stores.postgres_server import (
     MIGRATING,
     Connection,
@@ -104,8 +111,9 @@ async def read_newest(
         opened = None
         if not skip_unreadable and (chapters := await chapters_of(connection, number, chaptered)):
             tail, fetch = [*events], fetch_from(url, number, where=str(key))
+            talk = fetch_talk_from(url, number)
             opened = await asyncio.to_thread(
-                open_log, cached, chapters, tail, event_reader(), fetch
+                open_log, cached, chapters, tail, event_reader(), fetch, talk
             )
             # a chapter may have been added between the two statements
             if opened is not None and chaptered + len(tail) == length:

@@ -151,6 +151,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             asks boolean NOT NULL,
             packed bytea,
             packed_checksum bigint,
+            talk bytea,
             PRIMARY KEY (session, first)
         )""",
     ),

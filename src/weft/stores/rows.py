@@ -18,9 +18,10 @@ import msgspec
 
 from weft.errors import SessionError, StoreError
 from weft.session import SessionKey
-from weft.session.event import Event, read_event, read_talk_event
+from weft.session.event import Event, read_event
 from weft.session.lookback import QUESTION, wrote_keys
 from weft.session.strand import Skim
+from weft.session.talk import read_talk_event
 from weft.values import Json, JsonObject, encode
 
 HAS_DELTA = """event LIKE '%"stateDelta"%'"""
@@ -279,7 +280,8 @@ class UnreadEvents(Sequence[Event]):
         with self._lock:
             # a copy, so that what is read once is not kept
             rows = self._pages(start, self._rows[start:end])
-        return [cast("Event", read_talk_event(row) if type(row) is bytes else row) for row in rows]
+        events = [read_talk_event(row) if type(row) is bytes else row for row in rows]
+        return cast("list[Event]", events)
 
     def extend(self, events: Iterable[Event]) -> None:
         """Add events."""
@@ -301,7 +303,7 @@ class UnreadEvents(Sequence[Event]):
         What was fetched last is kept: whoever reads a log in pieces asks for the rest of it next.
         """
         at = 0
-        while None in rows[at:]:
+        while at < len(rows) and None in rows:
             at = rows.index(None, at)
             position = start + at
             first, data = self._page
@@ -309,10 +311,7 @@ class UnreadEvents(Sequence[Event]):
                 assert self._fetch is not None
                 first, data = self._page = self._fetch(position)
             page = data[position - first : position - first + len(rows) - at]
-            rows[at : at + len(page)] = [
-                row if known is None else known
-                for known, row in zip(rows[at : at + len(page)], page, strict=True)
-            ]
+            _fill(rows, at, page)
             at += len(page)
         return rows
 
@@ -321,15 +320,20 @@ class UnreadEvents(Sequence[Event]):
         assert self._fetch is not None
         rows = self._rows
         first, data = self._fetch(index if index >= 0 else index + len(rows))
-        end = first + len(data)
-        if rows[first:end].count(None) == len(data):
-            rows[first:end] = data
-        else:  # somebody looked at one of them before it was in a chapter
-            rows[first:end] = [
-                row if known is None else known
-                for known, row in zip(rows[first:end], data, strict=True)
-            ]
+        _fill(rows, first, data)
         return rows[index]
+
+
+def _fill(rows: list[bytes | Event | None], first: int, data: Sequence[bytes]) -> None:
+    """Put the rows of a chapter where they were not in memory."""
+    end = first + len(data)
+    if rows[first:end].count(None) == len(data):
+        rows[first:end] = data
+    else:  # somebody looked at one of them before it was in a chapter
+        rows[first:end] = [
+            row if known is None else known
+            for known, row in zip(rows[first:end], data, strict=True)
+        ]
 
 
 class Skimmed(NamedTuple):

@@ -5,13 +5,15 @@ begins and ends.
 """
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from weft.session import SessionKey
+from weft.session.talk import FetchTalk
 from weft.stores.chapters import (
+    TALKS,
     Chapter,
     DeltaRow,
     StoredRow,
@@ -99,11 +101,16 @@ def add_chapter(
     chapter = next_chapter(rows, first, earlier, where=str(key))
     if chapter is None:
         return None
+    *facts, talk = chapter
     connection.execute(
         "INSERT INTO chapters (session, first, length, delta, delta_checksum, facts, checksum,"
         " newest, asks) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (number, *chapter),
+        (number, *facts),
     )
+    if talk is not None and _has_talk(connection):
+        connection.execute(
+            "UPDATE chapters SET talk = ? WHERE session = ? AND first = ?", (talk, number, first)
+        )
     end = first + chapter.length
     connection.execute("UPDATE sessions SET chaptered = ? WHERE number = ?", (end, number))
     return end
@@ -248,17 +255,47 @@ def fetch_from(path: Path, number: int, *, where: str) -> Fetch:
     """
 
     def fetch(position: int) -> tuple[int, list[bytes]]:
-        address = f"{path.as_uri()}?mode=ro"
-        try:
-            with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as connection:
-                # both reads see one state: the chapter may be packed between them
-                connection.execute("BEGIN")
-                first, rows, length = _around(connection, number, position)
-        except sqlite3.Error as error:
-            raise explained(error, path, timeout=_WAIT) from None
+        # its reads see one state: the chapter may be packed between them
+        with _reading(path) as connection:
+            first, rows, length = _around(connection, number, position)
         return first, fetched(rows, first, length, where=where)
 
     return fetch
+
+
+def fetch_talk_from(path: Path, number: int) -> FetchTalk:
+    """What reads the talk of some chapters, as `fetch_from` reads their events."""
+
+    def fetch(position: int) -> dict[int, bytes]:
+        with _reading(path) as connection:
+            if not _has_talk(connection):
+                return {}
+            rows = connection.execute(
+                "SELECT first, CAST(talk AS BLOB) FROM chapters WHERE session = ? AND first >= ?"
+                " AND talk IS NOT NULL ORDER BY first LIMIT ?",
+                (number, position, TALKS),
+            )
+            return dict(cast("list[tuple[int, bytes]]", rows.fetchall()))
+
+    return fetch
+
+
+def _has_talk(connection: sqlite3.Connection) -> bool:
+    """Whether chapters have a column for it: those of earlier tables do not."""
+    columns = "SELECT 1 FROM pragma_table_info('chapters') WHERE name = 'talk'"
+    return connection.execute(columns).fetchone() is not None
+
+
+@contextmanager
+def _reading(path: Path) -> Generator[sqlite3.Connection, None, None]:
+    """A connection for one read, on any thread, in one state of the file."""
+    address = f"{path.as_uri()}?mode=ro"
+    try:
+        with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as connection:
+            connection.execute("BEGIN")
+            yield connection
+    except sqlite3.Error as error:
+        raise explained(error, path, timeout=_WAIT) from None
 
 
 _WAIT = 5.0

@@ -93,6 +93,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             asks INTEGER NOT NULL,
             packed BLOB,
             packed_checksum INTEGER,
+            talk BLOB,
             PRIMARY KEY (session, first)
         )""",
         # A process of the version before deletes sessions too, and knows no chapters.

@@ -45,6 +45,7 @@ from weft.stores.sqlite_chapters import (
     chapters_of,
     deltas_of,
     fetch_from,
+    fetch_talk_from,
     newer_than,
     older_rows,
 )
@@ -131,7 +132,8 @@ def _by_chapters(
     if chapters is None or row.chaptered + len(tail) != row.length:
         return None
     fetch = fetch_from(path, row.number, where=str(begun.key))
-    return open_log(begun, chapters, tail, event_reader(), fetch)
+    talk = fetch_talk_from(path, row.number)
+    return open_log(begun, chapters, tail, event_reader(), fetch, talk)
 
 
 def read_part(

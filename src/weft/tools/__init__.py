@@ -10,13 +10,7 @@ from typing import cast
 from weft.declare.context import Recollection, ToolContext
 from weft.declare.functions import check_choice
 from weft.declare.policy_parts import Strategy
-from weft.declare.provider_tools import (
-    CodeExecution,
-    FileSearch,
-    ProviderTool,
-    WebFetch,
-    WebSearch,
-)
+from weft.declare.provider_tools import CodeExecution, FileSearch, ProviderTool, WebFetch, WebSearch
 from weft.declare.tool import Tool, tool
 from weft.declare.transform import noted
 from weft.errors import DeclarationError

@@ -70,12 +70,9 @@ class PythonTool:
     def __post_init__(self) -> None:
         for name in ("seconds", "memory", "processes", "output", "file_size"):
             value = cast("object", getattr(self, name))
-            whole = name != "seconds"
-            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-                raise DeclarationError(
-                    f"{name} is {value!r}", where="PythonTool", hint="write a number above 0"
-                )
-            if not 0 < cast("float", value) < 10**9:
+            kinds = (int, float) if name == "seconds" else int
+            is_number = isinstance(value, kinds) and not isinstance(value, bool)
+            if not is_number or not 0 < cast("float", value) < 10**9:
                 raise DeclarationError(
                     f"{name} is {value!r}", where="PythonTool", hint="write a number above 0"
                 )

@@ -32,13 +32,7 @@ from weft.session import SessionKey
 from weft.stores.postgres_batch import Batches
 from weft.stores.postgres_server import KEEPALIVES
 from weft.turns import dbos_tables as tables
-from weft.turns.databases import (
-    Row,
-    ServerDatabase,
-    execute,
-    lock_migrations,
-    require_connection,
-)
+from weft.turns.databases import Row, ServerDatabase, execute, lock_migrations, require_connection
 from weft.turns.running import SUSPECT_PATIENCE, SUSPECT_REST
 from weft.turns.turn import (
     MOST_KILLS,
@@ -288,13 +282,7 @@ class DbosWorker:
     """
 
     def __init__(
-        self,
-        database: ServerDatabase,
-        run: RunTurn,
-        *,
-        worker: str,
-        slots: int,
-        stop: StopSignal,
+        self, database: ServerDatabase, run: RunTurn, *, worker: str, slots: int, stop: StopSignal
     ) -> None:
         self._database = database
         self._run = run

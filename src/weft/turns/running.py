@@ -211,9 +211,7 @@ class _Taking:
         if others:
             ended = asyncio.create_task(asyncio.wait(others))
             await asyncio.wait(
-                [ended, self._stopping],
-                timeout=self._patience,
-                return_when=asyncio.FIRST_COMPLETED,
+                [ended, self._stopping], timeout=self._patience, return_when=asyncio.FIRST_COMPLETED
             )
             if self._stopping.done() or not ended.done():
                 ended.cancel()
@@ -254,11 +252,7 @@ class TurnRunner:
     """Runs the turns of some apps, and counts what came of them."""
 
     def __init__(
-        self,
-        runners: Mapping[str, Runner],
-        turns: Turns,
-        *,
-        attempts: int = ATTEMPTS,
+        self, runners: Mapping[str, Runner], turns: Turns, *, attempts: int = ATTEMPTS
     ) -> None:
         self._runners = dict(runners)
         self._turns = turns
@@ -357,12 +351,7 @@ class TurnRunner:
             name, count = turn.request_id, "1"
         # the id counts up, so that the next turn is known if it is put twice
         following = msgspec.structs.replace(
-            turn,
-            request_id=f"{name}#{int(count) + 1}",
-            attempts=0,
-            kills=0,
-            id="",
-            follower=None,
+            turn, request_id=f"{name}#{int(count) + 1}", attempts=0, kills=0, id="", follower=None
         )
         await self._turns.put(following, delay=turn.every or 0.0)
 

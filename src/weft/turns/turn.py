@@ -65,13 +65,7 @@ class Turns(Protocol):
         ...
 
     async def work(
-        self,
-        run: "RunTurn",
-        *,
-        apps: Sequence[str],
-        worker: str,
-        slots: int,
-        stop: "StopSignal",
+        self, run: "RunTurn", *, apps: Sequence[str], worker: str, slots: int, stop: "StopSignal"
     ) -> None:
         """Take turns of these apps and run up to `slots` at once, until `stop` is set.
 

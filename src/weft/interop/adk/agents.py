@@ -437,11 +437,7 @@ SAME = (
     "presence_penalty", "frequency_penalty",
 )  # fmt: skip
 
-_THINKING = {
-    "thinking_budget": "budget",
-    "thinking_level": "effort",
-    "include_thoughts": "include",
-}
+_THINKING = {"thinking_budget": "budget", "thinking_level": "effort", "include_thoughts": "include"}
 
 
 class Options(NamedTuple):
@@ -466,7 +462,7 @@ def options_of(agent: object, name: str) -> Options:
             value = int(value)
         if value is not None:
             config[option] = cast(
-                "Json", list(listed(options, option)) if _is_list(value) else value
+                "Json", list(listed(options, option)) if isinstance(value, list | tuple) else value
             )
     thinking = _thinking(field(options, "thinking_config"))
     if thinking:
@@ -557,10 +553,6 @@ def _set_options(config: object) -> Mapping[str, object]:
         return {}
     fields = cast("set[str]", names)
     return {name: value for name in fields if (value := field(config, name)) is not None}
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, (list, tuple))
 
 
 class Provider:

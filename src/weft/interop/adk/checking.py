@@ -284,7 +284,7 @@ def _spoken(seats: Mapping[str, Seat]) -> dict[str, tuple[str, ...]]:
 
 def _braces(tree: Imported) -> Iterator[Diagnostic]:
     """Braces that google-adk and Weft read differently."""
-    written = _output_keys(tree.node)
+    written = {agent.output_key for agent in agents_of(tree.node) if agent.output_key is not None}
     for (agent, kind), spelling in tree.spellings.items():
         for move in spelling.doubled:
             yield report(
@@ -303,10 +303,6 @@ def _braces(tree: Imported) -> Iterator[Diagnostic]:
                 "store the part under a key of its own",
                 severity=Severity.WARNING if known else None,
             )
-
-
-def _output_keys(node: Node) -> set[str]:
-    return {agent.output_key for agent in agents_of(node) if agent.output_key is not None}
 
 
 def _placed(one: Diagnostic, tree: Imported) -> Diagnostic:

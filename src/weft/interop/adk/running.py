@@ -92,20 +92,14 @@ class CallbackCode:
     ) -> object:
         match moment, arguments:
             case "before_agent" | "after_agent", _:
-                with_ctx = Borrowed(ctx, self._agent)
-                answer = await _first(functions, bool, callback_context=with_ctx.context)
-                with_ctx.give_back()
-                return _content(answer)
+                return _content(await self._answer(functions, ctx))
             case "before_model", [Prompt() as prompt]:
                 return await self._before_model(functions, ctx, prompt)
             case "after_model", [ModelResponse() as response]:
                 return await self._after_model(functions, ctx, response)
             case "on_model_error", [Prompt() as prompt, error]:
-                with_ctx = Borrowed(ctx, self._agent)
                 asked = request_of(prompt, self._tools())
-                request_fields = {"callback_context": with_ctx.context, "llm_request": asked}
-                answer = await _first(functions, bool, **request_fields, error=error)
-                with_ctx.give_back()
+                answer = await self._answer(functions, ctx, llm_request=asked, error=error)
                 return None if answer is None else response_from(answer)
             case _, [tool, args, *rest] if isinstance(tool, Tool):
                 called, call_args = cast("Tool", tool), cast("JsonObject", args)
@@ -113,14 +107,21 @@ class CallbackCode:
             case _:
                 raise AssertionError(moment)
 
+    async def _answer(
+        self, functions: Sequence[Callable[..., object]], ctx: CallbackContext, **fields: object
+    ) -> object:
+        """The first answer of the functions, which take a context and these fields."""
+        with_ctx = Borrowed(ctx, self._agent)
+        answer = await _first(functions, bool, callback_context=with_ctx.context, **fields)
+        with_ctx.give_back()
+        return answer
+
     async def _before_model(
         self, functions: Sequence[Callable[..., object]], ctx: CallbackContext, prompt: Prompt
     ) -> object:
-        with_ctx = Borrowed(ctx, self._agent)
         asked = request_of(prompt, self._tools())
         before = wire_of(asked)
-        reply = await _first(functions, bool, callback_context=with_ctx.context, llm_request=asked)
-        with_ctx.give_back()
+        reply = await self._answer(functions, ctx, llm_request=asked)
         if reply is not None:
             answer = response_from(reply)
             if isinstance(answer, ModelResponse):
@@ -143,13 +144,9 @@ class CallbackCode:
     ) -> object:
         if self._answered.pop(id(response), None) is not None:
             return None
-        with_ctx = Borrowed(ctx, self._agent)
         theirs = response_of(response)
         before = _dumped(theirs)
-        reply = await _first(
-            functions, bool, callback_context=with_ctx.context, llm_response=theirs
-        )
-        with_ctx.give_back()
+        reply = await self._answer(functions, ctx, llm_response=theirs)
         if reply is not None and not is_a(reply, "LlmResponse"):
             return reply
         after = _dumped(reply if reply is not None else theirs)
@@ -180,7 +177,7 @@ class CallbackCode:
             before = copy.deepcopy(arguments["tool_response"])
         elif moment == "on_tool_error":
             arguments["error"] = rest[0]
-        answer = await _first(functions, _is_something, **arguments)
+        answer = await _first(functions, lambda answer: answer is not None, **arguments)
         with_ctx.give_back()
         if answer is None and moment == "after_tool" and arguments["tool_response"] != before:
             answer = arguments["tool_response"]
@@ -424,10 +421,6 @@ async def _first(
         if ends(answer):
             return answer
     return None
-
-
-def _is_something(answer: object) -> bool:
-    return answer is not None
 
 
 def request_of(prompt: Prompt, tools: Mapping[str, object]) -> object:
