@@ -15,6 +15,9 @@ PYTHON ?= python3
 UV ?= $(shell command -v uv 2>/dev/null)
 JOBS ?= 2
 
+# What a command prints must not depend on it.
+unexport PYTHONUNBUFFERED
+
 BIN := .venv/bin
 BENCH := .venv-bench
 ADK := .venv-adk

@@ -24,8 +24,7 @@ import pydantic
 import weft
 from weft import Event, Result, Runner, schema
 from weft.checker.check import declared_inputs
-from weft.declare import Agent, Node, Tool
-from weft.declare.agent import agents_of
+from weft.declare import Agent, Node, Tool, agents_of
 from weft.declare.compose import Composable
 from weft.declare.visit import rebuild
 from weft.testing import ScriptedModel, call

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 import weft
 from weft import Actions, Agent, C, Content, Event, Part, Session, TokenBudget, WeftError
 from weft.content import Blob, call_part, result_part
-from weft.dialects.base import ANYTHING_BUT, Spelling
+from weft.dialects.legality import ANYTHING_BUT, Spelling
 from weft.errors import SchemaError
 from weft.schema import validate_value
 from weft.session import Compaction

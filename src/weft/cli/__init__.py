@@ -60,8 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _show_log("weft.models.local")  # which no diagnostic says
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # a terminal in another encoding shows an escape, and the command goes on
-            stream.reconfigure(errors="backslashreplace")
+            # A terminal in another encoding shows an escape, and the command goes on. Lines of both
+            # streams come in the order in which they were written, in a file too.
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)
     try:
         code = app(words or ["--help"], prog_name="weft", standalone_mode=False)
         sys.stdout.flush()

@@ -123,7 +123,7 @@ def _print(
 
 def graph_command(options: CommandOptions) -> int:
     """Draw a flow: what runs after what, who writes and who reads, and what is wrong."""
-    from weft.graph import graph_of, to_mermaid, to_svg, to_text  # a check draws nothing
+    import weft.graph as pictures  # a check draws nothing
     from weft.graph.terminal import ASCII, WIDTH, strokes_for
 
     output = options.output
@@ -134,18 +134,18 @@ def graph_command(options: CommandOptions) -> int:
     sources = sources_of(options.target, node)
     problems = [one for one in diagnostics if not sources.allowed(one)]
     inputs = typed_keys(options.inputs or ())
-    graph = graph_of(node, inputs=inputs, infer=infer, problems=problems)
+    graph = pictures.graph_of(node, inputs=inputs, infer=infer, problems=problems)
     match form:
         case PictureForm.SVG:
-            text = to_svg(graph)
+            text = pictures.to_svg(graph)
         case PictureForm.MERMAID:
-            text = to_mermaid(graph)
+            text = pictures.to_mermaid(graph)
         case PictureForm.TEXT:
             plain = output is None and strokes_for(sys.stdout.encoding or "utf-8") is ASCII
             width = WIDTH
             if output is None and sys.stdout.isatty():
                 width = max(40, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
-            text = to_text(graph, width=width, ascii_only=plain)
+            text = pictures.to_text(graph, width=width, ascii_only=plain)
     if output is None:
         print(text, end="")
     else:

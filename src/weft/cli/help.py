@@ -295,6 +295,6 @@ def _nearest(code: str, codes: list[str]) -> str:
     number = code.removeprefix("WEFT").replace("O", "0").replace("I", "1").replace("L", "1")
     if number.isascii() and number.isdigit():
         return min(codes, key=lambda one: abs(int(one.removeprefix("WEFT")) - int(number[:9])))
-    from weft.misuse import close
+    from difflib import get_close_matches  # slow to load
 
-    return close(code, codes, cutoff=0.0)[0]
+    return get_close_matches(code, codes, n=1, cutoff=0.0)[0]

@@ -15,6 +15,7 @@ from weft.compiler import Compilation
 from weft.declare import C
 from weft.diagnostics import safe
 from weft.errors import ModelError, UsageError
+from weft.models.registry import model_for
 
 
 def explain_command(options: CommandOptions) -> int:
@@ -138,7 +139,6 @@ def compile_command(options: CommandOptions) -> int:
 
 def print_count(compiled: Compilation) -> None:
     """Ask the provider, and print both counts where they do not mix with the request."""
-    from weft.models.registry import model_for
     from weft.models.remote import count
 
     name = compiled.prompt.model

@@ -17,19 +17,11 @@ from weft.declare.provider_tools import (
     WebSearch,
     name_of_hosted,
 )
-from weft.dialects.base import (
-    ANYTHING_BUT,
-    Dialect,
-    Exchange,
-    SpelledTool,
-    Spelling,
-    Traits,
-    result_text,
-    set_options,
-)
+from weft.dialects.base import Dialect, Exchange, SpelledTool, Traits, result_text, set_options
 from weft.dialects.caching import LETTERS, mark_end, mark_head
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
+    ANYTHING_BUT,
     IMAGES,
     MEDIA,
     OPTION,
@@ -39,6 +31,7 @@ from weft.dialects.legality import (
     Finding,
     Findings,
     SeenIds,
+    Spelling,
     TurnRules,
     address_of,
     document_text,

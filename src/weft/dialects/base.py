@@ -6,7 +6,6 @@ nowhere else.
 """
 
 import functools
-import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import ClassVar, TypeAlias, assert_never, cast
@@ -16,7 +15,14 @@ import msgspec
 from weft.declare.provider_tools import HostedTool, ProviderTool
 from weft.diagnostics import Origin, Severity
 from weft.dialects.facts import facts_for, same_model
-from weft.dialects.legality import Findings, NoTurnRules, TurnRules, refuse_range
+from weft.dialects.legality import (
+    ANYTHING_BUT,
+    Findings,
+    NoTurnRules,
+    Spelling,
+    TurnRules,
+    refuse_range,
+)
 from weft.dialects.measure import Meter, WeighedHead, WeighedTurn, Weigher
 from weft.dialects.options import Option, Range, fit_option
 from weft.dialects.schema_subset import fit_schema
@@ -49,7 +55,7 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
-from weft.values import Json, JsonObject, compact, digest, has_lone_surrogate
+from weft.values import Json, JsonObject, compact, has_lone_surrogate
 
 _ABOUT_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
 
@@ -68,34 +74,6 @@ class SpelledTool(msgspec.Struct, frozen=True):
 def set_options(tool: HostedTool, *names: str) -> tuple[str, ...]:
     """Those of the named options of a tool that somebody set."""
     return tuple(name for name in names if getattr(tool, name))
-
-
-class Spelling(msgspec.Struct, frozen=True):
-    """What a provider takes as the name of a tool, or as the id of a call."""
-
-    illegal: re.Pattern[str]
-    longest: int
-    first: re.Pattern[str] | None = None
-    """What it must begin with, where not every letter will do."""
-
-    def legal(self, text: str) -> str:
-        """The text itself where it is legal, else one made of it that nobody else has.
-
-        A log may come from another provider, or another program. It depends on the text alone,
-        so that a call and its result, and one request and the next, agree.
-        """
-        begins = self.first is None or self.first.match(text)
-        if text and begins and len(text) <= self.longest and not self.illegal.search(text):
-            return text
-        # the hash tells it from another text that would come to the same letters
-        mark = digest(text.encode("utf-8", "surrogatepass"))[:8]
-        known = self.illegal.sub("_", text)[: self.longest - len(mark) - 2]
-        spelled = f"{known}_{mark}"
-        return spelled if self.first is None or self.first.match(spelled) else f"_{spelled}"
-
-
-ANYTHING_BUT = re.compile(r"[^a-zA-Z0-9_-]")
-"""What most providers refuse in a name."""
 
 
 class Traits(msgspec.Struct, frozen=True):

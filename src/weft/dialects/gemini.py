@@ -30,7 +30,7 @@ from weft.declare.provider_tools import (
     WebSearch,
 )
 from weft.diagnostics import Origin, Severity
-from weft.dialects.base import Dialect, Exchange, SpelledTool, Spelling, Traits, set_options
+from weft.dialects.base import Dialect, Exchange, SpelledTool, Traits, set_options
 from weft.dialects.facts import facts_for, same_model, wire_name
 from weft.dialects.legality import (
     MEDIA,
@@ -40,6 +40,7 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
+    Spelling,
     TurnRules,
     is_plain,
     mime_of,

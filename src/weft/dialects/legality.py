@@ -26,7 +26,7 @@ from weft.dialects.wire import at_path, escape, number, placed_objects
 from weft.errors import with_article
 from weft.ir import MediaBlock, Prompt
 from weft.media import type_by_content
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, digest
 
 if TYPE_CHECKING:
     from weft.dialects.base import Dialect
@@ -293,6 +293,34 @@ def type_by_name(url: object) -> str:
 
 
 # --- tools and their pairs
+
+
+class Spelling(msgspec.Struct, frozen=True):
+    """What a provider takes as the name of a tool, or as the id of a call."""
+
+    illegal: re.Pattern[str]
+    longest: int
+    first: re.Pattern[str] | None = None
+    """What it must begin with, where not every letter will do."""
+
+    def legal(self, text: str) -> str:
+        """The text itself where it is legal, else one made of it that nobody else has.
+
+        A log may come from another provider, or another program. It depends on the text alone,
+        so that a call and its result, and one request and the next, agree.
+        """
+        begins = self.first is None or self.first.match(text)
+        if text and begins and len(text) <= self.longest and not self.illegal.search(text):
+            return text
+        # the hash tells it from another text that would come to the same letters
+        mark = digest(text.encode("utf-8", "surrogatepass"))[:8]
+        known = self.illegal.sub("_", text)[: self.longest - len(mark) - 2]
+        spelled = f"{known}_{mark}"
+        return spelled if self.first is None or self.first.match(spelled) else f"_{spelled}"
+
+
+ANYTHING_BUT = re.compile(r"[^a-zA-Z0-9_-]")
+"""What most providers refuse in a name."""
 
 
 EMPTY_SCHEMA = 'write {"type": "object", "properties": {}}'

@@ -14,7 +14,7 @@ import msgspec
 
 from weft.content import Content, Part, opaque_part
 from weft.diagnostics import Severity
-from weft.dialects.base import Dialect, Exchange, Spelling, Traits
+from weft.dialects.base import Dialect, Exchange, Traits
 from weft.dialects.caching import name_prefix
 from weft.dialects.facts import wire_name
 from weft.dialects.legality import (
@@ -25,6 +25,7 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
+    Spelling,
     TurnRules,
     address_of,
     data_url,

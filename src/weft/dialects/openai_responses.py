@@ -11,7 +11,7 @@ import msgspec
 
 from weft.content import Content, Part, opaque_part
 from weft.declare.provider_tools import CodeExecution, FileSearch, HostedTool, WebSearch
-from weft.dialects.base import Dialect, Exchange, SpelledTool, Spelling, Traits, set_options
+from weft.dialects.base import Dialect, Exchange, SpelledTool, Traits, set_options
 from weft.dialects.caching import mark_item, name_prefix
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
@@ -23,6 +23,7 @@ from weft.dialects.legality import (
     Finding,
     Findings,
     SeenIds,
+    Spelling,
     TurnRules,
     address_of,
     data_url,

@@ -213,17 +213,9 @@ class Feed:
     """One session that is run or followed."""
 
     __slots__ = (
-        "is_cancelled",
-        "is_tuned",
-        "key",
-        "leaving",
-        "length",
-        "readers",
-        "runs",
-        "sending",
-        "settled",
-        "unfinished",
-    )
+        "is_cancelled", "is_tuned", "key", "leaving", "length", "readers", "runs", "sending",
+        "settled", "unfinished",
+    )  # fmt: skip
 
     def __init__(self, key: SessionKey) -> None:
         self.key = key

@@ -53,27 +53,10 @@ class ModelCall:
     """One request to the model, from the compiled prompt to the reply as an event."""
 
     __slots__ = (
-        "_bindings",
-        "_changed",
-        "_compiled",
-        "_invocation",
-        "_is_refused",
-        "_is_sent",
-        "_place",
-        "_plan",
-        "_prompt",
-        "_root",
-        "_spoke",
-        "_wire",
-        "_withheld",
-        "_within",
-        "begins_anew",
-        "context",
-        "id",
-        "performed",
-        "response",
-        "stream",
-    )
+        "_bindings", "_changed", "_compiled", "_invocation", "_is_refused", "_is_sent", "_place",
+        "_plan", "_prompt", "_root", "_spoke", "_wire", "_withheld", "_within", "begins_anew",
+        "context", "id", "performed", "response", "stream",
+    )  # fmt: skip
 
     def __init__(
         self,

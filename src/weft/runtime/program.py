@@ -38,15 +38,8 @@ class Program:
     """A root as it is run: its labels, its inputs, and which of its agents speak to the user."""
 
     __slots__ = (
-        "_inferred",
-        "_inner",
-        "_inputs",
-        "_keys",
-        "_labels",
-        "deps_types",
-        "root",
-        "with_schema",
-    )
+        "_inferred", "_inner", "_inputs", "_keys", "_labels", "deps_types", "root", "with_schema",
+    )  # fmt: skip
 
     def __init__(self, root: Node) -> None:
         require_code(root)
@@ -186,15 +179,9 @@ class BoundTool:
     """A tool that can be called: its signature is read once, and how long it takes is known."""
 
     __slots__ = (
-        "_fits_declaration",
-        "_plain",
-        "_quick",
-        "function",
-        "is_async",
-        "signature",
-        "takes_context",
-        "tool",
-    )
+        "_fits_declaration", "_plain", "_quick", "function", "is_async", "signature",
+        "takes_context", "tool",
+    )  # fmt: skip
 
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
@@ -281,14 +268,8 @@ class AgentBindings:
     """An agent's callbacks and tools, ready to be used."""
 
     __slots__ = (
-        "agent",
-        "callbacks",
-        "model",
-        "raises",
-        "tools",
-        "watches_model",
-        "watches_tools",
-    )
+        "agent", "callbacks", "model", "raises", "tools", "watches_model", "watches_tools",
+    )  # fmt: skip
 
     def __init__(self, agent: Agent, plugins: Sequence[object]) -> None:
         self.agent = agent

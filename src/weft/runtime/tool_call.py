@@ -82,20 +82,8 @@ class ToolCall:
     """A call on its way to its outcome."""
 
     __slots__ = (
-        "_bindings",
-        "_edited",
-        "_finish",
-        "_invocation",
-        "_malformed",
-        "_place",
-        "_policy",
-        "_progress",
-        "_restored",
-        "begun",
-        "call",
-        "outcome",
-        "result",
-        "written",
+        "_bindings", "_edited", "_finish", "_invocation", "_malformed", "_place", "_policy",
+        "_progress", "_restored", "begun", "call", "outcome", "result", "written",
     )  # fmt: skip
 
     def __init__(

@@ -175,15 +175,8 @@ class Turn:
     """One agent's turn at a place; each method stores what it makes before it returns."""
 
     __slots__ = (
-        "agent",
-        "bindings",
-        "invocation",
-        "place",
-        "plan",
-        "progress",
-        "root",
-        "streaming",
-    )
+        "agent", "bindings", "invocation", "place", "plan", "progress", "root", "streaming",
+    )  # fmt: skip
 
     def __init__(
         self,
