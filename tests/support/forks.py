@@ -8,7 +8,7 @@ What differs from a started process is what happens before the first line of the
 imported already, which vocabularies and prices are loaded, and the seed of hashes. Tests about
 those start a process (`run.started`, or `subprocess` themselves). Variables may be read on import,
 so there is one such process for each set of them that is used often, and with any other one a
-process is started.
+process is started. Our own settings and keys are read when they are needed: they go to the fork.
 """
 
 import atexit
@@ -60,7 +60,9 @@ def run_forked(
     command = [str(WEFT)] if script else [sys.executable, "-m", "weft"]
     # pytest says there which test runs: it would be a set of variables for each of them.
     env = {name: value for name, value in env.items() if name != "PYTEST_CURRENT_TEST"}
-    server = _server_for(env) if len(typed) < FITS_A_PIPE else None
+    settings = {name: value for name, value in env.items() if _is_setting(name)}
+    others = {name: value for name, value in env.items() if name not in settings}
+    server = _server_for(others) if len(typed) < FITS_A_PIPE else None
     if server is None:
         return subprocess.run(
             [*command, *arguments], cwd=cwd, env=env, input=typed, text=True,
@@ -73,11 +75,15 @@ def run_forked(
     try:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             streams = (typing, out.fileno(), out.fileno() if merged else err.fileno())
-            code = server.run(arguments, cwd, streams, timeout, script=script)
+            code = server.run(arguments, cwd, settings, streams, timeout, script=script)
             texts = (_text(out), None if merged else _text(err))
     finally:
         os.close(typing)
     return subprocess.CompletedProcess([*command, *arguments], code, *texts)
+
+
+def _is_setting(name: str) -> bool:
+    return name.startswith("WEFT_") or name.endswith(("_API_KEY", "_BASE_URL"))
 
 
 def _text(file: IO[bytes]) -> str:
@@ -111,6 +117,7 @@ class _Server:
         self,
         arguments: list[str],
         cwd: Path,
+        settings: Mapping[str, str],
         streams: tuple[int, int, int],
         timeout: float,
         *,
@@ -118,7 +125,7 @@ class _Server:
     ) -> int:
         """The exit code of a command with these streams."""
         first = "" if script else str(cwd)  # what `-m` puts first in the path of modules
-        message = json.dumps([arguments, str(cwd), first]).encode()
+        message = json.dumps([arguments, str(cwd), first, settings]).encode()
         socket.send_fds(self.line, [len(message).to_bytes(HEADER, "big")], list(streams))
         self.line.sendall(message)
         self.line.settimeout(timeout)
@@ -183,12 +190,13 @@ def serve(line_number: int) -> None:
         header, streams, _, _ = socket.recv_fds(line, HEADER, 3)
         if not header:
             return
-        arguments, cwd, first = json.loads(_read(line, int.from_bytes(header, "big")))
+        arguments, cwd, first, settings = json.loads(_read(line, int.from_bytes(header, "big")))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python warns of threads, which the vocabularies have
             child = os.fork()
         if child == 0:
             line.close()
+            os.environ.update(settings)
             _become(arguments, cwd, first, streams)
         for stream in streams:
             os.close(stream)
