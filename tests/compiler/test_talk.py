@@ -15,7 +15,7 @@ from weft.compiler.view import LateItems
 from weft.content import call_part, result_part
 from weft.stores import cache
 
-MODELS = ("gemini-flash-latest", "claude-sonnet-4-5", "gpt-4o", "gpt-5")
+MODELS = ("gemini-flash-latest", "claude-sonnet-4-5", "gpt-5", "ollama/llama3")
 
 
 def made(compiled: Compilation) -> int | None:

@@ -466,14 +466,14 @@ def execute(address: str, statement: str) -> list[tuple[object, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
-MODELS = ("gemini-flash-latest", "claude-sonnet-4-5", "gpt-4o", "gpt-5")
+MODELS = ("gemini-flash-latest", "claude-sonnet-4-5", "gpt-5", "ollama/llama3")
 
 
 def conversation(turns: int, seed: int, *, writes: bool) -> list[Event]:
     """Plain talk with what a dialect may spell in its own way."""
     events = talk(turns, seed, writes=writes)
     chance = random.Random(seed)
-    for number in range(seed % 5):
+    for number in range(1 + seed % 3):
         at = chance.choice([at for at, event in enumerate(events) if event.author == "user"])
         turn = int((events[at].text or "question 0").rpartition(" ")[2])
         ids = (f"adk-{number}", f"toolu_{number}!")
@@ -487,7 +487,7 @@ def conversation(turns: int, seed: int, *, writes: bool) -> list[Event]:
         answers = tuple(result_part("look", {"a": 1, "b": "x"}, id=f"{id}-2") for id in ids)
         aside.append(changed(said("bot", both[0], turn), content=Content(both, "model")))
         aside.append(changed(said("bot", answers[0], turn), content=Content(answers, "user")))
-        kinds = chance.choice(([0], [0, 1], [2, 3], [4, 5], [0, 2, 3, 4, 5]))
+        kinds = [0, 2, 3, 4, 5] if not number else chance.choice(([0, 1], [2, 3, 0], [4, 5]))
         events[at + 1 : at + 1] = [aside[kind] for kind in kinds]
     return events
 
