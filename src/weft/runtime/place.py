@@ -217,6 +217,8 @@ def visible_events(session: Session) -> list[Event]:
     return [event for index, event in enumerate(session.events) if index not in hidden]
 
 
+# --- what was done so far
+
 UNKNOWN_OUTCOME = "unknown_outcome"
 """The code of the error event that says a crash left open whether a call was made."""
 
