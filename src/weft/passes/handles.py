@@ -381,11 +381,11 @@ def has_handle(item: Item) -> bool:
 
 # --- what a handle saves or costs
 
-# A digest with a handle makes every later request shorter. It may cost more than that: the tool that
-# gets its value back stands before everything else, so declaring it late makes the provider read all
-# of the request again; a request below the provider's minimum is not kept at all; and a model that
-# misses something asks for it, which is one request more. All of it is worked out before anybody
-# decides, from the declaration and the log, in shares of what a fresh token costs.
+# A digest with a handle makes every later request shorter. It may cost more than that: the tool
+# that gets its value back stands before everything else, so declaring it late makes the provider
+# read all of the request again; a request below the provider's minimum is not kept at all; and a
+# model that misses something asks for it, which is one request more. All of it is worked out before
+# anybody decides, from the declaration and the log, in shares of what a fresh token costs.
 
 SHARE = 0.035
 """How much of the first request the declaration of `recall` may be, to stand there unasked.
