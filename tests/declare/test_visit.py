@@ -102,14 +102,21 @@ def test_there_is_a_method_for_every_kind_and_it_is_the_one_that_is_called() -> 
     assert [visitor.visit(node) for node in NODES] == [_word(_kind(node)) for node in NODES]
 
 
+def _trees(word: str) -> Iterable[tuple[str, ast.Module]]:
+    """The files of the package that have the word."""
+    for file in sorted(SOURCE.rglob("*.py")):
+        if word in (text := file.read_text("utf-8")):
+            yield file.relative_to(SOURCE).as_posix(), ast.parse(text)
+
+
 def _visitors(base: str) -> Iterable[str]:
     """The classes of the package that derive from this one, with their files."""
-    for file in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
+    for file, tree in _trees(base):
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 bases = {ast.unparse(one).partition("[")[0] for one in node.bases}
                 if base in bases:
-                    yield f"{file.relative_to(SOURCE).as_posix()}:{node.name}"
+                    yield f"{file}:{node.name}"
 
 
 def test_each_room_has_exactly_one_class_that_knows_all_kinds() -> None:
@@ -129,13 +136,13 @@ def test_nobody_else_tells_kinds_apart_one_by_one() -> None:
     """One `match` over nodes is enough: others would be forgotten where a kind is added."""
     kinds = {kind.__name__ for kind in (Agent, *get_args(Flow))}
     matches: list[str] = []
-    for file in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
+    for file, tree in _trees("match "):
+        for node in ast.walk(tree):
             if isinstance(node, ast.Match):
                 classes = [one for one in ast.walk(node) if isinstance(one, ast.MatchClass)]
                 named = {one.cls.id for one in classes if isinstance(one.cls, ast.Name)}
                 if len(named & kinds) > 1:
-                    matches.append(file.relative_to(SOURCE).as_posix())
+                    matches.append(file)
     assert matches == ["declare/visit.py"]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import cast
 
+import msgspec
 import pytest
 
 import weft
@@ -175,6 +176,19 @@ async def test_cut_off_at_any_event_a_run_goes_on_with_the_same_tools() -> None:
         assert result.text == "Done."
         assert rest.wires == wires[len(replies) :], cut
         assert len(result.session.events) == len(whole.session.events)
+
+
+async def test_the_log_alone_gives_the_same_request() -> None:
+    """The fields that one provider takes beside a declaration are in the log, too."""
+    strict = msgspec.structs.replace(tool(status), extra={"openai-chat": {"strict": True}})
+    answered = [strict, tool(refund)]
+    model = ScriptedModel(["in Oslo"], dialect="openai-chat")
+    agent = Agent("desk", model=model, tools=[Toolset("orders", lambda: answered)])
+    result = await Runner(agent).run("where is A1?")
+    asked = len(result.session.events) - 1
+    rebuilt = weft.compile(agent, session=result.session.before(asked))
+    assert "'strict': True" in str(model.wires[0])
+    assert rebuilt.lower("openai-chat") == model.wires[0]
 
 
 async def test_a_toolset_that_raises_ends_the_run_and_nothing_is_lost() -> None:

@@ -354,6 +354,7 @@ class _Declaration(msgspec.Struct, frozen=True):
     labels: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     hosted: HostedTool | None = None
+    extra: dict[str, JsonObject] = {}
 
 
 def tools_in(offered: OfferedTools) -> tuple[Tool, ...]:
@@ -368,6 +369,7 @@ def tools_in(offered: OfferedTools) -> tuple[Tool, ...]:
             labels=one.labels,
             writes=one.writes,
             hosted=one.hosted,
+            extra=one.extra,
         )
         for one in declarations
     )
