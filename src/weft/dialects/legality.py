@@ -177,7 +177,7 @@ def refuse_effort(effort: Json, pointer: str, model: str) -> Findings:
     yield Finding(OPTION, pointer, f"{model} has no effort `{effort}`", hint)
 
 
-# --- media: its plain type, its text, its address
+# --- media
 #
 # Where a provider has no place for it, a text stands there that names what is missing, so that the
 # model can say so instead of guessing.
@@ -187,47 +187,12 @@ IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 
 PDF = "application/pdf"
 
-_TEXTUAL = frozenset(
-    f"application/{name}"
-    for name in ("json", "xml", "yaml", "x-yaml", "javascript", "x-ndjson", "toml")
-)
-
-
-def mime_of(block: MediaBlock) -> str:
-    """The type in lower case, without parameters."""
-    plain = block.mime_type.partition(";")[0].strip().lower()
-    return "image/jpeg" if plain == "image/jpg" else plain
-
 
 def reads_media(kind: str, model: str) -> bool:
     """Whether a model reads media of this type, as far as is known of it."""
     media = facts_for(model).media
     family = "pdf" if kind == PDF else kind.partition("/")[0]
     return media is None or family not in ("image", "pdf", "audio", "video") or family in media
-
-
-def address_of(block: MediaBlock) -> str:
-    """The address if the provider can fetch it itself, else nothing."""
-    uri = block.uri or ""
-    return uri if uri.startswith(("https://", "http://")) else ""
-
-
-def data_url(block: MediaBlock) -> str:
-    """The data as a URL."""
-    return f"data:{mime_of(block)};base64,{block.data or ''}"
-
-
-def document_text(block: MediaBlock) -> str | None:
-    """What a document says, if it is text that came with the message."""
-    kind = mime_of(block)
-    textual = kind.startswith("text/") or kind in _TEXTUAL or kind.endswith(("+json", "+xml"))
-    if not textual or block.data is None:
-        return None
-    try:
-        text = base64.b64decode(block.data + "=" * (-len(block.data) % 4)).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return None
-    return text if text.strip() else None
 
 
 def missing_media(block: MediaBlock, report: LoweringReport) -> str:

@@ -1,9 +1,10 @@
-"""JSON of any provider: values that may be anything, fields, and what a request is read into.
+"""JSON of any provider: values that may be anything, fields, media, and a request as it is read.
 
 Nothing here knows a provider. What has another shape than it should is read as if it were absent.
 """
 
 import base64
+import binascii
 import functools
 import json
 import re
@@ -13,7 +14,7 @@ import msgspec
 
 from weft.content import Blob, FileData, FunctionCall, FunctionResponse, Part, PartProvenance
 from weft.errors import UsageError
-from weft.ir import Role
+from weft.ir import MediaBlock, Role
 from weft.jsonschema import MAX_DEPTH, deeper_than
 from weft.values import Json, JsonObject, compact, has_lone_surrogate, scrub
 
@@ -297,6 +298,44 @@ SEALED = frozenset(
      "thoughtSignature", "thought_signature")
 )  # fmt: skip
 """Fields that only the provider can read: their letters are not what is counted."""
+
+
+# --- media: its plain type, its address, its text
+
+_TEXTUAL = frozenset(
+    f"application/{name}"
+    for name in ("json", "xml", "yaml", "x-yaml", "javascript", "x-ndjson", "toml")
+)
+
+
+def mime_of(block: MediaBlock) -> str:
+    """The type in lower case, without parameters."""
+    plain = block.mime_type.partition(";")[0].strip().lower()
+    return "image/jpeg" if plain == "image/jpg" else plain
+
+
+def address_of(block: MediaBlock) -> str:
+    """The address if the provider can fetch it itself, else nothing."""
+    uri = block.uri or ""
+    return uri if uri.startswith(("https://", "http://")) else ""
+
+
+def data_url(block: MediaBlock) -> str:
+    """The data as a URL."""
+    return f"data:{mime_of(block)};base64,{block.data or ''}"
+
+
+def document_text(block: MediaBlock) -> str | None:
+    """What a document says, if it is text that came with the message."""
+    kind = mime_of(block)
+    textual = kind.startswith("text/") or kind in _TEXTUAL or kind.endswith(("+json", "+xml"))
+    if not textual or block.data is None:
+        return None
+    try:
+        text = base64.b64decode(block.data + "=" * (-len(block.data) % 4)).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return text if text.strip() else None
 
 
 # --- requests read back
