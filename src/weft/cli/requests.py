@@ -1,4 +1,4 @@
-"""`weft compile`, `weft explain` and `weft diff`: a request, its report, and what changed in it."""
+"""`weft explain`, `weft compile` and `weft diff`: a report, its request, and what changed in it."""
 
 import asyncio
 import sys

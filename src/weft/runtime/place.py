@@ -3,6 +3,8 @@
 A place is the key under which events are found, and state. A run that was killed starts here: what
 is open is done, what is done is not repeated. A run that goes on keeps its progress up with every
 event, so nothing is scanned twice.
+
+Top to bottom: places, how a node ends, the state of branches, what is in view, progress.
 """
 
 import asyncio
@@ -89,6 +91,9 @@ def root_place(root: Node) -> Place:
     return Place() if isinstance(root, Agent) else Place(root.name)
 
 
+# --- how a node ends, and how work is stopped
+
+
 class NodeFailed(Exception):
     """A node ended with an error event, which the log has; `cause` is what user code raised."""
 
@@ -142,6 +147,9 @@ async def ended(work: "Sequence[asyncio.Future[T]]") -> None:
             cancelled = error
     if cancelled is not None:
         raise cancelled
+
+
+# --- the state of branches
 
 
 class Forking:
@@ -205,6 +213,9 @@ class Forking:
         return [self._forks[one] for one in paths_around(path) if one in self._forks][::-1]
 
 
+# --- what is in view
+
+
 def hidden_events(events: Strand[Event]) -> dict[int, str]:
     """Where the events stand that a rewind took out of view, rewinds included."""
     rewound = any(event.actions.rewind_before_invocation_id for event in events)
@@ -221,7 +232,6 @@ def visible_events(session: Session) -> list[Event]:
 
 UNKNOWN_OUTCOME = "unknown_outcome"
 """The code of the error event that says a crash left open whether a call was made."""
-
 
 _AGAIN = "nothing new"
 """What a note about a repeated call begins with."""

@@ -6,7 +6,7 @@ without a copy, and keeps with it whatever was derived from its items.
 The beginning of a long log may be one that nobody has read. A request under a policy with a window
 needs the end of a log, and its beginning only as far as that is plain talk. So a store skims the
 rows of a long log instead of decoding them. What it learns (`Skim`) stands in for them: who spoke,
-where turns begin, which ids are taken.
+where turns begin, which ids are taken. While a long log is read, the garbage collector waits.
 """
 
 import gc
@@ -356,6 +356,8 @@ def skim_of(log: Strand[Event]) -> Skim | None:
     skim = log.memo.of(Skim)
     return skim if skim is not None and skim.length <= log.settled else None
 
+
+# --- the garbage collector, while a long log is read
 
 _pausing = Lock()
 _pauses = 0

@@ -157,6 +157,10 @@ class TalkEvent(Value, frozen=True):
 _decoder = msgspec.json.Decoder(TalkEvent)
 
 
+_LONGEST = 16_000
+"""Bytes of an event that is plain talk. A longer one may hold a result that is sent in short."""
+
+
 def read_talk_event(data: bytes) -> "Event | TalkEvent":
     """The event that a JSON text holds, in short where it is plain talk and can be sent as it is.
 
@@ -172,8 +176,7 @@ def read_talk_event(data: bytes) -> "Event | TalkEvent":
     return read_event(data)
 
 
-_LONGEST = 16_000
-"""Bytes of an event that is plain talk. A longer one may hold a result that is sent in short."""
+# --- what is said in events
 
 
 def utterances(events: Sequence[Event | TalkEvent], agent: str, start: int = 0) -> Utterances:
