@@ -157,7 +157,7 @@ class TalkEvent(Value, frozen=True):
 _decoder = msgspec.json.Decoder(TalkEvent)
 
 
-_LONGEST = 16_000
+LONGEST_TALK = 16_000
 """Bytes of an event that is plain talk. A longer one may hold a result that is sent in short."""
 
 
@@ -166,7 +166,7 @@ def read_talk_event(data: bytes) -> "Event | TalkEvent":
 
     Raises ValueError, or RecursionError, where it holds none.
     """
-    if len(data) <= _LONGEST:
+    if len(data) <= LONGEST_TALK:
         try:
             talk = _decoder.decode(data)
         except msgspec.DecodeError:

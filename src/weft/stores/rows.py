@@ -21,7 +21,7 @@ from weft.session import SessionKey
 from weft.session.event import Event, read_event
 from weft.session.lookback import QUESTION, wrote_keys
 from weft.session.strand import Skim
-from weft.session.talk import read_talk_event
+from weft.session.talk import LONGEST_TALK, read_talk_event
 from weft.values import Json, JsonObject, encode
 
 HAS_DELTA = """event LIKE '%"stateDelta"%'"""
@@ -224,9 +224,6 @@ _questions = msgspec.json.Decoder(_QuestionEvent)
 LEAST = 2_000
 """Logs with fewer events are decoded at once."""
 
-LONGEST = 16_000
-"""Bytes of an event that is plain talk. A longer one may hold a result that is sent in short."""
-
 _PAUSED = "CONTINUATION"
 
 
@@ -369,7 +366,7 @@ def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
     try:
         for position, row in enumerate(rows):
             # a long event may be sent shortened, and half an emoji must be mended
-            if len(row) > LONGEST or b"\\ud" in row:
+            if len(row) > LONGEST_TALK or b"\\ud" in row:
                 return None
             event = decode(row)
             if event.finish_reason == _PAUSED:
