@@ -10,7 +10,7 @@ from tests.interop.shapes import SHAPES, add_to_cart, llm
 from weft import Agent, Severity, WeftError
 from weft.declare import agents_of
 from weft.interop.adk import check_adk, from_adk, imported
-from weft.interop.adk.objects import filled, spelled
+from weft.interop.adk.objects import fill_template, spell_template
 from weft.interop.adk.plugin import homes_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -143,12 +143,12 @@ def test_a_template_is_read_as_google_adk_reads_it(text: str, sent: str) -> None
     agent = from_adk(llm("bot", f"Say {text}"))
     assert isinstance(agent, Agent)
     assert weft.compile(agent, state=state).system.endswith(f"Say {sent}")
-    assert filled(f"Say {text}", state) == f"Say {sent}"
+    assert fill_template(f"Say {text}", state) == f"Say {sent}"
 
 
 def test_a_place_is_where_its_author_wrote_it() -> None:
     text = "Use ${one} and {{two}} and {a.b} before {three}."
-    moved = spelled(text)
+    moved = spell_template(text)
     at = moved.text.index("{three}")
     start, end = moved.place(at, at + len("{three}"))
     assert text[start:end] == "{three}"

@@ -101,7 +101,7 @@ def test_a_fault_of_wefts_leaves_the_request_whole(monkeypatch: pytest.MonkeyPat
     def fail(*given: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("weft.interop.adk.plugin.put", fail)
+    monkeypatch.setattr("weft.interop.adk.plugin.fill_request", fail)
     plugin = WeftPlugin()
     found = ran(plain, {"bot": ["ok"]}, plugin)
     assert found.text == "ok"

@@ -54,7 +54,7 @@ def find(text: str, kinds: Iterable[str], patterns: Sequence[Pattern] = ()) -> l
     detections = [
         Detection(pattern.name, start, end, text[start:end])
         for pattern in patterns
-        for start, end in search(pattern, masked)
+        for start, end in _matches(pattern, masked)
     ]
     if not wanted or text.isspace():
         return _apart(detections, text)
@@ -251,7 +251,7 @@ def _engine(expression: str) -> "regex.Pattern[str]":
         raise ValueError(str(error)) from None
 
 
-def search(pattern: Pattern, text: str) -> list[tuple[int, int]]:
+def _matches(pattern: Pattern, text: str) -> list[tuple[int, int]]:
     """The spans of the text that match the pattern.
 
     A pattern that did not finish before gets less and less time, so that many texts cannot take

@@ -30,10 +30,10 @@ from weft.interop.adk.objects import (
     is_adk,
     is_own,
     listed,
-    literal,
+    literal_text,
     named,
     overrides,
-    spelled,
+    spell_template,
     text,
 )
 from weft.interop.adk.running import CONTEXT, CallbackCode, RawResult, instruction_context
@@ -273,12 +273,12 @@ class _Import:
     def _instruction(self, agent: object, name: str, kind: str) -> str | Callable[..., object]:
         """The text, spelled for Weft, or what makes it; with what stands before it literally."""
         written = field(agent, kind)
-        before = literal(self._static(agent, name)) if kind == "instruction" else ""
+        before = literal_text(self._static(agent, name)) if kind == "instruction" else ""
         if callable(written):
             return before if self.for_requests else Provider(written, before, agent)
         if not isinstance(written, str):
             return before
-        spelling = spelled(written)
+        spelling = spell_template(written)
         if before and written:
             before += "\n\n"
         if spelling.text != written or before:

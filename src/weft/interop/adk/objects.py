@@ -98,7 +98,7 @@ def named(value: object) -> str:
 
 # --- events
 
-MOST = 64
+MOST_VIEWS = 64
 """How many views of sessions, and trees, are kept, so that a request costs what is new."""
 
 
@@ -154,12 +154,12 @@ class EventViews:
             calls,
         )
         self._views[key] = view
-        while len(self._views) > MOST:
+        while len(self._views) > MOST_VIEWS:
             self._views.popitem(last=False)
         return SeenEvents(view.events, view.session)
 
 
-def turn(
+def turn_of(
     seen: SeenEvents, agent: str, invocation: str, reader: EventReader
 ) -> tuple[SeenEvents, SeenEvents]:
     """The view under include_contents="none", alone and with the user's message before it."""
@@ -311,7 +311,7 @@ class Spelled(NamedTuple):
         return start + shift, end + shift
 
 
-def spelled(source: str) -> Spelled:
+def spell_template(source: str) -> Spelled:
     """The template, so that Weft's reading of it is google-adk's."""
     if "{" not in source:
         return Spelled(source)
@@ -343,7 +343,7 @@ def spelled(source: str) -> Spelled:
     return Spelled("".join(pieces), tuple(moves), tuple(doubled), tuple(paths), source)
 
 
-def filled(source: str, state: Mapping[str, object]) -> str | None:
+def fill_template(source: str, state: Mapping[str, object]) -> str | None:
     """The text as google-adk fills it in; None where it needs an artifact or a key that lacks."""
     pieces: list[str] = []
     at = 0
@@ -363,7 +363,7 @@ def filled(source: str, state: Mapping[str, object]) -> str | None:
     return "".join((*pieces, source[at:]))
 
 
-def literal(text: str) -> str:
+def literal_text(text: str) -> str:
     """A text that is no template, so that Weft leaves it as it is."""
     return _literal(text)
 

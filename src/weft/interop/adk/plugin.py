@@ -32,19 +32,19 @@ from weft.dialects import count_request
 from weft.errors import DeclarationError, UsageError
 from weft.interop.adk.agents import DELEGATED, imported
 from weft.interop.adk.objects import (
-    MOST,
+    MOST_VIEWS,
     EventReader,
     EventViews,
     SeenEvents,
     field,
-    filled,
+    fill_template,
     flag,
     is_a,
     listed,
     parts_of,
     state_of,
     text,
-    turn,
+    turn_of,
 )
 from weft.ir import ToolDecl
 from weft.ir.block import RECALL
@@ -119,7 +119,7 @@ class Delivery:
             if isinstance(outcome, AdkRequest):
                 if outcome.recalls is not None:
                     offer_recall(llm_request, outcome.recalls)
-                put(llm_request, outcome.contents, outcome.system)
+                fill_request(llm_request, outcome.contents, outcome.system)
         except Exception as error:
             # a run that works without the plugin must work with it
             _log.warning("a request of google-adk is left as it is", exc_info=True)
@@ -163,7 +163,7 @@ class Delivery:
             return "events of the session are summed up or taken back"
         visible = seen = whole
         if name in known.bare:
-            visible, seen = turn(whole, name, text(running, "invocation_id"), reader)
+            visible, seen = turn_of(whole, name, text(running, "invocation_id"), reader)
         contents = listed(request, "contents")
         why = difference(contents, visible.events, name)
         if why:
@@ -232,7 +232,7 @@ class Delivery:
             tree = imported(root, for_requests=True)
             cached = _Tree(root, now, homes_of(tree.node), inner_agents(tree.node), tree.bare)
         self._trees[id(root)] = cached
-        while len(self._trees) > MOST:
+        while len(self._trees) > MOST_VIEWS:
             self._trees.pop(next(iter(self._trees)))
         return cached
 
@@ -317,7 +317,7 @@ def _room(
 def _whole(delivery: AdkRequest, request: object, compiled: Compilation) -> JsonObject:
     """All that would be sent."""
     added = [tool for tool in compiled.prompt.tools if tool.name == RECALL]
-    return body(request, delivery.contents, delivery.system, added)
+    return request_body(request, delivery.contents, delivery.system, added)
 
 
 def _check(policy: object) -> None:
@@ -390,7 +390,7 @@ def _with_ids(contents: list[Json], known: set[str]) -> list[Json] | None:
 # --- what stands in a request, and how it is changed
 
 
-def body(
+def request_body(
     request: object, contents: list[Json], system: str | None, added: Iterable[ToolDecl] = ()
 ) -> JsonObject:
     """The whole request as it would be sent with these, and with tools beside its own."""
@@ -408,7 +408,7 @@ def body(
     return wire
 
 
-def put(request: object, contents: list[Json], system: str | None) -> None:
+def fill_request(request: object, contents: list[Json], system: str | None) -> None:
     """Let the request say this."""
     content = import_module("google.genai.types").Content
     objects = [content.model_validate_json(msgspec.json.encode(one)) for one in contents]
@@ -509,7 +509,7 @@ def _written(agent: object, root: object, state: JsonObject) -> list[str | None]
         if callable(instruction):
             return [None]
         if isinstance(instruction, str) and instruction:
-            pieces.append(filled(instruction, state) or None)
+            pieces.append(fill_template(instruction, state) or None)
     return pieces
 
 
