@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
-from weft.compiler.view import PAUSED
+from weft.compiler.items import PAUSED
 from weft.content import FunctionCall
 from weft.declare import Agent, Node
 from weft.session import Event, Session, apply_delta
