@@ -186,7 +186,7 @@ def extension_of(mime_type: str) -> str:
     return next((ending for ending, kind in _ENDINGS.items() if kind == mime_type), "bin")
 
 
-# Files that the log has only the address of.
+# --- files that the log has only the address of
 
 SCHEME = "artifact:"
 """How the address of a file begins that is kept as an artifact under a name made of its digest."""

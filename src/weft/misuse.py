@@ -46,7 +46,7 @@ MOST = 20
 _NO_WORDS: Words = {}
 
 
-# Near names.
+# --- near names
 
 
 def meant(name: str, names: Iterable[str], *, quote: str = "`") -> str:
@@ -134,7 +134,7 @@ def unknown_name(message: str, name: str, kind: type, words: Words) -> UnknownNa
     return UnknownName(message, where=kind.__name__, hint=hint)
 
 
-# Wrong calls.
+# --- wrong calls
 
 
 def explained(
@@ -216,7 +216,7 @@ def _counted(reason: str) -> str:
     return reason
 
 
-# Declarations: classes whose values are frozen.
+# --- declarations: classes whose values are frozen
 
 
 class ByFields:

@@ -311,7 +311,7 @@ class PartialJson:
             self._is_done = True
 
 
-# Types.
+# --- types
 
 
 class _Member(NamedTuple):
@@ -509,7 +509,7 @@ def _item_types(kind: type[object], args: tuple[object, ...]) -> Callable[[str |
     return lambda index: args[cast("int", index)] if cast("int", index) < len(args) else NOTHING
 
 
-# JSON Schemas.
+# --- JSON Schemas
 
 
 def _property(rules: JsonObject, key: str | int) -> object:

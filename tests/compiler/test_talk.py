@@ -11,7 +11,7 @@ from tests.stores.test_skim import BOT, INFORMED, changed, facts, read, said, ta
 from tests.support.strategies import logs
 from weft import C, Event, Part, RunConfig, Session
 from weft.compiler import Compilation, compile_request, view
-from weft.compiler.view import LateItems
+from weft.compiler.items import LateItems
 from weft.content import call_part, result_part
 from weft.stores import cache
 

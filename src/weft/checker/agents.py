@@ -619,6 +619,9 @@ def reads_of_conditions(agent: Agent) -> tuple[list[Read], bool]:
     return reads, complete
 
 
+# --- whose words an agent hears
+
+
 class Visibility:
     """Which agents' words were seen so far; readers with one view do not look at them again."""
 

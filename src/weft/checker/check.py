@@ -1,6 +1,8 @@
 """`check`: walk a flow, and let every rule look at what the walk left. Nothing is run.
 
 `sights` says after the same walk what each agent will see.
+
+Top to bottom: the check, keys that agents write without saying so, the start of a program, sights.
 """
 
 import re
@@ -100,6 +102,9 @@ def _require_node(node: Node) -> None:
         )
 
 
+# --- keys that agents write without saying so
+
+
 def inferred_keys(node: Node, world: World) -> dict[str, str]:
     """By agent: the key that it writes without saying so, if the flow starts in this world."""
     keys: dict[str, str] = {}
@@ -178,6 +183,8 @@ def _is_misspelt(key: str, site: Site) -> bool:
     return bool(close(key, others, cutoff=0.8))
 
 
+# --- what a key and an instruction seem to be about
+
 _SHORT = frozenset(
     (
         "account", "address", "age", "birthday", "city", "company", "country", "currency",
@@ -224,6 +231,9 @@ def _words(text: str) -> list[str]:
     """The words of a text or a name, `user_name` and `userName` alike."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower().replace("e-mail", "email")
     return [word for word in re.split(r"[\W_]+", parted) if word]
+
+
+# --- the world that a program starts in
 
 
 def world_at_start(node: Node, inputs: Mapping[str, object] | Iterable[str] | None) -> World:
@@ -280,6 +290,8 @@ def _world_of(inputs: Mapping[str, object] | Iterable[str] | None) -> World:
         world = world.wrote(key, writer, shape)
     return world
 
+
+# --- what each agent will see
 
 _CHANNELS = {"template": "template", "policy": "state block", "tool": "tool"}
 

@@ -126,6 +126,9 @@ class _PathsThrough(DefaultVisitor[Iterator[str]]):
             yield f"on every path through `{node.name}`"
 
 
+# --- branches that run at once
+
+
 class RemovingSteps(NamedTuple):
     """The steps that remove keys, each with its own number and that of its branch."""
 

@@ -34,7 +34,7 @@ from weft.cli.screen import (
     open_questions,
     state_lines,
 )
-from weft.cli.sessions import taken_back
+from weft.cli.store import taken_back
 from weft.declare import RunConfig
 from weft.errors import SessionError, UsageError, WeftError
 from weft.replay.steps import before_event, model_events, texts_at

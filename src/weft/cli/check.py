@@ -1,4 +1,7 @@
-"""`weft check` and `weft graph`: what is wrong with a flow before it runs, and its picture."""
+"""`weft check` and `weft graph`: what is wrong with a flow before it runs, and its picture.
+
+Top to bottom: the check, the picture, `--watch`, and `--input`.
+"""
 
 import importlib.util
 import re
@@ -121,6 +124,9 @@ def _print(
                 print(f"{agents} agent{'s' if agents != 1 else ''}, nothing to say")
 
 
+# --- the picture
+
+
 def graph_command(options: CommandOptions) -> int:
     """Draw a flow: what runs after what, who writes and who reads, and what is wrong."""
     import weft.graph as pictures  # a check draws nothing
@@ -169,6 +175,8 @@ def _form_of(output: Path | None) -> PictureForm:
         )
     return PictureForm(form)
 
+
+# --- watch: the command again, whenever a file changes
 
 SECONDS = 0.3
 """How long to wait between two looks at the files."""
@@ -223,6 +231,8 @@ def _times(folder: Path) -> dict[Path, int]:
                 continue
     return times
 
+
+# --- inputs on the command line
 
 TYPES: dict[str, object] = {
     "str": str,

@@ -231,25 +231,25 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         (
             Command(
                 "list",
-                "sessions:list_command",
+                "store:list_command",
                 (_EXISTING_STORE, _ONLY_APP, "only_user as_json"),
                 "List the sessions of a store, the latest first.",
             ),
             Command(
                 "show",
-                "sessions:show_command",
+                "store:show_command",
                 ("id", _EXISTING_STORE, _ONLY_APP, "only_user"),
                 "Show a conversation in short lines, and the state at its end.",
             ),
             Command(
                 "pending",
-                "sessions:pending_command",
+                "store:pending_command",
                 (_EXISTING_STORE, _ONLY_APP, "only_user as_json"),
                 "List the questions that runs wait on, the oldest first.",
             ),
             Command(
                 "export",
-                "sessions:export_command",
+                "store:export_command",
                 ("id", _EXISTING_STORE, _ONLY_APP, "only_user", Take("output", "Write it here.")),
                 "Write a session as ADK's JSON, as `weft explain --session FILE` reads it.",
             ),
@@ -270,7 +270,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             ),
             Command(
                 "rewind",
-                "sessions:rewind_command",
+                "store:rewind_command",
                 ("id before last", _EXISTING_STORE, _ONLY_APP, "only_user"),
                 "Take a session back to before an invocation; nothing is deleted from its log.",
             ),

@@ -174,6 +174,8 @@ def _version(distribution: str) -> str:
         return ""
 
 
+# --- a first flow
+
 DESK = '''"""A help desk of two agents: one sorts the question, one answers it."""
 
 from weft import Agent
@@ -260,6 +262,9 @@ def init_command(options: CommandOptions) -> int:
     at = "" if folder == Path() else f"{folder.as_posix()}/"
     print(NEXT.format(at=at, folder=folder.as_posix()))
     return 0
+
+
+# --- the page of a code
 
 
 def rule_command(options: CommandOptions) -> int:

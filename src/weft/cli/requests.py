@@ -122,6 +122,9 @@ def read_as_its_model_does(compiled: Compilation) -> None:
     compiled.reads = model.tokens
 
 
+# --- compile
+
+
 def compile_command(options: CommandOptions) -> int:
     """Compile one request and show it."""
     compiled = request(options)
@@ -149,6 +152,9 @@ def print_count(compiled: Compilation) -> None:
         f"{counted:,} tokens as {name} counts, {compiled.tokens:,} as Weft does ({off:+.1%})",
         file=sys.stderr,
     )
+
+
+# --- diff
 
 
 def diff_command(options: CommandOptions) -> int:

@@ -247,6 +247,8 @@ def _announce(application: "Application", what: str, host: str, port: int) -> No
     print(address, flush=True)
 
 
+# --- a worker, which takes turns from a queue
+
 PARENT = "WEFT_WORKER_OF"
 """The variable that names the process of the server that started a worker."""
 
@@ -316,6 +318,8 @@ def load_runners(options: CommandOptions) -> list[Runner]:
         runners.append(Runner(root, app_name=app_of(root, target), store=store, config=config))
     return runners
 
+
+# --- the workers that a server starts
 
 _FIRST_PAUSE = 0.5
 """Seconds before a worker that died is started again; twice as long each time it dies young."""

@@ -1,20 +1,26 @@
-"""`weft store`: the version of the tables, one version on or back, a backup.
+"""`weft sessions` and `weft store`: what is in a store, and the tables that it is in.
 
-`weft sessions delete`, `prune` and `archive` are here too: what must not be kept, and what takes
-room.
+Top to bottom: look into a store, take a session out of it, take an invocation back; what must not
+be kept, and what takes room; the version of the tables, one version on or back, a backup.
 """
 
 import asyncio
+import shutil
 import sys
 import time
+
+import msgspec
 
 from weft.cli.inputs import find_session, listed, opened, require_existing
 from weft.cli.load import require_folder
 from weft.cli.options import CommandOptions
-from weft.cli.screen import moment, table_lines
+from weft.cli.screen import find_invocation, marks_for, moment, session_lines, table_lines
+from weft.compiler.report import clip
 from weft.diagnostics import safe
 from weft.errors import UsageError
-from weft.session import SessionInfo, Store
+from weft.runtime.approvals import Pending, pending_in_store
+from weft.runtime.earlier import rewind_event
+from weft.session import Session, SessionInfo, SessionKey, Store
 from weft.session.store import ErasingStore, key_of
 from weft.stores import beside_store, open_artifacts
 from weft.stores.upkeep import (
@@ -30,45 +36,165 @@ from weft.stores.upkeep import (
 )
 
 
-def status_command(options: CommandOptions) -> int:
-    """Say which version the tables have; 1 where something is to be done."""
-    require_existing(options.address)
-    version = asyncio.run(store_version(options.address))
-    _say(version)
-    return int(version.version < version.known)
+def list_command(options: CommandOptions) -> int:
+    """List the sessions of a store, the latest first: a table, or JSON."""
 
+    async def work() -> list[SessionInfo]:
+        async with opened(options.address) as store:
+            return await listed(store, app=options.app, user=options.only_user)
 
-def migrate_command(options: CommandOptions) -> int:
-    """Make the tables, or bring them up to date."""
-    _say(asyncio.run(migrate_store(options.address)))
-    return 0
-
-
-def downgrade_command(options: CommandOptions) -> int:
-    """Take the tables back by one version, or say so."""
-    require_existing(options.address)
-    if not options.yes:
-        _say(asyncio.run(store_version(options.address)))
-        print("nothing was changed: end the processes of this version, add --yes", file=sys.stderr)
+    infos = asyncio.run(work())
+    if options.as_json:
+        print(msgspec.json.format(msgspec.json.encode([_as_json(info) for info in infos])).decode())
         return 0
-    _say(asyncio.run(downgrade_store(options.address)))
+    several = len({info.key.app_name for info in infos}) > 1
+    titles = ["id", "user", "events", "last change"] + (["app"] if several else [])
+    rows = [_cells(info)[: len(titles)] for info in infos]
+    for line in table_lines(titles, rows):
+        print(line)
+    if not infos:
+        print("no sessions", file=sys.stderr)
     return 0
 
 
-def backup_command(options: CommandOptions) -> int:
-    """Copy a file of sessions while it is in use."""
-    require_existing(options.address)
-    if options.output is None:
-        raise UsageError("where to?", where="store backup", hint="-o FILE")
-    require_folder(options.output, "--output")
-    size = asyncio.run(backup_store(options.address, options.output))
-    print(f"wrote {options.output}: {size:,} bytes")
+def pending_command(options: CommandOptions) -> int:
+    """List the questions that the sessions of a store wait on, the oldest first."""
+
+    async def work() -> list[Pending]:
+        async with opened(options.address) as store:
+            apps = [options.app] if options.app is not None else await store.apps()
+            by_app = [await pending_in_store(store, app, options.only_user) for app in apps]
+            return sorted((one for each in by_app for one in each), key=_asked_at)
+
+    questions = asyncio.run(work())
+    if options.as_json:
+        rows = [_question_json(one) for one in questions]
+        print(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        return 0
+    titles = ["session", "user", "asked", "call", "question", "app"]
+    columns = 6 if len({one.key.app_name for one in questions}) > 1 else 5
+    for line in table_lines(
+        titles[:columns], [_question_cells(one)[:columns] for one in questions]
+    ):
+        print(line)
+    if not questions:
+        print("nothing waits", file=sys.stderr)
     return 0
 
 
-def _say(version: StoreVersion) -> None:
-    print(f"version {version.version} of {version.known}: {version.advice}")
+def show_command(options: CommandOptions) -> int:
+    """Show a conversation in short lines, and the state at its end."""
+    session = asyncio.run(_readable(options))
+    width = shutil.get_terminal_size((100, 24)).columns
+    for line in session_lines(session, marks_for(sys.stdout), width):
+        print(line)
+    return 0
 
+
+def export_command(options: CommandOptions) -> int:
+    """Write a session as ADK's JSON, into a file or to stdout."""
+    if options.output is not None:
+        require_folder(options.output, "--output")
+    data = asyncio.run(_readable(options)).to_json() + b"\n"
+    if options.output is not None:
+        options.output.write_bytes(data)
+        print(f"wrote {options.output}", file=sys.stderr)
+        return 0
+    # bytes go past the text layer: what it holds must come first
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+    return 0
+
+
+def rewind_command(options: CommandOptions) -> int:
+    """Take a session back to before an invocation; nothing is deleted from its log."""
+    if (options.before is None) != options.last:
+        raise UsageError(
+            "how far back?" if options.before is None else "--before and --last say two things",
+            where="rewind",
+            hint="--last, or --before INVOCATION; `weft sessions show ID` lists them",
+        )
+
+    async def work() -> str:
+        async with opened(options.address) as store:
+            session = await find_session(store, options.id, app=options.app, user=options.only_user)
+            key = SessionKey(session.app_name, session.user_id, session.id)
+            return await _rewound(store, key, options.before)
+
+    print(asyncio.run(work()))
+    return 0
+
+
+async def _rewound(store: Store, key: SessionKey, before: str | None) -> str:
+    # a run of the session must end first, or its events would follow the rewind
+    lease = await store.lease(key, busy="queue", interrupt=lambda: None)
+    try:
+        session = await find_session(store, key.id, app=key.app_name, user=key.user_id)
+        invocation = find_invocation(session, before)
+        artifacts = open_artifacts(beside_store(store))
+        event = await rewind_event(session, invocation.id, artifacts)
+        await store.append(session, event)
+    finally:
+        await lease.release()
+    return taken_back(invocation.events[0].text, invocation.id)
+
+
+def taken_back(text: str, id: str) -> str:
+    """A line that says what a rewind took back."""
+    return clip(safe(f'taken back from invocation {id}: "{" ".join(text.split())}"'), 100)
+
+
+async def _readable(options: CommandOptions) -> Session:
+    """The session, without events that are damaged: a warning names each of them."""
+    async with opened(options.address) as store:
+        return await find_session(
+            store, options.id, app=options.app, user=options.only_user, skip_unreadable=True
+        )
+
+
+def _asked_at(question: Pending) -> float:
+    return question.asked_at
+
+
+def _question_json(one: Pending) -> dict[str, object]:
+    return {
+        "appName": one.key.app_name,
+        "userId": one.key.user_id,
+        "sessionId": one.key.id,
+        "callId": one.call_id,
+        "name": one.name,
+        "kind": one.kind,
+        "args": one.args,
+        "question": one.question,
+        "askedAt": one.asked_at,
+        "expires": one.expires,
+    }
+
+
+def _question_cells(one: Pending) -> list[str]:
+    late = " (expired)" if one.is_expired else ""
+    cells = [one.key.id, one.key.user_id, moment(one.asked_at), one.call_id, one.question + late]
+    return [clip(safe(cell), 80) for cell in [*cells, one.key.app_name]]
+
+
+def _as_json(info: SessionInfo) -> dict[str, object]:
+    return {
+        "appName": info.key.app_name,
+        "userId": info.key.user_id,
+        "id": info.key.id,
+        "events": info.events,
+        "lastUpdateTime": info.last_update_time,
+    }
+
+
+def _cells(info: SessionInfo) -> list[str]:
+    key = info.key
+    cells = [key.id, key.user_id, f"{info.events:,}", moment(info.last_update_time), key.app_name]
+    return [safe(cell) for cell in cells]
+
+
+# --- sessions that must not be kept, and those that take room
 
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
@@ -191,14 +317,53 @@ async def _old(store: Store, options: CommandOptions, before: float) -> list[Ses
 
 
 def _show(infos: list[SessionInfo]) -> None:
-    rows = [
-        [safe(info.key.id), safe(info.key.user_id), f"{info.events:,}",
-         moment(info.last_update_time), safe(info.key.app_name)]
-        for info in infos
-    ]  # fmt: skip
-    for line in table_lines(["id", "user", "events", "last change", "app"], rows):
+    titles = ["id", "user", "events", "last change", "app"]
+    for line in table_lines(titles, [_cells(info) for info in infos]):
         print(line)
 
 
 def _say_yes(what: str) -> None:
     print(f"would delete {what}; nothing was deleted, add --yes", file=sys.stderr)
+
+
+# --- the tables
+
+
+def status_command(options: CommandOptions) -> int:
+    """Say which version the tables have; 1 where something is to be done."""
+    require_existing(options.address)
+    version = asyncio.run(store_version(options.address))
+    _say(version)
+    return int(version.version < version.known)
+
+
+def migrate_command(options: CommandOptions) -> int:
+    """Make the tables, or bring them up to date."""
+    _say(asyncio.run(migrate_store(options.address)))
+    return 0
+
+
+def downgrade_command(options: CommandOptions) -> int:
+    """Take the tables back by one version, or say so."""
+    require_existing(options.address)
+    if not options.yes:
+        _say(asyncio.run(store_version(options.address)))
+        print("nothing was changed: end the processes of this version, add --yes", file=sys.stderr)
+        return 0
+    _say(asyncio.run(downgrade_store(options.address)))
+    return 0
+
+
+def backup_command(options: CommandOptions) -> int:
+    """Copy a file of sessions while it is in use."""
+    require_existing(options.address)
+    if options.output is None:
+        raise UsageError("where to?", where="store backup", hint="-o FILE")
+    require_folder(options.output, "--output")
+    size = asyncio.run(backup_store(options.address, options.output))
+    print(f"wrote {options.output}: {size:,} bytes")
+    return 0
+
+
+def _say(version: StoreVersion) -> None:
+    print(f"version {version.version} of {version.known}: {version.advice}")

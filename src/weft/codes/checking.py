@@ -1,4 +1,4 @@
-"""The codes of checking: what is wrong with a flow, before it runs."""
+"""The codes of checking a flow before it runs, and of bringing one over from google-adk."""
 
 from weft.codes.code import Code, Severity
 
@@ -381,6 +381,8 @@ Use instead:  the label as it is declared.
 """,
     ),
 )
+
+# --- flows of google-adk
 
 IMPORTING = (
     Code(

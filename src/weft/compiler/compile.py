@@ -35,10 +35,10 @@ from weft.compiler.instruction import (
     decided,
     resolve_instructions,
 )
+from weft.compiler.items import WireTarget
 from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_for
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
 from weft.compiler.tools import DEFAULT, equip, offered_in, tools_in
-from weft.compiler.view import WireTarget
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Policy, RunConfig, TokenBudget
 from weft.declare.agent import find_path, walk_tree

@@ -2,6 +2,8 @@
 
 Where nobody knows a model's price, a token is worth what a fresh one costs: its cost is then
 counted in fresh tokens. Prices are loaded when somebody asks, so compiling never does.
+
+At the end, what it costs that a policy changed what was sent before.
 """
 
 from collections.abc import Iterable

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from weft.compiler.view import (
+from weft.compiler.items import (
     Built,
     WireTarget,
     build_items,

@@ -39,6 +39,8 @@ from weft.session import Event
 from weft.session.strand import Strand
 from weft.values import Json, compact, has_lone_surrogate, require_object, scrub
 
+_log = logging.getLogger("weft")
+
 VALUES = ".values"
 """How the name ends under which is recorded where a provider's text has braces of values."""
 
@@ -423,20 +425,20 @@ def _sendable(text: str, origin: Origin, diagnostics: list[Diagnostic]) -> str:
 
 # --- providers of text
 
-Held = TypeVar("Held")
+T = TypeVar("T")
 
 
-class Looked(Mapping[str, Held], Generic[Held]):
+class Looked(Mapping[str, T], Generic[T]):
     """A mapping to read that knows which of its values were read."""
 
     __slots__ = ("_values", "named", "read")
 
-    def __init__(self, values: Mapping[str, Held]) -> None:
+    def __init__(self, values: Mapping[str, T]) -> None:
         self._values = dict(values)
         self.read: set[str] = set()
         self.named = False
 
-    def __getitem__(self, key: str) -> Held:
+    def __getitem__(self, key: str) -> T:
         value = self._values[key]
         self.read.add(key)
         return value
@@ -452,14 +454,14 @@ class Looked(Mapping[str, Held], Generic[Held]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def copy(self) -> dict[str, Held]:
+    def copy(self) -> dict[str, T]:
         """All of it, as a plain dict."""
         return dict(self.items())
 
-    def __or__(self, other: Mapping[str, Held]) -> dict[str, Held]:
+    def __or__(self, other: Mapping[str, T]) -> dict[str, T]:
         return {**self, **other}
 
-    def __ror__(self, other: Mapping[str, Held]) -> dict[str, Held]:
+    def __ror__(self, other: Mapping[str, T]) -> dict[str, T]:
         return {**other, **self}
 
     def __repr__(self) -> str:
@@ -578,9 +580,6 @@ def decided(condition: When, state: Mapping[str, Json]) -> bool:
             where="C.when",
             hint='let it answer for any state: lambda state: state.get("vip") is True',
         ) from error
-
-
-_log = logging.getLogger("weft")
 
 
 class Provided(msgspec.Struct, frozen=True):

@@ -239,6 +239,9 @@ def overlay(base: Mapping[str, Json], over: Mapping[str, Json]) -> JsonObject:
     return layer
 
 
+_HINT = "write RunBudget(tokens=200_000, steps=40, seconds=120, money=0.50), or some of these"
+
+
 @declared("RunBudget(tokens=200_000, money=0.50)")
 class RunBudget(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The most that a run may spend: tokens, model calls, seconds, US dollars.
@@ -414,8 +417,7 @@ def run_over(shared: RunConfig, own: RunConfig) -> RunConfig:
     return msgspec.structs.replace(own, **changes) if changes else own
 
 
-_HINT = "write RunBudget(tokens=200_000, steps=40, seconds=120, money=0.50), or some of these"
-
+# --- inputs
 
 Inputs: TypeAlias = Mapping[str, object] | Iterable[str]
 """The keys, with their types where somebody says them: `{"topic": str}`, or `["topic"]`."""

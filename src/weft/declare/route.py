@@ -245,6 +245,8 @@ class Route(ByFields, Composable):
         return answer
 
 
+# --- the gate
+
 Choice: TypeAlias = str | int | float | bool
 
 
@@ -317,6 +319,8 @@ def _choices(gate: str, values: object) -> tuple[Choice, ...]:
         choices.append(choice)
     return tuple(choices)
 
+
+# --- how values compare
 
 _ORDERS = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 

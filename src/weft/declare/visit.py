@@ -352,6 +352,9 @@ def _keys_read(node: Node) -> set[str]:
     return _keys_taken.visit(node).union(*map(_keys_read, below(node)))
 
 
+# --- a flow as text
+
+
 def show(node: Node) -> str:
     """The node as its author could write it: `(triage >> (web | papers) >> writer)`.
 

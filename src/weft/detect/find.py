@@ -105,6 +105,8 @@ def _apart(detections: list[Detection], text: str) -> list[Detection]:
     return apart
 
 
+# --- a text as it is looked at
+
 _ODD = late_pattern(
     "[\u00a0\u00ad\u034f\u061c\u0660-\u0669\u06f0-\u06f9\u07c0-\u07c9\u0966-\u1099\u17b4\u17b5"
     "\u17e0-\u17e9\u180e-\u1819\u1946-\u194f\u19d0-\u19d9\u1a80-\u1a99\u1b50-\u1b59\u1bb0-\u1bb9"
@@ -161,6 +163,8 @@ def _replacements() -> dict[int, str]:
                 replacements[code] = str(digit)
     return replacements
 
+
+# --- authors' patterns
 
 LIMIT = 0.5
 """Seconds that one pattern may look at one text."""

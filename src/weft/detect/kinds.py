@@ -1,6 +1,6 @@
 """The kinds of values that can be found, by name, and detectors that users add to them.
 
-Below are the helpers that all finders share.
+At the end, what all finders share: words, places, labels before a value.
 """
 
 import re
@@ -189,6 +189,8 @@ def _unknown(name: str) -> DeclarationError:
     hint = f'write "{near[0]}", or one of {listed}' if near else f"write one of {listed}"
     return DeclarationError(f"there is no detector named {name!r}", hint=hint)
 
+
+# --- what all finders share
 
 BEFORE = 48
 """How many characters before a value a label may stand."""

@@ -560,6 +560,9 @@ def two_calls(call: str, pointer: str, hint: str) -> Finding:
     return Finding(REQUEST, pointer, f"two calls have the id {call}", hint)
 
 
+# --- whole requests
+
+
 def refusals_of(dialect: "Dialect", wire: JsonObject, model: str = "") -> tuple[Finding, ...]:
     """What would be refused of a wire; `model` where the request does not name it."""
     wire = dialect.spell(wire)

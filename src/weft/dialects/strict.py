@@ -182,6 +182,8 @@ def _turns(wire: JsonObject, key: str) -> list[JsonObject]:
     return cast("list[JsonObject]", turns)
 
 
+# --- the law of the prefix
+
 View = tuple[str, str, str]
 """Whose view of which session: agent, the session's first event, and the branch it is in."""
 

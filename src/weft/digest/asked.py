@@ -143,7 +143,9 @@ def fits(lines: Iterable[str], asked: Asked) -> list[float]:
     return [sum(worth.get(name, 0.0) for name in sorted(one)) for one in names]
 
 
-# Windows of numbered lines: an editor's view of a file. What a window is opened for stands in the
+# --- windows of numbered lines
+
+# An editor's view of a file. What a window is opened for stands in the
 # call: a line to go to, lines to change, names to look for. The lines around these stay, with
 # their numbers, and so do the signatures in it. What has one of these names stays with its whole
 # block, since agents read and change functions, not lines. A number that is missing says what was
@@ -463,7 +465,9 @@ def _total(window: NumberedWindow) -> int:
     return int(match[1] or match[2]) if match else 0
 
 
-# Search results and test output. A search gives a path and a line number for each hit. Where not
+# --- search results and test output
+
+# A search gives a path and a line number for each hit. Where not
 # all hits have room, those that fit what was asked stay as they are, and of the others the path
 # and the line number. A run of tests says much about what went well; the sections about what
 # failed are what it is read for. Of a list of files, those of the tests come last.

@@ -1,6 +1,6 @@
 """Digests by shape: which way a text or a value is made shorter.
 
-JSON is at home here: its keys stay, long lists keep their ends, long texts say how long they were.
+At the end, JSON: its keys stay, long lists keep their ends, long texts say how long they were.
 """
 
 import re
@@ -246,6 +246,8 @@ def _gone(value: Json) -> str:
         return f"some of {len(value):,} keys" if len(value) > 1 else "some of it"
     return "some of it"
 
+
+# --- JSON
 
 ReduceText = Callable[[str, int, Count], str]
 

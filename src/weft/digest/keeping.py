@@ -189,6 +189,8 @@ def _joins(neighbour: str, edge: str) -> bool:
     return ascii_word and neighbour.isalnum() and edge.isalnum()
 
 
+# --- an extract
+
 _LONGEST_SENTENCE = 60
 """How many tokens of one sentence stay."""
 

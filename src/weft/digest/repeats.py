@@ -1,9 +1,9 @@
-"""What stands in view already: a text that repeats it refers to it instead of saying it again.
+"""Repeats: lines that stand in view already, and the field names of records. Both are said once.
 
-An editor shows the same window after every change, a search the same lines again. A reference
-stands for lines that follow each other in one earlier text just as they do here, letter for
-letter, and names them by their numbers there. So whoever has that text puts this one together
-again.
+An editor shows the same window after every change, a search the same lines again. A text that
+repeats what is in view refers to it. A reference stands for lines that follow each other in one
+earlier text just as they do here, letter for letter, and names them by their numbers there. So
+whoever has that text puts this one together again.
 
 Below that, records as a table: an interface answers with a list of records, and every record
 repeats the names of its fields. As `{"columns": [...], "rows": [[...], ...]}` the names stand once,
@@ -144,6 +144,8 @@ def runs_in(text: str, whole: str) -> tuple[tuple[int, int], ...]:
     repeated = stretches(text.split("\n"), stock, lambda _: True)
     return tuple((one.line, one.line + one.size) for one in repeated)
 
+
+# --- records as a table
 
 COLUMNS, ROWS, GROUPS = "columns", "rows", "groups"
 """The fields of a table: the names, and rows or lists of rows.

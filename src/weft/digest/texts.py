@@ -1,4 +1,7 @@
-"""Texts by their shape: prose, code, logs, tables, diffs, markup; and their lines that matter."""
+"""Texts by their shape: prose, code, logs, tables, diffs, markup. Which of their lines matter.
+
+At the end, how the shape of a text is told.
+"""
 
 import re
 from collections import Counter
@@ -389,6 +392,8 @@ def _attributes_in(text: str) -> list[tuple[str, str | None]]:
         for name, one, two, three in _ATTRIBUTE.findall(text)
     ]
 
+
+# --- which shape a text has
 
 _SAMPLE = 400
 """How many lines are looked at."""

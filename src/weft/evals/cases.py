@@ -259,7 +259,7 @@ def _is_state(spec: object) -> bool:
     return isinstance(spec, Mapping) and set(cast("Mapping[str, object]", spec)) == {"state"}
 
 
-# google-adk
+# --- google-adk
 
 
 class _AdkTurn(msgspec.Struct, frozen=True):

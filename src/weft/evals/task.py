@@ -307,6 +307,8 @@ def _dumped(value: object) -> object:
     return cast("object", TypeAdapter(type(value)).dump_python(value, mode="json"))
 
 
+# --- outcomes
+
 _LONGEST = 400
 """Characters of a reason that are kept."""
 

@@ -201,6 +201,8 @@ Block: TypeAlias = (
 )
 
 
+# --- items
+
 ItemKind = Literal[
     "user",
     "model",
@@ -267,6 +269,8 @@ class Note(msgspec.Struct, frozen=True):
     before: Item
     after: Item | None = None
 
+
+# --- what passes want of a model
 
 RECALL = "recall"
 """The tool that gets back what a handle stands for; its own results are never reduced."""

@@ -175,6 +175,9 @@ def find_take_overs(
     return take_overs
 
 
+# --- the figures, and the text
+
+
 class TurnTimes(NamedTuple):
     """When a turn was sent and answered, in seconds from the start of the run."""
 

@@ -286,6 +286,8 @@ class _Load:
         return cpu_seconds(self._site.pids, self._site.database_pid)
 
 
+# --- the site: workers, and their database
+
 TARGET = "weft.load.program:agent"
 
 _START_SECONDS = 120.0

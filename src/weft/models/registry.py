@@ -28,6 +28,8 @@ from weft.models.services import SERVICES, Service, address_of
 from weft.session.provenance import Provenance
 from weft.values import JsonObject, compact
 
+_log = logging.getLogger("weft")
+
 AT_ADDRESS = Service("http", "", ("WEFT_API_KEY",), open=True)
 """A server that is named by its address; no vendor's key is sent to it."""
 
@@ -118,8 +120,6 @@ def _at_address(name: str, where: str) -> Model:
 
 
 # --- models that stand in for one another
-
-_log = logging.getLogger("weft")
 
 FALLS = (
     "rate_limited",

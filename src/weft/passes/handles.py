@@ -3,6 +3,8 @@
 A handle is the hash of a value that an event holds, so nothing has to be kept beside the log: who
 reads it finds the value, and only in the session that has it. What stands in its place is a pure
 function of the event and of how short it is to be.
+
+Below that, what a handle saves or costs by the prices of the provider.
 """
 
 import sys
@@ -377,12 +379,13 @@ def has_handle(item: Item) -> bool:
     )
 
 
-# What a digest saves or costs, by the rules of the provider, before anybody decides for it. A
-# digest makes every later request shorter. It may cost more than that: the tool that gets its value
-# back stands before everything else, so declaring it late makes the provider read all of the
-# request again; a request below the provider's minimum is not kept at all; and a model that misses
-# something asks for it, which is one request more. All of it is worked out from the declaration and
-# the log, in shares of what a fresh token costs.
+# --- what a handle saves or costs
+
+# A digest with a handle makes every later request shorter. It may cost more than that: the tool
+# that gets its value back stands before everything else, so declaring it late makes the provider
+# read all of the request again; a request below the provider's minimum is not kept at all; and a
+# model that misses something asks for it, which is one request more. All of it is worked out before
+# anybody decides, from the declaration and the log, in shares of what a fresh token costs.
 
 SHARE = 0.035
 """How much of the first request the declaration of `recall` may be, to stand there unasked.

@@ -242,6 +242,8 @@ def _closed(exchange: _Exchange, diagnostics: list[Diagnostic]) -> Item:
     )
 
 
+# --- other agents' turns
+
 _ELIDED = ("transfer_to_agent",)
 
 
@@ -309,6 +311,9 @@ def _line(author: str, block: Block) -> str:
             return f"[{author}] code gave {block.outcome}:\n{block.output}"
         case _:
             return ""
+
+
+# --- the edges of a request
 
 
 def open_turn(prompt: Prompt, env: Env) -> Prompt:

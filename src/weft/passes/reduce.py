@@ -1,4 +1,7 @@
-"""Passes that make large values shorter, each with a handle to the whole."""
+"""Passes that make large values shorter, each with a handle to the whole.
+
+Top to bottom: results that are bounded, digests, texts that are cut, fields of JSON.
+"""
 
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
@@ -292,10 +295,6 @@ def truncate_past(prompt: Prompt, env: Env, options: Truncate) -> Prompt:
     return rewrite_items(prompt, "truncate_past", change, key=key, until=env.turn)
 
 
-Tree = dict[str, "Tree"]
-"""Field paths as a tree; an empty one means all that is below."""
-
-
 MARK = " […] "
 """What stands where something was cut out."""
 
@@ -379,6 +378,12 @@ def _with_cut_texts(response: JsonObject, env: Env, options: Truncate) -> JsonOb
 def _cut_share(value: Json, share: int, env: Env, options: Truncate) -> Json:
     assert isinstance(value, str)
     return cut_text(value, limit=share, count=env.tokens.count, keep=options.keep, mark=MARK)
+
+
+# --- fields of JSON
+
+Tree = dict[str, "Tree"]
+"""Field paths as a tree; an empty one means all that is below."""
 
 
 def project_results(prompt: Prompt, env: Env, options: Project) -> Prompt:

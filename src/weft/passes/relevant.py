@@ -1,4 +1,7 @@
-"""What has to do with a query: keep it of the conversation, or show it of the user's memory."""
+"""What has to do with a query: keep it of the conversation, or show it of the user's memory.
+
+Top to bottom: the choice, the query, what a model is asked, the text of an item, the memory.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -372,6 +375,8 @@ def _block_text(block: Block) -> str:
         case _:
             return ""
 
+
+# --- the user's memory
 
 _NOT_SEARCHED = "the memory was not searched yet"
 

@@ -1,4 +1,7 @@
-"""Turns that nobody took: values of the state, notes and artifacts; examples before them all."""
+"""Turns that nobody took: values of the state, notes, artifacts, and at the end examples.
+
+Examples stand before everything else in a request.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -174,6 +177,9 @@ def set_priority(prompt: Prompt, env: Env, options: Priority) -> Prompt:
         return Note("set_priority", f"it is in tier {options.tier}", item, tiered)
 
     return rewrite_items(prompt, "set_priority", change, key=options)
+
+
+# --- examples
 
 
 class SpelledExamples(NamedTuple):

@@ -495,7 +495,7 @@ def fitted(
     return summary
 
 
-# Have a model write into state what the conversation says
+# --- values and facts that a model writes into the state
 
 EXTRACT = (
     "Read out of this conversation what the schema asks for. Take only what was said; leave out"

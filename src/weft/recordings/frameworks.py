@@ -449,6 +449,8 @@ def _take_pydantic_response(transcript: Transcript, message: JsonObject, where: 
         transcript.put_aside("`provider_details`", "only its library reads it", where)
 
 
+# --- google-adk
+
 SQLITE = b"SQLite format 3\x00"
 """How a database file begins."""
 

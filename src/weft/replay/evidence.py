@@ -190,6 +190,9 @@ def _part_text(part: Part) -> str:
     return part.text or ""
 
 
+# --- what is shown
+
+
 class KeptEvidence:
     """The values of a log, by their places and by their handles."""
 

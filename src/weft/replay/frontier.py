@@ -172,6 +172,8 @@ def _ticks(low: float, high: float) -> Iterator[float]:
         number += 1
 
 
+# --- the oracle
+
 ORACLE = "oracle"
 """What its row is called."""
 

@@ -189,7 +189,7 @@ def original_call(question: FunctionCall) -> FunctionCall:
         return FunctionCall(name=CONFIRMATION, id=question.id)
 
 
-# Answers.
+# --- answers
 
 
 def edited_arguments(decision: Mapping[str, Json] | None) -> JsonObject | None:

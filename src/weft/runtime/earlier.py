@@ -152,6 +152,9 @@ async def unfinished_sessions(
             yield info.key
 
 
+# --- what the user takes back
+
+
 async def rewind_event(session: Session, invocation_id: str, artifacts: ArtifactStore) -> Event:
     """The event that rewinds the session to before an invocation.
 

@@ -405,6 +405,9 @@ def _says(source: str, fact: str) -> bool:
     return bool(marks or names or numbers or not words) or any(word[:5] in spoken for word in words)
 
 
+# --- toolsets
+
+
 async def equipped_root(invocation: Invocation, place: Place, root: Agent, agent: Agent) -> Agent:
     """The root in which the agent has the tools that its toolsets answer, stored before use."""
     offers = invocation.offers

@@ -168,6 +168,8 @@ def shortened(response: JsonObject, name: str, artifact: str) -> JsonObject | No
     }
 
 
+# --- large files
+
 LARGEST_INLINE = 262_144
 """How many characters of base64 one file may put into the log; more is kept as an artifact."""
 

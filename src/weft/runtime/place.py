@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
-from weft.compiler.view import PAUSED
+from weft.compiler.items import PAUSED
 from weft.content import FunctionCall
 from weft.declare import Agent, Node
 from weft.session import Event, Session, apply_delta
@@ -216,6 +216,8 @@ def visible_events(session: Session) -> list[Event]:
     hidden = {**hidden_events(session.events), **hidden_by_undoing(session.events)}
     return [event for index, event in enumerate(session.events) if index not in hidden]
 
+
+# --- what was done so far
 
 UNKNOWN_OUTCOME = "unknown_outcome"
 """The code of the error event that says a crash left open whether a call was made."""

@@ -171,6 +171,8 @@ def _supplied_keys(session: Session) -> Iterator[str]:
             yield from event.actions.state_delta
 
 
+# --- an agent's tools and its model
+
 FAST = 100e-6
 """A function that always returns within this time, in seconds, is not worth a thread."""
 
@@ -342,6 +344,8 @@ def _checked_model(agent: Agent, model: object) -> Model:
     agent.memo.keep(_LastModel(model))
     return model
 
+
+# --- callbacks and plugins
 
 Moment = Literal[
     "before_agent",

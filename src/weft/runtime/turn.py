@@ -11,8 +11,8 @@ from contextlib import aclosing
 import msgspec
 
 from weft.compiler.instruction import decided
+from weft.compiler.items import PAUSED
 from weft.compiler.plan import Plan, plan_for
-from weft.compiler.view import PAUSED
 from weft.content import Content, FunctionCall, Part
 from weft.declare import Agent, CallbackContext, Flow, Node
 from weft.declare.agent import find_path

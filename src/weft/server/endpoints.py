@@ -353,6 +353,8 @@ def respond_raw(data: bytes, media_type: str = "application/json") -> Response:
     return Response(data, media_type=media_type, headers={"cache-control": "no-store"})
 
 
+# --- the OpenAPI description
+
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 _PROBLEM: JsonObject = {

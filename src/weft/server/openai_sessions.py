@@ -267,6 +267,8 @@ def as_events(messages: list[ClientMessage], runner: Runner) -> list[Event]:
     return events
 
 
+# --- questions in words, and replies to them
+
 _LONGEST = 1_000
 """Characters of a call's arguments that a question shows."""
 

@@ -83,7 +83,7 @@ def is_minted(id: str) -> bool:
     return re.fullmatch(r"conv_[0-9a-f]{32}", id) is not None
 
 
-# Notes.
+# --- notes
 
 
 class RequestNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -162,7 +162,7 @@ async def write_note(runner: Runner, key: SessionKey, note: RequestNote) -> bool
     return session is None
 
 
-# A response in its session.
+# --- a response in its session
 
 
 class StoredResponse(NamedTuple):
@@ -412,7 +412,7 @@ def posts_for(runner: Runner, known: Iterable[tuple[Runner, Session]]) -> list[E
     return as_posts(runner, posts) if posts else []
 
 
-# The items of its input.
+# --- the items of its input
 
 
 def input_of(response: StoredResponse) -> list[JsonObject]:

@@ -305,6 +305,9 @@ def _not_rewound(events: list[Event]) -> dict[str, JsonObject]:
     }
 
 
+# --- the facts of a log, read together
+
+
 class LogFacts(msgspec.Struct, frozen=True):
     """What there is to know of a log after reading so many of its events.
 
@@ -449,6 +452,8 @@ def gathered_by(event: Event) -> list[str]:
     return [key for key, value in event.actions.state_delta.items() if isinstance(value, list)]
 
 
+# --- calls that wait
+
 CONFIRMATION = "adk_request_confirmation"
 """The name of the question to the user whether a call may run; ADK's clients know it."""
 
@@ -567,6 +572,9 @@ def _after(
     for id in pending:
         open[id] = _WaitingCall(names.get(id, ""), event)
     return open
+
+
+# --- files beside the log
 
 
 def addresses_in(log: Strand[Event]) -> tuple[str, ...]:

@@ -289,6 +289,9 @@ class Strand(Sequence[Item], Generic[Item]):
         return f"Strand({self.since(0)!r})"
 
 
+# --- a beginning that nobody has read
+
+
 class Skim(NamedTuple):
     """What is known of the first `length` events of a log, all of which are plain talk.
 
@@ -354,6 +357,11 @@ def skim_of(log: Strand[Event]) -> Skim | None:
     return skim if skim is not None and skim.length <= log.settled else None
 
 
+_pausing = Lock()
+_pauses = 0
+_was_enabled = False
+
+
 @contextmanager
 def collector_paused() -> Generator[None, None, None]:
     """Keep Python from looking for garbage while a long log is read: there is none.
@@ -386,8 +394,3 @@ def _resume(was_enabled: bool) -> None:
             gc.freeze()
             gc.unfreeze()
         gc.enable()
-
-
-_pausing = Lock()
-_pauses = 0
-_was_enabled = False

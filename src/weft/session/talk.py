@@ -113,6 +113,9 @@ _FORM = 1
 _packed = msgspec.msgpack.Decoder(tuple[int, int, list[Utterance]])
 
 
+# --- events in short
+
+
 class TalkPart(Value, frozen=True):
     """A part of plain talk: a text, a call or a result."""
 

@@ -37,6 +37,12 @@ from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, encode_event
 from weft.values import Json, require_object
 
+_TIDY_EVERY = 60.0
+"""Seconds between two times that tallies which are over are forgotten."""
+
+_AT_ONCE = 2
+"""How many statements with appends are on their way at once, each for many sessions."""
+
 
 class PostgresStore:
     """Sessions in the database at `url`, whose tables are made if they do not exist.
@@ -531,15 +537,11 @@ class _PostgresTransaction:
             raise conflict(self._session, stored.events) from None
 
 
-_TIDY_EVERY = 60.0
-"""Seconds between two times that tallies which are over are forgotten."""
-
-_AT_ONCE = 2
-"""How many statements with appends are on their way at once, each for many sessions."""
-
-
 def _is_newest(cached: StoredSession, look: Look) -> bool:
     return (cached.number, len(cached.events)) == (look.number, look.length)
+
+
+# --- what is deleted of a user
 
 
 async def _erase_user(connection: Connection, app_name: str, user_id: str) -> int:

@@ -250,6 +250,8 @@ class _ServerLease:
                 raise
 
 
+# --- news
+
 _TELL_AFTER = 0.02
 """Seconds in which what sessions grew is collected and told at once."""
 

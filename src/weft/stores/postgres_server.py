@@ -67,6 +67,8 @@ def has_failed(connection: Connection) -> bool:
     return connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR
 
 
+# --- the tables
+
 Migration = Sequence[str]
 """The statements that lead from one version of the tables to the next."""
 
@@ -227,6 +229,9 @@ def place(url: str) -> str:
     return f"postgresql://{host or ''}{f':{port}' if port else ''}/{database or ''}"
 
 
+# --- what its errors mean
+
+
 @asynccontextmanager
 async def explaining(url: str) -> AsyncGenerator[None, None]:
     """Turn errors of the driver into ours."""
@@ -275,6 +280,8 @@ def server_gone(error: Exception, url: str) -> StoreError:
         hint="nothing of the transaction is stored; the next use connects again",
     )
 
+
+# --- the address, and the connections
 
 CONNECTIONS = 8
 """How many connections work at once, beside the one that holds the leases."""

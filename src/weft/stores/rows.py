@@ -219,6 +219,8 @@ class _QuestionEvent(_RowField, frozen=True, gc=False):
 _questions = msgspec.json.Decoder(_QuestionEvent)
 
 
+# --- rows that are only skimmed
+
 LEAST = 2_000
 """Logs with fewer events are decoded at once."""
 

@@ -198,6 +198,8 @@ def _server(address: str) -> str:
     return read_address(address).url
 
 
+# --- what must not be kept
+
 MEMORY_APP = "memory:"
 """What the name of an app begins with whose sessions are the memories of another."""
 

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
     from weft.stores.postgres_server import DatabaseAddress
 
+_log = logging.getLogger("weft.turns")
+
 
 class DbosTurns:
     """Turns as workflows of DBOS."""
@@ -253,7 +255,7 @@ def _require_dbos() -> None:
         )
 
 
-_log = logging.getLogger("weft.turns")
+# --- one worker's part
 
 _POLL_EVERY = 0.1
 """Seconds between two looks for turns: DBOS is not told of new ones."""

@@ -57,6 +57,9 @@ have lost their locks, and the first to be back must let the others come."""
 _BLIND_AFTER = 2.0
 """Seconds without a beat of its own after which a worker begins to watch the others anew."""
 
+RECOVERING = 0x57454654_02
+"""The lock of who hands on the turns of the dead."""
+
 _RECOVERY_LIMIT = 5.0
 """Seconds after which a recovery that did not end is given up: the event loop is blocked."""
 
@@ -285,8 +288,7 @@ async def living_workers(database: QueueDatabase) -> list[WorkerInfo]:
     ]
 
 
-RECOVERING = 0x57454654_02
-"""The lock of who hands on the turns of the dead."""
+# --- the table in a SQLite file
 
 
 class FileLiving:
@@ -392,6 +394,8 @@ def _place(worker: str) -> int:
     # above every fixed number in this file of locks
     return int.from_bytes(digest) | 1 << 56
 
+
+# --- the table in PostgreSQL
 
 _BURYING = 0x57454654_01
 """The lock of who declares others dead."""

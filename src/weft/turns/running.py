@@ -233,6 +233,8 @@ class _Taking:
         return outcome
 
 
+# --- how one turn is run
+
 ATTEMPTS = 6
 """How often a turn that fails is run, unless a worker says otherwise."""
 

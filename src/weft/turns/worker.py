@@ -333,6 +333,8 @@ def _check(runners: Sequence[Runner], by_app: dict[str, Runner], slots: int) -> 
         raise UsageError(f"slots={slots}", where="Worker", hint="pass 1 or more")
 
 
+# --- the pages over HTTP
+
 _SECONDS = 10.0
 """How long a client may take to ask."""
 

@@ -279,6 +279,8 @@ def _names(node: Node) -> set[str]:
     return agents | {one.name for one, _ in walk_nodes(node)}
 
 
+# --- routes
+
 _ORDERS = ("gt", "gte", "lt", "lte")
 
 _OVER: dict[str, Comparison] = {"gt": "gte", "gte": "gt", "eq": "gt"}
@@ -550,6 +552,9 @@ def _kind(value: Json) -> str:
     if isinstance(value, int | float):
         return "number"
     return "string" if isinstance(value, str) else ""
+
+
+# --- comparisons in functions
 
 
 def vain_comparison(record: WalkRecord) -> Iterator[Diagnostic]:

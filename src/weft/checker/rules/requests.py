@@ -221,6 +221,8 @@ def _tags(nodes: list[tuple[Node, Node | None]]) -> Iterator[str]:
                 yield from _tags(walk_nodes(child))
 
 
+# --- what a request is made of
+
 LONG = 1024
 """Tokens that a provider reuses at least: less is never kept."""
 
@@ -416,6 +418,9 @@ def sent_parts(agent: Agent, root: Agent) -> list[tuple[Origin, str]]:
 def count(agent: Agent, text: str) -> int:
     """The tokens of a text for the agent's model, or for a usual one."""
     return counter_for(agent.model if isinstance(agent.model, str) else "").count(text)
+
+
+# --- labels
 
 
 def secret_reaches_model(record: WalkRecord) -> Iterator[Diagnostic]:

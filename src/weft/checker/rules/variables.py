@@ -398,6 +398,8 @@ def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
                 )
 
 
+# --- text that only looks like a placeholder
+
 _NAME = r"[^\W\d]\w*"
 
 _BRACES = re.compile(r"\{\{?(?P<inner>[^{}\n]{1,100})\}\}?")
@@ -522,6 +524,9 @@ def _texts(site: Site) -> Iterator[tuple[Origin, str]]:
                 yield Origin("field", name, node.name), text
 
 
+# --- artifacts
+
+
 def unsaved_artifact(record: WalkRecord) -> Iterator[Diagnostic]:
     """An artifact that nothing saves, where one of nearly that name is saved."""
     names, _ = saved_names(record.agents)
@@ -631,6 +636,8 @@ def _artifacts_in(policy: Policy) -> Iterator[str]:
         elif isinstance(stage.selector, When):
             yield from _artifacts_in(stage.selector.policy)
 
+
+# --- agents that do more than answer, whose keys need no reader
 
 _LOOKING = frozenset(
     (

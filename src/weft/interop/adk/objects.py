@@ -96,6 +96,8 @@ def named(value: object) -> str:
     return text(value, "name") or type(value).__name__
 
 
+# --- events
+
 MOST = 64
 """How many views of sessions, and trees, are kept, so that a request costs what is new."""
 
@@ -269,6 +271,8 @@ def _json(event: object) -> bytes:
 def _id(events: list[object], count: int) -> str:
     return text(events[count - 1], "id") if count else ""
 
+
+# --- templates
 
 _BRACES = re.compile(r"(?<![\$\{\\]){+[^{}]*}+")
 _SCOPES = ("app", "user", "temp")

@@ -387,6 +387,9 @@ def _with_ids(contents: list[Json], known: set[str]) -> list[Json] | None:
     return copies
 
 
+# --- what stands in a request, and how it is changed
+
+
 def body(
     request: object, contents: list[Json], system: str | None, added: Iterable[ToolDecl] = ()
 ) -> JsonObject:

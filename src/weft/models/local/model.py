@@ -392,7 +392,7 @@ def _allowed(choice: Json, tools: list[JsonObject]) -> tuple[list[JsonObject], b
     return tools, choice != "required"
 
 
-# The turns, as text
+# --- the turns, as text
 
 
 def _plain(messages: list[JsonObject], tools: list[JsonObject]) -> list[Json]:
@@ -445,7 +445,7 @@ def _spelled(call: JsonObject) -> str:
     return f'{{"name":{compact(text_in(call.get("name")))},"arguments":{arguments}}}'
 
 
-# Schemas: decoding under a schema makes every answer well formed, and bounds give it an end
+# --- schemas: decoding under one makes an answer well formed, and bounds give it an end
 
 
 def call_schema(tool: JsonObject) -> JsonObject:
@@ -531,7 +531,7 @@ def _is_bound(schema: JsonObject) -> bool:
     return any(key in schema for key in ("enum", "const", "format", "pattern"))
 
 
-# The answer
+# --- the answer
 
 
 def _with_calls(body: JsonObject, allowed: tuple[str, ...], *, by_grammar: bool) -> JsonObject:
@@ -577,7 +577,7 @@ def _calling(body: JsonObject, name: str, arguments: str) -> JsonObject:
     }
 
 
-# JSON of unknown shape
+# --- JSON of unknown shape
 
 
 def _decoded(text: str) -> JsonObject:

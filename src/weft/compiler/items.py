@@ -1,4 +1,4 @@
-"""Build: events become items, each exactly once.
+"""Items: what events become, each exactly once.
 
 Nothing is dropped here: what must not reach the model becomes a hidden item with its reason,
 so that a pass can drop it and the report can say why.
