@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.stores.test_skim import BOT, INFORMED, changed, facts, read, said, talk
 from tests.support.strategies import logs
 from weft import C, Event, Part, RunConfig, Session
-from weft.compiler import Compilation, compile_request, view
+from weft.compiler import Compilation, compile_request, items
 from weft.compiler.items import LateItems
 from weft.content import call_part, result_part
 from weft.stores import cache
@@ -64,7 +64,7 @@ def test_requests_are_those_of_a_log_whose_items_are_kept(
         before.append(said("bot", Part(text=f"and {turn}"), turns))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cache, "LEAST", 2)
-        patch.setattr(view, "PIECE", piece)
+        patch.setattr(items, "PIECE", piece)
         lazy = read([*before, said("user", Part(text="So?"), 99)])
         whole = Session("s", app_name="app", user_id="user", events=list(lazy.events))
         lazy = read(whole.events)
@@ -82,7 +82,7 @@ def test_requests_are_those_of_a_log_whose_items_are_kept(
 
 def test_a_long_plain_history_is_sent_without_its_items(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "LEAST", 2)
-    monkeypatch.setattr(view, "PIECE", 5)
+    monkeypatch.setattr(items, "PIECE", 5)
     events = [*talk(20, writes=False), said("user", Part(text="So?"), 99)]
     lazy, whole = read(events), Session("s", events=events)
     for model in MODELS:
@@ -91,9 +91,9 @@ def test_a_long_plain_history_is_sent_without_its_items(monkeypatch: pytest.Monk
         full = compile_request(agent, session=whole)
         assert brief.wire == full.wire
         assert brief.refused == full.refused
-        items = made(brief)
-        assert items is not None
-        assert items < 4 < 40 < len(brief.prompt.items)
+        in_memory = made(brief)
+        assert in_memory is not None
+        assert in_memory < 4 < 40 < len(brief.prompt.items)
         assert everything(brief) == everything(full)
         assert made(brief) == len(brief.prompt.items)
         lazy = read(events)
@@ -101,7 +101,7 @@ def test_a_long_plain_history_is_sent_without_its_items(monkeypatch: pytest.Monk
 
 def test_who_asks_for_all_of_it_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "LEAST", 2)
-    monkeypatch.setattr(view, "PIECE", 5)
+    monkeypatch.setattr(items, "PIECE", 5)
     events = [*talk(20, writes=False), said("user", Part(text="So?"), 99)]
     assert made(compile_request(BOT, session=read(events))) is None
     strict = RunConfig(strict=True)
@@ -112,7 +112,7 @@ def test_who_asks_for_all_of_it_gets_all_of_it(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_is_said_of_a_turn_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "LEAST", 2)
-    monkeypatch.setattr(view, "PIECE", 5)
+    monkeypatch.setattr(items, "PIECE", 5)
     events = talk(20, writes=False)
     odd = [
         said("bot", call_part("no name!", {"a": 1}, id="x1"), 50),

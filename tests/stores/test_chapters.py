@@ -22,7 +22,7 @@ from tests.cli.run import weft
 from tests.stores.test_skim import BOT, POLICIES, changed, facts, said, talk
 from tests.support.strategies import logs
 from weft import Actions, Agent, C, Content, Event, ModelResponse, Part, Policy, Runner, Session
-from weft.compiler import caching, compile_request, view
+from weft.compiler import caching, compile_request, items
 from weft.content import call_part, result_part
 from weft.errors import StoreError, UsageError
 from weft.runtime.earlier import rewind_event
@@ -192,7 +192,7 @@ async def test_a_session_opens_at_its_end(address: str, store: Store) -> None:
 async def test_a_whole_history_is_read_in_pieces_and_not_kept(
     address: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view, "PIECE", 7)
+    monkeypatch.setattr(items, "PIECE", 7)
     key, events = new_key(), talk(30, writes=False)
     whole = await stored(address, key, events)
     await archived(store, key, 5)
@@ -273,7 +273,7 @@ async def test_what_a_provider_says_of_its_cache_is_no_reason_to_keep_the_log(
 ) -> None:
     # The instruction changes, which is said last once a log is long; and the answers say what was
     # reused, which is held against the last one: both looked at every event, and kept it.
-    monkeypatch.setattr(view, "PIECE", 7)
+    monkeypatch.setattr(items, "PIECE", 7)
     monkeypatch.setattr(caching, "_FAR", 10)
     monkeypatch.setattr(caching, "_LOOKED_AT", 5)
     key, address = new_key(), f"sqlite:///{tmp_path}/weft.db"
@@ -515,7 +515,7 @@ async def test_the_talk_of_chapters_gives_the_request_that_their_events_give(
     whole = await stored(address, key, events)
     lost = "UPDATE {chapters} SET talk = NULL WHERE first % 3 <> 0"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(view, "PIECE", piece)
+        patch.setattr(items, "PIECE", piece)
         for statement in ("SELECT 1", lost):  # all of it, and then some of it with gaps between
             execute(address, statement)
             for model in MODELS:
@@ -534,7 +534,7 @@ async def test_the_talk_of_chapters_gives_the_request_that_their_events_give(
 async def test_a_plain_history_is_sent_without_reading_its_events(
     address: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view, "PIECE", 7)
+    monkeypatch.setattr(items, "PIECE", 7)
     key, events = new_key(), talk(40, writes=False)
     whole = await stored(address, key, events)
     session = await store.get(key)
@@ -566,7 +566,7 @@ async def test_a_plain_history_is_sent_without_reading_its_events(
 async def test_talk_that_is_damaged_is_not_believed(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view, "PIECE", 7)
+    monkeypatch.setattr(items, "PIECE", 7)
     key, address = new_key(), f"sqlite:///{tmp_path}/weft.db"
     whole = await stored(address, key, talk(30, writes=False))
     ((talk_of_first,),) = execute(address, "SELECT talk FROM {chapters} WHERE first = 0")
@@ -590,7 +590,7 @@ async def test_talk_that_is_damaged_is_not_believed(
 async def test_tables_without_talk_are_written_and_read(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view, "PIECE", 7)
+    monkeypatch.setattr(items, "PIECE", 7)
     first = open_store(address)
     await first.create(new_key())
     await first.close()
