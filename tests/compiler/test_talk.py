@@ -91,9 +91,9 @@ def test_a_long_plain_history_is_sent_without_its_items(monkeypatch: pytest.Monk
         full = compile_request(agent, session=whole)
         assert brief.wire == full.wire
         assert brief.refused == full.refused
-        count = made(brief)
-        assert count is not None
-        assert count < 4 < 40 < len(brief.prompt.items)
+        in_memory = made(brief)
+        assert in_memory is not None
+        assert in_memory < 4 < 40 < len(brief.prompt.items)
         assert everything(brief) == everything(full)
         assert made(brief) == len(brief.prompt.items)
         lazy = read(events)

@@ -61,7 +61,6 @@ def eval_command(options: CommandOptions) -> int:
         print_json(_as_json(outcomes, worse, before))
     else:
         _print(outcomes, worse, before)
-    sys.stdout.flush()  # both streams may go to one file: the rows stand before the note
     _save(outcomes, options, fails=fails)
     return 1 if fails else 0
 
