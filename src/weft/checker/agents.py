@@ -1,4 +1,8 @@
-"""What an agent reads, writes and hears of others, by its declaration alone."""
+"""What an agent reads, writes and hears of others, by its declaration alone.
+
+Top to bottom: what it reads and writes, what its tools and callbacks use, who writes which key,
+what routes, gates and conditions read, whose words it hears.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -283,6 +287,9 @@ def after(agent: Agent, world: World) -> World:
     return world.spoke(agent, agent.output_key)
 
 
+# --- what its tools and callbacks use
+
+
 def used_by(tool: Tool) -> StateUses:
     """What a tool does with the state: what it declares, or else what its source shows."""
     if tool.context_parameter is None or tool.function is None:
@@ -377,6 +384,8 @@ def touched(world: World, uses: Iterable[StateUses]) -> World:
     }
     return world.holding(facts)
 
+
+# --- who writes which key
 
 WritersByKey = dict[str, tuple[Writer, ...]]
 
@@ -511,6 +520,9 @@ def labels_in(agents: Iterable[Agent]) -> dict[str, frozenset[str]]:
                 if tool.labels:
                     labels.setdefault(key, set()).update(tool.labels)
     return {key: frozenset(names) for key, names in labels.items()}
+
+
+# --- what routes, gates and conditions read
 
 
 def route_reads(node: Route) -> Iterable[Read]:

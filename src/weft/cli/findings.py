@@ -140,6 +140,8 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
+# --- located in files, and mended
+
 _MEANT = re.compile(r'^did you mean [`"]([^`"]+)[`"]\?$')
 
 _VARIABLE = re.compile(r"`\{([^}?.\[]+)")

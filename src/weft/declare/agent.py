@@ -435,6 +435,9 @@ def _checks() -> tuple[tuple[str, object, Check], ...]:
     )
 
 
+# --- the tree of agents, and the nodes of a flow
+
+
 def walk_tree(root: "Node") -> "Iterator[tuple[Node, Node | None]]":
     """Every agent and flow of the tree with its parent, parents first, in declared order."""
     waiting: list[tuple[Node, Node | None]] = [(root, None)]

@@ -353,6 +353,8 @@ def wire_name(model: str) -> str:
     return bare if bare and provider in _PROVIDERS else model
 
 
+# --- which names there can be
+
 FORMS = "gemini-*, claude-*, gpt-*, provider/model, http://host/v1#model, local"
 
 _ELSEWHERE = {

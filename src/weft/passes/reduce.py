@@ -117,6 +117,9 @@ def _tokens(text: str) -> int:
     return -(-len(text) // _LETTERS)
 
 
+# --- digests with a handle
+
+
 def compact_items(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     """Replace large results, and large texts of others, by a handle and what matters of them.
 
@@ -248,6 +251,9 @@ def _result(block: ResultBlock, env: Env, over: int) -> ResultBlock:
     response = with_media_words(block.response, words)
     handle = block.handle or handle_of(block.media[0].data)
     return msgspec.structs.replace(block, response=response, media=tuple(stay), handle=handle)
+
+
+# --- texts that are cut
 
 
 def truncate_items(prompt: Prompt, env: Env, options: Truncate) -> Prompt:

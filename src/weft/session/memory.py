@@ -339,6 +339,8 @@ class _MemoryTransaction:
         return growth.session
 
 
+# --- how a log grows, and which names a key may have
+
 LONGEST_NAME = 800
 """Bytes of an app name, a user id, a session id or a shared key: what any index can hold."""
 
