@@ -657,7 +657,10 @@ class OwnedDatabase:
 
     def close(self) -> None:
         """Stop the server and delete its files."""
-        self._server.cleanup()
+        from psutil import NoSuchProcess  # type: ignore[import-untyped, unused-ignore]
+
+        with suppress(NoSuchProcess):  # who killed it may see it end only while it is stopped
+            self._server.cleanup()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
