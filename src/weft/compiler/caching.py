@@ -388,22 +388,46 @@ def watch(
     """Hold an answer's usage against the prediction, and keep its request for the next one.
 
     Where nearly all of the request before was read again, there is nothing to find out. Else
-    that request is at hand, or is rebuilt from the log, which costs what the session holds.
+    that request is at hand, or is rebuilt from the log, which costs what the session holds: a very
+    long one is not read for it.
     `known` is how much of it all a model that runs here will know again, `tokens` how it reads.
     """
     key = (compiled.prompt.agent, branch, scope)
     before = log.memo.of((type(compiled), *key))
-    spent = _Spent(before.usage, before.known) if before is not None else None
-    spent = spent or _last_spent(compiled, log, branch, scope)
     miss: Miss | None = None
     # the prediction costs something, and most answers read what they should
-    if _may_miss(compiled, spent, usage):
+    if may_miss(compiled, usage, log, branch=branch, scope=scope):
         if before is not None:
             compiled.follows(before)
-        miss = held_against(predict(compiled, tokens), usage)
+        if before is not None or log.settled <= MOST_REBUILT:
+            miss = held_against(predict(compiled, tokens), usage)
     compiled.settle(usage, now, known)
     log.memo.keep(compiled, *key)
     return miss
+
+
+MOST_REBUILT = 20_000
+"""Events of a log whose last request is compiled once more to say why the cache missed."""
+
+
+def may_miss(
+    compiled: "Compilation", usage: Usage, log: Strand[Event], *, branch: str, scope: str
+) -> bool:
+    """Whether fewer tokens were reused than the request before and its answer may have left."""
+    read, cache = usage.cached_content_token_count, compiled.plan.target.facts.cache
+    if read is None or cache == Cache():
+        return False
+    before = log.memo.of((type(compiled), compiled.prompt.agent, branch, scope))
+    spent = _Spent(before.usage, before.known) if before is not None else None
+    spent = spent or _last_spent(compiled, log, branch, scope)
+    if spent.usage is None:
+        return False
+    reusable = spent.usage.prompt_token_count or 0
+    if cache.exact and spent.known is not None:
+        return read < spent.known
+    if cache.exact:
+        return read < reusable + max(0, (spent.usage.candidates_token_count or 0) - 1)
+    return reusable >= cache.minimum and read < reusable * (1 - SLACK)
 
 
 class _Spent(msgspec.Struct, frozen=True):
@@ -433,17 +457,3 @@ def _last_spent(compiled: "Compilation", log: Strand[Event], branch: str, scope:
 
 _FAR = 2_000
 """How many events an answer may lie back for its request to be compared with the next."""
-
-
-def _may_miss(compiled: "Compilation", spent: _Spent, usage: Usage) -> bool:
-    """Whether fewer tokens were reused than the request before and its answer may have left."""
-    read, before = usage.cached_content_token_count, spent.usage
-    cache = compiled.plan.target.facts.cache
-    if read is None or before is None or cache == Cache():
-        return False
-    reusable = before.prompt_token_count or 0
-    if cache.exact and spent.known is not None:
-        return read < spent.known
-    if cache.exact:
-        return read < reusable + max(0, (before.candidates_token_count or 0) - 1)
-    return reusable >= cache.minimum and read < reusable * (1 - SLACK)

@@ -5,7 +5,7 @@ requests read back, counting, refusing.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
 import msgspec
@@ -42,7 +42,6 @@ from weft.dialects.legality import (
     Findings,
     Spelling,
     TurnRules,
-    is_plain,
     missing_media,
     no_role,
     refuse_effort,
@@ -1444,72 +1443,85 @@ _RESULT_MEDIA = re.compile(r"image/(png|jpe?g|webp)|application/pdf|text/plain")
 _PAIR = "answer every call in the very next turn"
 
 
-class _OpenTurn(NamedTuple):
-    """Neighbouring contents of one role, which are one turn: what stands in it so far."""
-
-    at: str
-    side: str
-    calls: int = 0
-    results: int = 0
-    unsigned: str = ""
-    """Where its first call stands, if no signature stands at it or before it."""
-    signed: bool = False
+_ROLES = ("user", "model", "function")
 
 
 class GeminiTurnRules:
-    """Unknown roles, empty turns, media it cannot read, calls without results or signatures."""
+    """Unknown roles, empty turns, media it cannot read, calls without results or signatures.
+
+    Neighbouring contents of one role are one turn. What stands in the turn that is open is noted
+    in fields and not in an object of its own: a long log has a hundred thousand turns.
+    """
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._before: _OpenTurn | None = None
-        self._open: _OpenTurn | None = None
+        self._at = ""
+        """Where the open turn begins."""
+        self._side = ""
+        """Whose it is; empty where none is open."""
+        self._calls = 0
+        self._results = 0
+        self._first_unsigned = ""
+        """Where its first call stands, if no signature stands at it or before it."""
+        self._is_signed = False
+        self._before = ""
+        """Where the turn before it begins."""
+        self._calls_before = 0
         self._unsigned: tuple[str, ...] = ()
 
     def fork(self) -> "GeminiTurnRules":
         """A copy to read on with."""
         copy = GeminiTurnRules(self._model)
-        copy._before, copy._open, copy._unsigned = self._before, self._open, self._unsigned
+        copy.__dict__.update(self.__dict__)
         return copy
 
-    def read(self, turn: JsonObject, at: str) -> Findings:
+    def read(self, turn: JsonObject, at: str) -> Iterable[Finding]:
         """One more content."""
+        findings: list[Finding] = []
         role = turn.get("role", "user")
-        if role not in ("user", "model", "function"):
-            yield no_role(role, at, "use user or model")
+        if role not in _ROLES:
+            findings.append(no_role(role, at, "use user or model"))
         side = "model" if role == "model" else "user"
-        if self._open is not None and self._open.side != side:
-            if self._open.calls or self._open.results or self._before is None or self._before.calls:
-                yield from self._pair(self._before, self._open)
-            self._close()
-            self._open = None
-        if self._open is None:
-            self._open = _OpenTurn(at, side)
+        if side != self._side:
+            if self._side:
+                findings += self._unpaired()
+                self._close()
+            self._at, self._side, self._calls, self._results = at, side, 0, 0
+            self._first_unsigned, self._is_signed = "", False
         listed = turn.get("parts")
-        if isinstance(listed, list) and len(listed) == 1 and is_plain(listed):
-            return
-        parts = (
-            placed_objects(listed, f"{at}/parts")
-            if not isinstance(listed, list)
-            else [
-                (f"{at}/parts/{number}", part)
-                for number, part in enumerate(listed)
-                # Plain texts are never refused, and an agent in a loop says hundreds in one turn.
-                if type(part) is dict and ("text" not in part or len(part) > 1)
-            ]
-        )
-        if not parts and not listed:
-            yield Finding(REQUEST, f"{at}/parts", "this turn is empty", "say something")
-        for where, part in parts:
+        if type(listed) is list and listed:
+            for part in listed:
+                if not (type(part) is dict and len(part) == 1 and "text" in part):
+                    break
+            else:  # plain texts are never refused, and an agent in a loop says hundreds in a turn
+                return findings
+        self._read_parts(listed, f"{at}/parts", findings)
+        return findings
+
+    def _read_parts(self, listed: Json, at: str, findings: list[Finding]) -> None:
+        """Parts of the open turn; one signature holds for all that follows it in the answer."""
+        parts = listed if isinstance(listed, list) else [listed]
+        if not listed and not isinstance(listed, dict):
+            findings.append(Finding(REQUEST, at, "this turn is empty", "say something"))
+        for index, part in enumerate(parts):
+            if not isinstance(part, dict) or ("text" in part and len(part) == 1):
+                continue
+            where = f"{at}/{index}" if parts is listed else at
             if not _is_bare(part):
-                yield from _refuse_part(part, where, self._model)
-        self._open = _with_parts(self._open, parts)
+                findings += _refuse_part(part, where, self._model)
+                self._is_signed = self._is_signed or bool(part.get("thoughtSignature"))
+            if "functionCall" in part and self._side == "model":
+                if not self._calls and not self._is_signed:
+                    self._first_unsigned = where
+                self._calls += 1
+            self._results += "functionResponse" in part
 
     def end(self, wire: JsonObject) -> Findings:
         """What the end of the conversation leaves open."""
-        if self._open is None:
+        if not self._side:
             yield Finding(REQUEST, "/contents", "there are no turns", "say something")
             return
-        yield from self._pair(self._before, self._open)
+        yield from self._unpaired()
         if re.match(r"gemini-[3-9]", self._model):
             last = self.fork()
             last._close()
@@ -1520,38 +1532,29 @@ class GeminiTurnRules:
 
     def _close(self) -> None:
         """The open turn is over: the user's own words begin a new turn of signatures."""
-        turn = self._open
-        assert turn is not None
         # signatures are asked for only since the user spoke last
-        if turn.side == "user" and not turn.results:
+        if self._side == "user" and not self._results:
             self._unsigned = ()
-        elif turn.side == "model" and turn.unsigned:
-            self._unsigned = (*self._unsigned, turn.unsigned)
-        self._before = turn
+        elif self._side == "model" and self._first_unsigned:
+            self._unsigned = (*self._unsigned, self._first_unsigned)
+        self._before, self._calls_before = self._at, self._calls
 
-    def _pair(self, before: _OpenTurn | None, turn: _OpenTurn) -> Findings:
+    def _unpaired(self) -> Iterable[Finding]:
         """As many results as calls, in the turn that follows them."""
-        if before is not None and before.calls and before.calls != turn.results:
-            message = f"{before.calls} calls stand here, and {turn.results} results follow"
-            yield Finding(REQUEST, before.at, message, _PAIR)
-        if turn.calls and before is None:
+        calls, results = self._calls_before, self._results
+        if calls == results and (self._before or not self._calls):
+            return ()  # as nearly everywhere
+        findings: list[Finding] = []
+        if calls and calls != results:
+            message = f"{calls} calls stand here, and {results} results follow"
+            findings.append(Finding(REQUEST, self._before, message, _PAIR))
+        if self._calls and not self._before:
             message = "a call stands at the beginning, and nobody asked for it"
-            yield Finding(REQUEST, turn.at, message, "begin with a turn of the user")
-        if turn.results and turn.side == "user" and (before is None or not before.calls):
-            yield Finding(REQUEST, turn.at, "results stand here that answer no call", _PAIR)
-
-
-def _with_parts(turn: _OpenTurn, parts: list[tuple[str, JsonObject]]) -> _OpenTurn:
-    """The turn with more parts; one signature holds for all that follows it in the answer."""
-    calls, results, unsigned, signed = turn.calls, turn.results, turn.unsigned, turn.signed
-    for where, part in parts:
-        signed = signed or bool(part.get("thoughtSignature"))
-        if "functionCall" in part and turn.side == "model":
-            if not calls and not signed:
-                unsigned = where
-            calls += 1
-        results += "functionResponse" in part
-    return _OpenTurn(turn.at, turn.side, calls, results, unsigned, signed)
+            findings.append(Finding(REQUEST, self._at, message, "begin with a turn of the user"))
+        if results and self._side == "user" and not calls:
+            message = "results stand here that answer no call"
+            findings.append(Finding(REQUEST, self._at, message, _PAIR))
+        return findings
 
 
 def _is_bare(part: JsonObject) -> bool:

@@ -13,7 +13,7 @@ import base64
 import binascii
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
@@ -58,7 +58,7 @@ class TurnRules(Protocol):
     fork of what is known after them, and reads what is new.
     """
 
-    def read(self, turn: JsonObject, at: str) -> Findings:
+    def read(self, turn: JsonObject, at: str) -> Iterable[Finding]:
         """What one more turn, at that place, brings with it."""
         ...
 

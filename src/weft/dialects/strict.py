@@ -10,7 +10,7 @@ pedantic server takes such a request.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -165,7 +165,7 @@ def _read(rules: TurnRules, turn: Json, at: str) -> None:
     _require_none(rules.read(turn, at))
 
 
-def _require_none(findings: Findings) -> None:
+def _require_none(findings: Iterable[Finding]) -> None:
     """Refuse the request at the first finding."""
     for finding in findings:
         raise _illegal(finding)

@@ -14,8 +14,8 @@ from typing import Literal, cast
 import msgspec
 
 from weft.compiler import Compilation, ReadonlyContext, compile_request
-from weft.compiler.caching import Miss, Reader, watch
-from weft.compiler.incremental import is_cold
+from weft.compiler.caching import Miss, Reader, may_miss, watch
+from weft.compiler.incremental import LONG, is_cold
 from weft.compiler.instruction import VALUES, target_of, values_in
 from weft.compiler.plan import Plan
 from weft.compiler.prefix import placed_findings, require_accepted
@@ -246,7 +246,7 @@ class ModelCall:
             response = ModelResponse(error_code=code, error_message=words)
         if self.context is not None and chain:
             response = await chain.replaced(ModelResponse, response, self.context)
-        watched = self._watched(response) if response.usage is not None else None
+        watched = await self._watched(response) if response.usage is not None else None
         more = self._spent(response) if self._invocation.spending is not None else NOTHING
         if self._withheld and response.content is not None:
             calls = [part.function_call for part in response.content.parts or ()]
@@ -263,24 +263,32 @@ class ModelCall:
             return NOTHING
         return spending.entry(self._compiled, response, self._invocation.llm_calls)
 
-    def _watched(self, response: ModelResponse) -> Miss | None:
+    async def _watched(self, response: ModelResponse) -> Miss | None:
         """The part of the request that the provider's cache missed, if the answer says so."""
         usage = response.usage
         # the compiled request tells nothing of the cache if a callback sent another one
         if usage is None or usage.cached_content_token_count is None or self._wire is not None:
             return None
         place, model = self._place, self._model()
+        branch, scope = place.branch or "", place.scope or ""
+        compiled, log = self._compiled, self._invocation.session.events
         exact = self._plan.target.facts.cache.exact
-        miss = watch(
-            self._compiled,
+        look = partial(
+            watch,
+            compiled,
             usage,
-            self._invocation.session.events,
-            branch=place.branch or "",
-            scope=place.scope or "",
+            log,
+            branch=branch,
+            scope=scope,
             now=time.time(),
             known=response.provenance.known,
             tokens=model.tokens if exact and isinstance(model, Reader) else None,
         )
+        if log.settled >= LONG and may_miss(compiled, usage, log, branch=branch, scope=scope):
+            # two requests are counted, which would stop the event loop for seconds
+            miss = await asyncio.to_thread(_with_collector_paused, look)
+        else:
+            miss = look()
         named = response.provenance.cached_content is not None
         return None if named else miss  # what is kept by name is all that is reused
 
@@ -442,6 +450,11 @@ def _warmed(request: Callable[[], Compilation], session: Session) -> Compilation
             _ = compiled.wire, compiled.refused
         _ = session.waiting
     return compiled
+
+
+def _with_collector_paused(look: Callable[[], Miss | None]) -> Miss | None:
+    with collector_paused():
+        return look()
 
 
 def tighter(compiled: Compilation, error: ModelError) -> int:
