@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import threading
 from itertools import pairwise
 from typing import Any, cast
 
@@ -11,12 +12,13 @@ import weft
 from tests.dialects.shapes import misfits, request_type
 from tests.support.build import calls, returns, says, session, user
 from weft import Agent, Event, RunConfig, Session
-from weft.compiler import Compilation, compile_request
+from weft.compiler import Compilation, caching, compile_request
 from weft.compiler.caching import EVICTED, Prediction, held_against, predict
 from weft.content import call_part, result_part
 from weft.declare import TokenBudget
 from weft.dialects.caching import without_marks
 from weft.errors import DeclarationError
+from weft.runtime import model_call
 from weft.session import Usage
 from weft.testing import ScriptedModel, usage
 
@@ -540,6 +542,36 @@ def test_a_miss_is_recorded_with_the_answer() -> None:
     assert third.custom_metadata == {
         "weft": {"cacheMiss": {"tokens": 6_020, "predicted": 6_020, "read": 0, "blame": EVICTED}}
     }
+
+
+@pytest.mark.parametrize("most", [20_000, 1])
+def test_a_long_log_is_looked_into_beside_the_event_loop(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a new process: the request before is not at hand, and the log has many events."""
+    threads: list[str] = []
+
+    def looked(*args: Any, **kwargs: Any) -> object:
+        threads.append(threading.current_thread().name)
+        return caching.watch(*args, **kwargs)
+
+    monkeypatch.setattr(model_call, "watch", looked)
+    monkeypatch.setattr(model_call, "LONG", 2)
+    monkeypatch.setattr(caching, "MOST_REBUILT", most)
+    told = [usage(text, prompt=6_000, output=5, cached=0) for text in "abc"]
+    model = ScriptedModel(told, name="claude-opus-5", dialect="anthropic")
+    agent = Agent("bot", model=model, instruction=RULES)
+    once = weft.run_sync(agent, "one").session
+    again = weft.run_sync(agent, "two", session=Session.from_json(once.to_json())).session
+    last = weft.run_sync(agent, "three", session=again).session
+    first, second, third = threads
+    assert first == threading.current_thread().name
+    assert second != first, "a miss of a long log"
+    assert third != first
+    metadata = [event.custom_metadata for event in last.events if event.author == "bot"]
+    assert metadata[0] is None
+    # where it is too long to be compiled once more, the next request is held against this one
+    assert [one is not None for one in metadata[1:]] == [most > 1, True]
 
 
 def test_an_answer_that_says_nothing_of_reuse_is_not_held_against_anything() -> None:

@@ -6,7 +6,7 @@ requests read back, counting, refusing.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from weft.content import Content, FunctionCall, Part, opaque_part
@@ -1226,22 +1226,22 @@ class AnthropicTurnRules:
         copy._blank, copy._names_tools = self._blank, self._names_tools
         return copy
 
-    def read(self, turn: JsonObject, at: str) -> Findings:
+    def read(self, turn: JsonObject, at: str) -> Iterable[Finding]:
         """One more message."""
-        if self._blank:
-            yield from self._blank
-        self._blank = ()
-        role = turn.get("role")
+        blank, self._blank = self._blank, ()
+        role, content = turn.get("role"), turn.get("content")
         # plain words when no call is open: nothing about them can be wrong
-        content = turn.get("content")
-        if role in ("user", "assistant") and not self._waiting and is_plain(content):
-            self._last = (at, turn)
-            return
-        if (role == "assistant" and self._is_sound_call(content, at)) or (
-            role == "user" and self._is_sound_result(content)
+        if (
+            (role in ("user", "assistant") and not self._waiting and is_plain(content))
+            or (role == "assistant" and self._is_sound_call(content, at))
+            or (role == "user" and self._is_sound_result(content))
         ):
             self._last = (at, turn)
-            return
+            return blank
+        return (*blank, *self._judge(turn, at, role))
+
+    def _judge(self, turn: JsonObject, at: str, role: Json) -> Findings:
+        """A message with more to it than words, a call, or the result that is waited for."""
         if role not in ("user", "assistant", "system"):
             yield no_role(role, at)
         elif role == "system" and re.match(_NO_LATE_SYSTEM, self._model):

@@ -121,10 +121,11 @@ def is_plain(content: Json) -> bool:
     if not isinstance(content, list):
         return isinstance(content, str) and bool(content) and not content.isspace()
     for block in content:
-        if not isinstance(block, dict) or block.keys() - _TEXT:
-            return False
-        text = block.get("text")
+        text = block.get("text") if isinstance(block, dict) else None
         if not isinstance(text, str) or not text or text.isspace():
+            return False
+        assert isinstance(block, dict)
+        if len(block) != 1 + ("type" in block):
             return False
     return bool(content)
 
@@ -132,12 +133,9 @@ def is_plain(content: Json) -> bool:
 def only_block(content: Json, kind: str, fields: AbstractSet[str]) -> JsonObject | None:
     """The one block of a turn, if it is of this kind and has no other fields."""
     block = content[0] if isinstance(content, list) and len(content) == 1 else None
-    if not isinstance(block, dict) or block.get("type") != kind or block.keys() - fields:
+    if not isinstance(block, dict) or block.get("type") != kind or not block.keys() <= fields:
         return None
     return block
-
-
-_TEXT = frozenset(("type", "text"))
 
 
 # --- options
@@ -625,8 +623,9 @@ def _refused_turns(dialect: "Dialect", lowered: "Lowered", name: str) -> tuple[F
             if earlier is None or earlier.length > final:
                 earlier = judged.earlier = _JudgedTurns(dialect.turn_rules(name))
             judged = earlier
-        for wire in track.wires[judged.length : final]:
-            judged.findings += judged.rules.read(wire, f"{above}/{first + judged.length}")
+        read, findings = judged.rules.read, judged.findings
+        for index, wire in enumerate(track.wires[judged.length : final], first + judged.length):
+            findings += read(wire, f"{above}/{index}")
             judged.length += 1
         rules, later = judged.rules.fork(), list[Finding]()
         for index, entry in enumerate(lowered.rest, start=first + judged.length):

@@ -6,7 +6,7 @@ requests read back, counting, refusing.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, takewhile
 from typing import ClassVar, NotRequired, TypedDict, cast
 
@@ -1264,15 +1264,25 @@ class ChatTurnRules:
         copy._waiting, copy._any = dict(self._waiting), self._any
         return copy
 
-    def read(self, turn: JsonObject, at: str) -> Findings:
+    def read(self, turn: JsonObject, at: str) -> Iterable[Finding]:
         """One more message."""
         self._any = True
         if not self._checks:
-            return
+            return ()
         role, content = turn.get("role"), turn.get("content")
-        spoken = role in ("user", "assistant") and is_plain(content)
-        if spoken and not self._waiting and "tool_calls" not in turn:
-            return
+        if not self._waiting and "tool_calls" not in turn:
+            if role in ("user", "assistant") and is_plain(content):
+                return ()
+        elif (
+            role == "tool"
+            and isinstance(content, str)
+            and self._waiting.pop(str(turn.get("tool_call_id")), None) is not None
+        ):
+            return ()  # the result of a call that waits for it, as nearly every result is
+        return self._judge(turn, at, role, content)
+
+    def _judge(self, turn: JsonObject, at: str, role: Json, content: Json) -> Findings:
+        """A message with more to it than words of one side, or a result that is waited for."""
         # nothing is wrong with calls alone, or with a result in words, as long as they are a pair
         if not (
             isinstance(content, str)
