@@ -140,12 +140,15 @@ async def same_as_read(address: str, key: SessionKey, whole: Session) -> None:
     await store.close()
 
 
-@settings(
+on_random_logs = settings(
     deadline=None,
     max_examples=8,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+
+
+@on_random_logs
 @given(
     before=st.integers(0, 12),
     later=logs(),
@@ -492,12 +495,7 @@ def conversation(turns: int, seed: int, *, writes: bool) -> list[Event]:
     return events
 
 
-@settings(
-    deadline=None,
-    max_examples=8,
-    phases=(Phase.explicit, Phase.generate),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@on_random_logs
 @given(
     turns=st.integers(8, 20),
     later=logs(),
@@ -620,31 +618,36 @@ def contents(folder: Path) -> list[bytes]:
 async def test_nothing_archived_of_a_deleted_user_is_in_the_files(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/weft.db"
     chance = random.Random(7)
-    for user in ("ada", "bob"):
+    for user, writes in (("ada", True), ("ada", False), ("bob", True)):
         events = [
             said(
-                "bot",
+                "bot" if writes else "user",
                 # random letters: compressed, a repeated word would not be found anyway
                 Part(text=f"{user}-{PLANTED} " + "".join(chance.choices("abcdefgh", k=40))),
                 n,
-                actions=Actions(state_delta={f"{user}-{PLANTED}": n}),
+                actions=Actions(state_delta={f"{user}-{PLANTED}": n} if writes else {}),
             )
             for n in range(40)
         ]
-        key = SessionKey("app", user, "s")
+        # what is only said is kept packed a second time, for the requests
+        key = SessionKey("app", user, "writes" if writes else "talks")
         await stored(address, key, events)
         store = open_store(address)
         assert await archived(store, key)
         await store.close()
-    with sqlite3.connect(tmp_path / "weft.db") as connection:
-        packed = [
+    columns = {
+        column: [
             data
-            for (data,) in connection.execute(
-                "SELECT packed FROM chapters JOIN sessions ON number = session"
-                " WHERE user_id = 'ada' AND packed IS NOT NULL"
+            for (data,) in execute(
+                address,
+                f"SELECT {column} FROM {{chapters}} JOIN sessions ON number = session"
+                f" WHERE user_id = 'ada' AND {column} IS NOT NULL",
             )
         ]
-    assert packed
+        for column in ("packed", "talk")
+    }
+    assert all(columns.values())
+    packed = [data for rows in columns.values() for data in rows if isinstance(data, bytes)]
     runner = Runner(BOT, store=address, app_name="app")
     await runner.delete_user(user_id="ada")
     await runner.close()

@@ -121,11 +121,10 @@ def is_plain(content: Json) -> bool:
     if not isinstance(content, list):
         return isinstance(content, str) and bool(content) and not content.isspace()
     for block in content:
-        text = block.get("text") if isinstance(block, dict) else None
-        if not isinstance(text, str) or not text or text.isspace():
+        if not isinstance(block, dict) or len(block) != 1 + ("type" in block):
             return False
-        assert isinstance(block, dict)
-        if len(block) != 1 + ("type" in block):
+        text = block.get("text")
+        if not isinstance(text, str) or not text or text.isspace():
             return False
     return bool(content)
 
