@@ -161,7 +161,7 @@ def wording_of(path: tuple[Agent, ...], output: Output | None, run_text: str = "
         _written(root, "global", "global_instruction"),
         Source("identity", agent, block=identity, diagnostics=tuple(diagnostics)),
         _written(agent, "instruction", "instruction"),
-        Source("schema", agent, block=_schema(output)),
+        Source("schema", agent, block=schema_reminder(output)),
         Source("transfer", agent, block=transfer, diagnostics=tuple(unread_diagnostics)),
     )
     texts = [_text_of(s.agent, s.field) for s in sources if s.field and not s.finished]
@@ -227,7 +227,8 @@ def _identity(agent: Agent, diagnostics: list[Diagnostic]) -> TextBlock:
     )
 
 
-def _schema(output: Output | None) -> TextBlock | None:
+def schema_reminder(output: Output | None) -> TextBlock | None:
+    """The output schema in words, where it is to be sent so."""
     if output is None or output.how != "text":
         return None
     return TextBlock(

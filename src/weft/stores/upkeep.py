@@ -281,19 +281,21 @@ async def _take(store: Store, keys: Sequence[SessionKey], stack: AsyncExitStack)
 def _able(store: Store) -> ErasingStore:
     if isinstance(store, ErasingStore):
         return store
-    raise UsageError(
-        f"{describe_kind(store)} cannot forget a user",
-        where="store",
-        hint="give it `erase_user(app_name, user_id)`, `erase_turns(app_name, user_id,"
-        " session_id)`, `apps_of_turns(user_id)` and `compact()`",
+    raise _unable(
+        store,
+        "store",
+        "`erase_user(app_name, user_id)`, `erase_turns(app_name, user_id, session_id)`,"
+        " `apps_of_turns(user_id)` and `compact()`",
     )
 
 
 def _able_artifacts(artifacts: ArtifactStore) -> ErasingArtifacts:
     if isinstance(artifacts, ErasingArtifacts):
         return artifacts
-    raise UsageError(
-        f"{describe_kind(artifacts)} cannot forget a user",
-        where="artifacts",
-        hint="give it `erase(app_name, user_id, session_id)`",
+    raise _unable(artifacts, "artifacts", "`erase(app_name, user_id, session_id)`")
+
+
+def _unable(kept: object, where: str, methods: str) -> UsageError:
+    return UsageError(
+        f"{describe_kind(kept)} cannot forget a user", where=where, hint=f"give it {methods}"
     )
