@@ -224,10 +224,10 @@ def _with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agen
     """The root in which the agent that is asked has the tools that the log says it was offered."""
     if type(root) is not Agent and not isinstance(cast("object", root), Agent):
         return root  # whoever makes the plan says what is wrong, also with the name
-    # most programs have no toolsets, and this is asked at every step
-    if not root.has_tool_sources:
-        return root
-    path = find_path(root, agent) if isinstance(agent, str) else (root,)
+    path = (root,)
+    if isinstance(agent, str) and agent != root.name:
+        # most programs have no toolsets, and this is asked at every step
+        path = find_path(root, agent) if root.has_tool_sources else ()
     asked = path[-1] if path else None
     if not isinstance(asked, Agent) or not asked.tool_sources:
         return root
