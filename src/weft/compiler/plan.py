@@ -6,7 +6,7 @@ the wording of its instruction are the same at every step. They are kept with th
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from operator import is_
@@ -244,17 +244,18 @@ def _tool_facts(
     # only `C.auto()` asks what the head costs
     if not priced or recall is None:
         return ToolFacts(own=own, recall=recall)
+    texts = [*map(_wording_text, wording.sources), *_declared_texts(plan_tools)]
+    recall_texts = _declared_texts((recall,))
     meter = dialect_named(target.dialect).meter(target.model)
     count, over = meter.counter.count, meter.overheads
-    words = sum(count(_wording_text(one)) for one in wording.sources)
-    tools = sum(_declared_tokens(one, count) + over.tool for one in plan_tools)
-    first = 0 if plan_tools else over.tools
+    # the first tool costs something once, whichever it is
+    first, later = (over.tools, 0) if plan_tools else (0, over.tools)
     return ToolFacts(
         own=own,
         recall=recall,
         priced=True,
-        recall_tokens=_declared_tokens(recall, count) + over.tool + first,
-        head=over.request + words + tools + (over.tools if plan_tools else 0),
+        recall_tokens=sum(map(count, recall_texts)) + over.tool + later,
+        head=over.request + sum(map(count, texts)) + over.tool * len(plan_tools) + first,
     )
 
 
@@ -267,8 +268,11 @@ def _wording_text(source: Source) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _declared_tokens(tool: ToolDecl, count: Callable[[str], int]) -> int:
-    return count(tool.name) + count(tool.description) + count(compact(tool.parameters))
+def _declared_texts(tools: Iterable[ToolDecl]) -> list[str]:
+    """What the model reads of tools, in the texts that are counted."""
+    return [
+        text for tool in tools for text in (tool.name, tool.description, compact(tool.parameters))
+    ]
 
 
 def _late_recall(
@@ -592,7 +596,12 @@ def _appends(asked: Json, target: Target, wording: Wording) -> Literal["", "syst
 
 
 def _append_from(target: Target, wording: Wording, tools: tuple[ToolDecl, ...]) -> int:
-    """How many letters must be said until a request is long enough to be reused, roughly."""
+    """How many letters must be said until a request is long enough to be reused, roughly.
+
+    0 for an instruction that never changes: nothing is appended to its requests.
+    """
+    if all(source.finished for source in wording.sources):
+        return 0
     # letters, not tokens: this decides roughly, and the same in every session
     head = sum(len(tool.description) + len(compact(tool.parameters)) for tool in tools)
     head += sum(len(_wording_text(one)) for one in wording.sources if one.block or one.field)
