@@ -385,7 +385,7 @@ def _sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:
     )
     return Sight(
         agent=agent.name,
-        user=agent.policy.view != "nothing",
+        user=agent.policy.facts.view != "nothing",
         conversation=tuple(sorted(heard_by(agent, site.world))),
         keys=tuple(
             dict.fromkeys(_seen_key(site, read) for read in site.reads if read.how in _CHANNELS)

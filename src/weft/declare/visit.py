@@ -336,7 +336,7 @@ class _KeysTaken(DefaultVisitor[set[str]]):
         return set()
 
     def visit_agent(self, node: Agent) -> set[str]:
-        keys = {*node.policy.state_keys}
+        keys = {*node.policy.facts.state_keys}
         for text in (node.instruction, node.global_instruction):
             if isinstance(text, str):
                 keys |= {variable.key for variable in parse(text).variables}

@@ -107,7 +107,7 @@ def lost_message(record: WalkRecord) -> Iterator[Diagnostic]:
         agent = site.node
         if not isinstance(agent, Agent) or agent.context is None:
             continue
-        if agent.policy.view != "nothing":
+        if agent.context.facts.view != "nothing":
             continue
         # a function may put the message into the text
         if not isinstance(agent.instruction, str):
@@ -300,7 +300,7 @@ def _too_long(agent: Agent, top: Agent) -> Iterator[Diagnostic]:
     from weft.compiler import compile_request
     from weft.compiler.costs import window_of
 
-    if agent.policy.is_conditional:
+    if agent.policy.facts.is_conditional:
         return  # what is sent depends on functions of the state, and nothing is run here
     empty = {"instruction": "", "global_instruction": ""}
     texts = {"instruction": agent.instruction, "global_instruction": top.global_instruction}
