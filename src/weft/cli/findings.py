@@ -14,6 +14,7 @@ from types import CodeType
 from typing import NamedTuple, cast
 
 import weft
+from weft.checker.agents import functions_in
 from weft.checker.functions import keys_of
 from weft.checker.scope import unwrap_function
 from weft.cli.load import relative_path
@@ -109,14 +110,11 @@ def _result(finding: Located, index: int) -> JsonObject:
             "artifactLocation": {"uri": Path(relative_path(finding.place.file)).as_posix()},
             "region": {"startLine": finding.place.line, "startColumn": finding.place.column},
         }
-    text = (
-        f"{diagnostic.message}\nhint: {diagnostic.hint}" if diagnostic.hint else diagnostic.message
-    )
     return {
         "ruleId": diagnostic.code,
         "ruleIndex": index,
         "level": _LEVELS[diagnostic.severity],
-        "message": {"text": text},
+        "message": {"text": _with_hint(diagnostic)},
         "locations": [location],
     }
 
@@ -128,10 +126,13 @@ def as_annotation(finding: Located) -> str:
     if finding.place is not None:
         options.insert(0, f"file={_property(Path(relative_path(finding.place.file)).as_posix())}")
         options.insert(1, f"line={finding.place.line},col={finding.place.column}")
-    text = (
-        f"{diagnostic.message}\nhint: {diagnostic.hint}" if diagnostic.hint else diagnostic.message
-    )
-    return f"::{_COMMANDS[diagnostic.severity]} {','.join(options)}::{_data(text)}"
+    words = _data(_with_hint(diagnostic))
+    return f"::{_COMMANDS[diagnostic.severity]} {','.join(options)}::{words}"
+
+
+def _with_hint(diagnostic: Diagnostic) -> str:
+    hint = f"\nhint: {diagnostic.hint}" if diagnostic.hint else ""
+    return f"{diagnostic.message}{hint}"
 
 
 def _data(text: str) -> str:
@@ -482,10 +483,7 @@ def _code_in(flow: Node) -> Iterator[_NodeFunction]:
     inside = [node for node, _ in nodes if not isinstance(node, Agent)]
     for node in (*inside, *agents):
         for field, value in _function_fields(node):
-            several = cast("tuple[object, ...]", value if isinstance(value, tuple) else (value,))
-            for one in several:
-                if callable(one):
-                    yield _NodeFunction(node.name, field, one)
+            yield from (_NodeFunction(node.name, field, one) for one in functions_in(value))
 
 
 class _FunctionFields(DefaultVisitor[Iterable[tuple[str, object]]]):

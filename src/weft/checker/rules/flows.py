@@ -597,7 +597,8 @@ def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
     listed = items_of(shape) if one.operator == "contains" else values_of(shape)
     if listed is not None:
         there = [*listed, *one.spare]
-        if any(_equal(value, other) for value in one.values for other in there):
+        # as Python compares: letter case counts there
+        if any(value == other for value in one.values for other in there):
             return None
         kind = "a list of" if one.operator == "contains" else "one of"
         named = ", ".join(quoted(value) for value in listed)
@@ -620,11 +621,6 @@ def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
     if plain == "number" and "boolean" in wanted:
         return None  # True == 1
     return _Vain(outcome, spell_kind(plain), [])
-
-
-def _equal(one: object, other: object) -> bool:
-    """Whether Python calls two values equal; letter case counts there."""
-    return one == other
 
 
 def _spelled(one: Compared) -> str:

@@ -5,11 +5,11 @@ description, be too long, be ordered against the cache, or be refused. Labels sa
 sent: secrets that reach somebody who is not cleared, and misspelt guards.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 from weft import schema
-from weft.checker.agents import blurs, route_reads, sees_text_of, writes_of
+from weft.checker.agents import blurs, declared_labels, route_reads, sees_text_of, writes_of
 from weft.checker.rules.variables import acts, saved_names
 from weft.checker.schemas import follow, kind_of, values_of
 from weft.checker.world import Read, Site, WalkRecord
@@ -19,7 +19,6 @@ from weft.declare.compose import Composable
 from weft.declare.policy_parts import (
     Capture,
     FromAgents,
-    Label,
     Matching,
     StateKeys,
     When,
@@ -487,9 +486,10 @@ def secret_may_reach_tool(record: WalkRecord) -> Iterator[Diagnostic]:
 def withheld_result(record: WalkRecord) -> Iterator[Diagnostic]:
     """A tool whose results carry a label that its own agent is not cleared for."""
     marked: dict[str, set[str]] = {}
-    for _, label in _declared(record.survey.agents):
-        for name in label.tools:
-            marked.setdefault(name, set()).add(label.name)
+    for agent in record.survey.agents:
+        for label in declared_labels(agent):
+            for name in label.tools:
+                marked.setdefault(name, set()).add(label.name)
     for agent in record.survey.agents:
         for tool in agent.tools:
             barred = {*tool.labels, *marked.get(tool.name, ())} - {*agent.cleared}
@@ -510,7 +510,7 @@ def withheld_result(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     """A label on a key, a tool or an artifact that is called otherwise, or is not there."""
-    declared = [*_declared(record.survey.agents)]
+    declared = [(one, label) for one in record.survey.agents for label in declared_labels(one)]
     if not declared:
         return
     keys = {*record.everywhere, *record.start.facts}
@@ -554,7 +554,7 @@ def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
 def clearance_for_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     """A clearance for a label that nothing carries, and that is spelled nearly like one."""
     agents = record.survey.agents
-    names = {label.name for _, label in _declared(record.survey.agents)}
+    names = {label.name for agent in agents for label in declared_labels(agent)}
     names |= {label for agent in agents for tool in agent.tools for label in tool.labels}
     for agent in agents:
         cleared = [(one, Origin("field", "cleared", agent.name)) for one in agent.cleared]
@@ -579,16 +579,6 @@ def _misspelt(name: str, names: Collection[str]) -> str:
     # two letters exchanged
     swapped = [one for one in others if sorted(one) == sorted(name) and one != name]
     return next(iter((*scoped, *swapped, *close(name, others, cutoff=0.75))), "")
-
-
-def _declared(agents: Iterable[Agent]) -> Iterator[tuple[Agent, Label]]:
-    """Every label that a policy declares, with the agent whose policy it is."""
-    for agent in agents:
-        policies = [agent.policy] if agent.context is not None else []
-        while policies:
-            policy = policies.pop()
-            yield from ((agent, one) for one in policy.protections if isinstance(one, Label))
-            policies += [s.selector.policy for s in policy.stages if isinstance(s.selector, When)]
 
 
 def _labels(record: WalkRecord, site: Site, key: str) -> frozenset[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple, cast
 
-from weft.checker.agents import used_by
+from weft.checker.agents import functions_in, used_by
 from weft.checker.functions import keys_of
 from weft.checker.paths import paths_without
 from weft.checker.schemas import follow, kind_of, missing_field, spell_kind
@@ -609,12 +609,7 @@ def _functions_of(agent: Agent) -> Iterator[Callable[..., object]]:
         if tool.function is not None and tool.context_parameter is not None:
             yield tool.function
     for name in CALLBACKS:
-        callbacks = cast("object", vars(agent).get(name))
-        for one in cast(
-            "tuple[object, ...]", callbacks if isinstance(callbacks, tuple) else (callbacks,)
-        ):
-            if callable(one):
-                yield one
+        yield from functions_in(cast("object", getattr(agent, name)))
 
 
 def files_read_by(agent: Agent) -> Iterator[tuple[str, Origin]]:
