@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from weft.checker import check
-from weft.checker.check import Sight, sights
+from weft.checker.check import Sight, diagnose, sights
 from weft.cli.findings import (
     Located,
     Sources,
@@ -29,7 +28,6 @@ from weft.cli.findings import (
 )
 from weft.cli.load import is_node, load_source, node_of, require_folder
 from weft.cli.options import CommandOptions, PictureForm, ReportForm
-from weft.cli.render import print_json
 from weft.codes import CODES
 from weft.declare import Node
 from weft.diagnostics import Diagnostic, safe
@@ -47,9 +45,7 @@ def check_command(options: CommandOptions) -> int:
     findings: list[Located] = []
     if diagnostics:
         sources = sources_of(options.target, node)
-        findings = [
-            Located(one, sources.place(one)) for one in diagnostics if not sources.allowed(one)
-        ]
+        findings = sources.located(diagnostics)
         if options.fix and _mended(findings, sources):
             return once_more(_again(options))
     # what agents see takes another walk: it is worked out only for a report that says it
@@ -65,7 +61,7 @@ def _checked(options: CommandOptions) -> tuple[list[Diagnostic], Node, bool]:
     allow, keys = _codes(options.allow or []), typed_keys(options.inputs or ())
     source = load_source(target)
     if is_node(source):
-        return check(source, inputs=keys, allow=allow, infer=infer), source, infer
+        return diagnose(source, keys, allow=allow, infer=infer), source, infer
     from weft.interop.adk import check_adk  # google-adk is an extra, and slow to load
 
     return check_adk(source, inputs=keys, allow=allow), node_of(source, target), False
@@ -107,10 +103,13 @@ def _print(
     findings: list[Located], seen: Callable[[], list[Sight]], form: ReportForm, *, explain: bool
 ) -> None:
     match form:
-        case ReportForm.JSON:
-            print_json(as_json(findings, [one.to_dict() for one in seen()]))
-        case ReportForm.SARIF:
-            print_json(as_sarif(findings))
+        case ReportForm.JSON | ReportForm.SARIF:
+            from weft.cli.render import print_json  # it prints requests too: slow to load
+
+            if form is ReportForm.JSON:
+                print_json(as_json(findings, [one.to_dict() for one in seen()]))
+            else:
+                print_json(as_sarif(findings))
         case ReportForm.GITHUB:
             for one in findings:
                 print(safe(as_annotation(one)))
@@ -138,7 +137,7 @@ def graph_command(options: CommandOptions) -> int:
         require_folder(output, "--output")
     diagnostics, node, infer = _checked(options)
     sources = sources_of(options.target, node)
-    problems = [one for one in diagnostics if not sources.allowed(one)]
+    problems = [one.diagnostic for one in sources.located(diagnostics)]
     inputs = typed_keys(options.inputs or ())
     graph = pictures.graph_of(node, inputs=inputs, infer=infer, problems=problems)
     match form:

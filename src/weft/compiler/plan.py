@@ -7,6 +7,7 @@ the wording of its instruction are the same at every step. They are kept with th
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from operator import is_
 from typing import Literal, Protocol, cast, runtime_checkable
@@ -18,10 +19,9 @@ from weft.compiler.costs import shares_of, window_of
 from weft.compiler.count import Scale
 from weft.compiler.incremental import Slot
 from weft.compiler.instruction import Instructions, Source, Wording, wording_of
-from weft.compiler.protected import guarded, labels_of, united
 from weft.compiler.tools import DEFAULT, policy_of, recall_tool, transfer_targets, transfer_tool
 from weft.declare import Agent, Node, Policy, RunConfig, Tool
-from weft.declare.agent import find_path, walk_tree
+from weft.declare.agent import find_path, labels_of, unite_labels, walk_tree
 from weft.declare.config import merge
 from weft.declare.functions import PassFunction, name_of
 from weft.declare.policy_parts import Auto, Budget, Label
@@ -207,7 +207,7 @@ def _recalls(path: tuple[Agent, ...], policy: Policy, target: Target) -> bool:
     Where nothing returns anything there may never be a handle; then it waits for the first one,
     unless a schema that is asked for without tools rules that out. Under `C.auto()` prices decide.
     """
-    if not policy.makes_handles or not target.facts.tools:
+    if not policy.facts.makes_handles or not target.facts.tools:
         return False
     agent = path[-1]
     alone = agent.output_schema is not None and not target.facts.schema_with_tools
@@ -301,13 +301,16 @@ def _fits(plan: Plan) -> bool:
 
 def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label, ...]) -> Plan:
     """Work out a plan: whom it is for first, then what is sent, then which passes run."""
-    nodes = find_path(root, name) if name is not None else (root,)
+    nodes = find_path(root, name) if name is not None and name != root.name else (root,)
     path = tuple(node for node in nodes if isinstance(node, Agent))
     if not path or path[-1] is not nodes[-1]:
         raise _unknown_agent(root, name)
     agent = path[-1]
-    declared = united((*labels_of(root, config), *labels))
-    policy = guarded(policy_of(agent, config), declared, agent.cleared)
+    declared = labels_of(root, config)
+    if labels:
+        declared = unite_labels((*declared, *labels))
+    policy = _guarded(policy_of(agent, config), declared, agent.cleared)
+    words, facts, limit = str(policy), policy.facts, agent.token_budget
     # the run's model first, then the agent's, then those above it
     written = _written(path, config)
     chosen = written if written is not None else _default()
@@ -320,7 +323,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
     wording = wording_of(path, output, config.global_instruction or "")
     tools = _tools_of(path, output, target.dialect, recalls=recalls)
     custom = (*_custom(agent, config), *_examples(agent, output, target))
-    passes = PLAIN if policy.is_conditional else passes_of(policy, agent.name, custom)
+    passes = PLAIN if facts.is_conditional else passes_of(policy, agent.name, custom)
     measure = _measure(agent, target)
     own = {tool.name: tool for tool in agent.tools}
     priced = not recalls and _is_priced(agent, policy)
@@ -331,7 +334,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
         agent=agent,
         policy=policy,
         passes=passes,
-        slot=Slot(agent.name, "", str(policy), _unbound(agent) if passes.plain else measure),
+        slot=Slot(agent.name, "", words, _unbound(agent) if passes.plain else measure),
         measure=measure,
         key=f"instructions of {agent.name}",
         model=chosen,
@@ -354,8 +357,19 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
         diagnostics=(*_declared(agent, target, root=len(path) == 1), *problems),
         custom=custom,
         run_passes=tuple(config.passes),
-        budget=agent.token_budget.limit if agent.token_budget is not None else None,
+        budget=limit.limit if limit is not None else None,
     )
+
+
+def _guarded(policy: Policy, labels: tuple[Label, ...], cleared: tuple[str, ...]) -> Policy:
+    """The policy with every label that its agent is not cleared for, and no other."""
+    declared_label = [one for one in policy.protections if isinstance(one, Label)]
+    hidden = tuple(label for label in labels if label.name not in cleared)
+    if not hidden and not declared_label:
+        return policy
+    # labels come from the whole program: those of the agent alone would hide too little
+    others = (one for one in policy.protections if not isinstance(one, Label))
+    return replace(policy, protections=(*hidden, *others))
 
 
 def _custom(agent: Agent, config: RunConfig) -> tuple[Pass, ...]:
@@ -547,7 +561,8 @@ def _config(agent: Agent, config: RunConfig) -> tuple[JsonObject, dict[str, Orig
     declared = Origin("field", "generate_config", agent.name)
     origins = dict.fromkeys(agent.generate_config, declared)
     origins.update({name: Origin("config", name) for name in config.generate_config})
-    return merge(agent.generate_config, config.generate_config), origins
+    layers = (agent.generate_config, config.generate_config)
+    return merge(*layers) if any(layers) else {}, origins
 
 
 def _cache(asked: Json, target: Target, origins: dict[str, Origin]) -> tuple[str, list[Diagnostic]]:

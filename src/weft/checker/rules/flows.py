@@ -95,11 +95,14 @@ _MOST_CALLS = RunConfig().max_llm_calls
 
 def too_many_calls(record: WalkRecord) -> Iterator[Diagnostic]:
     """A loop that asks models more often than a run may, whichever way is taken through it."""
-    calls = _Calls()
-    most = _MOST_CALLS
-    if calls.of(record.root) <= most:
+    nodes, most = record.survey.nodes, _MOST_CALLS
+    # only a loop runs a node more than once
+    if len(nodes) <= most and not any(isinstance(node, Loop) for node, _ in nodes):
         return
-    node: Node = record.root
+    calls = _Calls()
+    if calls.of(record.survey.root) <= most:
+        return
+    node: Node = record.survey.root
     while True:  # down to the part that alone is too much
         inner = [child for child in children(node) if calls.of(child) > most]
         if not inner:

@@ -47,7 +47,7 @@ def _read(record: WalkRecord, site: Site, read: Read) -> Iterator[Diagnostic]:
         if read.key in site.siblings:
             yield _beside(site, read)
         writers = _named(fact.writers)
-        lacking = paths_without(record.root, site.node, read.key)
+        lacking = paths_without(record.survey.root, site.node, read.key)
         yield report(
             "WEFT106",
             read.origin,
@@ -310,7 +310,7 @@ class _Lost:
 
     def __init__(self, record: WalkRecord) -> None:
         self._record = record
-        self._agents = {agent.name: agent for agent in record.agents}
+        self._agents = {agent.name: agent for agent in record.survey.agents}
         self._read = {
             read.key
             for site in record.sites
@@ -319,7 +319,7 @@ class _Lost:
         }
         self._dropped: set[str] = set()
         self._keeps: list[frozenset[str]] = []
-        for node, _ in record.nodes:
+        for node, _ in record.survey.nodes:
             if isinstance(node, Step):
                 keys = keys_of(node.function) if not node.written else Keys()
                 self._dropped |= {*node.drops, *keys.drops, *keys.may_drop}
@@ -529,10 +529,10 @@ def _texts(site: Site) -> Iterator[tuple[Origin, str]]:
 
 def unsaved_artifact(record: WalkRecord) -> Iterator[Diagnostic]:
     """An artifact that nothing saves, where one of nearly that name is saved."""
-    names, _ = saved_names(record.agents)
+    names, _ = saved_names(record.survey.agents)
     if not names:
         return
-    for agent in record.agents:
+    for agent in record.survey.agents:
         for name, place in files_read_by(agent):
             bare = name.removeprefix("user:")
             if bare in names:
