@@ -337,7 +337,7 @@ def _param(each: inspect.Parameter, annotation: object, text: str, where: str) -
 def _text(tp: object) -> str:
     """What `Annotated` says of a type: a plain string, a msgspec Meta or a pydantic Field."""
     arms = get_args(tp)
-    if len(arms) == 2 and type(None) in arms and is_union(tp):
+    if len(arms) == 2 and is_union(tp) and type(None) in arms:
         return _text(next(arm for arm in arms if arm is not type(None)))
     metadata = arms[1:] if get_origin(tp) is Annotated else ()
     texts = (

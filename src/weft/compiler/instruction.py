@@ -163,7 +163,7 @@ def wording_of(path: tuple[Agent, ...], output: Output | None, run_text: str = "
         _written(root, "global", "global_instruction"),
         Source("identity", agent, block=identity, diagnostics=tuple(diagnostics)),
         _written(agent, "instruction", "instruction"),
-        Source("schema", agent, block=_schema(output)),
+        Source("schema", agent, block=schema_reminder(output)),
         Source("transfer", agent, block=transfer, diagnostics=tuple(unread_diagnostics)),
     )
     variables = [variable for source in sources for variable in source.variables]
@@ -231,7 +231,8 @@ def _identity(agent: Agent, diagnostics: list[Diagnostic]) -> TextBlock:
     )
 
 
-def _schema(output: Output | None) -> TextBlock | None:
+def schema_reminder(output: Output | None) -> TextBlock | None:
+    """The output schema in words, where it is to be sent so."""
     if output is None or output.how != "text":
         return None
     return TextBlock(

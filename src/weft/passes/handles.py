@@ -104,9 +104,9 @@ def short_result(
     size = env.tokens.count(text)
     if size <= limits.over:
         return None
+    handle = handle_of(whole if whole is not None else logged(block, item, env))
     if asking is not None:
         limits = limits._replace(asked=asking())
-    handle = handle_of(whole if whole is not None else logged(block, item, env))
     if sole_text(response):
         words, after = _short_text(text, handle, size, limits, env)
         short: JsonObject = dict.fromkeys(response, words)
