@@ -57,7 +57,7 @@ def graph_of(
     marked = tuple(one for one in problems if one.severity is not Severity.INFO)
     record, keys = walk_program(node, inputs, infer=infer)
     builder = _Builder(record, marked, keys)
-    root = builder.visit(record.root)
+    root = builder.visit(record.survey.root)
     ports = tuple(Port(key, key, "state") for key in record.start.facts)
     start = Vertex("input", "input", "", "input", writes=ports)
     answer = Vertex("answer", "answer", "", "answer")
@@ -97,7 +97,7 @@ class _Builder(Visitor[Member]):
         self.sites: dict[str, tuple[Site, ...]] = {}
         self._count = 0
         self._uses = Counter[int]()
-        self._count_uses(record.root)
+        self._count_uses(record.survey.root)
         self._drawn = Counter[int]()
         self._sites_of: dict[int, list[Site]] = {}
         for site in record.sites:

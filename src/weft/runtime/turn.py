@@ -141,6 +141,8 @@ async def run_agent(
                             if not over and isinstance(answers, AsyncGenerator):
                                 await answers.aclose()
                     step = await turn.take(await call.reply(), call.context)
+                    if call.cancelled is not None:
+                        raise call.cancelled
                     reply = step.events[0]
                 for event in step.events:
                     yield event
@@ -639,6 +641,6 @@ def noted_by(turn: Turn, answer: FinalAnswer) -> JsonObject:
 def _writings(turn: Turn) -> tuple[Writing, ...]:
     """What the policy writes, with its conditions decided by the state."""
     policy = turn.plan.policy
-    if policy.is_conditional:
+    if policy.facts.is_conditional:
         policy = policy.resolved(turn.invocation.state_at(turn.place), decided)
     return policy.writings

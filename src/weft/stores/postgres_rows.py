@@ -95,7 +95,8 @@ async def read_newest(
     if cached is None or is_new:
         initial = reader.initial(created, (state or "").encode(), checksum, archived)
         cached = StoredSession(key, number, created, initial, initial, Strand(), 0, chaptered)
-    elif length < len(cached.events):  # a server took over that had not got everything
+    # a server took over that had not got everything; or what is new here is packed already
+    elif length < len(cached.events) or archived > len(cached.events):
         cache.drop(key)
         return await read_newest(connection, key, cache, url)
     app = reader.shared(key[:1], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 1])

@@ -295,7 +295,7 @@ def _able_artifacts(artifacts: ArtifactStore) -> ErasingArtifacts:
     raise _unable(artifacts, "artifacts", "`erase(app_name, user_id, session_id)`")
 
 
-def _unable(kept: object, where: str, methods: str) -> UsageError:
+def _unable(store: object, where: str, methods: str) -> UsageError:
     return UsageError(
-        f"{describe_kind(kept)} cannot forget a user", where=where, hint=f"give it {methods}"
+        f"{describe_kind(store)} cannot forget a user", where=where, hint=f"give it {methods}"
     )
