@@ -22,6 +22,7 @@ from weft.server.problems import Problem, unknown_session
 from weft.server.quotas import stored_tokens
 from weft.session import Busy, Event, Session, SessionKey
 from weft.session.event import new_id
+from weft.session.store import InSession
 from weft.turns import QueuedTurn, TurnInfo, Turns
 from weft.turns.turn import ClientTool
 from weft.values import Json
@@ -44,7 +45,7 @@ A client that does not read leaves the others to the feed, which forgets what is
 """
 
 
-class QueuedRun:
+class QueuedRun(InSession):
     """A run that some worker has, had or will have."""
 
     def __init__(
@@ -71,16 +72,6 @@ class QueuedRun:
         """What the turn used, once those are told who asked to be told."""
         self._to_tell: list[Callable[[RunEnd | BaseException], None]] = []
         self._watching: asyncio.Task[None] | None = None
-
-    @property
-    def session_id(self) -> str:
-        """The session it runs in."""
-        return self.key.id
-
-    @property
-    def user_id(self) -> str:
-        """Whose session that is."""
-        return self.key.user_id
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """The events of this run, from what was said to how it ended.
