@@ -23,6 +23,7 @@ from weft.server.problems import Problem, unknown_session
 from weft.server.quotas import stored_tokens
 from weft.session import Busy, Event, Session, SessionKey
 from weft.session.event import new_id
+from weft.session.store import InSession
 from weft.turns import QueuedTurn, TurnInfo, Turns
 from weft.turns.turn import ClientTool
 from weft.values import Json
@@ -45,7 +46,7 @@ A client that does not read leaves the others to the feed, which forgets what is
 """
 
 
-class QueuedRun:
+class QueuedRun(InSession):
     """A run that some worker has, had or will have."""
 
     def __init__(
