@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
-import weft.schema as schema  # the first to need it: `from weft` would ask for a public name
+from weft import schema
 from weft.checker.functions import StateUses, keys_of, uses_of
 from weft.checker.schemas import follow, may_lack, values_of
 from weft.checker.scope import Compared, Keys

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from typing import TypedDict, Unpack
 
 import msgspec
 
@@ -60,6 +61,7 @@ class QueuedRun(InSession):
         reader: Follower | None = None,
     ) -> None:
         self.key: SessionKey = turn.key
+        _, self.user_id, self.session_id = turn.key
         self.id = id
         self.after = after
         self.repeated = repeated
@@ -201,33 +203,38 @@ def _may_end(event: Event) -> bool:
     return event.is_final_response() or event.error_code is not None
 
 
+class RunWords(TypedDict, total=False):
+    """What a run may be asked for beside its message, as `Runner.start` takes it."""
+
+    state: Mapping[str, Json] | None
+    answers: Mapping[str, object] | None
+    retry: Sequence[str]
+    invocation_id: str | None
+    request_id: str | None
+    follow: bool
+    create: bool
+
+
 async def queue_run(
     turns: Turns,
     runner: Runner,
     message: ContentLike | None,
+    key: SessionKey,
     *,
-    user: str,
-    session: str | None,
-    state: Mapping[str, Json] | None,
-    answers: Mapping[str, object] | None,
-    retry: Sequence[str],
-    invocation_id: str | None,
-    request_id: str | None,
     busy: Busy,
-    create: bool,
     options: Mapping[str, Json],
     tools: tuple[ClientTool, ...],
     stream: bool,
-    follow: bool,
+    **asked: Unpack[RunWords],
 ) -> QueuedRun:
     """Put a run into the queue; what is wrong with it is raised here, as far as that is known.
 
     With `stream` the worker asks the model to stream. With `follow` the events of the run are
     read here, and no partial event of it is missed.
     """
-    key = SessionKey(runner.app_name, user, session or new_id())
+    invocation_id, request_id = asked.get("invocation_id"), asked.get("request_id")
     stored = await runner.store.get(key)
-    if stored is None and (message is None or not create):
+    if stored is None and (message is None or not asked.get("create", True)):
         raise unknown_session(key.id)
     if message is not None:
         posted = require_posted(to_content(message), where="message")
@@ -240,14 +247,14 @@ async def queue_run(
             id = answers_by_event(stored, content)[0][0].invocation_id
     else:
         assert stored is not None
-        content, id = _open_run(stored, answers, invocation_id)
+        content, id = _open_run(stored, asked.get("answers"), invocation_id)
         request = new_id()
     turn = QueuedTurn(
         key=key,
         request_id=request,
         message=content,
-        state=dict(state or {}),
-        retry=tuple(retry),
+        state=dict(asked.get("state") or {}),
+        retry=tuple(asked.get("retry", ())),
         invocation_id=None if content is not None else id,
         # the session is made here; if it is deleted, the turn must not bring it back
         requires_session=True,
@@ -271,7 +278,8 @@ async def queue_run(
         with suppress(Conflict):  # another request was faster
             await runner.store.create(key)
     # before the turn is put: a worker may begin to stream at once
-    reader = await runner.join(user_id=user, session_id=key.id) if stream and follow else None
+    follows = stream and asked.get("follow", False)
+    reader = await runner.join(user_id=key.user_id, session_id=key.id) if follows else None
     try:
         if reader is not None:
             turn = msgspec.structs.replace(turn, follower=reader.name)
