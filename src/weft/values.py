@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
 
-from weft.errors import SessionError, describe_kind
+from weft.errors import SessionError, WeftError, describe_kind
 
 if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -72,7 +72,7 @@ def handle_of(value: Json) -> str:
     return digest(canonical(value))[:12]
 
 
-def require_json(value: object, *, where: str) -> Json:
+def require_json(value: object, *, where: str, refuse: type[WeftError] = SessionError) -> Json:
     """The value as plain JSON, its dicts and lists copied, or an error that says where it is not.
 
     The copy is what keeps a session apart from what its maker does with the value later.
@@ -82,16 +82,19 @@ def require_json(value: object, *, where: str) -> Json:
     except _NotJson as refused:
         path = "".join(reversed(refused.path))
         clipped = path if len(path) <= 80 else f"{path[:40]}…{path[-20:]}"
-        raise SessionError(refused.message, where=where + clipped, hint=refused.hint) from None
+        raise refuse(refused.message, where=where + clipped, hint=refused.hint) from None
 
 
-def require_object(value: object, *, where: str) -> JsonObject:
+def require_object(
+    value: object, *, where: str, refuse: type[WeftError] = SessionError
+) -> JsonObject:
     """The mapping as plain JSON, copied, or an error that says what is wrong with it."""
     if not isinstance(value, Mapping):
-        raise SessionError(
+        raise refuse(
             f"{describe_kind(value)} is not a mapping", where=where, hint='pass {"key": value}'
         )
-    return cast("JsonObject", require_json(cast("Mapping[object, object]", value), where=where))
+    mapping = cast("Mapping[object, object]", value)
+    return cast("JsonObject", require_json(mapping, where=where, refuse=refuse))
 
 
 class _NotJson(Exception):

@@ -123,12 +123,15 @@ def _own_reads(agent: Agent) -> Iterator[Read]:
     yield from _policy_reads(agent.policy, Origin("field", "context", agent.name))
     for tool in agent.tools:
         origin, uses = Origin("tool", tool.name, agent.name), used_by(tool)
-        yield from (Read(key, origin, optional=True, how="tool") for key in uses.reads)
-        yield from (Read(key, origin, (), True, "tool", guarded=True) for key in uses.asks)
+        yield from _reads_by_code(uses, origin, "tool")
     for name, uses in callbacks_of(agent):
-        origin = Origin("field", name, agent.name)
-        yield from (Read(key, origin, optional=True, how="callback") for key in uses.reads)
-        yield from (Read(key, origin, (), True, "callback", guarded=True) for key in uses.asks)
+        yield from _reads_by_code(uses, Origin("field", name, agent.name), "callback")
+
+
+def _reads_by_code(uses: StateUses, origin: Origin, how: ReadHow) -> Iterator[Read]:
+    """The keys that a function reads or asks for; any of them may be absent."""
+    yield from (Read(key, origin, optional=True, how=how) for key in uses.reads)
+    yield from (Read(key, origin, (), True, how, guarded=True) for key in uses.asks)
 
 
 def _policy_reads(policy: Policy, place: Origin, *, optional: bool = False) -> Iterator[Read]:
@@ -336,8 +339,7 @@ class FlowCallbacks:
         """The keys that they read; any of them may be absent."""
         origin = Origin("field", self.moment, self._node.name)
         for uses in self.uses:
-            yield from (Read(key, origin, optional=True, how="callback") for key in uses.reads)
-            yield from (Read(key, origin, (), True, "callback", guarded=True) for key in uses.asks)
+            yield from _reads_by_code(uses, origin, "callback")
 
     def after(self, world: World) -> World:
         """The world behind them."""

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 from weft.checker.agents import (
     FlowCallbacks,
     Visibility,
+    WritersByKey,
     Writes,
     after,
     agents_called_by,
@@ -270,9 +271,7 @@ class NodeWalk(Visitor[World]):
             if writer.kind in ("tool", "code") and key not in inner.facts:
                 inner = inner.wrote(key, writer, shape, must=False, soft=True)
         for flow in flows:
-            for key, writers in walk.writes.of(flow).items():
-                if key not in inner.facts:
-                    inner = inner.wrote(key, writers[-1], must=False, soft=True)
+            inner = _with_possible(inner, walk.writes.of(flow))
         above, walk.top = walk.top, None
         outer, walk.escapes = walk.escapes, []  # who leaves a loop in there leaves none out here
         pending = {key for key, _ in inner.facts.since(world.facts)}
@@ -536,9 +535,7 @@ class NodeWalk(Visitor[World]):
             if key not in world.facts:
                 reachable = reachable.wrote(key, writer, must=False, soft=True)
         for child in node.children:
-            for key, writers in walk.writes.of(child).items():
-                if key not in reachable.facts:
-                    reachable = reachable.wrote(key, writers[-1], must=False, soft=True)
+            reachable = _with_possible(reachable, walk.writes.of(child))
             for agent in agents_of(child):
                 reachable = reachable.spoke(agent, agent.output_key)
         if not node.declares_writes:
@@ -641,6 +638,14 @@ class _AlwaysSpeaks(_AsItsParts):
 
 
 always_speaks = _AlwaysSpeaks().visit
+
+
+def _with_possible(world: World, writes: WritersByKey) -> World:
+    """The world in which keys that nobody wrote yet may have been written."""
+    for key, writers in writes.items():
+        if key not in world.facts:
+            world = world.wrote(key, writers[-1], must=False, soft=True)
+    return world
 
 
 def _in_map(

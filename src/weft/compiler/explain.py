@@ -22,6 +22,7 @@ from weft.compiler.report import (
     Source,
     block_kind,
     block_text,
+    item_origin,
 )
 from weft.declare.config import shape_of
 from weft.diagnostics import Origin
@@ -320,7 +321,7 @@ def _left_out(compiled: "Compilation", note: Note) -> LeftOutRow:
         # a late result stands at its call now: nothing is lost
         action, after = "moved", before
     text = _item_text(compiled.presentable(item) if compiled.presentable is not None else item)
-    return LeftOutRow(note.step, action, note.reason, _origin(item), before, after, text)
+    return LeftOutRow(note.step, action, note.reason, item_origin(item), before, after, text)
 
 
 def _unsaid(compiled: "Compilation", sent: Iterable[SentRow]) -> list[LeftOutRow]:
@@ -346,10 +347,6 @@ def _weight(compiled: "Compilation", item: Item | None) -> int:
 
 def _made_up(item: Item) -> bool:
     return bool(item.blocks) and item.blocks[0].origin.kind == "pass"
-
-
-def _origin(item: Item) -> Origin:
-    return item.blocks[0].origin if item.blocks else Origin("event", item.event, item.author)
 
 
 def _item_text(item: Item) -> str:

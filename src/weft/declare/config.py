@@ -19,7 +19,7 @@ from weft.declare.checks import check_schema, wrong
 from weft.declare.functions import PassFunction, check_choice, check_passes, is_model
 from weft.declare.hints import CONFIG_WORDS
 from weft.declare.policy import Policy
-from weft.errors import DeclarationError, SessionError, describe_kind
+from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import expected, validator
 from weft.misuse import DeclaredStruct, close, declared
 from weft.session.store import Busy
@@ -127,10 +127,7 @@ def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> J
 
 def _plain(name: str, value: object, *, where: str) -> Json:
     """The option as JSON that can be sent, apart from what its author does with it later."""
-    try:
-        plain = require_json(value, where=where)
-    except SessionError as error:
-        raise DeclarationError(error.message, where=error.where, hint=error.hint) from None
+    plain = require_json(value, where=where, refuse=DeclarationError)
     if has_lone_surrogate(compact(plain)):
         raise DeclarationError("the text holds a lone surrogate", where=where, hint="mend the text")
     wrong = None if plain is None else _nonsense(name, plain)

@@ -109,11 +109,8 @@ def _call(value: object, where: str) -> ExampleCall:
         value = ExampleCall(*pieces)  # type: ignore[arg-type]
     if not isinstance(value, ExampleCall) or not isinstance(cast("object", value.name), str):
         raise DeclarationError(f"{value!r} is no call", where=where, hint=_CALL_FORM)
-    try:
-        args = require_object(value.args, where=f"{where}.args")
-        result = require_json(value.result, where=f"{where}.result")
-    except SessionError as error:
-        raise DeclarationError(error.message, where=error.where, hint=error.hint) from None
+    args = require_object(value.args, where=f"{where}.args", refuse=DeclarationError)
+    result = require_json(value.result, where=f"{where}.result", refuse=DeclarationError)
     return ExampleCall(value.name, args, result)
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-from weft.errors import DeclarationError, SessionError
+from weft.errors import DeclarationError
 from weft.jsonschema import shorten
 from weft.misuse import DeclaredStruct, declared
 from weft.values import JsonObject, require_object
@@ -105,13 +105,10 @@ class ProviderTool(DeclaredStruct, frozen=True, tag="own"):
                 where=where,
                 hint='write {"DIALECT": {"type": "...", "name": "..."}}',
             )
-        try:
-            plain = {
-                str(name): require_object(wire, where=f"{where}.{name}")
-                for name, wire in cast("dict[object, object]", spelled).items()
-            }
-        except SessionError as error:
-            raise DeclarationError(error.message, where=error.where, hint=error.hint) from None
+        plain = {
+            str(name): require_object(wire, where=f"{where}.{name}", refuse=DeclarationError)
+            for name, wire in cast("dict[object, object]", spelled).items()
+        }
         msgspec.structs.force_setattr(self, "spelled", plain)
 
 

@@ -22,12 +22,11 @@ from weft.values import Json
 
 if TYPE_CHECKING:
     from weft.declare.agent import AroundAgent, Callbacks
-    from weft.declare.flow import Node
+    from weft.declare.flow import Flow, Node
 import operator
 from typing import TypeGuard, assert_never
 
 from weft.declare import template
-from weft.errors import SessionError
 from weft.values import compact, require_json
 
 OTHERWISE = "otherwise"
@@ -94,14 +93,7 @@ class Route(ByFields, Composable):
     def head(self) -> str:
         """The route as it is written, without its cases."""
         key = quoted(self.key) if isinstance(self.key, str) else name_of(self.key)
-        options = [key] if self.key else []
-        if self.name != "route":
-            options.append(f"name={quoted(self.name)}")
-        if self.description:
-            options.append(f"description={quoted(self.description)}")
-        if self.inputs:
-            options.append(f"inputs={spell_inputs(self.inputs)}")
-        options += spell_callbacks(self)
+        options = [*([key] if self.key else ()), *spell_options(self)]
         return f"Route({', '.join(options)})"
 
     @property
@@ -337,10 +329,7 @@ def check_value(op: Comparison, value: object, *, where: str) -> Json:
             where=where,
             hint="use .otherwise(agent) for a missing key",
         )
-    try:
-        checked = require_json(value, where=where)
-    except SessionError as error:
-        raise DeclarationError(error.message, where=error.where, hint=error.hint) from None
+    checked = require_json(value, where=where, refuse=DeclarationError)
     if op in _ORDERS and not (isinstance(checked, str) or _is_number(checked)):
         raise DeclarationError(
             f"{quoted(checked)} has no order", where=where, hint="pass a number or text"
@@ -374,6 +363,16 @@ def same(one: Json, other: Json) -> bool:
 def quoted(value: Json) -> str:
     """A value as it is written in Python, text in double quotes."""
     return compact(value) if isinstance(value, str) else repr(value)
+
+
+def spell_options(flow: "Flow") -> list[str]:
+    """What was said of the flow beside its nodes."""
+    options = [] if flow.name == type(flow).__name__.lower() else [f"name={quoted(flow.name)}"]
+    if flow.description:
+        options.append(f"description={quoted(flow.description)}")
+    if flow.inputs:
+        options.append(f"inputs={spell_inputs(flow.inputs)}")
+    return options + spell_callbacks(flow)
 
 
 def _label(text: str) -> str:

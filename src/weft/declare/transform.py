@@ -20,7 +20,7 @@ from weft.declare.functions import StateFunction, ask, is_async, is_generator, m
 from weft.declare.hints import OneLetter, hinted_change
 from weft.declare.nodes import Expect, Step, Tap, spell
 from weft.declare.policy_parts import Strategy
-from weft.errors import DeclarationError, RunError, SessionError, describe_kind
+from weft.errors import DeclarationError, RunError, describe_kind
 from weft.late import late_pattern
 from weft.session.event import scope_of
 from weft.values import Json, JsonObject, leaf_fields, require_json
@@ -428,10 +428,10 @@ def _values(verb: str, values: Mapping[str, object]) -> JsonObject:
                 f"`{key}` gets None, which is no value",
                 f'to delete it, write S.drop("{key}")',
             )
-    try:
-        return {key: require_json(value, where=f"S.{verb}.{key}") for key, value in values.items()}
-    except SessionError as error:
-        raise DeclarationError(error.message, where=error.where, hint=error.hint) from None
+    return {
+        key: require_json(value, where=f"S.{verb}.{key}", refuse=DeclarationError)
+        for key, value in values.items()
+    }
 
 
 def _function(verb: str, function: object) -> None:

@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Generic, TypeVar, assert_never, cast
 
 from weft.declare.agent import Agent, agents_of, below, children, walk_tree
 from weft.declare.compose import Composable
-from weft.declare.config import spell_inputs
 from weft.declare.custom import CustomAgent
 from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, until, while_
 from weft.declare.functions import name_of
-from weft.declare.nodes import Expect, Map, Race, Step, Tap, Timeout, spell_callbacks
-from weft.declare.route import Case, Gate, Route, quoted
+from weft.declare.nodes import Expect, Map, Race, Step, Tap, Timeout
+from weft.declare.route import Case, Gate, Route, quoted, spell_options
 from weft.declare.template import parse
 
 if TYPE_CHECKING:
-    from weft.declare.flow import Flow
+    pass
 
 
 T = TypeVar("T")
@@ -405,14 +404,14 @@ class _FlowText(Visitor[str]):
     def _joined(self, node: Sequence | Parallel | Fallback, operator: str, *more: str) -> str:
         """The children with the operator between; the named form where there are options."""
         children = [self.visit(child) for child in node.children]
-        options = [*_options(node), *more]
+        options = [*spell_options(node), *more]
         if options or len(children) == 1:
             return f"{type(node).__name__}({', '.join([*children, *options])})"
         return f"({operator.join(children)})"
 
     def visit_loop(self, node: Loop) -> str:
         body = self.visit(node.body)
-        options = _options(node)
+        options = spell_options(node)
         if not options:
             times: object = node.max
             if node.until is not None:
@@ -443,7 +442,7 @@ class _FlowText(Visitor[str]):
             arguments.append(f"concurrency={node.concurrency}")
         if node.on_error != "cancel":
             arguments.append(f"on_error={quoted(node.on_error)}")
-        return _call("Map", *arguments, *_options(node))
+        return _call("Map", *arguments, *spell_options(node))
 
     def visit_gate(self, node: Gate) -> str:
         arguments = [quoted(node.name)]
@@ -458,10 +457,10 @@ class _FlowText(Visitor[str]):
         return _call("Gate", *arguments)
 
     def visit_race(self, node: Race) -> str:
-        return _call("race", *map(self.visit, node.branches), *_options(node))
+        return _call("race", *map(self.visit, node.branches), *spell_options(node))
 
     def visit_timeout(self, node: Timeout) -> str:
-        return _call("timeout", self.visit(node.body), f"{node.seconds:g}", *_options(node))
+        return _call("timeout", self.visit(node.body), f"{node.seconds:g}", *spell_options(node))
 
     def visit_tap(self, node: Tap) -> str:
         function = name_of(node.function)
@@ -473,7 +472,7 @@ class _FlowText(Visitor[str]):
         return _call("tap", *arguments)
 
     def visit_expect(self, node: Expect) -> str:
-        return _call("expect", name_of(node.predicate), quoted(node.message), *_options(node))
+        return _call("expect", name_of(node.predicate), quoted(node.message), *spell_options(node))
 
 
 _flow_text = _FlowText()
@@ -481,13 +480,3 @@ _flow_text = _FlowText()
 
 def _call(function: str, *arguments: str) -> str:
     return f"{function}({', '.join(arguments)})"
-
-
-def _options(flow: "Flow") -> list[str]:
-    """What was said of the flow beside its nodes."""
-    options = [] if flow.name == type(flow).__name__.lower() else [f"name={quoted(flow.name)}"]
-    if flow.description:
-        options.append(f"description={quoted(flow.description)}")
-    if flow.inputs:
-        options.append(f"inputs={spell_inputs(flow.inputs)}")
-    return options + spell_callbacks(flow)

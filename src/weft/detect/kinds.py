@@ -228,6 +228,14 @@ def places(text: str, *wanted: str) -> Iterator[int]:
             at = text.find(each, at + 1)
 
 
+def labelled_values(pattern: re.Pattern[str], text: str, *stems: str) -> Iterator[Span]:
+    """The value after a label. Every label begins with one of the stems."""
+    for at in places(lowered(text), *stems):
+        match = pattern.match(text, at)
+        if match is not None:
+            yield Span(*match.span("value"))
+
+
 def is_near(
     label: re.Pattern[str], text: str, start: int, end: int, *, before: int = BEFORE, after: int = 0
 ) -> bool:

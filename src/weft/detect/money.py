@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from weft.detect.kinds import BEGIN, Span, is_near, lowered, places, table, words
+from weft.detect.kinds import BEGIN, Span, is_near, labelled_values, table, words
 
 
 def digits(text: str) -> list[int]:
@@ -167,10 +167,7 @@ def look_for_swifts(text: str) -> Iterator[Span]:
 def look_for_accounts(text: str) -> Iterator[Span]:
     """Account, routing and sort numbers after the words that say so."""
     stems = ("bank", "check", "saving", "current", "acc", "routing", "sort", "aba")
-    for at in places(lowered(text), *stems):
-        match = _ACCOUNT.match(text, at)
-        if match is not None:
-            yield Span(*match.span("value"))
+    return labelled_values(_ACCOUNT, text, *stems)
 
 
 _BASE58 = "[1-9A-HJ-NP-Za-km-z]"

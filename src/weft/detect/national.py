@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from weft.detect.kinds import BEGIN, END, Span, is_near, lowered, places, words
+from weft.detect.kinds import BEGIN, END, Span, is_near, labelled_values, words
 from weft.detect.money import digits, iso7064, luhn, verhoeff, weighted
 
 
@@ -539,18 +539,18 @@ _RECORD = _labelled(
 
 def look_for_licences(text: str) -> Iterator[Span]:
     """Driving licences after the words that say so: each state has its own shape."""
-    return _values(_LICENCE, text, "licen", "driv", "dl")
+    return labelled_values(_LICENCE, text, "licen", "driv", "dl")
 
 
 def look_for_passports(text: str) -> Iterator[Span]:
     """Passport numbers after the word."""
-    return _values(_PASSPORT, text, "pass", "pasap", "reisep")
+    return labelled_values(_PASSPORT, text, "pass", "pasap", "reisep")
 
 
 def look_for_plates(text: str) -> Iterator[Span]:
     """Number plates after the words that say so, and the numbers of vehicles."""
     stems = ("plate", "licen", "number", "regist", "vehicle", "car", "kennzeichen", "reg")
-    yield from _values(_PLATE, text, *stems)
+    yield from labelled_values(_PLATE, text, *stems)
     lower = text.lower()
     if not any(each in lower for each in ("vin", "vehicle", "chassis")):
         return
@@ -561,12 +561,6 @@ def look_for_plates(text: str) -> Iterator[Span]:
 
 def look_for_records(text: str) -> Iterator[Span]:
     """Numbers of patients and insurances after the words that say so."""
-    return _values(_RECORD, text, "medical", "mrn", "patient", "health", "insurance", "policy")
-
-
-def _values(pattern: re.Pattern[str], text: str, *stems: str) -> Iterator[Span]:
-    """The number after a label. Every label begins with one of the stems."""
-    for at in places(lowered(text), *stems):
-        match = pattern.match(text, at)
-        if match is not None:
-            yield Span(*match.span("value"))
+    return labelled_values(
+        _RECORD, text, "medical", "mrn", "patient", "health", "insurance", "policy"
+    )

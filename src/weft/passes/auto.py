@@ -35,7 +35,7 @@ from weft.ir import (
     TextBlock,
 )
 from weft.ir.block import RECALL
-from weft.passes.env import Env
+from weft.passes.env import Env, text_in
 from weft.passes.handles import (
     HandleLimits,
     Traffic,
@@ -134,8 +134,8 @@ class _Words(msgspec.Struct):
     def add(self, item: Item, agent: str) -> None:
         """Take in an item as it is sent."""
         if item.kind == "user":
-            self.question = _text_in(item)
-        elif item.author == agent and (text := _text_in(item)):
+            self.question = text_in(item)
+        elif item.author == agent and (text := text_in(item)):
             self.spoken = (*self.spoken, text)[-REMEMBERED:]
         for block in own_results(item, agent):
             self.result = sole_text(block.response)
@@ -148,14 +148,10 @@ class _Words(msgspec.Struct):
         calls = (one for one in item.blocks if isinstance(one, CallBlock))
         call = next((one for one in calls if one.id == block.call_id), None)
         arguments = _spelled_arguments(call.args if call is not None else {})
-        asked = asked_by(arguments, _text_in(item), earlier=self.spoken, question=self.question)
+        asked = asked_by(arguments, text_in(item), earlier=self.spoken, question=self.question)
         seen = frozenset(self.result.split("\n")) if self.result else frozenset[str]()
         names = {**asked.names, **dict.fromkeys(self.fields, FIELD)} if self.fields else asked.names
         return asked._replace(seen=seen, names=names)
-
-
-def _text_in(item: Item) -> str:
-    return "\n".join(block.text for block in item.blocks if isinstance(block, TextBlock))
 
 
 def _spelled_arguments(arguments: JsonObject) -> list[str]:

@@ -292,6 +292,16 @@ class _Positions:
             self.highest.append(top)
 
 
+def text_in(item: Item) -> str:
+    """The texts of an item, without what was called, thought or sent along."""
+    return "\n".join(block.text for block in item.blocks if isinstance(block, TextBlock))
+
+
+def is_spoken(item: Item) -> bool:
+    """Whether the user said it."""
+    return item.kind == "user" and item.author == "user"
+
+
 def first_from(items: Strand[Item], position: int) -> int:
     """The index up to which all items stand before a log position; each item is read once."""
     with items.lock:

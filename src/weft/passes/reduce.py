@@ -23,7 +23,7 @@ from weft.ir import (
     ThoughtBlock,
 )
 from weft.ir.block import RECALL
-from weft.passes.env import MOST_LETTERS, Env, TokenFacts, is_short
+from weft.passes.env import MOST_LETTERS, Env, TokenFacts, is_short, is_spoken
 from weft.passes.handles import (
     HandleLimits,
     compact_media,
@@ -255,15 +255,11 @@ def truncate_items(prompt: Prompt, env: Env, options: Truncate) -> Prompt:
     """
 
     def change(item: Item, _: None) -> Item | Note:
-        if _is_said_by_user(item) or item.kind in ("summary", "system"):
+        if is_spoken(item) or item.kind in ("summary", "system"):
             return item
         return _cut_item(item, "truncate_items", env, options)
 
     return rewrite_items(prompt, "truncate_items", change, key=_measure(env, options))
-
-
-def _is_said_by_user(item: Item) -> bool:
-    return item.kind == "user" and item.author == "user"
 
 
 def _cut_item(item: Item, step: str, env: Env, options: Truncate) -> Item | Note:
@@ -282,7 +278,7 @@ def truncate_past(prompt: Prompt, env: Env, options: Truncate) -> Prompt:
     """
 
     def change(item: Item, _: None) -> Item | Note:
-        return _cut_item(item, "truncate_past", env, options) if _is_said_by_user(item) else item
+        return _cut_item(item, "truncate_past", env, options) if is_spoken(item) else item
 
     key = _measure(env, options)
     return rewrite_items(prompt, "truncate_past", change, key=key, until=env.turn)

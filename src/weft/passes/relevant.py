@@ -28,7 +28,7 @@ from weft.ir import (
 )
 from weft.ir.block import fingerprint
 from weft.ir.prompt import LateNotes
-from weft.passes.env import Env, asked_now, first_from
+from weft.passes.env import Env, asked_now, first_from, text_in
 from weft.passes.state_items import drop_all
 from weft.passes.summaries import NOT_ASKED, done_without, name_of_model
 from weft.relevance import Index, words
@@ -221,14 +221,14 @@ def query_of(items: Strand[Item], env: Env, options: Relevant | Memories) -> str
         return options.query
     if options.from_state is not None and not unasked(env, options):
         return to_text(env.session.state[options.from_state])
-    query = "\n".join(map(_user_text, asked_now(items, env)))
+    query = "\n".join(map(text_in, asked_now(items, env)))
     # a short answer may have no words to search by
     if words(query):
         return query
     backwards = (items[number] for number in range(len(items) - 1, -1, -1))
     spoken = (item for item in backwards if item.kind == "user" and item.author == "user")
     earlier = next((item for item in spoken if not env.is_asked(item)), None)
-    return query if earlier is None else f"{_user_text(earlier)}\n{query}"
+    return query if earlier is None else f"{text_in(earlier)}\n{query}"
 
 
 def unasked(env: Env, options: Relevant | Memories) -> list[Diagnostic]:
@@ -244,10 +244,6 @@ def unasked(env: Env, options: Relevant | Memories) -> list[Diagnostic]:
             f"write `{key}` before this agent runs; until then the user's message is looked for",
         )
     ]
-
-
-def _user_text(item: Item) -> str:
-    return "\n".join(block.text for block in item.blocks if isinstance(block, TextBlock))
 
 
 INSTRUCTION = (

@@ -16,7 +16,7 @@ from weft.declare.policy_parts import (
 )
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
 from weft.ir.prompt import LateNotes
-from weft.passes.env import Env, first_from, turns_of
+from weft.passes.env import Env, first_from, is_spoken, turns_of
 from weft.passes.rewrite import PassFold, keep_since, rewrite_items
 from weft.session import Event
 from weft.session.strand import Strand
@@ -208,17 +208,13 @@ class _SpokenPlaces:
     def places_in(self, items: Strand[Item]) -> list[int]:
         """The first and the last place in a snapshot."""
         for index, item in enumerate(items.between(self._read, items.settled), self._read):
-            if _is_spoken(item):
+            if is_spoken(item):
                 self._places.append(index)
         self._read = max(self._read, items.settled)
-        behind = [n for n, item in enumerate(items.tail, items.settled) if _is_spoken(item)]
+        behind = [n for n, item in enumerate(items.tail, items.settled) if is_spoken(item)]
         known = bisect_left(self._places, items.settled)
         ends = [*self._places[: min(1, known)], *self._places[max(0, known - 1) : known]]
         return [*ends, *behind]
-
-
-def _is_spoken(item: Item) -> bool:
-    return item.kind == "user" and item.author == "user"
 
 
 def _select_spoken(prompt: Prompt, env: Env) -> Prompt:
@@ -229,7 +225,7 @@ def _select_spoken(prompt: Prompt, env: Env) -> Prompt:
     """
 
     def change(item: Item, _: None) -> Item | Note:
-        if _is_spoken(item):
+        if is_spoken(item):
             return item
         return Note("select_user", "only the user's words are wanted", item)
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import msgspec
 
 from weft.diagnostics import Origin
-from weft.ir import Item, Note, Prompt, ResultBlock, TextBlock, ToolDecl
+from weft.ir import Item, Note, Prompt, ResultBlock, ToolDecl
 from weft.late import late_pattern
 from weft.meaning import is_installed, likeness
-from weft.passes.env import Env
+from weft.passes.env import Env, text_in
 from weft.relevance.index import WEIGHTS, Index, all_of, match, words, words_of
 from weft.values import Json, JsonObject
 
@@ -57,22 +57,18 @@ def prune_tools(prompt: Prompt, env: Env) -> Prompt:
 def _asked(prompt: Prompt) -> tuple[Item, str] | None:
     """What the user said last; where it answers a question, with what he had wanted before."""
     spoken = (
-        item for item in reversed(prompt.items) if item.kind in ("user", "model") and _text(item)
+        item for item in reversed(prompt.items) if item.kind in ("user", "model") and text_in(item)
     )
     last = next((item for item in spoken if item.author == "user"), None)
     if last is None:
         return None
-    text, before = _text(last), next(spoken, None)
+    text, before = text_in(last), next(spoken, None)
     # "tomorrow" alone fits no tool; with what it answers it does
-    if before is not None and _text(before).rstrip().endswith("?"):
+    if before is not None and text_in(before).rstrip().endswith("?"):
         users = (item for item in chain((before,), spoken) if item.author == "user")
         earlier = next(users, None)
-        text = f"{_text(earlier)}\n{text}" if earlier is not None else text
+        text = f"{text_in(earlier)}\n{text}" if earlier is not None else text
     return last, text
-
-
-def _text(item: Item) -> str:
-    return "\n".join(block.text for block in item.blocks if isinstance(block, TextBlock))
 
 
 def _is_answered(prompt: Prompt, env: Env) -> bool:

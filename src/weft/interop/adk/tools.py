@@ -11,7 +11,7 @@ import msgspec
 from weft import schema
 from weft.checker.functions import uses_of
 from weft.declare import Node, Tool
-from weft.declare.functions import Foreign
+from weft.declare.functions import Foreign, name_of
 from weft.declare.tool import NAME, RESERVED, to_tools
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.errors import DeclarationError
@@ -162,7 +162,7 @@ def _function(place: AdkPlace, value: object, function: Callable[..., object]) -
         from weft.tools import exit_loop
 
         return ConvertedTools((exit_loop,), escalates=True)
-    name = text(value, "name") or _name(function)
+    name = text(value, "name") or name_of(function)
     if name in RESERVED:
         what = f"`{name}`, which Weft has itself,"
         note = opaque(place, what, silent=False)
@@ -249,13 +249,7 @@ def _annotations(function: Callable[..., object]) -> Iterator[type]:
 
 def _is_exit(function: Callable[..., object]) -> bool:
     module = str(getattr(function, "__module__", ""))
-    return _name(function) == "exit_loop" and f"{module}.".startswith(HOME)
-
-
-def _name(function: object) -> str:
-    if isinstance(function, functools.partial):
-        return _name(function.func)
-    return str(getattr(function, "__name__", type(function).__name__))
+    return name_of(function) == "exit_loop" and f"{module}.".startswith(HOME)
 
 
 def opaque(place: AdkPlace, what: str, *, silent: bool) -> Diagnostic:
