@@ -266,8 +266,8 @@ class Thread:
     def _remember_calls(self, calls: set[str]) -> None:
         """Keep the ids of plain calls: no later call may take them, and results name them."""
         if calls:
-            self.used_ids |= calls
             self.called |= calls
+            self.used_ids = self.used_ids | calls if self.used_ids else calls
             self.features |= Feature.CALLS
 
     def _woven(

@@ -8,7 +8,7 @@ nowhere else.
 import functools
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import ClassVar, TypeAlias, assert_never, cast
+from typing import ClassVar, Literal, TypeAlias, assert_never, cast
 
 import msgspec
 
@@ -29,6 +29,7 @@ from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream
 from weft.dialects.strict import Outline, RequestForm, StrictTurns, refuse_form
 from weft.dialects.track import (
+    LATER,
     Entry,
     Head,
     Lowered,
@@ -84,6 +85,14 @@ class Traits(msgspec.Struct, frozen=True):
     merges_turns: bool
     model_role: str
     parts: str = "content"
+    calls: tuple[str, str] | None = None
+    """Of plain calls, as `exchange` spells them: whose turn it is, and where they stand in it.
+
+    Behind the place comes their number; it is empty where each is an element of its own. None in a
+    dialect that does not spell them apart.
+    """
+    results: tuple[str, str] = ("user", "")
+    """The same of their results."""
     schemas: str = ""
     """Whose way of writing schemas it takes: the key of `fitted`."""
     sealed: frozenset[str] = frozenset()
@@ -220,6 +229,10 @@ class Dialect:
         """The element for a turn that is one plain text, as nearly every turn is."""
         raise NotImplementedError
 
+    def spoken_wire(self, role: Literal["user", "model"], text: str) -> Wire:
+        """As `spoken`, for who does not ask where the text came from."""
+        return self.spoken(TextBlock(role=role, origin=LATER, text=text)).wire
+
     def exchange(
         self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
     ) -> Exchange:
@@ -232,20 +245,16 @@ class Dialect:
         key = self.traits.parts
         before = first.wire[key]
         assert isinstance(before, list)
+        shift = len(before)
         moved = tuple(
-            (f"/{key}/{len(before) + int(pointer.split('/')[2])}", block)
-            for pointer, block in second.blocks
+            [
+                (f"/{key}/{shift + int(pointer.split('/')[2])}", block)
+                for pointer, block in second.blocks
+            ]
         )
-        wire = self.merge_wires(first.wire, second.wire)
-        return Entry(wire, first.role, first.blocks + moved)
-
-    def merge_wires(self, first: Wire, second: Wire) -> Wire:
-        """As `merge`, for who does not ask where the parts came from."""
-        key = self.traits.parts
-        before, after = first[key], second[key]
-        assert isinstance(before, list)
+        after = second.wire[key]
         assert isinstance(after, list)
-        return {**first, key: before + after}
+        return Entry({**first.wire, key: before + after}, first.role, first.blocks + moved)
 
     def extend(
         self,
@@ -297,9 +306,36 @@ class Dialect:
             if not block.text.isascii() and has_lone_surrogate(block.text):
                 entry = self._encodable(entry, report)
             return (entry,)
-        entries = self._item(blocks, report)
+        entries = self._exchange(blocks, report)
+        if entries is None:
+            entries = self._item(blocks, report)
         if not is_encodable([entry.wire for entry in entries]):
             entries = [self._encodable(entry, report) for entry in entries]
+        return entries
+
+    def _exchange(self, blocks: tuple[Block, ...], report: LoweringReport) -> list[Entry] | None:
+        """The elements for plain calls and their results, as `_item` makes them; else None."""
+        if self.traits.calls is None:
+            return None
+        calls: list[CallBlock] = []
+        results: list[ResultBlock] = []
+        for block in blocks:
+            if block.provider or block.kept is not None:
+                return None
+            if type(block) is CallBlock:
+                if results or block.signature or block.role != "model":
+                    return None
+                calls.append(block)
+            elif type(block) is ResultBlock and not block.media and block.role == "user":
+                results.append(block)
+            else:
+                return None
+        if not (calls and results):
+            return None
+        report.own_ids = _NO_IDS
+        asked, answered = self.exchange(calls, results, report)
+        entries = _entries(asked, calls, *self.traits.calls)
+        entries += _entries(answered, results, *self.traits.results)
         return entries
 
     def _encodable(self, entry: Entry, report: LoweringReport) -> Entry:
@@ -682,6 +718,16 @@ def _meter(dialect: Dialect, model: str) -> Meter:
 def _as_text(block: CodeBlock | CodeResultBlock, text: str, report: LoweringReport) -> TextBlock:
     report.add("WEFT705", block.origin, f"{report.dialect} gets executed code as text")
     return TextBlock(role=block.role, origin=block.origin, text=text)
+
+
+def _entries(
+    wires: Sequence[Wire], blocks: Sequence[CallBlock | ResultBlock], role: str, place: str
+) -> list[Entry]:
+    """The elements of plain calls or results: one for each, or one with all of them at a place."""
+    if not place:
+        return [Entry(wire, role, (("", blocks[at]),)) for at, wire in enumerate(wires)]
+    sources = tuple([(f"{place}{at}", block) for at, block in enumerate(blocks)])
+    return [Entry(wires[0], role, sources)]
 
 
 def result_text(block: ResultBlock) -> str:
