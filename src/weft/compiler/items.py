@@ -280,9 +280,8 @@ def plain_items(
 
 def _is_only_said(event: Event | TalkEvent) -> bool:
     """Whether an event does nothing beside being said, and is for everybody."""
-    if type(event) is TalkEvent:  # there is nothing in its other fields
+    if isinstance(event, TalkEvent):  # there is nothing in its other fields
         return True
-    event = cast("Event", event)
     actions = event.actions
     return not (
         event.partial
@@ -303,26 +302,19 @@ def _exchange_item(
     invocation: str,
 ) -> Item:
     """Calls and their results as `pair_results` leaves them."""
-    blocks: list[Block] = []
-    answers: list[Block] = []
     asked_id, answered_id = asked.id, answered.id
-    for index, call in enumerate(calls):
-        call_block, result_block = pair_blocks(
+    pairs = [
+        pair_blocks(
             call,
             Origin("event", asked_id, agent, -1, -1, index),
             Origin("event", answered_id, agent, -1, -1, index),
         )
-        blocks.append(call_block)
-        answers.append(result_block)
-    return Item(
-        "exchange",
-        (*blocks, *answers),
-        agent,
-        invocation,
-        position,
-        position + 1,
-        asked_id,
-    )
+        for index, call in enumerate(calls)
+    ]
+    blocks: tuple[Block, ...] = pairs[0]
+    if len(pairs) > 1:
+        blocks = (*[call for call, _ in pairs], *[result for _, result in pairs])
+    return Item("exchange", blocks, agent, invocation, position, position + 1, asked_id)
 
 
 def _is_plain_pair(
@@ -360,9 +352,8 @@ def _has_more(event: Event) -> bool:
 
 def _is_odd(part: Part | TalkPart) -> bool:
     """Whether a part with text is more than text."""
-    if type(part) is TalkPart:
+    if isinstance(part, TalkPart):
         return part.function_call is not None or part.function_response is not None
-    part = cast("Part", part)
     return bool(
         part.thought
         or part.thought_signature

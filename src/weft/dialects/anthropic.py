@@ -403,13 +403,9 @@ class AnthropicDialect(Dialect):
         name = "assistant" if role == "model" else "user"
         return {"role": name, "content": [{"type": "text", "text": text}]}
 
-    def exchange(
-        self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
-    ) -> Exchange:
+    def turns_of_pairs(self, asked: list[Json], answered: list[Json]) -> Exchange:
         """A message of the model's, and one of the user's."""
-        asked: list[Json] = [self.call(call, report) for call in calls]
-        answers: list[Json] = [self.result(result, report) for result in results]
-        return ({"role": "assistant", "content": asked},), ({"role": "user", "content": answers},)
+        return ({"role": "assistant", "content": asked},), ({"role": "user", "content": answered},)
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text block."""

@@ -237,8 +237,21 @@ class Dialect:
         self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
     ) -> Exchange:
         """The elements for plain calls and their results: no provider keeps anything with them."""
-        asked = [entry.wire for entry in self.turn("model", calls, report)]
-        return asked, [entry.wire for entry in self.turn("user", results, report)]
+        if self.traits.calls is None:
+            turn = self.turn("model", calls, report)
+            turns = self.turn("user", results, report)
+            return [entry.wire for entry in turn], [entry.wire for entry in turns]
+        if len(calls) == len(results) == 1:  # as nearly always
+            asked: list[Json] = [self.call(calls[0], report)]
+            answered: list[Json] = [self.result(results[0], report)]
+        else:
+            asked = [self.call(call, report) for call in calls]
+            answered = [self.result(result, report) for result in results]
+        return self.turns_of_pairs(asked, answered)
+
+    def turns_of_pairs(self, asked: list[Json], answered: list[Json]) -> Exchange:
+        """Plain calls and their results as turns: those of the model, and those that follow."""
+        return cast("Exchange", (asked, answered))
 
     def merge(self, first: Entry, second: Entry) -> Entry:
         """Two elements of one role as one, with the parts of both."""
@@ -309,8 +322,8 @@ class Dialect:
         entries = self._exchange(blocks, report)
         if entries is None:
             entries = self._item(blocks, report)
-        if not is_encodable([entry.wire for entry in entries]):
-            entries = [self._encodable(entry, report) for entry in entries]
+            if not is_encodable([entry.wire for entry in entries]):
+                entries = [self._encodable(entry, report) for entry in entries]
         return entries
 
     def _exchange(self, blocks: tuple[Block, ...], report: LoweringReport) -> list[Entry] | None:
@@ -336,6 +349,8 @@ class Dialect:
         asked, answered = self.exchange(calls, results, report)
         entries = _entries(asked, calls, *self.traits.calls)
         entries += _entries(answered, results, *self.traits.results)
+        if not is_encodable((asked, answered)):
+            entries = [self._encodable(entry, report) for entry in entries]
         return entries
 
     def _encodable(self, entry: Entry, report: LoweringReport) -> Entry:
@@ -428,9 +443,11 @@ class Dialect:
         ids = self.traits.ids
         if ids is None or call_id in report.own_ids:
             return call_id
-        if call_id != report.last_id[0]:  # a result mostly follows its call
-            report.last_id = (call_id, ids.legal(call_id))
-        return report.last_id[1]
+        last, spelled = report.last_id
+        if call_id != last:  # a result mostly follows its call
+            spelled = ids.legal(call_id)
+            report.last_id = (call_id, spelled)
+        return spelled
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """Text."""
@@ -724,6 +741,8 @@ def _entries(
     wires: Sequence[Wire], blocks: Sequence[CallBlock | ResultBlock], role: str, place: str
 ) -> list[Entry]:
     """The elements of plain calls or results: one for each, or one with all of them at a place."""
+    if len(blocks) == 1:  # as nearly always
+        return [Entry(wires[0], role, ((f"{place}0" if place else "", blocks[0]),))]
     if not place:
         return [Entry(wire, role, (("", blocks[at]),)) for at, wire in enumerate(wires)]
     sources = tuple([(f"{place}{at}", block) for at, block in enumerate(blocks)])

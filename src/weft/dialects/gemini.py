@@ -393,13 +393,9 @@ class GeminiDialect(Dialect):
         """The same content."""
         return {"role": role, "parts": [{"text": text}]}
 
-    def exchange(
-        self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
-    ) -> Exchange:
+    def turns_of_pairs(self, asked: list[Json], answered: list[Json]) -> Exchange:
         """A content of the model's, and one of the user's."""
-        asked: list[Json] = [self.call(call, report) for call in calls]
-        answers: list[Json] = [self.result(result, report) for result in results]
-        return ({"role": "model", "parts": asked},), ({"role": "user", "parts": answers},)
+        return ({"role": "model", "parts": asked},), ({"role": "user", "parts": answered},)
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part."""

@@ -14,6 +14,7 @@ import binascii
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
@@ -623,7 +624,8 @@ def _refused_turns(dialect: "Dialect", lowered: "Lowered", name: str) -> tuple[F
                 earlier = judged.earlier = _JudgedTurns(dialect.turn_rules(name))
             judged = earlier
         read, findings = judged.rules.read, judged.findings
-        for index, wire in enumerate(track.wires[judged.length : final], first + judged.length):
+        fresh = islice(track.wires, judged.length, final)
+        for index, wire in enumerate(fresh, first + judged.length):
             findings += read(wire, f"{above}/{index}")
             judged.length += 1
         rules, later = judged.rules.fork(), list[Finding]()

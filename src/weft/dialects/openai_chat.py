@@ -319,13 +319,11 @@ class OpenAIChatDialect(Dialect):
         """The same message."""
         return {"role": "assistant" if role == "model" else "user", "content": text}
 
-    def exchange(
-        self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
-    ) -> Exchange:
+    def turns_of_pairs(self, asked: list[Json], answered: list[Json]) -> Exchange:
         """A message with the calls, and one for each result."""
-        asked: Wire = {"role": "assistant", "content": None}
-        asked["tool_calls"] = [self.call(call, report) for call in calls]
-        return (asked,), [self.result(result, report) for result in results]
+        return ({"role": "assistant", "content": None, "tool_calls": asked},), cast(
+            "list[Wire]", answered
+        )
 
     def _model_turn(self, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         parts: list[tuple[Wire, Block]] = []
@@ -449,13 +447,13 @@ class OpenAIChatDialect(Dialect):
         """An element of tool_calls; its arguments are text."""
         if block.signature:
             self.drop_signature(block, report)
+        id, name = self.id_of(block.id, report), self.name_of(block, report)
         fields = block.kept if block.kept is not None and self.has_kept(block) else None
         if fields is not None and fields.get("type") == "custom":
-            custom: Wire = {"name": self.name_of(block, report), "input": block.args.get("input")}
-            return {"id": self.id_of(block.id, report), "type": "custom", "custom": custom}
+            custom: Wire = {"name": name, "input": block.args.get("input")}
+            return {"id": id, "type": "custom", "custom": custom}
         text = arguments_text(block, self.traits.name)
-        function: Wire = {"name": self.name_of(block, report), "arguments": text}
-        return {"id": self.id_of(block.id, report), "type": "function", "function": function}
+        return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
 
     def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A turn of role tool."""

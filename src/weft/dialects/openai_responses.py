@@ -11,7 +11,7 @@ import msgspec
 
 from weft.content import Content, Part, opaque_part
 from weft.declare.provider_tools import CodeExecution, FileSearch, HostedTool, WebSearch
-from weft.dialects.base import Dialect, Exchange, SpelledTool, Traits, set_options
+from weft.dialects.base import Dialect, SpelledTool, Traits, set_options
 from weft.dialects.caching import mark_item, name_prefix
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
@@ -389,13 +389,6 @@ class OpenAIResponsesDialect(Dialect):
         if role == "model":
             return {"role": "assistant", "content": text}
         return {"role": "user", "content": [{"type": "input_text", "text": text}]}
-
-    def exchange(
-        self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
-    ) -> Exchange:
-        """Calls and results are items."""
-        asked = [self.call(call, report) for call in calls]
-        return asked, [self.result(result, report) for result in results]
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part; the author's word is an item of its own."""

@@ -247,8 +247,7 @@ class Track:
     ) -> None:
         """Keep the turns of so many items, the last one apart, and what was said of them."""
         self._final += ready
-        for entry in ready:
-            self.wires.append(entry.wire)
+        self.wires += [entry.wire for entry in ready]
         self.open = last
         self.diagnostics += diagnostics
         self.items = items
@@ -279,7 +278,7 @@ class Track:
         turns = handed.turns
         del turns[handed.lead + handed.final :]
         turns[: handed.lead] = first
-        turns += wires[handed.final :]
+        turns += wires[handed.final :] if handed.final else wires
         turns += [entry.wire for entry in rest]
         handed.final, handed.length = len(wires), len(turns)
         return turns
@@ -514,12 +513,12 @@ class TurnsOnly:
 
     def lower(self, spoken: Iterable[Utterance], position: int) -> int:
         """Lower what was said from a position on; up to where, if a call has a known id."""
-        known, starts = self.calls, self.starts
-        shared: dict[str, str] = {}
+        taken: set[str] = set()
+        starts, shared = self.starts, dict[str, str]()
         for one in spoken:
             if calls := one.calls:
                 # two calls with one id must be told apart by a pass
-                if not claims(calls, known):
+                if not claims(calls, taken, self.calls):
                     break
                 self._exchange(calls)
                 starts.append(position)
@@ -529,6 +528,7 @@ class TurnsOnly:
                 self._say(one.role, shared.setdefault(one.text, one.text))
                 starts.append(position)
                 position += 1
+        self.calls |= taken
         return position
 
     def _say(self, role: Literal["user", "model"], text: str) -> None:
