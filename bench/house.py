@@ -3,21 +3,25 @@
     python bench/house.py                    this tree
     python bench/house.py OLD_TREE NEW_TREE  two trees beside each other
 
-A trip is run in a process of its own, with the tree's `src` first on the path. It counts the
-files whose functions were entered, and how often the call went from one room (a folder of
-`src/weft`, or a module beside them) into another.
+A trip is run in a process of its own, with the tree's `src` first on the path and its modules
+loaded. It counts the files whose functions were entered, and how often the call went from one room
+(a folder of `src/weft`, or a module beside them) into another: when it is made for the first time,
+and later, when what is kept for all runs is there.
 """
 
 import ast
+import importlib
 import io
 import json
 import os
 import subprocess
 import sys
+import threading
 import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 WORDS = frozenset(["told", "held", "found", "kept", "said", "made", "given", "left", "shown"])
@@ -206,13 +210,29 @@ TRIPS = {
 }
 
 
-def travel(trip: str) -> dict[str, int]:
-    """Run a trip twice, the second time counted: nothing is imported then."""
+def loaded_by(trip: str) -> list[str]:
+    """The modules of the package that are loaded once a trip was made."""
+    TRIPS[trip]()()
+    return [name for name in sys.modules if name.partition(".")[0] == "weft"]
+
+
+def travel(trip: str, modules: list[str]) -> dict[str, int]:
+    """Make a trip twice with its modules loaded: at first plans are made, later they are there."""
+    for module in modules:
+        importlib.import_module(module)
+    run = TRIPS[trip]()
+    figures: dict[str, int] = {}
+    for time in ("first", "later"):
+        files, changes = follow(run)
+        figures |= {f"{trip}: files, {time}": files, f"{trip}: room changes, {time}": changes}
+    return figures
+
+
+def follow(run: Callable[[], object]) -> tuple[int, int]:
+    """How many files are entered in a run, and how often it goes into another room."""
     import weft
 
     package = str(Path(weft.__file__).parent) + os.sep
-    run = TRIPS[trip]()
-    run()
     files: set[str] = set()
     changes = 0
     room = ""
@@ -230,8 +250,6 @@ def travel(trip: str) -> dict[str, int]:
         changes += here != room
         room = here
 
-    import threading
-
     threading.setprofile(seen)
     sys.setprofile(seen)
     try:
@@ -239,33 +257,41 @@ def travel(trip: str) -> dict[str, int]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
-    return {f"{trip}: files": len(files), f"{trip}: room changes": changes}
+    return len(files), changes
 
 
 def measure_trips(tree: Path) -> dict[str, int]:
     """Every trip, each in a process that imports this tree."""
+
+    def in_process(*arguments: str) -> Any:
+        done = subprocess.run(
+            [sys.executable, __file__, *arguments],
+            env=environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return json.loads(done.stdout.splitlines()[-1])
+
     figures: dict[str, int] = {}
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "NO_COLOR": "1"}
     for trip in TRIPS:
-        done = subprocess.run(
-            [sys.executable, __file__, "--trip", trip],
-            env=environment, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        figures |= json.loads(done.stdout.splitlines()[-1])
+        modules = in_process("--loaded", trip)
+        figures |= in_process("--trip", trip, json.dumps(modules))
     return figures
 
 
 def main(arguments: list[str]) -> int:
     """Print one column a tree, and the ratio of the last to the first."""
+    if arguments[:1] == ["--loaded"]:
+        print(json.dumps(loaded_by(arguments[1])))
+        return 0
     if arguments[:1] == ["--trip"]:
-        print(json.dumps(travel(arguments[1])))
+        print(json.dumps(travel(arguments[1], json.loads(arguments[2]))))
         return 0
     trees = [Path(one).resolve() for one in arguments] or [ROOT]
     columns = [{**measure_tree(tree), **measure_trips(tree)} for tree in trees]
     for row in columns[0]:
         values = [column[row] for column in columns]
         ratio = f"{values[-1] / values[0]:8.2f}x" if len(values) > 1 and values[0] else ""
-        print(f"{row:46}" + "".join(f"{value:>9,}" for value in values) + ratio)
+        print(f"{row:54}" + "".join(f"{value:>9,}" for value in values) + ratio)
     return 0
 
 

@@ -13,15 +13,17 @@ A fence that cannot run says `test="skip" reason="..."`. One that says `needs="m
 that module is installed.
 """
 
+import ast
 import difflib
 import importlib.util
+import inspect
 import os
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -199,8 +201,19 @@ def run_python(fence: Fence, run: EvalExample, names: dict[str, object]) -> None
         execute = run.run_print_update
     else:
         execute = run.run_print_check
+    printed = set[int]()
+
+    def note(file: Path, frame: inspect.FrameInfo, _: Sequence[object]) -> bool:
+        is_ours = file.samefile(frame.filename)
+        if is_ours:
+            printed.add(frame.lineno)
+        return is_ours
+
+    run.include_print = note
     try:
         names |= execute(fence.example, module_globals=names)
+        if execute == run.run_print_check and (line := first_unprinted(fence.source, printed)):
+            raise ValueError(f"line {fence.line + line} shows what was never printed")
         return
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
@@ -210,6 +223,44 @@ def run_python(fence: Fence, run: EvalExample, names: dict[str, object]) -> None
             trace = trace.tb_next
     # Outside the handler: pytest cannot print the traceback that pytest-examples makes up.
     pytest.fail(f"{fence.page.relative_to(ROOT)}:{line}: {problem}", pytrace=False)
+
+
+def first_unprinted(source: str, printed: set[int]) -> int:
+    """The first line of shown output that no print above it made, or 0.
+
+    pytest-examples compares what was printed. It leaves output alone that stands under a print
+    that never ran, as one that waits for an error which is no longer raised.
+    """
+    ended = dict[int, bool]()
+    """The last line of each print, and whether it ran."""
+    texts = set[int]()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Name(id="print")):
+                ended[node.end_lineno or 0] = node.lineno in printed
+            case ast.Expr(value=ast.Constant(value=str())):
+                texts.add(node.lineno)
+            case _:
+                pass
+    under = 0
+    for number, line in enumerate(source.splitlines(), start=1):
+        is_shown = line.lstrip().startswith("#>")
+        if (is_shown and not ended.get(under)) or (number in texts and ended.get(under) is False):
+            return number
+        if not is_shown:
+            under = number
+    return 0
+
+
+def test_output_under_a_print_that_never_ran_is_noticed() -> None:
+    source = (
+        "try:\n    f()\nexcept E:\n    print(\n        1\n    )\n    #> 1\nprint(2)\n#> 2\n#> 2\n"
+    )
+    assert first_unprinted(source, {4, 8}) == 0
+    assert first_unprinted(source, {8}) == 7
+    assert first_unprinted(source + "f()\n#> 3\n", {4, 8}) == 12
+    assert first_unprinted('def f():\n    """Text."""\nprint(1)\n"""\n1\n"""\n', {3}) == 0
+    assert first_unprinted('print(1)\n"""\n1\n"""\n', set()) == 2
 
 
 @pytest.fixture

@@ -29,6 +29,9 @@ _LISTS = frozenset(("anyOf", "oneOf", "allOf", "prefixItems", "items"))
 _ONES = frozenset(
     ("items", "contains", "additionalProperties", "propertyNames", "not")
 ) | frozenset(("if", "then", "else", "unevaluatedItems", "unevaluatedProperties"))
+SUBSCHEMAS = _MAPS | _LISTS | _ONES
+"""Keywords below which other schemas may stand."""
+
 _BOUNDS = {
     "minimum": ">=",
     "exclusiveMinimum": ">",
@@ -185,11 +188,14 @@ def tidy(schema: JsonObject, *, name: str = "") -> JsonObject:
     once stands where it is used, unless it is recursive.
     """
     schema = _name_types(schema, name)
+    body: JsonObject = {key: value for key, value in schema.items() if key != "$defs"}
+    pointers = refs(schema)
+    if not pointers:
+        return body
     named = definitions(schema)
-    if any(not ref.startswith("#/$defs/") or ref not in named for ref in refs(schema)):
+    if any(not ref.startswith("#/$defs/") or ref not in named for ref in pointers):
         return schema  # a pointer into the document: moving anything could break it
     used = reach(schema, named)
-    body: JsonObject = {key: value for key, value in schema.items() if key != "$defs"}
     counts = refs(body)
     for ref in used:
         counts += refs(named[ref])

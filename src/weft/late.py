@@ -1,7 +1,8 @@
 """Regular expressions that are compiled at their first use, so that importing Weft pays for none.
 
 A first turn needs a handful of the hundred expressions that its modules declare. Compiling all of
-them takes longer than the turn.
+them takes longer than the turn. A file that is loaded only to work on a text compiles at once what
+every such text needs; its other expressions are late too.
 """
 
 import re

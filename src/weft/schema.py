@@ -120,11 +120,12 @@ def of_function(
         parameters["required"] = required
     if takes_any:
         parameters["additionalProperties"] = True
+    tidied = [replace(each, schema=tidy(each.schema, name=each.name)) for each in params]
     return Signature(
         name=name,
         description=docs.description,
         parameters=tidy(hoist(parameters)),
-        params=tuple(replace(each, schema=tidy(each.schema, name=each.name)) for each in params),
+        params=tuple(tidied),
         context_parameter=context,
         is_async=inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(inner),
         has_docstring=bool(docs.description or docs.parameters),
@@ -291,7 +292,7 @@ def _is_context(annotation: object, context_type: type | None) -> bool:
         spelled = annotation.split("|")[0].split("[")[0].strip(" '\"")
         return spelled.split(".")[-1] == context_type.__name__
     arms = [arm for arm in get_args(annotation) if arm is not type(None)]
-    if get_origin(annotation) is Annotated or (is_union(annotation) and len(arms) == 1):
+    if get_origin(annotation) is Annotated or (len(arms) == 1 and is_union(annotation)):
         return _is_context(arms[0], context_type)
     plain = get_origin(annotation) or annotation  # ToolContext[Db] is a ToolContext
     return isinstance(plain, type) and issubclass(plain, context_type)
@@ -335,9 +336,10 @@ def _param(each: inspect.Parameter, annotation: object, text: str, where: str) -
 
 def _text(tp: object) -> str:
     """What `Annotated` says of a type: a plain string, a msgspec Meta or a pydantic Field."""
-    if is_union(tp) and type(None) in get_args(tp) and len(get_args(tp)) == 2:
-        return _text(next(arm for arm in get_args(tp) if arm is not type(None)))
-    metadata = get_args(tp)[1:] if get_origin(tp) is Annotated else ()
+    arms = get_args(tp)
+    if len(arms) == 2 and is_union(tp) and type(None) in arms:
+        return _text(next(arm for arm in arms if arm is not type(None)))
+    metadata = arms[1:] if get_origin(tp) is Annotated else ()
     texts = (
         item if isinstance(item, str) else getattr(item, "description", "") for item in metadata
     )

@@ -43,6 +43,16 @@ def test_a_file_of_a_package_may_import_what_is_beside_it(folder: Path, target: 
     assert "Greet them warmly." in done.stdout
 
 
+@pytest.mark.parametrize("name", ["agent.py", "__init__.py"])
+def test_the_name_of_a_folder_may_have_a_dot(folder: Path, name: str) -> None:
+    desk = folder / "desk.v2"
+    desk.mkdir()
+    (desk / name).write_text("from weft import Agent\nroot_agent = Agent('bot', model='gpt-5')\n")
+    done = weft(folder, "compile", "desk.v2", "-m", "Hi")
+    assert done.returncode == 0, done.stderr
+    assert "Hi" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("target", "line", "hint"),
     [
@@ -55,6 +65,7 @@ def test_a_file_of_a_package_may_import_what_is_beside_it(folder: Path, target: 
         ("not-a-module:x", "`not-a-module` is not a module name", "path/to/file.py:object"),
         ("..agents:x", "is not a module name", ""),
         ("missing.py:x", "missing.py: there is no such file", "agents.py"),
+        ("/", "/__init__.py: there is no such file", ""),
         ("agents:wether_bot", "the module has no `wether_bot`", "did you mean `weather_bot`?"),
         ("agents:Holder.bat", "the type has no `bat`", "did you mean `bot`?"),
         ("agents:number", "this is an int, not an agent", "agents:weather_bot"),

@@ -24,6 +24,7 @@ from weft.session.strand import Strand
 from weft.stores.cache import OVERHEAD, SessionCache
 from weft.stores.sqlite import SqliteStore
 from weft.stores.sqlite_file import MIGRATIONS, Migration, open_file
+from weft.stores.upkeep import store_version
 
 KEY = SessionKey("app", "ada", "s")
 
@@ -118,6 +119,8 @@ async def test_a_missing_directory_is_named_and_may_come_later(tmp_path: Path) -
 async def test_a_directory_is_no_file(tmp_path: Path) -> None:
     error = await refused(SqliteStore(tmp_path))
     assert error.message == "this is a directory"
+    with pytest.raises(StoreError, match="this is a directory"):  # read without the right to write
+        await store_version(f"sqlite:///{tmp_path}")
 
 
 @pytest.mark.parametrize("path", ["", ":memory:", "a\0b"])

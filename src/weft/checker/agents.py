@@ -311,16 +311,14 @@ def used_by(tool: Tool) -> StateUses:
 def callbacks_of(agent: Agent) -> Iterator[tuple[str, StateUses]]:
     """The callbacks of an agent, each with its field and what it does with the state."""
     for name in CALLBACKS:
-        yield from ((name, uses) for uses in _uses_of_chain(cast("object", getattr(agent, name))))
+        chain = cast("object", getattr(agent, name))
+        yield from ((name, uses_of(one)) for one in functions_in(chain))
 
 
-def _uses_of_chain(callbacks: object) -> Iterator[StateUses]:
-    """What one callback, or each of several, does with the state."""
-    for one in cast(
-        "tuple[object, ...]", callbacks if isinstance(callbacks, tuple) else (callbacks,)
-    ):
-        if callable(one):
-            yield uses_of(one)
+def functions_in(chain: object) -> list[Callable[..., object]]:
+    """The functions in a field that holds one, several or none."""
+    several = cast("tuple[object, ...]", chain if isinstance(chain, tuple) else (chain,))
+    return [one for one in several if callable(one)]
 
 
 class FlowCallbacks:
@@ -332,7 +330,7 @@ class FlowCallbacks:
         self._node = node
         self.moment = moment
         chain = node.before_agent if moment == "before_agent" else node.after_agent
-        self.uses = [*_uses_of_chain(chain)]
+        self.uses = [uses_of(one) for one in functions_in(chain)]
 
     def reads(self) -> Iterator[Read]:
         """The keys that they read; any of them may be absent."""
@@ -374,7 +372,7 @@ def handled(world: World, agent: Agent, *callbacks: str) -> World:
     return world
 
 
-def touched(world: World, uses: Iterable[StateUses]) -> World:
+def touched(world: World, uses: Iterable[StateUses | Keys]) -> World:
     """The world after code may have changed values in place: their shapes are unknown then."""
     facts = {
         key: fact._replace(schema=None)
@@ -507,19 +505,22 @@ def labels_in(agents: Iterable[Agent]) -> dict[str, frozenset[str]]:
     """By key: the labels that any policy or tool of these agents puts on it."""
     labels: dict[str, set[str]] = {}
     for agent in agents:
-        policies = [agent.policy] if agent.context is not None else []
-        while policies:
-            policy = policies.pop()
-            for one in policy.protections:
-                if isinstance(one, Label):
-                    for key in one.keys:
-                        labels.setdefault(key, set()).add(one.name)
-            policies += [s.selector.policy for s in policy.stages if isinstance(s.selector, When)]
+        for one in declared_labels(agent):
+            for key in one.keys:
+                labels.setdefault(key, set()).add(one.name)
         for tool in agent.tools:
-            for key in used_by(tool).writes:
-                if tool.labels:
-                    labels.setdefault(key, set()).update(tool.labels)
+            for key in used_by(tool).writes if tool.labels else ():
+                labels.setdefault(key, set()).update(tool.labels)
     return {key: frozenset(names) for key, names in labels.items()}
+
+
+def declared_labels(agent: Agent) -> Iterator[Label]:
+    """Every label that an agent's policy declares, under a condition or not."""
+    policies = [agent.policy] if agent.context is not None else []
+    while policies:
+        policy = policies.pop()
+        yield from (one for one in policy.protections if isinstance(one, Label))
+        policies += [s.selector.policy for s in policy.stages if isinstance(s.selector, When)]
 
 
 # --- what routes, gates and conditions read

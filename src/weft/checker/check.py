@@ -9,16 +9,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, cast
 
-from weft.checker.agents import agents_called_by, heard_by, writes_of
+from weft.checker.agents import heard_by, writes_of
 from weft.checker.rules import RULES
 from weft.checker.rules.requests import count, fixed_parts
 from weft.checker.walk import APPLICATION, Walk, take
-from weft.checker.world import Read, Site, WalkRecord, World, Writer
+from weft.checker.world import Read, Site, Survey, WalkRecord, World, Writer
 from weft.declare import Agent, Node, Route, Sequence
-from weft.declare.agent import below, walk_nodes
 from weft.declare.compose import Composable
 from weft.declare.config import ANYTHING, shape_of
-from weft.declare.visit import rebuild
+from weft.declare.visit import every_node, rebuild
 from weft.diagnostics import Diagnostic, Findings, Origin, Severity, report
 from weft.errors import UsageError, describe_kind
 from weft.misuse import close, explained
@@ -45,10 +44,21 @@ def check(
     Without `infer`, an agent writes a key only if it says so.
     """
     _require_node(node)
+    return diagnose(node, inputs, allow=allow, infer=infer)
+
+
+def diagnose(
+    node: Node,
+    inputs: Mapping[str, object] | Iterable[str] | None,
+    *,
+    allow: Iterable[str] = (),
+    infer: bool,
+) -> Findings:
+    """The findings of `check`, for who has a node and need not be told how to call it."""
     record, keys = walk_program(node, inputs, infer=infer)
     allowed = set(allow)
     findings: dict[str, Diagnostic] = {}
-    agents = {agent.name: agent for agent in record.members}
+    agents = {agent.name: agent for agent in record.survey.members}
     own = {name: set(agent.allow) for name, agent in agents.items()}
     for name, key in keys.items():
         one = _inferred(agents[name], key)
@@ -66,10 +76,14 @@ def walk_program(
     node: Node, inputs: Mapping[str, object] | Iterable[str] | None, *, infer: bool
 ) -> tuple[WalkRecord, dict[str, str]]:
     """The record of a walk from where the program starts, and the inferred keys by agent."""
-    world = world_at_start(node, inputs)
+    survey, world = Survey(node), _world_of(inputs)
+    if survey.takes_inputs:
+        world = with_declared(world, Walk(survey).run(world).inputs)
+    keys: dict[str, str] = {}
     # first: a key that an agent writes without saying so changes what every rule finds
-    keys = inferred_keys(node, world) if infer else {}
-    return Walk(with_keys(node, keys)).run(world), keys
+    if infer:
+        survey, keys = _with_inferred(survey, world)
+    return Walk(survey).run(world), keys
 
 
 def _inferred(agent: Agent, key: str) -> Diagnostic:
@@ -107,13 +121,17 @@ def _require_node(node: Node) -> None:
 
 def inferred_keys(node: Node, world: World) -> dict[str, str]:
     """By agent: the key that it writes without saying so, if the flow starts in this world."""
-    keys: dict[str, str] = {}
+    return _with_inferred(Survey(node), world)[1]
+
+
+def _with_inferred(survey: Survey, world: World) -> tuple[Survey, dict[str, str]]:
+    """The flow whose agents write what they write without saying so, and these keys by agent."""
+    node, keys = survey.root, dict[str, str]()
     # one inferred key may make another certain
-    while True:
-        more = _more(with_keys(node, keys), world)
-        if not more:
-            return keys
+    while more := _more(survey, world):
         keys.update(more)
+        survey = Survey(with_keys(node, keys))
+    return survey, keys
 
 
 def with_keys(node: Node, keys: Mapping[str, str]) -> Node:
@@ -125,13 +143,13 @@ def with_keys(node: Node, keys: Mapping[str, str]) -> Node:
     )
 
 
-def _more(node: Node, world: World) -> dict[str, str]:
+def _more(survey: Survey, world: World) -> dict[str, str]:
     """Agents that must write a key, and the key. No key twice: one writer may be enough."""
-    pairs = list(_pairs(node))
+    pairs = list(_pairs(survey))
     if not pairs:
         return {}
     sites: dict[int, list[Site]] = {}
-    for site in Walk(node).run(world).sites:
+    for site in Walk(survey).run(world).sites:
         sites.setdefault(id(site.node), []).append(site)
     keys: dict[str, str] = {}
     for first, second in pairs:
@@ -142,9 +160,9 @@ def _more(node: Node, world: World) -> dict[str, str]:
     return keys
 
 
-def _pairs(node: Node) -> Iterator[tuple[Agent, Node]]:
+def _pairs(survey: Survey) -> Iterator[tuple[Agent, Node]]:
     """Every agent that writes nothing, with the agent or route that directly follows it."""
-    for flow, _ in walk_nodes(node):
+    for flow, _ in survey.nodes:
         if not isinstance(flow, Sequence):
             continue
         for first, second in zip(flow.steps, flow.steps[1:], strict=False):
@@ -236,12 +254,6 @@ def _words(text: str) -> list[str]:
 # --- the world that a program starts in
 
 
-def world_at_start(node: Node, inputs: Mapping[str, object] | Iterable[str] | None) -> World:
-    """The world that a program starts in: what is given now, and what it declares."""
-    world = _world_of(inputs)
-    return with_declared(world, declared_inputs(node, world))
-
-
 def with_declared(world: World, inputs: Mapping[str, object]) -> World:
     """The world where these inputs are there too."""
     for key, declared in inputs.items():
@@ -249,25 +261,12 @@ def with_declared(world: World, inputs: Mapping[str, object]) -> World:
     return world
 
 
-def declared_inputs(node: Node, world: World | None = None) -> dict[str, object]:
+def declared_inputs(node: Node) -> dict[str, object]:
     """The inputs that must be there when the program starts, by key, with their types."""
-    if not any(one.inputs for one in _everything(node)):
+    # most flows declare none, and a run asks this of every flow
+    if not any(one.inputs for one in every_node(node)):
         return {}
-    return Walk(node).run(world if world is not None else World()).inputs
-
-
-def _everything(root: Node) -> Iterator[Node]:
-    """Every node once: of flows, of agents' trees, and of what is called as a tool."""
-    waiting, seen = [root], set[int]()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        yield node
-        waiting += below(node)
-        if isinstance(node, Agent):
-            waiting += agents_called_by(node)
+    return Walk(Survey(node)).run(World()).inputs
 
 
 def _world_of(inputs: Mapping[str, object] | Iterable[str] | None) -> World:
@@ -386,7 +385,7 @@ def _sight(agent: Agent, site: Site, *, inferred: bool) -> Sight:
     )
     return Sight(
         agent=agent.name,
-        user=agent.policy.view != "nothing",
+        user=agent.policy.facts.view != "nothing",
         conversation=tuple(sorted(heard_by(agent, site.world))),
         keys=tuple(
             dict.fromkeys(_seen_key(site, read) for read in site.reads if read.how in _CHANNELS)

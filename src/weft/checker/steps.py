@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from weft.checker.agents import TEXT, function_reads, step_writer
+from weft.checker.agents import TEXT, function_reads, step_writer, touched
 from weft.checker.functions import keys_of
 from weft.checker.scope import Keys, definition, kind_of, texts_of
 from weft.checker.world import Fact, Read, World, Writer
@@ -81,12 +81,7 @@ def _handled(code: Keys, world: World, writer: Writer) -> World:
     world = world.lost(code.drops, writer)
     if not code.may_drop.isdisjoint(world.facts):
         world = world.joined(world.lost(code.may_drop, writer))
-    touched = {
-        key: fact._replace(schema=None)
-        for key in code.touches
-        if (fact := world.facts.get(key)) is not None and fact.schema is not None
-    }
-    return world.holding(touched)
+    return touched(world, (code,))
 
 
 def _changed(

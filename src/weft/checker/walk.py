@@ -43,6 +43,7 @@ from weft.checker.world import (
     Fact,
     Read,
     Site,
+    Survey,
     WalkRecord,
     World,
     Writer,
@@ -70,7 +71,7 @@ from weft.declare.agent import agents_of
 from weft.declare.config import may_be_absent, shape_of
 from weft.declare.functions import StateFunction
 from weft.declare.route import OTHERWISE
-from weft.declare.visit import DefaultVisitor, Visitor, inner_agents
+from weft.declare.visit import DefaultVisitor, Visitor
 from weft.diagnostics import Origin
 from weft.session.event import scope_of
 from weft.values import JsonObject
@@ -104,14 +105,12 @@ def take(world: World, key: str, declared: object, place: Origin) -> World:
 class Walk:
     """One walk over a flow: what all its nodes share, and the record it leaves for the rules."""
 
-    def __init__(self, root: Node) -> None:
-        self.root = root
+    def __init__(self, survey: Survey) -> None:
+        self.survey = survey
         self.writes = Writes()
         self.overwrites = Writes(fills=False)
-        written = self.writes.of(root)
-        self.record = WalkRecord(root, everywhere=frozenset(written))
-        self.inner = inner_agents(root)
-        self.record.labels = labels_in(self.record.members)
+        written = self.writes.of(survey.root)
+        self.record = WalkRecord(survey, labels_in(survey.members), frozenset(written))
         self.top: Agent | None = None
         """The root of the tree of agents that is walked just now."""
         self.muted = 0
@@ -126,7 +125,7 @@ class Walk:
     def run(self, world: World) -> WalkRecord:
         """Walk the whole flow, and return what that leaves for the rules."""
         self.record.start = world
-        self.behind(self.root, world, Beside(), last=True)
+        self.behind(self.survey.root, world, Beside(), last=True)
         return self.record
 
     def behind(self, node: Node, world: World, siblings: Beside, *, last: bool) -> World:
@@ -445,7 +444,7 @@ class NodeWalk(Visitor[World]):
         if not always_speaks(node.body):
             for key in walk.writes.of(node.body):  # they are the output of a run without words
                 walk.record.read(key, behind)
-        done = _behind_map(node, self.world, behind, walk.inner)
+        done = _behind_map(node, self.world, behind, walk.survey.inner)
         walk.add_writes(node, done, self.world)
         return walk.leave_together(inside, done)
 

@@ -18,6 +18,7 @@ from weft.declare import Agent, Node, Parallel
 from weft.declare.agent import agents_of, every_agent, walk_nodes
 from weft.declare.compose import Composable
 from weft.declare.route import Route
+from weft.declare.visit import every_node, inner_agents
 from weft.diagnostics import Origin
 from weft.values import JsonObject
 
@@ -469,11 +470,45 @@ class Site:
     """Whether nothing follows: what it says is the answer."""
 
 
+class Survey:
+    """The nodes and agents of a flow, found once for all walks and rules."""
+
+    def __init__(self, root: Node) -> None:
+        self.root = root
+        self.nodes: list[tuple[Node, Node | None]] = walk_nodes(root)
+        """Every node of the flow with its parent."""
+        self.members: tuple[Agent, ...] = agents_of(root)
+        """Every agent of the flow and of their trees."""
+        self.agents: tuple[Agent, ...] = every_agent(root)
+        """The same, and those that are called as tools."""
+        self.takes_inputs: bool = any(node.inputs for node in every_node(root))
+        """Whether anything in it declares inputs."""
+
+    @cached_property
+    def inner(self) -> frozenset[str]:
+        """The agents whose text is data for the agents after them."""
+        return inner_agents(self.root)
+
+    @cached_property
+    def trees(self) -> list[tuple[Agent, tuple[Agent, ...]]]:
+        """The agents at the top of a tree, in the flow and in what is called, with all below."""
+        nodes = [node for node, _ in self.nodes]
+        for agent in self.agents:
+            for tool in agent.tools:
+                if isinstance(tool.agent, Composable):
+                    nodes += [node for node, _ in walk_nodes(tool.agent)]
+        roots = {id(node): node for node in nodes if isinstance(node, Agent)}
+        return [
+            (root, self.members if root is self.root else agents_of(root))
+            for root in roots.values()
+        ]
+
+
 @dataclass
 class WalkRecord:
     """What the walk leaves for the rules."""
 
-    root: Node
+    survey: Survey
     labels: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """The labels that some agent or tool declares, by key: they hold for all."""
     everywhere: frozenset[str] = frozenset()
@@ -499,14 +534,6 @@ class WalkRecord:
     """The agents whose words some other agent sees."""
     _all: Chart[Fact] = field(default_factory=Chart[Fact])
 
-    def __post_init__(self) -> None:
-        self.nodes: list[tuple[Node, Node | None]] = walk_nodes(self.root)
-        """Every node of the flow with its parent."""
-        self.members: tuple[Agent, ...] = agents_of(self.root)
-        """Every agent of the flow and of their trees."""
-        self.agents: tuple[Agent, ...] = every_agent(self.root)
-        """The same, and those that are called as tools."""
-
     @cached_property
     def visited(self) -> tuple[Agent, ...]:
         """Every agent that the walk came to, in that order."""
@@ -515,20 +542,6 @@ class WalkRecord:
             if isinstance(site.node, Agent):
                 agents.setdefault(site.node.name, site.node)
         return tuple(agents.values())
-
-    @cached_property
-    def trees(self) -> list[tuple[Agent, tuple[Agent, ...]]]:
-        """The agents at the top of a tree, in the flow and in what is called, with all below."""
-        nodes = [node for node, _ in self.nodes]
-        for agent in self.agents:
-            for tool in agent.tools:
-                if isinstance(tool.agent, Composable):
-                    nodes += [node for node, _ in walk_nodes(tool.agent)]
-        roots = {id(node): node for node in nodes if isinstance(node, Agent)}
-        return [
-            (root, self.members if root is self.root else agents_of(root))
-            for root in roots.values()
-        ]
 
     def read(self, key: str, world: World) -> None:
         """Note that a key is read, so that its writers do not count as unread."""

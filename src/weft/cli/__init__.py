@@ -8,25 +8,14 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import typer
 
 import weft
-from weft.cli.commands import COMMANDS, CommandGroup
+from weft.cli.commands import COMMANDS, Command, CommandGroup
 from weft.errors import LoweringError, MissingVariable, WeftError
-
-app = typer.Typer(
-    name="weft",
-    help="Run agents, compile what they are asked, and explain it.",
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for _command in COMMANDS:
-    _command.add_to(app)
 
 
 def _version(wanted: bool) -> None:
@@ -35,13 +24,30 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Run agents, compile what they are asked, and explain it."""
+
+
+def program(commands: Iterable[Command | CommandGroup]) -> typer.Typer:
+    """A program with these commands."""
+    typed = typer.Typer(
+        name="weft",
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    typed.callback()(_root)
+    for command in commands:
+        command.add_to(typed)
+    return typed
+
+
+app = program(COMMANDS)
 
 
 def _show_log(name: str) -> None:
@@ -64,7 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # streams come in the order in which they were written, in a file too.
             stream.reconfigure(errors="backslashreplace", line_buffering=True)
     try:
-        code = app(words or ["--help"], prog_name="weft", standalone_mode=False)
+        # all commands together take longer to build than one of them runs
+        named = [one for one in COMMANDS if one.name in words[:1]]
+        run = program(named) if named else app
+        code = run(words or ["--help"], prog_name="weft", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
         return _reader_gone()

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from weft.checker import check
-from weft.checker.check import Sight, sights
+from weft.checker.check import Sight, diagnose, sights
 from weft.cli.findings import (
     Located,
     Sources,
@@ -29,7 +28,6 @@ from weft.cli.findings import (
 )
 from weft.cli.load import is_node, load_source, node_of, require_folder
 from weft.cli.options import CommandOptions, PictureForm, ReportForm
-from weft.cli.render import print_json
 from weft.codes import CODES
 from weft.declare import Node
 from weft.diagnostics import Diagnostic, safe
@@ -43,46 +41,46 @@ def check_command(options: CommandOptions) -> int:
         if options.fix:
             raise UsageError("it either watches or mends", where="check", hint="leave one out")
         return watched(options.target, _again(options))
-    diagnostics, node, infer = _checked(options)
+    inputs = typed_keys(options.inputs or ())
+    diagnostics, node, infer = _checked(options, inputs)
     findings: list[Located] = []
     if diagnostics:
         sources = sources_of(options.target, node)
-        findings = [
-            Located(one, sources.place(one)) for one in diagnostics if not sources.allowed(one)
-        ]
+        findings = sources.located(diagnostics)
         if options.fix and _mended(findings, sources):
             return once_more(_again(options))
     # what agents see takes another walk: it is worked out only for a report that says it
-    seen = partial(sights, node, inputs=typed_keys(options.inputs or ()), infer=infer)
+    seen = partial(sights, node, inputs=inputs, infer=infer)
     _print(findings, seen, options.report_form, explain=options.explain)
     least = ("info", "warning", "error") if options.strict else ("warning", "error")
     return 1 if any(one.diagnostic.severity in least for one in findings) else 0
 
 
-def _checked(options: CommandOptions) -> tuple[list[Diagnostic], Node, bool]:
+def _checked(
+    options: CommandOptions, inputs: dict[str, object]
+) -> tuple[list[Diagnostic], Node, bool]:
     """The diagnostics, the flow, and whether keys were inferred in it: not in google-adk's."""
-    target, infer = options.target, options.infer
-    allow, keys = _codes(options.allow or []), typed_keys(options.inputs or ())
+    target, infer, allow = options.target, options.infer, _codes(options.allow or [])
     source = load_source(target)
     if is_node(source):
-        return check(source, inputs=keys, allow=allow, infer=infer), source, infer
+        return diagnose(source, inputs, allow=allow, infer=infer), source, infer
     from weft.interop.adk import check_adk  # google-adk is an extra, and slow to load
 
-    return check_adk(source, inputs=keys, allow=allow), node_of(source, target), False
+    return check_adk(source, inputs=inputs, allow=allow), node_of(source, target), False
 
 
 def _again(options: CommandOptions) -> list[str]:
     """The command as it is typed, without `--fix` and `--watch`."""
     words = ["check", options.target, "--format", options.report_form]
-    words += _flags(explain=options.explain, infer=options.infer, strict=options.strict)
+    flags = {
+        "--explain": options.explain,
+        "--no-infer": not options.infer,
+        "--strict": options.strict,
+    }
+    words += [flag for flag, wanted in flags.items() if wanted]
     words += [word for one in options.inputs or () for word in ("--input", one)]
     words += [word for one in options.allow or () for word in ("--allow", one)]
     return words
-
-
-def _flags(*, explain: bool, infer: bool, strict: bool) -> list[str]:
-    flags = {"--explain": explain, "--no-infer": not infer, "--strict": strict}
-    return [flag for flag, wanted in flags.items() if wanted]
 
 
 def _codes(allow: list[str]) -> list[str]:
@@ -107,10 +105,13 @@ def _print(
     findings: list[Located], seen: Callable[[], list[Sight]], form: ReportForm, *, explain: bool
 ) -> None:
     match form:
-        case ReportForm.JSON:
-            print_json(as_json(findings, [one.to_dict() for one in seen()]))
-        case ReportForm.SARIF:
-            print_json(as_sarif(findings))
+        case ReportForm.JSON | ReportForm.SARIF:
+            from weft.cli.render import print_json  # it prints requests too: slow to load
+
+            if form is ReportForm.JSON:
+                print_json(as_json(findings, [one.to_dict() for one in seen()]))
+            else:
+                print_json(as_sarif(findings))
         case ReportForm.GITHUB:
             for one in findings:
                 print(safe(as_annotation(one)))
@@ -136,10 +137,10 @@ def graph_command(options: CommandOptions) -> int:
     form = options.picture_form or _form_of(output)
     if output is not None:
         require_folder(output, "--output")
-    diagnostics, node, infer = _checked(options)
-    sources = sources_of(options.target, node)
-    problems = [one for one in diagnostics if not sources.allowed(one)]
     inputs = typed_keys(options.inputs or ())
+    diagnostics, node, infer = _checked(options, inputs)
+    sources = sources_of(options.target, node)
+    problems = [one.diagnostic for one in sources.located(diagnostics)]
     graph = pictures.graph_of(node, inputs=inputs, infer=infer, problems=problems)
     match form:
         case PictureForm.SVG:

@@ -3,15 +3,18 @@
 import ast
 import difflib
 import io
+import os
 import re
 import sys
 import tokenize
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache, cached_property
 from pathlib import Path
 from types import CodeType
 from typing import NamedTuple, cast
 
 import weft
+from weft.checker.agents import functions_in
 from weft.checker.functions import keys_of
 from weft.checker.scope import unwrap_function
 from weft.cli.load import relative_path
@@ -107,14 +110,11 @@ def _result(finding: Located, index: int) -> JsonObject:
             "artifactLocation": {"uri": Path(relative_path(finding.place.file)).as_posix()},
             "region": {"startLine": finding.place.line, "startColumn": finding.place.column},
         }
-    text = (
-        f"{diagnostic.message}\nhint: {diagnostic.hint}" if diagnostic.hint else diagnostic.message
-    )
     return {
         "ruleId": diagnostic.code,
         "ruleIndex": index,
         "level": _LEVELS[diagnostic.severity],
-        "message": {"text": text},
+        "message": {"text": _with_hint(diagnostic)},
         "locations": [location],
     }
 
@@ -126,10 +126,13 @@ def as_annotation(finding: Located) -> str:
     if finding.place is not None:
         options.insert(0, f"file={_property(Path(relative_path(finding.place.file)).as_posix())}")
         options.insert(1, f"line={finding.place.line},col={finding.place.column}")
-    text = (
-        f"{diagnostic.message}\nhint: {diagnostic.hint}" if diagnostic.hint else diagnostic.message
-    )
-    return f"::{_COMMANDS[diagnostic.severity]} {','.join(options)}::{_data(text)}"
+    words = _data(_with_hint(diagnostic))
+    return f"::{_COMMANDS[diagnostic.severity]} {','.join(options)}::{words}"
+
+
+def _with_hint(diagnostic: Diagnostic) -> str:
+    hint = f"\nhint: {diagnostic.hint}" if diagnostic.hint else ""
+    return f"{diagnostic.message}{hint}"
 
 
 def _data(text: str) -> str:
@@ -163,8 +166,8 @@ class TextChange(NamedTuple):
 class Sources:
     """The files a target was declared in, and the functions that are handed to its nodes."""
 
-    def __init__(self, files: list[Path], flow: Node | None = None) -> None:
-        self._code = [*_code_in(flow)] if flow is not None else []
+    def __init__(self, files: list[Path], flow: Node) -> None:
+        self._flow = flow
         self._texts_by_name: dict[str, list[tuple[Path, ast.Constant]]] = {}
         self.texts = {file: file.read_text(encoding="utf-8") for file in files}
         self._calls: list[tuple[Path, ast.Call]] = []
@@ -187,6 +190,11 @@ class Sources:
                             named = self._texts_by_name.setdefault(target.id, [])
                             named.append((file, node.value))
 
+    def located(self, diagnostics: Iterable[Diagnostic]) -> list[Located]:
+        """The diagnostics with their places; without those that a comment there accepts."""
+        pairs = [Located(one, self.place(one)) for one in diagnostics]
+        return [one for one in pairs if not self._is_allowed(one)]
+
     def place(self, diagnostic: Diagnostic) -> SourcePlace | None:
         """The place in the files that a diagnostic is about, or None."""
         origin = diagnostic.origin
@@ -198,14 +206,14 @@ class Sources:
             return self._template(diagnostic) or self._declared(origin.agent)
         return self._handed(diagnostic) or self._declared(origin.agent) or self._change(diagnostic)
 
-    def allowed(self, diagnostic: Diagnostic) -> bool:
-        """Whether a comment at the declaration accepts the finding."""
-        places = (self.place(diagnostic), self._declared(diagnostic.origin.agent))
-        for place in places:
+    def _is_allowed(self, finding: Located) -> bool:
+        """Whether a comment at its place, or at the declaration, accepts the finding."""
+        code, agent = finding.diagnostic.code, finding.diagnostic.origin.agent
+        for place in (finding.place, self._declared(agent)):
             if place is None:
                 continue
             lines = self.texts[place.file].splitlines()[place.line - 1 : place.last]
-            if any(diagnostic.code in match[1] for line in lines for match in ALLOW.finditer(line)):
+            if any(code in match[1] for line in lines for match in ALLOW.finditer(line)):
                 return True
         return False
 
@@ -229,7 +237,9 @@ class Sources:
         """The function that a node was handed for a field: a predicate, a step, a callback."""
         origin = diagnostic.origin
         several = [
-            one for one in self._code if one.node == origin.agent and one.field == origin.name
+            one
+            for one in self._node_functions
+            if one.node == origin.agent and one.field == origin.name
         ]
         named = {*_QUOTED.findall(diagnostic.message)}
         fits = [one for one in several if len(several) == 1 or not named.isdisjoint(one.keys)]
@@ -238,6 +248,10 @@ class Sources:
             if place is not None:
                 return place
         return None
+
+    @cached_property
+    def _node_functions(self) -> list["_NodeFunction"]:
+        return [*_code_in(self._flow)]
 
     def _defined(self, function: Callable[..., object]) -> SourcePlace | None:
         """Where a function stands, if that is in one of the files."""
@@ -418,22 +432,29 @@ def lines_before(source: str, position: int) -> int:
     return 0
 
 
-def sources_of(target: str, flow: Node | None = None) -> Sources:
+def sources_of(target: str, flow: Node) -> Sources:
     """The files that a target was loaded from: its own, and others below the working folder."""
     place = target.rpartition(":")[0]
     own = Path(place) if place.endswith(".py") else None
     here = (Path(target) if Path(target).is_dir() else Path.cwd()).resolve()
     ours = Path(weft.__file__).parent.resolve()
     files: list[Path] = [own.resolve()] if own is not None else []
+
+    @cache  # hundreds of modules are loaded, from a few dozen folders
+    def may_hold(folder: str) -> bool:
+        """Whether files of the program may lie in a folder."""
+        path = Path(folder).resolve()
+        return path.is_relative_to(here) and not _is_installed(path.relative_to(here))
+
     for name, module in [*sys.modules.items()]:
         file = vars(module).get("__file__")
         if not isinstance(file, str) or not file.endswith(".py"):
             continue
-        path = Path(file).resolve()
-        if path.is_relative_to(ours):  # a checkout of Weft: nobody declares agents in it
+        if name != place and not may_hold(os.path.dirname(file)):
             continue
-        below = path.is_relative_to(here) and not _is_installed(path.relative_to(here))
-        if path not in files and (below or name == place):
+        path = Path(file).resolve()
+        # in a checkout of Weft itself nobody declares agents
+        if path not in files and not path.is_relative_to(ours):
             files.append(path)
     return Sources([file for file in files if file.is_file()], flow)
 
@@ -462,10 +483,7 @@ def _code_in(flow: Node) -> Iterator[_NodeFunction]:
     inside = [node for node, _ in nodes if not isinstance(node, Agent)]
     for node in (*inside, *agents):
         for field, value in _function_fields(node):
-            several = cast("tuple[object, ...]", value if isinstance(value, tuple) else (value,))
-            for one in several:
-                if callable(one):
-                    yield _NodeFunction(node.name, field, one)
+            yield from (_NodeFunction(node.name, field, one) for one in functions_in(value))
 
 
 class _FunctionFields(DefaultVisitor[Iterable[tuple[str, object]]]):

@@ -14,8 +14,9 @@ from weft.checker.check import declared_inputs
 from weft.cli.load import app_of, load_node
 from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.compiler import Compilation, compile_request
-from weft.compiler.protected import Whole, labels_of
+from weft.compiler.protected import Whole
 from weft.declare import Agent, Node, Policy, RunConfig
+from weft.declare.agent import labels_of
 from weft.declare.config import shape_of
 from weft.declare.visit import rebuild
 from weft.declare.words import policy_from

@@ -178,10 +178,12 @@ def _configured(config: Path) -> object:
 
 def _folder(folder: Path) -> ModuleType:
     """The package that a folder is, or its module `agent` where another has taken the name."""
+    code = folder / "agent.py"
+    if "." in folder.name or not folder.name:  # no name that an import could find
+        return _file(str(code if code.is_file() else folder / "__init__.py"))
     _look_in(folder.parent)
     with _their_code(str(folder)):
         package = importlib.import_module(folder.name)
-    code = folder / "agent.py"
     if code.is_file() and str(folder) not in map(str, vars(package).get("__path__", ())):
         return _file(str(code))
     return package

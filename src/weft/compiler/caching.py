@@ -324,7 +324,7 @@ def ending_of(
         return Ending(f"it is the last of {most:,} steps", "before")
     if any(not _is_answer_tool(tool.name, plan) for tool in prompt.tools) or plan.transfers:
         return None
-    if policy.view != "default" and not steps:
+    if policy.facts.view != "default" and not steps:
         return Ending("the agent calls no tool, and sees no turn but the current one", "head")
     items = prompt.items
     recent = items.since(max(0, items.length - _LOOKED_AT))

@@ -41,7 +41,7 @@ from weft.compiler.protected import Whole, require_valid, shown_item, withheld_b
 from weft.compiler.tools import DEFAULT, equip, offered_in, tools_in
 from weft.content import ContentLike, require_posted, to_content
 from weft.declare import Agent, Policy, RunConfig, TokenBudget
-from weft.declare.agent import find_path, walk_tree
+from weft.declare.agent import find_path
 from weft.declare.config import lacking
 from weft.declare.hints import RUN_WORDS
 from weft.declare.policy_parts import Budget
@@ -224,25 +224,15 @@ def _with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agen
     """The root in which the agent that is asked has the tools that the log says it was offered."""
     if type(root) is not Agent and not isinstance(cast("object", root), Agent):
         return root  # whoever makes the plan says what is wrong, also with the name
-    has_sources = root.memo.of(_HasSources)
-    if has_sources is None:
-        members = (node for node, _ in walk_tree(root) if isinstance(node, Agent))
-        has_sources = root.memo.keep(_HasSources(any(one.tool_sources for one in members)))
-    # most programs have no toolsets, and this is asked at every step
-    if not has_sources.anywhere:
-        return root
-    path = find_path(root, agent) if isinstance(agent, str) else (root,)
+    path = (root,)
+    if isinstance(agent, str) and agent != root.name:
+        # most programs have no toolsets, and this is asked at every step
+        path = find_path(root, agent) if root.has_tool_sources else ()
     asked = path[-1] if path else None
     if not isinstance(asked, Agent) or not asked.tool_sources:
         return root
     offered = offered_in(events, asked.name)
     return root if offered is None else equip(root, asked.name, tools_in(offered), source="log")
-
-
-class _HasSources(msgspec.Struct, frozen=True):
-    """Whether an agent of a tree has toolsets that are asked in a run."""
-
-    anywhere: bool
 
 
 def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:
@@ -296,7 +286,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
     """Run the passes on what is new in the log; the rest is as the request before had it."""
     plan, events = inputs.plan, inputs.events
     policy, passes = plan.policy, plan.passes
-    if policy.is_conditional:
+    if policy.facts.is_conditional:
         # a condition may hold now and not in the next request, so its passes cannot be the plan's
         policy = policy.resolved(inputs.state, decided)
         passes = passes_of(policy, plan.agent.name, plan.custom)
@@ -327,7 +317,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
         counter = scale.counter
         tokens = TokenFacts(count=counter.count, margin=counter.margin, budget=budget)
     # nothing depends on where the turn begins: the thread grows from one turn to the next
-    whole = plain and policy.view == "default"
+    whole = plain and policy.facts.view == "default"
     env = Env(
         agent=plan.agent.name,
         policy=policy,
@@ -379,8 +369,8 @@ def _carried(
     # the common case: no answer was stored under a key, so nothing can be said twice
     if not facts.produced and not facts.captured and call.state is None:
         return {}, facts.captured
-    if policy.state_keys:
-        inserted = {**{k: state[k] for k in policy.state_keys if k in state}, **inserted}
+    if policy.facts.state_keys:
+        inserted = {**{k: state[k] for k in policy.facts.state_keys if k in state}, **inserted}
     captured = facts.captured
     # a `temp:` key that was captured is not in the log: it is known by its text
     if call.state is not None and any(key.startswith("temp:") for key in inserted):
@@ -394,7 +384,7 @@ def _carried(
 
 def _basis(env: Env, facts: LogFacts, labelled: "Labelled | None") -> Basis:
     """What the items of a thread depend on beside the log."""
-    start = 0 if env.policy.view == "default" else env.turn
+    start = 0 if env.policy.facts.view == "default" else env.turn
     carried = env.instruction.carried
     if not start and not carried and facts.reaches_back < 0 and labelled is None:
         return WHOLE

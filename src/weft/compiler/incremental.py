@@ -219,7 +219,7 @@ class Thread:
         consumed = self.consumed
         return not (
             self.basis.reaches_back >= consumed
-            or env.policy.view != "default"
+            or env.policy.facts.view != "default"
             or env.instruction.captured
             or (facts.branched and not branches_of(events).is_quiet(self.slot.branch, consumed))
         )

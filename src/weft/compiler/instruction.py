@@ -106,6 +106,8 @@ class Source(msgspec.Struct, frozen=True):
     agent: Agent
     field: Field | None = None
     finished: bool = True
+    variables: tuple[Variable, ...] = ()
+    """What an unfinished text reads."""
     block: TextBlock | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
 
@@ -161,14 +163,13 @@ def wording_of(path: tuple[Agent, ...], output: Output | None, run_text: str = "
         _written(root, "global", "global_instruction"),
         Source("identity", agent, block=identity, diagnostics=tuple(diagnostics)),
         _written(agent, "instruction", "instruction"),
-        Source("schema", agent, block=_schema(output)),
+        Source("schema", agent, block=schema_reminder(output)),
         Source("transfer", agent, block=transfer, diagnostics=tuple(unread_diagnostics)),
     )
-    texts = [_text_of(s.agent, s.field) for s in sources if s.field and not s.finished]
-    variables = [v for text in texts if isinstance(text, str) for v in parse(text).variables]
+    variables = [variable for source in sources for variable in source.variables]
     plain = not any(variable.path or variable.artifact for variable in variables)
     keys = tuple(variable.key for variable in variables) if plain else None
-    asks = any(not isinstance(text, str) for text in texts)
+    asks = any(not source.finished and not source.variables for source in sources)
     return Wording(sources, tuple(variables), keys, asks)
 
 
@@ -196,8 +197,11 @@ def resolve_instructions(wording: Wording, scope: Scope) -> Instructions:
 def _written(agent: Agent, name: PartName, field: Field) -> Source:
     """What an author wrote: finished if it is text in which no variable stands."""
     text = _text_of(agent, field)
-    if not isinstance(text, str) or parse(text).variables:
-        return Source(name, agent, field, finished=False)
+    if text == "":
+        return Source(name, agent, field)
+    variables = parse(text).variables if isinstance(text, str) else ()
+    if variables or not isinstance(text, str):
+        return Source(name, agent, field, finished=False, variables=variables)
     diagnostics: list[Diagnostic] = []
     block = _templated(agent, field, Scope({}), {}, {}, diagnostics)
     return Source(name, agent, field, block=block, diagnostics=tuple(diagnostics))
@@ -227,7 +231,8 @@ def _identity(agent: Agent, diagnostics: list[Diagnostic]) -> TextBlock:
     )
 
 
-def _schema(output: Output | None) -> TextBlock | None:
+def schema_reminder(output: Output | None) -> TextBlock | None:
+    """The output schema in words, where it is to be sent so."""
     if output is None or output.how != "text":
         return None
     return TextBlock(

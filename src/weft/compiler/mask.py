@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
-from weft.compiler.protected import labels_of
 from weft.declare import Node, Policy, RunConfig
-from weft.declare.agent import every_agent
+from weft.declare.agent import every_agent, labels_of
 from weft.declare.policy_parts import Label, Redact, When
 from weft.detect.redaction import Redaction, TextCut, moved, replaced, wanted
 from weft.passes.redact import restored_values

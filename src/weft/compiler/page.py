@@ -67,13 +67,17 @@ pre span.state, pre span.artifact { border-bottom: 2px dotted hsl(30 80% 50%); }
 
 def page(report: Report) -> str:
     """The whole page."""
-    title = escape(f"{report.agent} -> {report.model}")
-    body = "\n".join(_body(report))
+    return whole_page(escape(f"{report.agent} -> {report.model}"), _STYLE, _body(report))
+
+
+def whole_page(title: str, style: str, body: Iterable[str]) -> str:
+    """A page with its title, its style and the lines of its body."""
+    lines = "\n".join(body)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
+        f"<title>{title}</title>\n<style>\n{style}\n</style>\n</head>\n"
+        f"<body>\n{lines}\n</body>\n</html>\n"
     )
 
 

@@ -6,7 +6,8 @@ the wording of its instruction are the same at every step. They are kept with th
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from operator import is_
 from typing import Literal, Protocol, cast, runtime_checkable
@@ -18,10 +19,9 @@ from weft.compiler.costs import shares_of, window_of
 from weft.compiler.count import Scale
 from weft.compiler.incremental import Slot
 from weft.compiler.instruction import Instructions, Source, Wording, wording_of
-from weft.compiler.protected import guarded, labels_of, united
 from weft.compiler.tools import DEFAULT, policy_of, recall_tool, transfer_targets, transfer_tool
 from weft.declare import Agent, Node, Policy, RunConfig, Tool
-from weft.declare.agent import find_path, walk_tree
+from weft.declare.agent import find_path, labels_of, unite_labels, walk_tree
 from weft.declare.config import merge
 from weft.declare.functions import PassFunction, name_of
 from weft.declare.policy_parts import Auto, Budget, Label
@@ -207,7 +207,7 @@ def _recalls(path: tuple[Agent, ...], policy: Policy, target: Target) -> bool:
     Where nothing returns anything there may never be a handle; then it waits for the first one,
     unless a schema that is asked for without tools rules that out. Under `C.auto()` prices decide.
     """
-    if not policy.makes_handles or not target.facts.tools:
+    if not policy.facts.makes_handles or not target.facts.tools:
         return False
     agent = path[-1]
     alone = agent.output_schema is not None and not target.facts.schema_with_tools
@@ -244,17 +244,18 @@ def _tool_facts(
     # only `C.auto()` asks what the head costs
     if not priced or recall is None:
         return ToolFacts(own=own, recall=recall)
+    texts = [*map(_wording_text, wording.sources), *_declared_texts(plan_tools)]
+    recall_texts = _declared_texts((recall,))
     meter = dialect_named(target.dialect).meter(target.model)
     count, over = meter.counter.count, meter.overheads
-    words = sum(count(_wording_text(one)) for one in wording.sources)
-    tools = sum(_declared_tokens(one, count) + over.tool for one in plan_tools)
-    first = 0 if plan_tools else over.tools
+    # the first tool costs something once, whichever it is
+    first, later = (over.tools, 0) if plan_tools else (0, over.tools)
     return ToolFacts(
         own=own,
         recall=recall,
         priced=True,
-        recall_tokens=_declared_tokens(recall, count) + over.tool + first,
-        head=over.request + words + tools + (over.tools if plan_tools else 0),
+        recall_tokens=sum(map(count, recall_texts)) + over.tool + later,
+        head=over.request + sum(map(count, texts)) + over.tool * len(plan_tools) + first,
     )
 
 
@@ -267,8 +268,11 @@ def _wording_text(source: Source) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _declared_tokens(tool: ToolDecl, count: Callable[[str], int]) -> int:
-    return count(tool.name) + count(tool.description) + count(compact(tool.parameters))
+def _declared_texts(tools: Iterable[ToolDecl]) -> list[str]:
+    """What the model reads of tools, in the texts that are counted."""
+    return [
+        text for tool in tools for text in (tool.name, tool.description, compact(tool.parameters))
+    ]
 
 
 def _late_recall(
@@ -297,13 +301,16 @@ def _fits(plan: Plan) -> bool:
 
 def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[Label, ...]) -> Plan:
     """Work out a plan: whom it is for first, then what is sent, then which passes run."""
-    nodes = find_path(root, name) if name is not None else (root,)
+    nodes = find_path(root, name) if name is not None and name != root.name else (root,)
     path = tuple(node for node in nodes if isinstance(node, Agent))
     if not path or path[-1] is not nodes[-1]:
         raise _unknown_agent(root, name)
     agent = path[-1]
-    declared = united((*labels_of(root, config), *labels))
-    policy = guarded(policy_of(agent, config), declared, agent.cleared)
+    declared = labels_of(root, config)
+    if labels:
+        declared = unite_labels((*declared, *labels))
+    policy = _guarded(policy_of(agent, config), declared, agent.cleared)
+    words, facts, limit = str(policy), policy.facts, agent.token_budget
     # the run's model first, then the agent's, then those above it
     written = _written(path, config)
     chosen = written if written is not None else _default()
@@ -316,7 +323,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
     wording = wording_of(path, output, config.global_instruction or "")
     tools = _tools_of(path, output, target.dialect, recalls=recalls)
     custom = (*_custom(agent, config), *_examples(agent, output, target))
-    passes = PLAIN if policy.is_conditional else passes_of(policy, agent.name, custom)
+    passes = PLAIN if facts.is_conditional else passes_of(policy, agent.name, custom)
     measure = _measure(agent, target)
     own = {tool.name: tool for tool in agent.tools}
     priced = not recalls and _is_priced(agent, policy)
@@ -327,7 +334,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
         agent=agent,
         policy=policy,
         passes=passes,
-        slot=Slot(agent.name, "", str(policy), _unbound(agent) if passes.plain else measure),
+        slot=Slot(agent.name, "", words, _unbound(agent) if passes.plain else measure),
         measure=measure,
         key=f"instructions of {agent.name}",
         model=chosen,
@@ -350,8 +357,19 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
         diagnostics=(*_declared(agent, target, root=len(path) == 1), *problems),
         custom=custom,
         run_passes=tuple(config.passes),
-        budget=agent.token_budget.limit if agent.token_budget is not None else None,
+        budget=limit.limit if limit is not None else None,
     )
+
+
+def _guarded(policy: Policy, labels: tuple[Label, ...], cleared: tuple[str, ...]) -> Policy:
+    """The policy with every label that its agent is not cleared for, and no other."""
+    declared_label = [one for one in policy.protections if isinstance(one, Label)]
+    hidden = tuple(label for label in labels if label.name not in cleared)
+    if not hidden and not declared_label:
+        return policy
+    # labels come from the whole program: those of the agent alone would hide too little
+    others = (one for one in policy.protections if not isinstance(one, Label))
+    return replace(policy, protections=(*hidden, *others))
 
 
 def _custom(agent: Agent, config: RunConfig) -> tuple[Pass, ...]:
@@ -543,7 +561,8 @@ def _config(agent: Agent, config: RunConfig) -> tuple[JsonObject, dict[str, Orig
     declared = Origin("field", "generate_config", agent.name)
     origins = dict.fromkeys(agent.generate_config, declared)
     origins.update({name: Origin("config", name) for name in config.generate_config})
-    return merge(agent.generate_config, config.generate_config), origins
+    layers = (agent.generate_config, config.generate_config)
+    return merge(*layers) if any(layers) else {}, origins
 
 
 def _cache(asked: Json, target: Target, origins: dict[str, Origin]) -> tuple[str, list[Diagnostic]]:
@@ -577,7 +596,12 @@ def _appends(asked: Json, target: Target, wording: Wording) -> Literal["", "syst
 
 
 def _append_from(target: Target, wording: Wording, tools: tuple[ToolDecl, ...]) -> int:
-    """How many letters must be said until a request is long enough to be reused, roughly."""
+    """How many letters must be said until a request is long enough to be reused, roughly.
+
+    0 for an instruction that never changes: nothing is appended to its requests.
+    """
+    if all(source.finished for source in wording.sources):
+        return 0
     # letters, not tokens: this decides roughly, and the same in every session
     head = sum(len(tool.description) + len(compact(tool.parameters)) for tool in tools)
     head += sum(len(_wording_text(one)) for one in wording.sources if one.block or one.field)

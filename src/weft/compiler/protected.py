@@ -9,14 +9,12 @@ another that happens to stand beside it is not.
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never, cast
 
 import msgspec
 
-from weft.declare import Node, Policy, RunConfig
-from weft.declare.agent import every_agent
-from weft.declare.policy_parts import Label, Redact, When
+from weft.declare import Policy
+from weft.declare.policy_parts import Label, Redact
 from weft.dialects import Lowered
 from weft.errors import CompileError, ProtectionError
 from weft.ir import (
@@ -394,47 +392,6 @@ class Whole(msgspec.Struct, frozen=True):
         return self
 
 
-def labels_of(node: Node, config: RunConfig | None = None) -> tuple[Label, ...]:
-    """All labels that are declared in a program, one for each name, in the order of names."""
-    labels: list[Label] = []
-    for agent in every_agent(node):
-        if agent.context is not None:
-            labels += _declared(agent.context)
-        for tool in agent.tools:
-            names = tool.writes
-            labels += [Label(label, keys=names, tools=(tool.name,)) for label in tool.labels]
-    if config is not None and config.context is not None:
-        labels += _declared(config.context)
-    return united(labels)
-
-
-def united(labels: Iterable[Label]) -> tuple[Label, ...]:
-    """The labels, those of one name as one."""
-    by_name: dict[str, list[Label]] = {}
-    for label in labels:
-        by_name.setdefault(label.name, []).append(label)
-    return tuple(
-        Label(
-            name,
-            keys=tuple(sorted({key for label in some for key in label.keys})),
-            tools=tuple(sorted({tool for label in some for tool in label.tools})),
-            artifacts=tuple(sorted({file for label in some for file in label.artifacts})),
-        )
-        for name, some in sorted(by_name.items())
-    )
-
-
-def guarded(policy: Policy, labels: tuple[Label, ...], cleared: tuple[str, ...]) -> Policy:
-    """The policy with every label that its agent is not cleared for, and no other."""
-    declared_label = [one for one in policy.protections if isinstance(one, Label)]
-    hidden = tuple(label for label in labels if label.name not in cleared)
-    if not hidden and not declared_label:
-        return policy
-    # labels come from the whole program: those of the agent alone would hide too little
-    others = (one for one in policy.protections if not isinstance(one, Label))
-    return replace(policy, protections=(*hidden, *others))
-
-
 def withheld_by(policy: Policy, env: Env) -> "Labelled | None":
     """What the policy withholds from the agent's model; None where it withholds nothing."""
     labels = labels_in(policy)
@@ -458,14 +415,6 @@ def without_labelled(
 def labels_in(policy: Policy) -> tuple[Label, ...]:
     """The labels that a policy withholds."""
     return tuple(one for one in policy.protections if isinstance(one, Label))
-
-
-def _declared(policy: Policy) -> Iterator[Label]:
-    """The labels of a policy; also those under a condition, since a secret is one at any time."""
-    yield from labels_in(policy)
-    for stage in policy.stages:
-        if isinstance(stage.selector, When):
-            yield from _declared(stage.selector.policy)
 
 
 def shown_item(item: Item, policy: Policy, env: Env) -> Item:

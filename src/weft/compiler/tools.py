@@ -18,6 +18,7 @@ import msgspec
 
 from weft.content import Part
 from weft.declare import Agent, Node, Policy, RunConfig, Tool
+from weft.declare.agent import EVERYTHING
 from weft.declare.policy import Stage
 from weft.declare.policy_parts import Auto, Compact, Label
 from weft.declare.provider_tools import HostedTool
@@ -48,7 +49,7 @@ def policy_of(agent: Agent, config: RunConfig = DEFAULT) -> Policy:
 
 def declared_policy(agent: Agent, config: RunConfig) -> Policy:
     """The same as it was written, whatever tools ask for."""
-    return agent.context or config.context or agent.policy
+    return agent.context or config.context or EVERYTHING
 
 
 def _compacts(stage: Stage) -> bool:

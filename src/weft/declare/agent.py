@@ -3,8 +3,8 @@
 Fluent methods are verbs and return a copy, so sharing an agent is always safe.
 
 Below it: the tree that agents stand in, with unique names, one parent each and nothing below
-itself, and the nodes of a flow. A flow may be a sub-agent: a leaf of the tree, whatever it is made
-of.
+itself, and the nodes of a flow with the labels that they declare. A flow may be a sub-agent: a leaf
+of the tree, whatever it is made of.
 """
 
 import types
@@ -51,6 +51,7 @@ from weft.declare.examples import Example, check_examples, fitted_examples
 from weft.declare.functions import PassFunction, check_passes
 from weft.declare.hints import AGENT_VERBS, AGENT_WORDS
 from weft.declare.policy import Policy, TokenBudget
+from weft.declare.policy_parts import Label, When
 from weft.declare.tool import Tool, ToolSource, to_source
 from weft.declare.words import C
 from weft.errors import DeclarationError
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from weft.content import Content
+    from weft.declare.config import RunConfig
     from weft.declare.context import CallbackContext, ToolContext
     from weft.declare.flow import Flow, Node
     from weft.ir import ModelResponse, Prompt
@@ -77,7 +79,7 @@ else:
     AnswerT = TypeVar("AnswerT", covariant=True)
     T = TypeVar("T")
 
-_EVERYTHING = C.default(data=False)
+EVERYTHING = C.default(data=False)
 
 Callback: TypeAlias = Callable[..., object]
 CallbackChain: TypeAlias = Callback | tuple[Callback, ...] | None
@@ -341,13 +343,18 @@ class Agent(Composable, Generic[AnswerT]):
     @cached_property
     def policy(self) -> Policy:
         """The policy in force."""
-        return self.context if self.context is not None else _EVERYTHING
+        return self.context if self.context is not None else EVERYTHING
 
-    @property
+    @cached_property
     def token_budget(self) -> TokenBudget | None:
         """The budget of its requests, where `context_compressor` is one."""
         own = self.context_compressor
         return own if isinstance(own, TokenBudget) else None
+
+    @cached_property
+    def has_tool_sources(self) -> bool:
+        """Whether an agent of its tree has toolsets that are asked in each run."""
+        return any(one.tool_sources for one, _ in walk_tree(self) if isinstance(one, Agent))
 
     @cached_property
     def memo(self) -> Memo:
@@ -523,6 +530,44 @@ def every_agent(node: "Node") -> tuple[Agent, ...]:
                     tool.agent for tool in agent.tools if isinstance(tool.agent, Composable)
                 ]
     return tuple(seen.values())
+
+
+def labels_of(node: "Node", config: "RunConfig | None" = None) -> tuple[Label, ...]:
+    """All labels that are declared in a program, one for each name, in the order of names."""
+    labels: list[Label] = []
+    for agent in every_agent(node):
+        if agent.context is not None:
+            labels += _declared_labels(agent.context)
+        for tool in agent.tools:
+            names = tool.writes
+            labels += [Label(label, keys=names, tools=(tool.name,)) for label in tool.labels]
+    if config is not None and config.context is not None:
+        labels += _declared_labels(config.context)
+    return unite_labels(labels)
+
+
+def _declared_labels(policy: Policy) -> "Iterator[Label]":
+    """The labels of a policy; also those under a condition, since a secret is one at any time."""
+    yield from (one for one in policy.protections if isinstance(one, Label))
+    for stage in policy.stages:
+        if isinstance(stage.selector, When):
+            yield from _declared_labels(stage.selector.policy)
+
+
+def unite_labels(labels: Iterable[Label]) -> tuple[Label, ...]:
+    """The labels, those of one name as one."""
+    by_name: dict[str, list[Label]] = {}
+    for label in labels:
+        by_name.setdefault(label.name, []).append(label)
+    return tuple(
+        Label(
+            name,
+            keys=tuple(sorted({key for label in some for key in label.keys})),
+            tools=tuple(sorted({tool for label in some for tool in label.tools})),
+            artifacts=tuple(sorted({file for label in some for file in label.artifacts})),
+        )
+        for name, some in sorted(by_name.items())
+    )
 
 
 def check_agents(node: "Node", *, where: str) -> None:

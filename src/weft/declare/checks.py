@@ -198,7 +198,7 @@ def merge_view(agent: str, context: Policy | None, include_contents: str | None)
         return context
     if include_contents == "default":
         return C.default() if context is None else context
-    if context is not None and context.view != "none":
+    if context is not None and context.facts.view != "none":
         raise wrong(
             agent,
             "context",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -504,68 +504,38 @@ class Policy(Verbs["Policy"]):
         )
 
     @cached_property
-    def view(self) -> View:
-        """How much of the log is looked at: all, the current turn, or not even that."""
-        kinds = {type(stage.selector) for stage in self.stages}
-        if kinds == {Nothing}:
-            return "nothing"
-        return "none" if kinds <= {Nothing, ThisTurn} else "default"
-
-    @cached_property
-    def state_keys(self) -> tuple[str, ...]:
-        """The state keys whose values are shown as items."""
-        keys: list[str] = []
-        for stage in self.stages:
-            if isinstance(stage.selector, StateKeys):
-                keys += stage.selector.keys
-            elif isinstance(stage.selector, Notes):
-                keys.append(stage.selector.key)
-        return tuple(dict.fromkeys(keys))
-
-    @cached_property
-    def shows_artifacts(self) -> bool:
-        """Whether the text of an artifact is shown, or guarded."""
-        labelled = any(isinstance(one, Label) and one.artifacts for one in self.protections)
-        return labelled or any(
-            isinstance(stage.selector, ArtifactText)
-            or (isinstance(stage.selector, When) and stage.selector.policy.shows_artifacts)
-            for stage in self.stages
-        )
-
-    @cached_property
-    def refers(self) -> bool:
-        """Whether something in view may be said by a reference to something else in view."""
-        return any(
-            isinstance(stage.selector, Auto)
-            or (isinstance(stage.selector, When) and stage.selector.policy.refers)
-            or any(isinstance(step, Dedupe) for step in stage.steps)
-            for stage in self.stages
-        )
-
-    @cached_property
-    def makes_handles(self) -> bool:
-        """Whether something in view may stand as a handle that `recall` gets back."""
-        degrades = self.limit is not None and self.limit.overflow == "degrade"
-        return degrades or any(
-            isinstance(stage.selector, Auto)
-            or (isinstance(stage.selector, When) and stage.selector.policy.makes_handles)
-            or any(
-                isinstance(step, Compact) or (isinstance(step, Fresh) and step.stale == "compact")
-                for step in stage.steps
-            )
-            for stage in self.stages
-        )
-
-    @cached_property
-    def is_conditional(self) -> bool:
-        """Whether a predicate decides about a part of it."""
-        return any(isinstance(stage.selector, When) for stage in self.stages)
+    def facts(self) -> "PolicyFacts":
+        """What its words mean for a request; every step asks, so they are read once."""
+        selectors = [stage.selector for stage in self.stages]
+        steps = [step for stage in self.stages for step in stage.steps]
+        kinds = {*map(type, selectors)}
+        # what may hold under a condition is reckoned with
+        inner = [one.policy.facts for one in selectors if isinstance(one, When)]
+        return PolicyFacts(
+            view=(
+                "nothing" if kinds == {Nothing}
+                else "none" if kinds <= {Nothing, ThisTurn}
+                else "default"
+            ),
+            state_keys=_shown_keys(selectors),
+            shows_artifacts=ArtifactText in kinds
+            or any(isinstance(one, Label) and one.artifacts for one in self.protections)
+            or any(one.shows_artifacts for one in inner),
+            refers=Auto in kinds
+            or any(isinstance(step, Dedupe) for step in steps)
+            or any(one.refers for one in inner),
+            makes_handles=Auto in kinds
+            or (self.limit is not None and self.limit.overflow == "degrade")
+            or any(_compacts(step) for step in steps)
+            or any(one.makes_handles for one in inner),
+            is_conditional=When in kinds,
+        )  # fmt: skip
 
     def resolved(
         self, state: "Mapping[str, Json]", decide: "Callable[[When, Mapping[str, Json]], bool]"
     ) -> "Policy":
         """The policy as it holds for this state: `decide` says which conditions are met."""
-        if not self.is_conditional:
+        if not self.facts.is_conditional:
             return self
         stages: tuple[Stage, ...] = ()
         # protections and writings of conditions that hold count for the whole request
@@ -598,6 +568,37 @@ class Policy(Verbs["Policy"]):
         return ".".join([union, *words])
 
     __repr__ = __str__
+
+
+class PolicyFacts(NamedTuple):
+    """What a policy means for a request."""
+
+    view: View
+    """How much of the log is looked at: all, the current turn, or not even that."""
+    state_keys: tuple[str, ...]
+    """The state keys whose values are shown as items."""
+    shows_artifacts: bool
+    """Whether the text of an artifact is shown, or guarded."""
+    refers: bool
+    """Whether something in view may be said by a reference to something else in view."""
+    makes_handles: bool
+    """Whether something in view may stand as a handle that `recall` gets back."""
+    is_conditional: bool
+    """Whether a predicate decides about a part of it."""
+
+
+def _shown_keys(selectors: Iterable[Selector]) -> tuple[str, ...]:
+    keys: list[str] = []
+    for selector in selectors:
+        if isinstance(selector, StateKeys):
+            keys += selector.keys
+        elif isinstance(selector, Notes):
+            keys.append(selector.key)
+    return tuple(dict.fromkeys(keys))
+
+
+def _compacts(step: Reduction) -> bool:
+    return isinstance(step, Compact) or (isinstance(step, Fresh) and step.stale == "compact")
 
 
 def _once(steps: tuple[Part, ...], step: Part) -> tuple[Part, ...]:

@@ -214,6 +214,20 @@ def inherit(node: Node, model: object) -> Node:
     )
 
 
+def every_node(root: Node) -> list[Node]:
+    """Every node once: of flows, of agents' trees, and of what is called as a tool."""
+    nodes: dict[int, Node] = {}
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in nodes:
+            nodes[id(node)] = node
+            waiting += below(node)
+            if isinstance(node, Agent):
+                waiting += [tool.agent for tool in node.tools if tool.agent is not None]
+    return [*nodes.values()]
+
+
 def inner_agents(root: Node) -> frozenset[str]:
     """The agents whose text is data for the agents after them, and not for the user.
 
@@ -322,7 +336,7 @@ class _KeysTaken(DefaultVisitor[set[str]]):
         return set()
 
     def visit_agent(self, node: Agent) -> set[str]:
-        keys = {*node.policy.state_keys}
+        keys = {*node.policy.facts.state_keys}
         for text in (node.instruction, node.global_instruction):
             if isinstance(text, str):
                 keys |= {variable.key for variable in parse(text).variables}

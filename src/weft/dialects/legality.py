@@ -572,7 +572,7 @@ def _wrong_with_head(
     dialect: "Dialect", lowered: "Lowered", model: str, name: str
 ) -> tuple[Finding, ...]:
     head, of = lowered.head, lowered.head.of
-    if not (of.tools or of.config or of.output or head.lead) and _is_sound(dialect, model):
+    if not (of.tools or of.config or of.output or head.lead) and is_model_taken(dialect, model):
         return ()  # nothing in it is the author's but the model and a text
     findings = [*_refused_head(dialect, head.wire, model)]
     turns = dialect.turn_rules(name)
@@ -582,7 +582,7 @@ def _wrong_with_head(
 
 
 @functools.lru_cache(maxsize=256)
-def _is_sound(dialect: "Dialect", model: str) -> bool:
+def is_model_taken(dialect: "Dialect", model: str) -> bool:
     """Whether a head that asks for nothing but the model is taken."""
     head = dialect.lower(Prompt(model, "")).head
     return not any(True for _ in _refused_head(dialect, head.wire, model))

@@ -17,6 +17,7 @@ from weft.dialects.wire import escape
 from weft.errors import DeclarationError
 from weft.jsonschema import (
     ANNOTATIONS,
+    SUBSCHEMAS,
     definitions,
     json_type,
     map_children,
@@ -172,8 +173,11 @@ class Rewriter:
         self.rules = rules
         self.where = where
         self.losses: list[Loss] = []
-        self.source = name_refs(written_out(plain(schema, where=where)))
-        self.named = definitions(self.source)
+        self.source = plain(schema, where=where)
+        self.named: dict[str, JsonObject] = {}
+        if refs(self.source):  # most schemas refer to nothing
+            self.source = name_refs(written_out(self.source))
+            self.named = definitions(self.source)
         self.cyclic = {ref for ref, part in self.named.items() if ref in reach(part, self.named)}
         self.inside: set[str] = set()
         """The cycle being written and not yet left through an optional property."""
@@ -184,7 +188,7 @@ class Rewriter:
             require_object(self.source, self.where)
         body = self.node(without(self.source, "$defs"), "")
         parts: JsonObject = {}
-        pending = sorted(refs(body), reverse=True)
+        pending = sorted(refs(body), reverse=True) if self.named else []
         while pending:
             ref = pending.pop()
             name = ref.removeprefix("#/$defs/")
@@ -409,6 +413,8 @@ class Rewriter:
 
     def children(self, node: JsonObject, pointer: str) -> JsonObject:
         """The sub-schemas, each in its place."""
+        if node.keys().isdisjoint(SUBSCHEMAS):
+            return node
         required = node.get("required")
         names = list(required) if isinstance(required, list) else []
 
@@ -508,6 +514,8 @@ def without(node: JsonObject, *keys: str) -> JsonObject:
 
 def written_out(schema: JsonObject) -> JsonObject:
     """The root with its own `$ref` replaced by what it names."""
+    if "$ref" not in schema:
+        return schema
     named = definitions(schema)
     seen: set[str] = set()
     while isinstance(ref := schema.get("$ref"), str) and ref in named and ref not in seen:

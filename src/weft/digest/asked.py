@@ -32,12 +32,12 @@ _SHORT = 400
 _MOST_LINES = 400
 """How many lines that a call carries are looked for in its result, at most."""
 
-_NAME = late_pattern(r"[^\W\d]\w{2,}")
-_MARKED = late_pattern(r"[a-z][A-Z]|[^\W_]_[^\W_]|[A-Za-z]\d")
-_QUOTED = late_pattern(r"[`\"']([^`\"'\n]{2,60})[`\"']")
+_NAME = re.compile(r"[^\W\d]\w{2,}")
+_MARKED = re.compile(r"[a-z][A-Z]|[^\W_]_[^\W_]|[A-Za-z]\d")
+_QUOTED = re.compile(r"[`\"']([^`\"'\n]{2,60})[`\"']")
 _FENCED = late_pattern(r"```[^\n]*\n(.*?)```|```(.*?)```", re.DOTALL)
-_NUMBER = late_pattern(r"(?<![\w.])\d{1,7}(?![\w.])")
-_SPAN = late_pattern(r"(?<![\w.])(\d{1,7})\s?[:,-]\s?(\d{1,7})(?![\w.])")
+_NUMBER = re.compile(r"(?<![\w.])\d{1,7}(?![\w.])")
+_SPAN = re.compile(r"(?<![\w.])(\d{1,7})\s?[:,-]\s?(\d{1,7})(?![\w.])")
 
 _COMMON = frozenset((
     "the", "and", "for", "that", "this", "with", "from", "into", "when", "where", "which",
@@ -203,7 +203,7 @@ _LEAST_LINES = 8
 _LONG = 0.4
 """A window with at least this share of its file shows most of it."""
 
-_NUMBERED = late_pattern(r"\s*(\d{1,7})(?:[:|\t\u2192]| \||  )")
+_NUMBERED = re.compile(r"\s*(\d{1,7})(?:[:|\t\u2192]| \||  )")
 SIGNATURE = late_pattern(
     r"\s*(?:export |default |public |private |protected |static |final |abstract |pub )*"
     r"(?:async )?(?:def|class|function|func|fn|interface|struct|enum|trait|impl|module)\b"
@@ -484,14 +484,14 @@ FAILED = 30.0
 OUTSIDE = 2.0
 """The weight that a path gains in a list of paths if it leads to no test."""
 
-_HIT = late_pattern(r"(?:([^\s:][^:\n]{0,300}):)?(?:Line )?(\d{1,7})[:-]")
-_SECTION = late_pattern(
+_HIT = re.compile(r"(?:([^\s:][^:\n]{0,300}):)?(?:Line )?(\d{1,7})[:-]")
+_SECTION = re.compile(
     r"_{3,} .+ _{3,}$|(?:FAIL|ERROR): \S|--- FAIL: |---- .+ stdout ----$|\s{0,4}\u25cf \S"
 )
 _RULE = late_pattern(r"={5,}|-{20,}$|(?:ok|PASS|FAIL)\s+\S+\s+[\d.(]|failures:$|test result: ")
-_PATH = late_pattern(r"(?:\.{0,2}/)?(?:[\w.@+-]+/)+[\w.@+-]+/?$")
+_PATH = re.compile(r"(?:\.{0,2}/)?(?:[\w.@+-]+/)+[\w.@+-]+/?$")
 _TESTS = late_pattern(r"(?:^|[/_.-])tests?(?:[/_.-]|$)")
-_TRACE = late_pattern(r"Traceback \(most recent call last\)")
+_TRACE = re.compile(r"Traceback \(most recent call last\)")
 
 
 def choose_hits(text: str, asked: Asked, *, limit: int, count: Count) -> str | None:

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Literal
 
-from weft.late import late_pattern
-
 Count = Callable[[str], int]
 """How many tokens a text has."""
 
@@ -19,9 +17,9 @@ Shape = Literal["json", "table", "log", "code", "html", "diff", "base64", "text"
 _WORD = 24
 """How far a cut may move so that no word, and so no token, is cut in two."""
 
-_BREAK = late_pattern(r"\s\S*\Z")
+_BREAK = re.compile(r"\s\S*\Z")
 
-_BLANK = late_pattern(r"\s")
+_BLANK = re.compile(r"\s")
 
 
 def cut_text(text: str, *, limit: int, count: Count, keep: Keep = "head", mark: str = "…") -> str:

@@ -7,6 +7,7 @@ names in it that are likely to be typed again are listed behind, as far as there
 
 import functools
 import heapq
+import re
 from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -29,7 +30,7 @@ _LINES = 3_000
 _SHORT = 24
 """A gap of so few characters is shown: a mark would cost more."""
 
-_HEAD = late_pattern(r"[.;,>})\]]\s|\s")
+_HEAD = re.compile(r"[.;,>})\]]\s|\s")
 
 
 class Line(NamedTuple):
@@ -99,24 +100,24 @@ def choose_lines(
     pieces = _in_pieces(lines, limit)
     order = _in_order_of_worth(pieces, limit)
     room = limit - int(limit * named)
+    # the second search begins where the first did, and where no name is listed it ends there
+    count = functools.cache(count)
 
+    @functools.cache
     def joined(size: int) -> str:
         return _rendered(pieces, sorted(order[:size]), mark)
 
-    @functools.cache  # the second search begins where the first did
-    def tokens_of(size: int) -> int:
-        return count(joined(size))
-
-    size_kept = _most(len(order), lambda size: tokens_of(size) <= room)
+    size_kept = _most(len(order), lambda size: count(joined(size)) <= room)
     text = joined(size_kept)
-    used = tokens_of(size_kept)
+    used = count(text)
     if size_kept < len(pieces):
         names = _left_out_names(pieces, set(order[:size_kept]), known)
         listed = _listed(text, names, limit, count)
         # the names take less than their share
         if not listed.endswith("…") or not names:  # there is room for more lines
             spare = limit - (count(listed) - used)
-            size_kept = max(size_kept, _most(len(order), lambda size: tokens_of(size) <= spare))
+            most = _most(len(order), lambda size: count(joined(size)) <= spare)
+            size_kept = max(size_kept, most)
             names = _left_out_names(pieces, set(order[:size_kept]), known)
             listed = _listed(joined(size_kept), names, limit, count)
         text = listed
@@ -323,9 +324,9 @@ def _whole(pieces: Sequence[_LinePiece], chosen: Sequence[int]) -> int:
     return len({piece.line for piece in pieces} - missing)
 
 
-_NAME = late_pattern(r"[/~.]{0,3}[A-Za-z0-9_]+(?:(?:::|[/.@-]{1,3})[A-Za-z0-9_]+)*")
+_NAME = re.compile(r"[/~.]{0,3}[A-Za-z0-9_]+(?:(?:::|[/.@-]{1,3})[A-Za-z0-9_]+)*")
 
-_MARKED = late_pattern(r"[a-z0-9][A-Z]|_|[A-Za-z][./:@-][A-Za-z_]|[A-Za-z]\d|\d[A-Za-z]")
+_MARKED = re.compile(r"[a-z0-9][A-Z]|_|[A-Za-z][./:@-][A-Za-z_]|[A-Za-z]\d|\d[A-Za-z]")
 
 _SHORTEST = 6
 

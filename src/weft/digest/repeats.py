@@ -10,13 +10,13 @@ repeats the names of its fields. As `{"columns": [...], "rows": [[...], ...]}` t
 and nothing is left out: whoever has the table has the records again, letter for letter.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.late import late_pattern
 from weft.values import Json, JsonObject, compact
 
 LEAST = 3
@@ -25,7 +25,7 @@ LEAST = 3
 NEWEST = 4
 """In how many places three lines are looked at; the newest are nearest to what reads them."""
 
-_BLANKS = late_pattern(r'("(?:[^"\\]|\\.)*")|\s+')
+_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|\s+')
 
 
 def tightened(text: str) -> str:

@@ -397,32 +397,30 @@ def _attributes_in(text: str) -> list[tuple[str, str | None]]:
 
 _SAMPLE = 400
 """How many lines are looked at."""
-_BASE64 = late_pattern(r"(?:data:[\w.+/-]+(?:;[\w=.+-]+)*,)?[A-Za-z0-9+/_\s-]{120,}={0,2}\s*")
-_TAG = late_pattern(
+_BASE64 = re.compile(r"(?:data:[\w.+/-]+(?:;[\w=.+-]+)*,)?[A-Za-z0-9+/_\s-]{120,}={0,2}\s*")
+_TAG = re.compile(
     r"</?(?:!doctype|html|head|body|div|p|a|span|table|tr|td|th|ul|ol|li|h[1-6]|script|style|meta"
     r"|link|section|article|nav|img|br|form|input|button|title|main)\b[^<>]*>",
     re.IGNORECASE,
 )
-_HUNK = late_pattern(r"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@", re.MULTILINE)
-_STAMP = late_pattern(
+_HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@", re.MULTILINE)
+_STAMP = re.compile(
     r"^\W{0,2}(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d"
     r"|\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL)\b)"
 )
-_LEVEL = late_pattern(
-    r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\b|Traceback \(most recent"
-)
-_NUMBERED = late_pattern(r"^\s*\d+(?:[:|\t]| {2})")
-_CODE = late_pattern(
+_LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\b|Traceback \(most recent")
+_NUMBERED = re.compile(r"^\s*\d+(?:[:|\t]| {2})")
+_CODE = re.compile(
     r"^\s*(?:from \S+ import |import \S|def \w|async def |class \w|@\w|return\b|if .*:$|for .*:$"
     r"|else\b|elif |try:|except\b|with .*:$|raise |self\.|func |fn |pub |let |const |var "
     r"|function\b|public |private |static |#include|package \w|use \w|}|</?\w+>$)"
     r"|[;{]\s*$|^\s*[\w.\[\]]+ = |^\s*\w[\w.]*\(.*\)?[,:]?$"
 )
-_FIRM = late_pattern(
+_FIRM = re.compile(
     r"\s*(?:from \S+ import |import \w|(?:async )?def \w+\(|class \w+[(:{ ]|func \w|#include)"
 )
-_TABLE_RULER = late_pattern(r"^\s*\|?[\s:+|=-]*(?:-{2,}|={2,})[\s:+|=-]*\|?\s*$")
-_COLUMNS = late_pattern(r" {2,}|\t")
+_TABLE_RULER = re.compile(r"^\s*\|?[\s:+|=-]*(?:-{2,}|={2,})[\s:+|=-]*\|?\s*$")
+_COLUMNS = re.compile(r" {2,}|\t")
 
 
 def shape_of(value: Json) -> Shape:
@@ -514,7 +512,7 @@ def _is_csv(lines: list[str], commas: int) -> bool:
     return blanks * 2 < commas * len(lines) and brackets * 4 < len(lines)
 
 
-_KINDS = (late_pattern("[0-9]"), late_pattern("[A-Z]"), late_pattern("[a-z]"))
+_KINDS = tuple(map(re.compile, ("[0-9]", "[A-Z]", "[a-z]")))
 """Kinds of characters that all occur in base64 of some length."""
 
 

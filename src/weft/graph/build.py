@@ -5,29 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+from weft import declare
 from weft.checker.agents import blurs, custom_writer, heard_by, may_write_anything, writes_of
 from weft.checker.check import check, walk_program
 from weft.checker.functions import keys_of
 from weft.checker.world import Read, Site, WalkRecord, Writer
 from weft.compiler.report import clip, preview
-from weft.declare import (
-    Agent,
-    CustomAgent,
-    Expect,
-    Fallback,
-    Flow,
-    Gate,
-    Loop,
-    Map,
-    Node,
-    Parallel,
-    Race,
-    Route,
-    Sequence,
-    Step,
-    Tap,
-    Timeout,
-)
+from weft.declare import Agent, Node
 from weft.declare.compose import Composable
 from weft.declare.functions import name_of
 from weft.declare.route import OTHERWISE, quoted
@@ -73,7 +57,7 @@ def graph_of(
     marked = tuple(one for one in problems if one.severity is not Severity.INFO)
     record, keys = walk_program(node, inputs, infer=infer)
     builder = _Builder(record, marked, keys)
-    root = builder.visit(record.root)
+    root = builder.visit(record.survey.root)
     ports = tuple(Port(key, key, "state") for key in record.start.facts)
     start = Vertex("input", "input", "", "input", writes=ports)
     answer = Vertex("answer", "answer", "", "answer")
@@ -113,7 +97,7 @@ class _Builder(Visitor[Member]):
         self.sites: dict[str, tuple[Site, ...]] = {}
         self._count = 0
         self._uses = Counter[int]()
-        self._count_uses(record.root)
+        self._count_uses(record.survey.root)
         self._drawn = Counter[int]()
         self._sites_of: dict[int, list[Site]] = {}
         for site in record.sites:
@@ -132,7 +116,7 @@ class _Builder(Visitor[Member]):
         labels = tuple(label for _, label in below)
         return Group(group, "team", f"team of {node.name}", head, members, labels)
 
-    def visit_custom_agent(self, node: CustomAgent) -> Member:
+    def visit_custom_agent(self, node: declare.CustomAgent) -> Member:
         notes: tuple[str, ...] = ("code decides what runs",) if node.children else ()
         notes += _opaque(not node.declares_writes)
         writes = [(key, custom_writer(node).origin) for key in node.writes]
@@ -145,7 +129,7 @@ class _Builder(Visitor[Member]):
         labels = ("may run",) * len(members)
         return Group(group, "team", f"run by {node.name}", head, members, labels)
 
-    def visit_step(self, node: Step) -> Member:
+    def visit_step(self, node: declare.Step) -> Member:
         notes: tuple[str, ...] = ()
         if node.drops:
             notes = (f"drops {', '.join(node.drops)}",)
@@ -160,7 +144,7 @@ class _Builder(Visitor[Member]):
         writes = [(key, origin) for key in keys]
         return self._vertex(node, _BoxContent("step", node.written or node.name, notes, writes))
 
-    def visit_gate(self, node: Gate) -> Member:
+    def visit_gate(self, node: declare.Gate) -> Member:
         notes: list[str] = []
         if node.question:
             notes.append(f"asks {node.question}")
@@ -169,30 +153,30 @@ class _Builder(Visitor[Member]):
         writes = [(node.key, Origin("field", "key", node.name))]
         return self._vertex(node, _BoxContent("gate", f"gate {node.name}", tuple(notes), writes))
 
-    def visit_tap(self, node: Tap) -> Member:
+    def visit_tap(self, node: declare.Tap) -> Member:
         return self._vertex(node, _BoxContent("tap", f"tap {node.name}", ("sees the whole state",)))
 
-    def visit_expect(self, node: Expect) -> Member:
+    def visit_expect(self, node: declare.Expect) -> Member:
         title = _titled(node, f"expect {name_of(node.predicate)}")
         return self._vertex(node, _BoxContent("expect", title, (f"else {node.message}",)))
 
-    def visit_sequence(self, node: Sequence) -> Member:
+    def visit_sequence(self, node: declare.Sequence) -> Member:
         title = "" if node.name == "sequence" else node.name
         return self._group(node, "sequence", title)
 
-    def visit_parallel(self, node: Parallel) -> Member:
+    def visit_parallel(self, node: declare.Parallel) -> Member:
         return self._group(node, "parallel", _titled(node, "parallel"))
 
-    def visit_race(self, node: Race) -> Member:
+    def visit_race(self, node: declare.Race) -> Member:
         return self._group(node, "race", _titled(node, "race"))
 
-    def visit_fallback(self, node: Fallback) -> Member:
+    def visit_fallback(self, node: declare.Fallback) -> Member:
         return self._group(node, "fallback", _titled(node, "fallback"))
 
-    def visit_timeout(self, node: Timeout) -> Member:
+    def visit_timeout(self, node: declare.Timeout) -> Member:
         return self._group(node, "timeout", _titled(node, f"timeout {node.seconds:g} s"))
 
-    def visit_loop(self, node: Loop) -> Member:
+    def visit_loop(self, node: declare.Loop) -> Member:
         most = f"at most {node.max} times"
         words = f"{node.max} times"
         if node.until is not None:
@@ -202,7 +186,7 @@ class _Builder(Visitor[Member]):
         title = _titled(node, words)
         return self._group(node, "loop", title, head=_BoxContent("loop", title))
 
-    def visit_map(self, node: Map) -> Member:
+    def visit_map(self, node: declare.Map) -> Member:
         title = _titled(node, f"map {node.items} into {node.into}")
         writes = [
             (node.item, Origin("field", "item", node.name)),
@@ -211,7 +195,7 @@ class _Builder(Visitor[Member]):
         head = _BoxContent("map", title, (f"{node.concurrency} at a time",), writes)
         return self._group(node, "map", title, (f"each {node.item}",), head=head)
 
-    def visit_route(self, node: Route) -> Member:
+    def visit_route(self, node: declare.Route) -> Member:
         key = node.key if isinstance(node.key, str) else name_of(node.key)
         title = _titled(node, f"route {key}".rstrip())
         cases = tuple(case.label for case in node.cases)
@@ -222,7 +206,7 @@ class _Builder(Visitor[Member]):
 
     def _group(
         self,
-        node: Flow,
+        node: declare.Flow,
         kind: GroupKind,
         title: str,
         labels: tuple[str, ...] = (),
@@ -341,7 +325,7 @@ def _team(agent: Agent) -> list[tuple[Node, str]]:
     return [*tools, *((child, "transfer") for child in agent.sub_agents)]
 
 
-def _titled(node: Flow, words: str) -> str:
+def _titled(node: declare.Flow, words: str) -> str:
     """The words for a node, behind its name if it was given one."""
     default = type(node).__name__.lower()
     return words if node.name == default else f"{node.name}: {words}"

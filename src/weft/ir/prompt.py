@@ -276,6 +276,15 @@ def show_block(block: Block) -> str:
             assert_never(block)
 
 
+def show_plainly(block: Block) -> str:
+    """As `show_block`, but the one text of a result as it is sent, not as JSON."""
+    if isinstance(block, ResultBlock) and len(block.response) == 1:
+        only = next(iter(block.response.values()))
+        if isinstance(only, str):
+            return f"{block.role} result {block.call_id}: {block.name} -> {only}"
+    return show_block(block)
+
+
 def _indented(text: str) -> str:
     return text.replace("\n", "\n    ")
 

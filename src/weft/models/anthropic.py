@@ -1,12 +1,9 @@
 """Claude models over Anthropic's Messages API, and every server that speaks it."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from weft.dialects.wire import at_path
-from weft.models.http import Timeouts
 from weft.models.remote import Remote
-from weft.models.retry import Breaker, Retry
 from weft.models.services import ANTHROPIC
 from weft.values import JsonObject
 
@@ -53,31 +50,8 @@ class Anthropic(Remote):
     """
 
     vendor: ClassVar = "anthropic"
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: float | Timeouts | None = None,
-        retries: int | Retry | None = None,
-        breaker: Breaker | None = None,
-        client: object = None,
-    ) -> None:
-        super().__init__(
-            name,
-            ANTHROPIC,
-            "anthropic",
-            api_key=api_key,
-            base_url=base_url,
-            headers=headers,
-            timeout=timeout,
-            retries=retries,
-            breaker=breaker,
-            client=client,
-        )
+    service = ANTHROPIC
+    dialect = "anthropic"
 
     def _path(self, model: str, *, stream: bool) -> str:
         # some servers are named with the version in their address, as OpenAI's are

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Protocol, cast
 import msgspec
 
 from weft.errors import DeclarationError, ModelError, with_article
-from weft.models.http import Carrier, Http, HttpReply, Reply, Sending, broken, in_time
+from weft.models.http import (
+    Carrier,
+    Http,
+    HttpReply,
+    Reply,
+    Sending,
+    broken,
+    in_time,
+    rest_of,
+    unbroken,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -166,21 +176,17 @@ def unsent(error: Exception) -> ModelError:
 class _UnframedReply:
     """An answer whose events come in a cloud's own framing, given on as plain events."""
 
-    __slots__ = ("_events", "_reply", "headers")
+    __slots__ = ("_events", "_reply", "headers", "status")
 
     def __init__(self, reply: HttpReply, decoder: _Decoder) -> None:
+        self.status = reply.status
         self._reply = reply
         self._events = decoder.aiter_bytes(_pieces(reply))
         self.headers: Mapping[str, str] = {**reply.headers, "content-type": "text/event-stream"}
 
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        return self._reply.status
-
     async def read(self) -> bytes:
         """All of the events."""
-        return b"".join([piece async for piece in _pieces(self)])
+        return await rest_of(self)
 
     async def more(self) -> bytes:
         """The next event."""
@@ -202,22 +208,14 @@ async def _pieces(reply: Reply) -> AsyncIterator[bytes]:
 class _ThreadReply:
     """An answer of a client that waits: it is read in a thread."""
 
-    __slots__ = ("_pieces", "_reading", "_response")
+    __slots__ = ("_pieces", "_reading", "_response", "headers", "status")
 
     def __init__(self, response: "httpx2.Response") -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = response.headers
         self._response = response
         self._pieces: Iterator[bytes] | None = None
         self._reading: asyncio.Future[bytes] | None = None
-
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        return self._response.status_code
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers."""
-        return self._response.headers
 
     async def read(self) -> bytes:
         """All of the body."""
@@ -250,10 +248,7 @@ class _ThreadReply:
     async def _waited(self, work: Callable[[], bytes]) -> bytes:
         # shielded below, because `close` must know that the thread still reads
         self._reading = asyncio.get_running_loop().run_in_executor(None, work)
-        try:
-            return await asyncio.shield(self._reading)
-        except Exception as error:
-            raise broken(error, str(self._response.url)) from error
+        return await unbroken(asyncio.shield(self._reading), str(self._response.url))
 
 
 class _NetworkStream(Protocol):
@@ -423,35 +418,21 @@ class _RaisedReply:
 class _AiohttpReply:
     """An answer of aiohttp's."""
 
-    __slots__ = ("_response", "_url")
+    __slots__ = ("_response", "_url", "headers", "status")
 
     def __init__(self, response: _AiohttpResponse, url: str) -> None:
+        self.status = response.status
+        self.headers = response.headers
         self._response = response
         self._url = url
 
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        return self._response.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers."""
-        return self._response.headers
-
     async def read(self) -> bytes:
         """All of the body."""
-        try:
-            return await self._response.read()
-        except Exception as error:
-            raise broken(error, self._url) from error
+        return await unbroken(self._response.read(), self._url)
 
     async def more(self) -> bytes:
         """The next piece of the body."""
-        try:
-            return await self._response.content.readany()
-        except Exception as error:
-            raise broken(error, self._url) from error
+        return await unbroken(self._response.content.readany(), self._url)
 
     async def close(self) -> None:
         """Close the connection."""

@@ -166,28 +166,17 @@ async def in_time(asked: Awaitable[T], timeouts: Timeouts, url: str) -> T:
 class HttpReply:
     """An answer of httpx2's, its errors told as ModelErrors."""
 
-    __slots__ = ("_pieces", "_response")
+    __slots__ = ("_pieces", "_response", "headers", "status")
 
     def __init__(self, response: "httpx2.Response") -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = response.headers  # any case of a name will do
         self._response = response
         self._pieces: AsyncGenerator[bytes, None] | None = None
 
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        return self._response.status_code
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers; any case of a name will do."""
-        return self._response.headers
-
     async def read(self) -> bytes:
         """All of the body."""
-        try:
-            return await self._response.aread()
-        except Exception as error:
-            raise broken(error, str(self._response.url)) from error
+        return await unbroken(self._response.aread(), str(self._response.url))
 
     async def more(self) -> bytes:
         """The next piece of the body, as it comes; nothing where it ends."""
@@ -196,16 +185,21 @@ class HttpReply:
             # raw pieces come as they arrive; a decoder may hold some back
             coded = response.headers.get("content-encoding", "identity") != "identity"
             self._pieces = response.aiter_bytes() if coded else response.aiter_raw()
-        try:
-            return await anext(self._pieces, b"")
-        except Exception as error:
-            raise broken(error, str(self._response.url)) from error
+        return await unbroken(anext(self._pieces, b""), str(self._response.url))
 
     async def close(self) -> None:
         """Close the connection, or give it back where everything was read."""
         if self._pieces is not None:
             await self._pieces.aclose()
         await self._response.aclose()
+
+
+async def unbroken(asked: Awaitable[T], url: str) -> T:
+    """What was asked for; a connection that fails meanwhile is told as a ModelError."""
+    try:
+        return await asked
+    except Exception as error:
+        raise broken(error, url) from error
 
 
 _SLOW = "try again, or allow more time: timeout=600"
@@ -375,12 +369,8 @@ async def require_answer(reply: Reply, dialect: str, url: str) -> None:
     if 300 <= status < 400:
         # the base alone: a query there may hold a key
         there = address_of(reply.headers.get("location", "elsewhere")).base or "/"
-        raise ModelError(
-            f"{url} sends on to {there} instead of answering",
-            code="bad_response",
-            status=status,
-            hint="write the address it sends on to as base_url",
-        )
+        words = f"{url} sends on to {there} instead of answering"
+        raise _unusable(words, status, "write the address it sends on to as base_url")
     value = _object(body)
     if value is None and _is_page(text, reply.headers.get("content-type", "")):
         error = web_page(url, status)
@@ -431,7 +421,7 @@ class Reading:
         if data and not self._begun:
             self._begun = True
             if data.lstrip()[:1] in (b"{", b"[", b"<"):  # it says it streams, and does not
-                self._body = self._whole(data + await _rest(self._reply))
+                self._body = self._whole(data + await rest_of(self._reply))
                 return None
         if data:
             return self._fed(self._events.feed(data))
@@ -476,11 +466,7 @@ class Reading:
     def _garbled(self, text: str) -> ModelError:
         if self._over:
             return _HalfEvent("the stream ends in the middle of an event")
-        return ModelError(
-            f"an event of the answer is no JSON object: {_short(text)}",
-            code="bad_response",
-            hint="check that the base URL is this provider's API",
-        )
+        return _unusable(f"an event of the answer is no JSON object: {_short(text)}")
 
     def _cut(self, error: ModelError) -> list[ModelResponse]:
         """Handle a broken connection. It is no error if the answer was complete."""
@@ -506,15 +492,11 @@ class Reading:
         text = body.decode("utf-8", "replace")
         if _is_page(text, self._reply.headers.get("content-type", "")):
             raise web_page(self._url, status)
-        raise ModelError(
-            f"the answer is no JSON object: {_short(text)}",
-            code="bad_response",
-            status=status,
-            hint="check that the base URL is this provider's API",
-        )
+        raise _unusable(f"the answer is no JSON object: {_short(text)}", status)
 
 
-async def _rest(reply: Reply) -> bytes:
+async def rest_of(reply: Reply) -> bytes:
+    """What has not been read of an answer."""
     pieces: list[bytes] = []
     while piece := await reply.more():
         pieces.append(piece)
@@ -527,21 +509,19 @@ class _HalfEvent(ModelError):
 
 def web_page(url: str, status: int) -> ModelError:
     """The error for an address that answers with a page for people."""
-    return ModelError(
-        f"{url} answered with a web page (HTML, status {status}) instead of JSON",
-        code="bad_response",
-        status=status,
-        hint="check base_url: it is the address of the API, such as https://host/v1",
+    words = f"{url} answered with a web page (HTML, status {status}) instead of JSON"
+    return _unusable(
+        words, status, "check base_url: it is the address of the API, such as https://host/v1"
     )
 
 
 def _nothing(url: str, status: int) -> ModelError:
-    return ModelError(
-        f"{url} answered with nothing (status {status})",
-        code="bad_response",
-        status=status,
-        hint="check that the base URL is this provider's API",
-    )
+    return _unusable(f"{url} answered with nothing (status {status})", status)
+
+
+def _unusable(words: str, status: int | None = None, hint: str = "") -> ModelError:
+    hint = hint or "check that the base URL is this provider's API"
+    return ModelError(words, code="bad_response", status=status, hint=hint)
 
 
 def _is_page(text: str, kind: str) -> bool:

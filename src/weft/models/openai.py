@@ -1,13 +1,10 @@
 """OpenAI's models, and every server that speaks one of its two formats."""
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal, Protocol, cast
+from typing import ClassVar, Literal, Protocol, Unpack, cast
 
 from weft.dialects import facts_for
 from weft.errors import DeclarationError
-from weft.models.http import Timeouts
-from weft.models.remote import Remote
-from weft.models.retry import Breaker, Retry
+from weft.models.remote import Remote, RemoteOptions
 from weft.models.services import OPENAI, SERVICES, Service
 from weft.values import JsonObject
 
@@ -30,27 +27,12 @@ class OpenAI(Remote):
         *,
         api: Literal["responses", "chat"] | None = None,
         service: str | Service = "openai",
-        api_key: str | None = None,
-        base_url: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: float | Timeouts | None = None,
-        retries: int | Retry | None = None,
-        breaker: Breaker | None = None,
-        client: object = None,
+        **options: Unpack[RemoteOptions],
     ) -> None:
-        place = _service(service)
-        super().__init__(
-            name,
-            place,
-            _dialect(name, api, own=place is OPENAI and base_url is None and _is_own(client)),
-            api_key=api_key,
-            base_url=base_url,
-            headers=headers,
-            timeout=timeout,
-            retries=retries,
-            breaker=breaker,
-            client=client,
-        )
+        self.service = _service(service)
+        asks_openai = self.service is OPENAI and options.get("base_url") is None
+        self.dialect = _dialect(name, api, own=asks_openai and _is_own(options.get("client")))
+        super().__init__(name, **options)
 
     def _path(self, model: str, *, stream: bool) -> str:
         return _PATHS[self.dialect]

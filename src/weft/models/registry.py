@@ -19,14 +19,15 @@ from typing import Literal
 
 import msgspec
 
+from weft.compiler.instruction import schema_reminder
 from weft.dialects import dialect_named, facts_for
 from weft.dialects.facts import require_model_name
 from weft.errors import DeclarationError, ModelError, UsageError, WeftError
-from weft.ir import ModelResponse, Prompt, Stability, TextBlock
+from weft.ir import ModelResponse, Prompt
 from weft.models import Model
 from weft.models.services import SERVICES, Service, address_of
 from weft.session.provenance import Provenance
-from weft.values import JsonObject, compact
+from weft.values import JsonObject
 
 _log = logging.getLogger("weft")
 
@@ -240,14 +241,9 @@ def _with_schema(prompt: Prompt, model: Model) -> Prompt:
     # some models take a schema or tools, but not both
     if takes and (facts.schema_with_tools or not prompt.tools):
         return prompt
-    reminder = TextBlock(
-        role="system",
-        origin=output.origin,
-        text=f"Reply with valid JSON matching this schema: {compact(output.schema)}",
-        stability=Stability.STATIC,
-        priority=1,
-    )
     asked = msgspec.structs.replace(output, how="text")
+    reminder = schema_reminder(asked)
+    assert reminder is not None
     return msgspec.structs.replace(prompt, output=asked, system=(*prompt.system, reminder))
 
 

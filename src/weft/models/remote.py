@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple, TypedDict, cast
 
 import msgspec
 
@@ -39,31 +39,42 @@ _LONG = 8
 """How long a key is that is looked for in answers too; a shorter one is there by chance."""
 
 
+class RemoteOptions(TypedDict, total=False):
+    """What every model behind HTTP may be told."""
+
+    api_key: str | None
+    base_url: str | None
+    headers: Mapping[str, str] | None
+    timeout: float | Timeouts | None
+    retries: int | Retry | None
+    breaker: Breaker | None
+    client: object
+
+
 class Remote:
     """A model that answers over HTTP; the base of the provider classes."""
 
     vendor: ClassVar[str]
     """The package whose clients can carry its requests."""
+    service: Service
+    """Who is asked."""
+    dialect: str
 
     def __init__(
         self,
         name: str,
-        service: Service,
-        dialect: str,
         *,
-        api_key: str | None,
-        base_url: str | None,
-        headers: Mapping[str, str] | None,
-        timeout: float | Timeouts | None,
-        retries: int | Retry | None,
-        breaker: Breaker | None,
-        client: object,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | Timeouts | None = None,
+        retries: int | Retry | None = None,
+        breaker: Breaker | None = None,
+        client: object = None,
     ) -> None:
         where = type(self).__name__
         self._base_url = _require_url(base_url, f"{where}.base_url")
         self.name = _require_name(name, self._base_url, where)
-        self.dialect = dialect
-        self.service = service
         self._given_key = _require_text(api_key, f"{where}.api_key")
         self._headers = _require_headers(headers, f"{where}.headers")
         self._timeouts = timeouts_of(timeout, f"{where}.timeout")

@@ -175,18 +175,17 @@ def _spelled_arguments(arguments: JsonObject) -> list[str]:
     return texts
 
 
-class _Said:
+class _Said(msgspec.Struct):
     """What the final items say: their lines, names and words; and how many of them were read."""
 
-    def __init__(self, *, seen: bool = False) -> None:
-        self.read = 0
-        self.results = 0
-        self.seen = seen
-        """Whether results were sent whole before they are said in short."""
-        self.lines = Stock()
-        self.names: set[str] = set()
-        self.words = _Words()
-        self.traffic = Traffic()
+    read: int = 0
+    results: int = 0
+    seen: bool = False
+    """Whether results were sent whole before they are said in short."""
+    lines: Stock = msgspec.field(default_factory=Stock)
+    names: set[str] = msgspec.field(default_factory=set[str])
+    words: _Words = msgspec.field(default_factory=_Words)
+    traffic: Traffic = msgspec.field(default_factory=Traffic)
 
 
 class _ResultView:
@@ -556,6 +555,8 @@ def _is_source(block: ResultBlock, whole: str) -> bool:
 def _settled(env: Env) -> _Said:
     """What the final items say; it is kept with them."""
     items = env.thread.before
+    if not items.settled:
+        return _Said()
     with items.lock:
         settled = items.memo[_Said]
         if settled.read < items.settled:

@@ -533,7 +533,7 @@ class Seal:
         self.thinks = self.thinks or any(isinstance(one, ThoughtBlock) for one in item.blocks)
         self.notes = self.notes.grown([Note("fit_budget", why, item)])
         # only results are compared, and without handles nothing refers to a later one
-        if item.kind != "exchange" or not env.policy.makes_handles:
+        if item.kind != "exchange" or not env.policy.facts.makes_handles:
             return
         texts, again = long_results(item, env), dict(shorter.places_again(index))
         for spot, text in texts.items():
@@ -670,7 +670,7 @@ def exceeded(
 def _without_handles(prompt: Prompt, env: Env) -> str:
     """The hint to drop instead of degrade, where the budget alone brings in `recall`."""
     offered = any(tool.name == RECALL for tool in prompt.tools) and not env.tools.own
-    brought = offered and not replace(env.policy, limit=None).makes_handles
+    brought = offered and not replace(env.policy, limit=None).facts.makes_handles
     return ', or overflow="drop", which needs no recall' if brought else ""
 
 

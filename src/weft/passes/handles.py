@@ -21,7 +21,7 @@ from weft.declare.policy_parts import Compact
 from weft.digest import reduced
 from weft.ir import Block, Item, MediaBlock, Prompt, ResultBlock, TextBlock
 from weft.ir.block import RECALL
-from weft.ir.prompt import show_block
+from weft.ir.prompt import show_plainly
 from weft.passes.env import Env, ModelFacts
 from weft.passes.rewrite import PassFold, fold_items
 from weft.tokens import image_size, media_tokens
@@ -104,9 +104,9 @@ def short_result(
     size = env.tokens.count(text)
     if size <= limits.over:
         return None
+    handle = handle_of(whole if whole is not None else logged(block, item, env))
     if asking is not None:
         limits = limits._replace(asked=asking())
-    handle = handle_of(whole if whole is not None else logged(block, item, env))
     if sole_text(response):
         words, after = _short_text(text, handle, size, limits, env)
         short: JsonObject = dict.fromkeys(response, words)
@@ -507,19 +507,10 @@ def block_tokens(item: Item, env: Env) -> tuple[int, ...]:
     key = item.key
     sizes = known.by_item.get(key)
     if sizes is None or sizes[0] is not item.blocks:
-        texts = [_text_of(block) for block in item.blocks]
+        texts = list(map(show_plainly, item.blocks))
         sizes = known.by_item[key] = (item.blocks, tuple(map(env.tokens.count, texts)))
     known.newest = sizes
     return sizes[1]
-
-
-def _text_of(block: Block) -> str:
-    """A block as it is counted: the one text of a result is sent as it is, not as JSON."""
-    if isinstance(block, ResultBlock) and len(block.response) == 1:
-        only = next(iter(block.response.values()))
-        if isinstance(only, str):
-            return f"{block.role} result {block.call_id}: {block.name} -> {only}"
-    return show_block(block)
 
 
 def needs_recall(item: Item) -> bool:

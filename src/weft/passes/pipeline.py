@@ -332,7 +332,7 @@ def _union_of(
     originals = {item.key: item for item in prompt.items}
     for key, item in originals.items():
         # the current turn is in view under every policy; what is asked stands as it was asked
-        if env.is_current(item) and env.policy.view != "nothing":
+        if env.is_current(item) and env.policy.facts.view != "nothing":
             other = chosen.setdefault(key, item)
             if env.is_asked(item) and other is not item:
                 chosen[key], changes[key] = item, []
@@ -425,7 +425,7 @@ class _Merged:
 
     def _current_of(self, items: Strand[Item], env: Env) -> Strand[Item]:
         """The items of the current turn, which are in view under every policy but C.nothing()."""
-        if env.policy.view == "nothing":
+        if env.policy.facts.view == "nothing":
             return Strand()
         if self._turn != env.turn:
             self._turn, self._looked = env.turn, first_from(items, env.turn)

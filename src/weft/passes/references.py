@@ -61,8 +61,8 @@ def source_of(block: ResultBlock, item: Item, number: int, whole: Json) -> LineS
         sole_text(whole).split("\n") if isinstance(whole, dict) else [""],
         event=block.origin.name,
         part=block.origin.part,
-        handle=handle_of(whole),
         words=call_words(block, item),
+        handle=handle_of(whole),
         number=number,
     )
 

@@ -31,7 +31,7 @@ def select_view(prompt: Prompt, env: Env) -> Prompt:
     Before:  user "Hi" | model "Hello" | user "Oslo?"       (C.none(), the turn of "Oslo?")
     After:   user "Oslo?"
     """
-    view = env.policy.view
+    view = env.policy.facts.view
     if view == "default":
         return prompt
 

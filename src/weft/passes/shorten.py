@@ -232,7 +232,7 @@ def _headless(block: ResultBlock) -> ResultBlock:
 def _cut_block(block: Block, item: Item, env: Env) -> Block:
     """The block cut to a few words: with a handle where the policy makes handles, else without."""
     if isinstance(block, TextBlock) and block.signature is None:
-        if env.policy.makes_handles and block.origin.kind == "event":
+        if env.policy.facts.makes_handles and block.origin.kind == "event":
             return _shown_in_short(block, item, env)
         text = cut_text(
             block.text, limit=TRUNCATED, count=env.tokens.count, keep="bookend", mark=MARK
@@ -242,7 +242,7 @@ def _cut_block(block: Block, item: Item, env: Env) -> Block:
         return msgspec.structs.replace(block, text=text, spans=(), kept=None)
     if isinstance(block, ResultBlock):
         if (
-            env.policy.makes_handles
+            env.policy.facts.makes_handles
             and not block.media
             and not (block.name in env.tools.own and env.tools.own[block.name].compact is False)
         ):
@@ -384,7 +384,7 @@ class Shortening:
 
     def refer(self, index: int) -> ShorteningStep | None:
         """A word instead of results that a later item gives again."""
-        if not self._env.policy.makes_handles:
+        if not self._env.policy.facts.makes_handles:
             return None  # nobody could get it back, once the later one goes too
         places, item = self.places_again(index), self._now(index)
         if not places or item is None:

@@ -274,6 +274,8 @@ def plan_edit(prompt: Prompt, env: Env) -> Prompt:
     After:   user "go" | call read(a) -> handle | ... | call read(z) -> 2,000 tokens
     """
     items = prompt.items
+    if items.length <= KEEP:  # none of their results could be edited
+        return prompt
     with items.lock:
         cut = _cut(prompt, env)
         return _edit(prompt, env, cut) if cut else prompt

@@ -64,7 +64,7 @@ def _incomplete(prompt: Prompt, env: Env) -> Iterator[Diagnostic]:
                 diagnostics.origin, f"a part of the instruction is missing: {diagnostics.message}"
             )
     here = Origin("field", "context", env.agent)
-    for key in env.policy.state_keys:
+    for key in env.policy.facts.state_keys:
         if env.session.state.get(key) is None:
             yield _missing(here, f"the policy shows `{key}`, which has no value")
     for stage in env.policy.stages:
@@ -72,7 +72,7 @@ def _incomplete(prompt: Prompt, env: Env) -> Iterator[Diagnostic]:
         if isinstance(selector, ArtifactText) and selector.name not in env.session.artifacts:
             yield _missing(here, f"the policy shows the artifact `{selector.name}`, which is none")
     asked = any(env.is_asked(item) for item in prompt.items)
-    if not asked and env.policy.view != "nothing" and _was_asked(env):
+    if not asked and env.policy.facts.view != "nothing" and _was_asked(env):
         yield _missing(here, "what the user asks is not in view")
     for item in prompt.items:
         for block in item.blocks:

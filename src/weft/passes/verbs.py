@@ -215,7 +215,7 @@ def passes_of(policy: Policy, agent: str, custom: tuple[Pass, ...] = ()) -> Pass
     places = _places_of_all(policy)
     if custom:
         # a pass may drop what others refer to
-        places["custom"] = (*custom, *(_restore(policy) if policy.refers else ()))
+        places["custom"] = (*custom, *(_restore(policy) if policy.facts.refers else ()))
     stages = policy.stages
     alone = stages[0] if len(stages) == 1 else None
     if alone is None or not _is_local(alone.selector, agent):
@@ -342,12 +342,12 @@ def _on_request(step: Selector | Protection | Writing) -> tuple[Pass, ...]:
 
 def _restore(policy: Policy) -> tuple[Pass, ...]:
     """What brings back references whose source has gone, and offers what handles stand for."""
-    if not policy.makes_handles and not policy.refers:
+    if not policy.facts.makes_handles and not policy.facts.refers:
         return ()
     from weft.passes.handles import offer_recall
     from weft.passes.references import restore_references
 
-    return (restore_references, offer_recall) if policy.refers else (offer_recall,)
+    return (restore_references, offer_recall) if policy.facts.refers else (offer_recall,)
 
 
 def _write(writings: tuple[Writing, ...]) -> tuple[Pass, ...]:

@@ -8,11 +8,13 @@ what was used later it keeps, and how requests grow from step to step.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from itertools import chain
 from typing import NamedTuple, cast
 
 import msgspec
 
 from weft.compiler.costs import RELATIVE, Load, rates_for
+from weft.compiler.page import whole_page
 from weft.recordings import Aside, Recording
 from weft.replay.frontier import ORACLE
 from weft.replay.replay import Trial, is_answer
@@ -161,20 +163,10 @@ def replay_page(
 ) -> str:
     """The whole page."""
     title = escape(f"replay of {source}")
-    body = "\n".join(
-        (
-            *_body(trials, title, facts),
-            *_sessions(sessions),
-            *_asides(aside),
-            *_unreadable(unreadable),
-        )
+    body = chain(
+        _body(trials, title, facts), _sessions(sessions), _asides(aside), _unreadable(unreadable)
     )
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
-    )
+    return whole_page(title, _STYLE, body)
 
 
 def _body(trials: Sequence[Trial], title: str, facts: RecordedFacts | None) -> Iterator[str]:

@@ -14,9 +14,9 @@ from weft.compiler.changes import recorded_by
 from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
 from weft.compiler.parts import is_internal
-from weft.compiler.protected import Whole, labels_of
+from weft.compiler.protected import Whole
 from weft.declare import Agent, Flow, Node, RunConfig
-from weft.declare.agent import walk_tree
+from weft.declare.agent import labels_of, walk_tree
 from weft.declare.policy_parts import Label
 from weft.declare.visit import inherit
 from weft.dialects import wire_name

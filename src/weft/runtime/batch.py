@@ -211,7 +211,7 @@ async def run_calls(
 def _recalls(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> bool:
     """Whether the agent's requests may offer the `recall` tool."""
     policy = policy_of(path[-1], invocation.config)
-    if policy.makes_handles or policy.refers:
+    if policy.facts.makes_handles or policy.facts.refers:
         return True
     # a long result may stand in a request as a handle, which asks to be recalled
     log = invocation.view(place.scope).events

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Never, TypeAlias, cast
 
 import msgspec
 
-from weft.compiler.protected import labels_of
 from weft.content import Content, ContentLike, to_content
 from weft.declare import Agent, CustomAgent, Flow, Node, RunContext, agents_of
+from weft.declare.agent import labels_of
 from weft.declare.visit import rebuild
 from weft.diagnostics import Origin, report
 from weft.errors import RunError, StoreError, UsageError, describe_kind

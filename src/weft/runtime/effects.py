@@ -21,9 +21,9 @@ import msgspec
 
 from weft.compiler import Compilation, ReadonlyContext, compile_request
 from weft.compiler.plan import Plan
-from weft.compiler.protected import labels_of, united
 from weft.compiler.tools import changes_between, declared_by, equip
 from weft.declare import Agent, C, Raw, RunConfig, Tool
+from weft.declare.agent import labels_of, unite_labels
 from weft.declare.config import merge
 from weft.declare.functions import misfit
 from weft.declare.policy import Policy
@@ -421,7 +421,7 @@ async def equipped_root(invocation: Invocation, place: Place, root: Agent, agent
             raise ToolsetError(error.message, where=error.where, hint=error.hint) from error
         offers.tools[agent.name] = tools
         if any(tool.labels for tool in tools):
-            invocation.labels = united((*invocation.labels, *labels_of(equipped)))
+            invocation.labels = unite_labels((*invocation.labels, *labels_of(equipped)))
         if (agent.name, place.scope) not in offers.stored:
             offers.stored.add((agent.name, place.scope))
             notes = Provenance(offered=OfferedTools(agent.name, declared_by(tools)))

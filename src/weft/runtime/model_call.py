@@ -333,7 +333,7 @@ class ModelCall:
         artifacts = recorded = None
         overall = self._root.global_instruction
         reads_more = _reads_more(agent.instruction) or (bool(overall) and _reads_more(overall))
-        if reads_more or plan.policy.shows_artifacts:
+        if reads_more or plan.policy.facts.shows_artifacts:
             artifacts = await invocation.artifact_texts()
         if reads_more:
             recorded = await provided_texts(plan, session, invocation, place, artifacts or {})

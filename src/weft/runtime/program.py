@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar, cast
 import msgspec
 
 from weft import schema
-from weft.compiler.protected import labels_of
 from weft.declare import Agent, Callback, CustomAgent, Node, Route, RunConfig, Step, Tool, agents_of
-from weft.declare.agent import nodes_of, walk_nodes
+from weft.declare.agent import labels_of, nodes_of
 from weft.declare.checks import check_callback, fits_type
 from weft.declare.compose import Composable
 from weft.declare.context import ToolContext
@@ -42,15 +41,17 @@ class Program:
     )  # fmt: skip
 
     def __init__(self, root: Node) -> None:
-        require_code(root)
+        nodes, labels = (*nodes_of(root),), labels_of(root)
+        agents = {node.name: node for node in nodes if isinstance(node, Agent)}
+        _require_code(nodes, agents.values())
         self.root = root
         self.with_schema = {
-            agent.name: agent for agent in agents_of(root) if agent.output_schema is not None
+            name: agent for name, agent in agents.items() if agent.output_schema is not None
         }
         """The agents that answer in a schema, by name."""
-        self.deps_types = dict(_deps_types(root))
+        self.deps_types = dict(_deps_types(nodes))
         """By the agents that declare one: the type of the dependencies that they need."""
-        self._labels: tuple[Label, ...] | None = None
+        self._labels = labels
         self._inner: frozenset[str] | None = None
         self._inputs: Mapping[str, object] | None = None
         self._keys: dict[str, str] | None = None
@@ -73,17 +74,14 @@ class Program:
 
     def labels(self, config: RunConfig) -> tuple[Label, ...]:
         """The labels that are declared anywhere in the root, or by the configuration of a run."""
-        if config.context is not None:
-            return labels_of(self.root, config)
-        if self._labels is None:
-            self._labels = labels_of(self.root)
-        return self._labels
+        return self._labels if config.context is None else labels_of(self.root, config)
 
     @property
     def inner(self) -> frozenset[str]:
         """The agents whose text is data for others, not for the user."""
         if self._inner is None:
-            self._inner = inner_agents(self.root)
+            alone = isinstance(self.root, Agent)  # nobody comes after it
+            self._inner = frozenset() if alone else inner_agents(self.root)
         return self._inner
 
     @property
@@ -134,14 +132,39 @@ class Program:
         return with_declared(World(), self.inputs)
 
 
-def _deps_types(node: Node) -> Iterator[tuple[str, object]]:
-    """The agents below a node that declare the type of their dependencies, tools' included."""
-    for one in nodes_of(node):
+def _require_code(nodes: Iterable[Node], agents: Iterable[Agent]) -> None:
+    """Refuse a flow with code that cannot be run, before anything is spent on the rest of it."""
+    code = _code_in(nodes, agents)
+    closed = [one for one in code if isinstance(one, Foreign) and one.call is None]
+    if closed:
+        raise refused(closed)
+
+
+def _code_in(nodes: Iterable[Node], agents: Iterable[Agent]) -> Iterator[object]:
+    """The functions that a run of these nodes may come to."""
+    for one in nodes:
+        if isinstance(one, Step):
+            yield one.function
+        elif isinstance(one, Route):
+            yield one.key
+    for agent in agents:
+        for moment in MOMENTS:
+            own = cast("object", getattr(agent, moment))
+            yield from cast("tuple[object, ...]", own if isinstance(own, tuple) else (own,))
+        for tool in agent.tools:
+            yield tool.function
+            if isinstance(tool.agent, Composable):
+                yield from _code_in(nodes_of(tool.agent), agents_of(tool.agent))
+
+
+def _deps_types(nodes: Iterable[Node]) -> Iterator[tuple[str, object]]:
+    """The agents among nodes that declare the type of their dependencies, tools' included."""
+    for one in nodes:
         if isinstance(one, Agent | CustomAgent) and one.deps_type is not None:
             yield one.name, one.deps_type
         for tool in one.tools if isinstance(one, Agent) else ():
             if isinstance(tool.agent, Composable):
-                yield from _deps_types(tool.agent)
+                yield from _deps_types(nodes_of(tool.agent))
 
 
 def _is_plain(root: Node) -> bool:
@@ -299,7 +322,8 @@ def _bound(agent: Agent) -> dict[str, BoundTool]:
     bound = agent.memo.of(_BoundTools)
     if bound is None:
         ours = [tool for tool in agent.tools if tool.hosted is None]  # the provider runs the others
-        bound = agent.memo.keep(_BoundTools({tool.name: BoundTool(tool) for tool in ours}))
+        bound = _BoundTools({tool.name: BoundTool(tool) for tool in ours})
+        agent.memo[_BoundTools] = bound
     return bound
 
 
@@ -341,7 +365,7 @@ def _checked_model(agent: Agent, model: object) -> Model:
             where=f"{agent.name}.model",
             hint="pass a weft.models.Model, or weft.testing.ScriptedModel([...])",
         )
-    agent.memo.keep(_LastModel(model))
+    agent.memo[_LastModel] = _LastModel(model)
     return model
 
 
@@ -479,30 +503,6 @@ def chain_of(node: Composable, moment: Moment, plugins: Sequence[object]) -> Cha
     own = cast("object", node.before_agent if moment == "before_agent" else node.after_agent)
     chain = cast("tuple[Callback, ...]", own if isinstance(own, tuple) else (own,))
     return Chain(moment, chain if own is not None else (), plugin_methods(plugins, moment))
-
-
-def require_code(root: Node) -> None:
-    """Refuse a flow with code that cannot be run, before anything is spent on the rest of it."""
-    closed = [code for code in _code_in(root) if isinstance(code, Foreign) and code.call is None]
-    if closed:
-        raise refused(closed)
-
-
-def _code_in(node: Node) -> Iterator[object]:
-    """The functions that a run of a node may come to."""
-    for one, _ in walk_nodes(node):
-        if isinstance(one, Step):
-            yield one.function
-        elif isinstance(one, Route):
-            yield one.key
-    for agent in agents_of(node):
-        for moment in MOMENTS:
-            own = cast("object", getattr(agent, moment))
-            yield from cast("tuple[object, ...]", own if isinstance(own, tuple) else (own,))
-        for tool in agent.tools:
-            yield tool.function
-            if isinstance(tool.agent, Composable):
-                yield from _code_in(tool.agent)
 
 
 def plugin_methods(plugins: Iterable[object], moment: str) -> tuple[Callback, ...]:

@@ -141,7 +141,7 @@ def _visible(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> l
 
 async def _standing(invocation: Invocation, place: Place, agent: Agent) -> list[Held]:
     """What the state and the files in view hold, without what the agent may not see."""
-    shows = policy_of(agent, invocation.config).shows_artifacts
+    shows = policy_of(agent, invocation.config).facts.shows_artifacts
     texts = await invocation.artifact_texts() if shows else {}
     values = [
         *standing_values(invocation.view(place.scope).initial),

@@ -639,6 +639,6 @@ def noted_by(turn: Turn, answer: FinalAnswer) -> JsonObject:
 def _writings(turn: Turn) -> tuple[Writing, ...]:
     """What the policy writes, with its conditions decided by the state."""
     policy = turn.plan.policy
-    if policy.is_conditional:
+    if policy.facts.is_conditional:
         policy = policy.resolved(turn.invocation.state_at(turn.place), decided)
     return policy.writings

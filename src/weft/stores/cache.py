@@ -3,10 +3,8 @@
 What the compiler derived from a log stays with it, so that a cached session is also a warm one.
 """
 
-import asyncio
-import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from typing import NamedTuple
 from zlib import crc32
@@ -19,7 +17,6 @@ from weft.session.event import apply_delta, read_event
 from weft.session.log import Positions, positions_of
 from weft.session.memory import StoredSession, grow, scoped
 from weft.session.strand import Strand, collector_paused
-from weft.stores.chapters import is_due
 from weft.stores.rows import LEAST, EventRow, RawRow, UnreadEvents, read_row, skimmed
 from weft.values import JsonObject
 
@@ -28,8 +25,6 @@ BYTES = 64_000_000
 
 SLICE = 1_000
 """How many rows are fetched at once: the rows of a long log are never all in memory."""
-
-_log = logging.getLogger("weft")
 
 _decoder = msgspec.json.Decoder(Event)
 
@@ -291,44 +286,6 @@ class RecentEvents(NamedTuple):
         session = self.start._replace(state=state).session(app, user)
         session.events, session.last_update_time = Strand(events), self.updated
         return session
-
-
-class ChapterWriter:
-    """Has the chapters of long sessions written, beside what a store does."""
-
-    def __init__(self, write: Callable[[SessionKey], Awaitable[int | None]]) -> None:
-        self._write = write
-        self._tasks: dict[SessionKey, asyncio.Task[None]] = {}
-        self._tried: dict[SessionKey, int] = {}
-
-    def look_at(self, stored: StoredSession, cache: SessionCache, added: int = 0) -> None:
-        """Have the chapters of a session written that it lacks, if any."""
-        length, key = len(stored.events) + added, stored.key
-        # after a try that wrote nothing, the next waits until there is as much again
-        if not is_due(length, stored.chaptered) or not is_due(length, self._tried.get(key, 0)):
-            return
-        if key not in self._tasks:
-            self._tried[key] = length
-            task = asyncio.get_running_loop().create_task(self._run(key, cache))
-            self._tasks[key] = task
-
-    async def close(self) -> None:
-        """Stop: what is not written yet will be another time."""
-        loop = asyncio.get_running_loop()
-        # a task of another event loop cannot be awaited here
-        tasks = [task for task in self._tasks.values() if task.get_loop() is loop]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _run(self, key: SessionKey, cache: SessionCache) -> None:
-        try:
-            while (end := await self._write(key)) is not None:
-                cache.note_chapters(key, end)
-        except StoreError as error:  # the session can be read without: it only takes longer
-            _log.warning("%s: its chapters were not written: %s", key, error)
-        finally:
-            del self._tasks[key]
 
 
 def require_recent(recent: int | None) -> None:

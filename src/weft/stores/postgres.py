@@ -8,19 +8,18 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import TypeVar, cast
 
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Busy, Event, Holder, Lease, Session, SessionInfo, SessionKey, Transaction
 from weft.session.memory import Growth, StoredSession, follows, grow, has_all, require_key, scoped
 from weft.session.store import Count, conflict, key_of, part, require_place, unknown
 from weft.session.strand import Strand
-from weft.stores import postgres_chapters as chapters
 from weft.stores import postgres_rows as rows
-from weft.stores.cache import ChapterWriter, SessionCache, require_recent
-from weft.stores.chapters import require_keeping
+from weft.stores.cache import SessionCache, require_recent
 from weft.stores.leases import inside, new_worker, require_outside
 from weft.stores.postgres_batch import Batches, Look, NewEvent, append_events
+from weft.stores.postgres_chapters import SERVER_SQL, run_steps
 from weft.stores.postgres_processes import News, ServerCarrier, ServerLeases
 from weft.stores.postgres_rows import Stale
 from weft.stores.postgres_server import (
@@ -35,7 +34,10 @@ from weft.stores.postgres_server import (
 )
 from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, encode_event
+from weft.stores.steps import ChapterWriter, Steps, share
 from weft.values import Json, require_object
+
+T = TypeVar("T")
 
 _TIDY_EVERY = 60.0
 """Seconds between two times that tallies which are over are forgotten."""
@@ -73,7 +75,7 @@ class PostgresStore:
         """What takes partial events to those who follow a session in another process."""
         self._cache = SessionCache(in_use=self._leases.holds)
         self._appends = Batches(self._appended, at_once=_AT_ONCE, stops=True)
-        self._chapters = ChapterWriter(self._add_chapter)
+        self._chapters = ChapterWriter(self._run_steps, SERVER_SQL)
         self._tidied: float | None = None
         """When tallies that are over were forgotten; None: their table may not be there."""
 
@@ -90,7 +92,7 @@ class PostgresStore:
             if app or user:
                 async with connection.transaction():
                     await rows.insert_session(connection, key, time.time(), own)
-                    await rows.share(connection, key, app, user)
+                    await run_steps(connection, share(SERVER_SQL, key, app, user))
             else:  # one statement needs no transaction around it
                 await rows.insert_session(connection, key, time.time(), own)
             stored, session = await self.read_newest(connection, key)
@@ -111,7 +113,7 @@ class PostgresStore:
             async with self._connection(writing=True) as connection:
                 async with connection.transaction():
                     empty = await rows.insert_session(connection, key, time.time(), own)
-                    await rows.share(connection, key, app, user)
+                    await run_steps(connection, share(SERVER_SQL, key, app, user))
                     fence = self._leases.fence(key)
                     stored, _ = await rows.insert_events(connection, empty, growth, fence)
                 self._cache.put(stored)
@@ -310,21 +312,11 @@ class PostgresStore:
         `before`. Each chapter is one transaction: whatever ends this ends it between two.
         """
         require_key(key)
-        require_keeping(keep_recent)
-        async with self._connection(writing=True) as connection:
-            limit = await chapters.limit_of(connection, key, keep_recent, before)
-            if limit is None:
-                raise unknown(key)
-            while (end := await chapters.add_chapter(connection, key, limit)) is not None:
-                self._cache.note_chapters(key, end)
-            count = 0
-            while (packed := await chapters.pack_chapter(connection, key, limit)) is not None:
-                count += packed
-        return count
+        return await self._chapters.archive(key, self._cache, keep_recent, before)
 
-    async def _add_chapter(self, key: SessionKey) -> int | None:
-        async with self._connection(writing=True) as connection:
-            return await chapters.add_chapter(connection, key)
+    async def _run_steps(self, begin: Callable[[], Steps[T]]) -> T:
+        async with self._connection(writing=True) as connection, connection.transaction():
+            return await run_steps(connection, begin())
 
     async def erase_user(self, app_name: str, user_id: str) -> int:
         """Delete a user's sessions, state and queued turns; gives how many sessions there were."""

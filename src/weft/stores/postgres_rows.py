@@ -28,12 +28,11 @@ from weft.stores.cache import (
 )
 from weft.stores.chapters import open_log, state_of
 from weft.stores.postgres_chapters import (
-    chapters_of,
-    deltas_of,
+    SERVER_SQL,
     fetch_from,
     fetch_talk_from,
-    newer_than,
     read_rows,
+    run_steps,
 )
 from weft.stores.postgres_server import (
     MIGRATING,
@@ -56,6 +55,7 @@ from weft.stores.rows import (
     still_waits,
     warn_unreadable,
 )
+from weft.stores.steps import chapters_of, deltas_of, newer_than, share
 from weft.values import JsonObject
 
 
@@ -108,8 +108,11 @@ async def read_newest(
         (row[6].encode(), row[7]) for row in rows if row[0] == 0 and row[3] is not None
     )
     if is_new and chaptered:
-        opened = None
-        if not skip_unreadable and (chapters := await chapters_of(connection, number, chaptered)):
+        opened, chapters = None, None
+        if not skip_unreadable:
+            steps = chapters_of(SERVER_SQL, number, chaptered)
+            chapters = await run_steps(connection, steps)
+        if chapters:
             tail, fetch = [*events], fetch_from(url, number, where=str(key))
             talk = fetch_talk_from(url, number)
             opened = await asyncio.to_thread(
@@ -171,7 +174,7 @@ async def read_part(
             rows += (await _older(connection, row[0], length, recent, after, len(rows)))[::-1]
         if len(rows) == length:
             return None
-        deltas = await deltas_of(connection, number, chaptered)
+        deltas = await run_steps(connection, deltas_of(SERVER_SQL, number, chaptered))
         # chapters say what they write to the state, so only events behind them are read
         first = chaptered if deltas is not None else 0
         writing = await _positioned(connection, _WRITING, (number, first))
@@ -210,11 +213,10 @@ async def _older(
 ) -> list[tuple[int, EventRow]]:
     """The packed ones among the newest events, of which the table of events has `count`."""
     if after is not None:
-        rows = await newer_than(connection, number, after)
-        rows = rows if recent is None else rows[max(len(rows) + count - recent, 0) :]
-    else:
-        first = length - (length if recent is None else recent)
-        rows = await read_rows(connection, number, first, length - count - first)
+        newer = await run_steps(connection, newer_than(SERVER_SQL, number, after))
+        return newer if recent is None else newer[max(len(newer) + count - recent, 0) :]
+    first = length - (length if recent is None else recent)
+    rows = await read_rows(connection, number, first, length - count - first)
     return [(at, EventRow(row.data, row.checksum)) for at, row in rows]
 
 
@@ -292,43 +294,8 @@ async def insert_events(
             # the statement inserted nothing: the log has grown, or the lease is lost
             raise Stale
         asked = row[0]
-    await share(connection, stored.key, growth.app, growth.user)
+    await run_steps(connection, share(SERVER_SQL, stored.key, growth.app, growth.user))
     return stored.after(growth, size), asked
-
-
-async def share(connection: Connection, key: SessionKey, app: JsonObject, user: JsonObject) -> None:
-    """Write the deltas of the scopes that sessions share.
-
-    In the order of their names: two writers of the same keys wait for each other in one order.
-    """
-    app_name, user_id, _ = key
-    for name, value in sorted(app.items(), key=_name):
-        if value is None:
-            await connection.execute(
-                "DELETE FROM weft.app_state WHERE app_name = %s AND key = %s", (app_name, name)
-            )
-        else:
-            row = (app_name, name, encode_value(value))
-            await connection.execute(
-                """INSERT INTO weft.app_state (app_name, key, value, checksum)
-                VALUES (%s, %s, %s, %s) ON CONFLICT (app_name, key)
-                DO UPDATE SET value = excluded.value, checksum = excluded.checksum""",
-                (*row, checksum_of(*row)),
-            )
-    for name, value in sorted(user.items(), key=_name):
-        if value is None:
-            await connection.execute(
-                "DELETE FROM weft.user_state WHERE app_name = %s AND user_id = %s AND key = %s",
-                (app_name, user_id, name),
-            )
-        else:
-            owned = (app_name, user_id, name, encode_value(value))
-            await connection.execute(
-                """INSERT INTO weft.user_state (app_name, user_id, key, value, checksum)
-                VALUES (%s, %s, %s, %s, %s) ON CONFLICT (app_name, user_id, key)
-                DO UPDATE SET value = excluded.value, checksum = excluded.checksum""",
-                (*owned, checksum_of(*owned)),
-            )
 
 
 async def make_tallies(connection: Connection) -> None:
@@ -583,10 +550,6 @@ WHERE app_name = %(app_name)s AND (%(user_id)s::text IS NULL OR user_id = %(user
     AND number IN (SELECT session FROM weft.chapters WHERE asks AND packed IS NOT NULL)
 ORDER BY number
 """
-
-
-def _name(item: tuple[str, object]) -> str:
-    return item[0]
 
 
 async def lock(connection: Connection, key: SessionKey, worker: str) -> float | None:

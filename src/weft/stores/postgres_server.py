@@ -7,8 +7,10 @@ Top to bottom: the driver, the tables, the errors, the address with its options,
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import cache
 from typing import NamedTuple, cast
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
@@ -60,6 +62,16 @@ def connect_at_once(url: str) -> "psycopg.Connection[tuple[object, ...]]":
     """A connection for a thread that waits for it, and reads only."""
     options = {**KEEPALIVES, **conninfo_to_dict(url), "autocommit": True}
     return psycopg.connect(**options)  # type: ignore[arg-type]
+
+
+# `:name` in a statement, but not the `::type` of PostgreSQL
+_NAME = re.compile(r"(?<!:):([a-z_]+)")
+
+
+@cache
+def with_driver_names(statement: str) -> bytes:
+    """A statement that is written with `:names` for both databases, as the driver takes it."""
+    return _NAME.sub(r"%(\1)s", statement).encode()
 
 
 def has_failed(connection: Connection) -> bool:

@@ -28,13 +28,12 @@ from weft.session.memory import (
     scoped,
 )
 from weft.session.store import Count, conflict, key_of, part, require_place, unknown
-from weft.stores import sqlite_chapters as chapters
 from weft.stores import sqlite_tables as tables
-from weft.stores.cache import ChapterWriter, SessionCache, require_recent
-from weft.stores.chapters import require_keeping
+from weft.stores.cache import SessionCache, require_recent
 from weft.stores.leases import FIRST_PAUSE, inside, outwait, require_outside
 from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, warn_unreadable
+from weft.stores.sqlite_chapters import FILE_SQL, run_steps
 from weft.stores.sqlite_file import WholeFile, explained, leave_flushing, open_file, rewrite_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
 from weft.stores.sqlite_relay import FileCarrier, forget_letters
@@ -50,6 +49,7 @@ from weft.stores.sqlite_worker import (
     WriterConnection,
     read,
 )
+from weft.stores.steps import ChapterWriter, Steps, share
 from weft.values import Json, require_object
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class SqliteStore:
         self._open: _Open | None = None
         self.relay = Relay(FileCarrier(self._path))
         """What takes partial events to those who follow a session in another process."""
-        self._chapters = ChapterWriter(self._add_chapter)
+        self._chapters = ChapterWriter(self._run_steps, FILE_SQL)
 
     @property
     def path(self) -> Path:
@@ -106,7 +106,7 @@ class SqliteStore:
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
             stored = tables.insert_session(connection, key, time.time(), own)
-            tables.share(connection, key, app, user)
+            run_steps(connection, share(FILE_SQL, key, app, user))
             shared = tables.read_shared(connection, StateReader(key))
             return lambda: self._keep(stored).session(*shared)
 
@@ -126,8 +126,8 @@ class SqliteStore:
             rows, size = tables.new_rows(empty, growth)
             if not tables.add_rows(connection, rows):  # rows of a session that nobody else knows
                 raise conflict(growth.session, empty.events)
-            tables.share(connection, key, app, user)
-            tables.share(connection, key, growth.app, growth.user)
+            run_steps(connection, share(FILE_SQL, key, app, user))
+            run_steps(connection, share(FILE_SQL, key, growth.app, growth.user))
             stored = empty.after(growth, size)
             shared = tables.read_shared(connection, StateReader(key))
             return lambda: self._keep(stored).session(*shared)
@@ -228,7 +228,7 @@ class SqliteStore:
             after = stored.after(grown, size)
             if not tables.add_rows(connection, rows):
                 raise conflict(session, stored.events)
-            tables.share(connection, key, grown.app, grown.user)
+            run_steps(connection, share(FILE_SQL, key, grown.app, grown.user))
             if leases.holds(key):
                 leases.stop(tables.list_requests(connection))
             return lambda: self._keep(after) and grown.session
@@ -243,10 +243,11 @@ class SqliteStore:
             self._cache.put(known.after(grown, size))
             return grown.session
 
-        def share(connection: sqlite3.Connection) -> None:
-            tables.share(connection, key, grown.app, grown.user)
+        def write_shared(connection: sqlite3.Connection) -> None:
+            run_steps(connection, share(FILE_SQL, key, grown.app, grown.user))
 
-        addition = Addition(work, rows, finish, share if grown.app or grown.user else None)
+        shares = write_shared if grown.app or grown.user else None
+        addition = Addition(work, rows, finish, shares)
         opened.writer.gather(addition)
         try:
             # it waits in the writer's line with those of other sessions: one commit for all
@@ -263,49 +264,25 @@ class SqliteStore:
         require_key(key)
         require_place(after, limit)
 
-        def work(connection: sqlite3.Connection) -> Callable[[], list[Event] | None]:
-            events = tables.read_events(connection, key, after, limit)
-            return lambda: events
-
-        return await self._read(work)
+        return await self._read(_job(tables.read_events, key, after, limit))
 
     async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
         """How many events the sessions have."""
         for key in keys:
             require_key(key)
-
-        def work(connection: sqlite3.Connection) -> Callable[[], dict[SessionKey, int]]:
-            lengths = tables.count_events(connection, keys)
-            return lambda: lengths
-
-        return await self._read(work, whole=False)
+        return await self._read(_job(tables.count_events, keys), whole=False)
 
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
         """The sessions of an app, or of one user of it, the latest first."""
-
-        def work(connection: sqlite3.Connection) -> Callable[[], list[SessionInfo]]:
-            infos = tables.list_sessions(connection, app_name, user_id)
-            return lambda: infos
-
-        return await self._read(work, whole=False)
+        return await self._read(_job(tables.list_sessions, app_name, user_id), whole=False)
 
     async def waiting(self, app_name: str, user_id: str | None = None) -> list[SessionKey]:
         """The sessions of an app, or of one user of it, in which calls may wait."""
-
-        def work(connection: sqlite3.Connection) -> Callable[[], list[SessionKey]]:
-            keys = tables.list_waiting(connection, app_name, user_id)
-            return lambda: keys
-
-        return await self._read(work, whole=False)
+        return await self._read(_job(tables.list_waiting, app_name, user_id), whole=False)
 
     async def apps(self) -> list[str]:
         """The names of the apps that have sessions, sorted."""
-
-        def work(connection: sqlite3.Connection) -> Callable[[], list[str]]:
-            names = tables.list_apps(connection)
-            return lambda: names
-
-        return await self._read(work, whole=False)
+        return await self._read(_job(tables.list_apps), whole=False)
 
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
@@ -326,19 +303,10 @@ class SqliteStore:
         `before`. Each chapter is one transaction: whatever ends this ends it between two.
         """
         require_key(key)
-        require_keeping(keep_recent)
-        limit = await self._write(_job(chapters.limit_of, key, keep_recent, before))
-        if limit is None:
-            raise unknown(key)
-        while (end := await self._write(_job(chapters.add_chapter, key, limit))) is not None:
-            self._cache.note_chapters(key, end)
-        count = 0
-        while (packed := await self._write(_job(chapters.pack_chapter, key, limit))) is not None:
-            count += packed
-        return count
+        return await self._chapters.archive(key, self._cache, keep_recent, before)
 
-    async def _add_chapter(self, key: SessionKey) -> int | None:
-        return await self._write(_job(chapters.add_chapter, key))
+    async def _run_steps(self, begin: Callable[[], Steps[T]]) -> T:
+        return await self._write(_job(lambda connection: run_steps(connection, begin())))
 
     async def erase_user(self, app_name: str, user_id: str) -> int:
         """Delete a user's sessions, state and queued turns; gives how many sessions there were."""
@@ -358,30 +326,15 @@ class SqliteStore:
     async def erase_turns(self, app_name: str, user_id: str, session_id: str | None = None) -> None:
         """Delete the turns of a user, or of a session, from the queue: no worker takes another."""
         require_key(SessionKey(app_name, user_id, "s" if session_id is None else session_id))
-
-        def work(connection: sqlite3.Connection) -> Callable[[], None]:
-            tables.erase_turns(connection, app_name, user_id, session_id)
-            return lambda: None
-
-        await self._write(work)
+        await self._write(_job(tables.erase_turns, app_name, user_id, session_id))
 
     async def apps_of_turns(self, user_id: str) -> list[str]:
         """The apps for which a user has turns in the queue, sorted."""
-
-        def work(connection: sqlite3.Connection) -> Callable[[], list[str]]:
-            apps = tables.list_turn_apps(connection, user_id)
-            return lambda: apps
-
-        return await self._read(work)
+        return await self._read(_job(tables.list_turn_apps, user_id))
 
     async def tally(self, names: Sequence[str], count: Count, *, beside: str = "") -> None:
         """Change what processes count together under these names, while no other does."""
-
-        def work(connection: sqlite3.Connection) -> Callable[[], None]:
-            tables.tally(connection, names, count, beside, time.time())
-            return _nothing
-
-        await self._write(work)
+        await self._write(_job(tables.tally, names, count, beside, time.time()))
 
     async def compact(self) -> None:
         """Write the file anew, so that nothing deleted can be read from the disk.
@@ -429,17 +382,7 @@ class SqliteStore:
 
         async def ask() -> None:
             await asyncio.sleep(FIRST_PAUSE)  # who has just taken the lock is about to say its turn
-            turn = opened.leases.turn(key)
-
-            def insert(connection: sqlite3.Connection) -> Callable[[], None]:
-                tables.insert_request(connection, key, turn)
-                return _nothing
-
-            await self._write(insert)
-
-        def withdraw(connection: sqlite3.Connection) -> Callable[[], None]:
-            tables.delete_request(connection, key)
-            return _nothing
+            await self._write(_job(tables.insert_request, key, opened.leases.turn(key)))
 
         await outwait(
             key,
@@ -447,7 +390,7 @@ class SqliteStore:
             take=take,
             wanted=lambda: lease.asked,
             ask=ask,
-            withdraw=lambda: self._write(withdraw),
+            withdraw=lambda: self._write(_job(tables.delete_request, key)),
         )
 
     async def holder(self, key: SessionKey) -> Holder | None:
@@ -635,7 +578,7 @@ class _SqliteTransaction:
             rows, size = tables.new_rows(stored, growth)
             if not tables.add_rows(connection, rows):
                 raise conflict(self._session, self._store.newest(connection, key).events)
-            tables.share(connection, key, growth.app, growth.user)
+            run_steps(connection, share(FILE_SQL, key, growth.app, growth.user))
         except Exception:
             if connection.in_transaction:
                 connection.execute("ROLLBACK TO append")
@@ -645,10 +588,6 @@ class _SqliteTransaction:
 
 def _is_at(stored: StoredSession, number: int, length: int) -> bool:
     return stored.number == number and stored.events.length == length
-
-
-def _nothing() -> None:
-    pass
 
 
 def _job(

@@ -332,6 +332,9 @@ def explained(error: Exception, path: Path, *, timeout: float) -> StoreError:
     if isinstance(error, UnicodeDecodeError):
         # SQLite hands out damaged text as it is, and Python cannot decode it
         code = sqlite3.SQLITE_CORRUPT
+    if code == sqlite3.SQLITE_IOERR and path.is_dir():
+        # SQLite opens a directory to read it, and only then fails
+        code = sqlite3.SQLITE_CANTOPEN
     message, hint = str(error), ""
     match code:
         case sqlite3.SQLITE_NOTADB:

@@ -252,14 +252,6 @@ if sys.platform == "win32":
         os.lseek(descriptor, place % 2**31, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
 
-    def _is_locked(descriptor: int, place: int) -> bool:
-        try:
-            _lock(descriptor, place, wait=False)
-        except OSError:
-            return True
-        _unlock(descriptor, place)
-        return False
-
 else:
     import fcntl
 
@@ -289,20 +281,21 @@ else:
         else:
             fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, place, os.SEEK_SET)
 
-    def _is_locked(descriptor: int, place: int) -> bool:
-        # else it is tried out: taken for a moment, and given back
-        if _OFD:  # asked without taking it
-            wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
-            answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted)
-            return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
-        try:
-            _lock(descriptor, place, wait=False)
-        except OSError:
-            return True
-        _unlock(descriptor, place)
-        return False
-
     def _set(descriptor: int, kind: int, place: int, *, wait: bool) -> None:
         """Set a lock of the open file on one byte."""
         command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
         fcntl.fcntl(descriptor, command, struct.pack(_FLOCK, kind, os.SEEK_SET, place, 1, 0))
+
+
+def _is_locked(descriptor: int, place: int) -> bool:
+    if sys.platform != "win32" and _OFD:  # asked without taking it
+        wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted)
+        return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+    # else it is tried out: taken for a moment, and given back
+    try:
+        _lock(descriptor, place, wait=False)
+    except OSError:
+        return True
+    _unlock(descriptor, place)
+    return False

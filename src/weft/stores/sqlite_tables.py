@@ -41,14 +41,14 @@ from weft.stores.rows import (
     still_waits,
 )
 from weft.stores.sqlite_chapters import (
+    FILE_SQL,
     ROOM,
-    chapters_of,
-    deltas_of,
     fetch_from,
     fetch_talk_from,
-    newer_than,
     older_rows,
+    run_steps,
 )
+from weft.stores.steps import chapters_of, deltas_of, newer_than
 from weft.values import JsonObject
 
 
@@ -81,8 +81,7 @@ def _session_row(
     connection: sqlite3.Connection, key: SessionKey, known: int = 0
 ) -> _SessionRow | None:
     """The row of a session; without its state, if its number is the one that is known."""
-    row = cast(
-        "tuple[int, float, bytes, int | None, int | None, float, int, int] | None",
+    row: tuple[int, float, bytes, int | None, int | None, float, int, int] | None = (
         connection.execute(
             """SELECT number, created,
             CASE WHEN number = ? THEN '' ELSE CAST(state AS BLOB) END, sessions.checksum,
@@ -93,7 +92,7 @@ def _session_row(
                 ORDER BY place DESC LIMIT 1
             ) WHERE app_name = ? AND user_id = ? AND id = ?""",
             (known, *key),
-        ).fetchone(),
+        ).fetchone()
     )
     return _SessionRow(*row) if row is not None else None
 
@@ -126,7 +125,7 @@ def _by_chapters(
     connection: sqlite3.Connection, begun: StoredSession, row: _SessionRow, path: Path
 ) -> StoredSession | None:
     """The session by its chapters and the events behind them; None where all must be read."""
-    chapters = chapters_of(connection, row.number, row.chaptered)
+    chapters = run_steps(connection, chapters_of(FILE_SQL, row.number, row.chaptered))
     tail = [*_rows(connection, row, row.chaptered)]
     # damaged chapters, or a gap behind them: all of it is read, and that says what is wrong
     if chapters is None or row.chaptered + len(tail) != row.length:
@@ -148,40 +147,46 @@ def read_part(
     if row is None or (after is None and recent is not None and recent >= row.length):
         return None
     start = row.number * ROOM
-    newest = cast(
-        "list[tuple[int, bytes, int | None]]",
+    newest = _positioned(
         connection.execute(
             "SELECT place - ?, CAST(event AS BLOB), checksum FROM events"
             " WHERE place >= ? AND place < ? AND (? IS NULL OR timestamp > ?)"
             " ORDER BY place DESC LIMIT ?",
             (start, start, start + ROOM, after, after, -1 if recent is None else recent),
-        ).fetchall(),
+        )
     )
     rows = [*_older(connection, row, recent, after, len(newest)), *reversed(newest)]
     if len(rows) == row.length:
         return None
     begun = row.begun(StateReader(key))
-    deltas = deltas_of(connection, row.number, row.chaptered)
+    deltas = run_steps(connection, deltas_of(FILE_SQL, row.number, row.chaptered))
     first = row.chaptered if deltas is not None else 0
-    writing = cast(
-        "list[tuple[int, bytes, int | None]]",
+    writing = _positioned(
         connection.execute(
             # said outright: SQLite would go through all events of the session by their places
             "SELECT place - ?, CAST(event AS BLOB), checksum FROM events INDEXED BY deltas"
             f" WHERE place >= ? AND place < ? AND {HAS_DELTA} ORDER BY place",
             (start, start + first, start + ROOM),
-        ).fetchall(),
+        )
     )
     if first < row.archived:  # its chapters cannot be read: their events can
-        packed = enumerate(older_rows(connection, row.number, first), first)
-        writing = [(at, *one) for at, one in packed if b'"stateDelta"' in one[0]] + writing
-    return RecentEvents(
-        begun,
-        [(at, EventRow(data, sum)) for at, data, sum in rows],
-        [(at, EventRow(data, sum)) for at, data, sum in writing],
-        row.updated,
-        state_of(begun.initial, deltas or ()),
-    )
+        packed = _older_rows(connection, row.number, first)
+        writing = [one for one in packed if b'"stateDelta"' in one[1].data] + writing
+    base = state_of(begun.initial, deltas or ())
+    return RecentEvents(begun, rows, writing, row.updated, base)
+
+
+def _positioned(cursor: sqlite3.Cursor) -> list[tuple[int, EventRow]]:
+    """Events with their positions in the log."""
+    return [(at, EventRow(data, checksum)) for at, data, checksum in cursor]
+
+
+def _older_rows(
+    connection: sqlite3.Connection, number: int, first: int
+) -> list[tuple[int, EventRow]]:
+    """The packed events from `first` on, with their positions."""
+    rows = older_rows(connection, number, first)
+    return [(at, EventRow(*row)) for at, row in enumerate(rows, first)]
 
 
 def _older(
@@ -190,16 +195,15 @@ def _older(
     recent: int | None,
     after: float | None,
     count: int,
-) -> list[tuple[int, bytes, int | None]]:
+) -> list[tuple[int, EventRow]]:
     """The packed ones among the newest events, of which the table of events has `count`."""
     if not row.archived or count == recent:
         return []
     if after is not None:
-        rows = newer_than(connection, row.number, after)
+        rows = run_steps(connection, newer_than(FILE_SQL, row.number, after))
         return rows if recent is None else rows[max(len(rows) + count - recent, 0) :]
     first = row.length - (row.length if recent is None else recent)
-    packed = enumerate(older_rows(connection, row.number, first), first)
-    return [(at, data, checksum) for at, (data, checksum) in packed]
+    return _older_rows(connection, row.number, first)
 
 
 def read_sound(connection: sqlite3.Connection, reader: StateReader) -> StoredSession | None:
@@ -251,16 +255,13 @@ def count_events(
     """How many events the sessions have; one that does not exist is not in it."""
     lengths: dict[SessionKey, int] = {}
     for key in keys:
-        row = cast(
-            "tuple[int, int | None] | None",
-            connection.execute(
-                """SELECT number, (SELECT place FROM events
+        row: tuple[int, int | None] | None = connection.execute(
+            """SELECT number, (SELECT place FROM events
                     WHERE place >= number * 4294967296 AND place < (number + 1) * 4294967296
                     ORDER BY place DESC LIMIT 1)
                 FROM sessions WHERE app_name = ? AND user_id = ? AND id = ?""",
-                key,
-            ).fetchone(),
-        )
+            key,
+        ).fetchone()
         if row is not None:
             number, place = row
             lengths[key] = 0 if place is None else place - number * ROOM + 1
@@ -342,10 +343,9 @@ class Glance(NamedTuple):
 
 def glance(connection: sqlite3.Connection, key: SessionKey) -> Glance | None:
     """The number and the length of a session, and the shared state; None where it is not there."""
-    rows = cast(
-        "list[tuple[int, int | bytes, int | bytes | None, int | None]]",
-        connection.execute(_GLANCE, (*key, key.app_name, *key[:2])).fetchall(),
-    )
+    rows: list[tuple[int, int | bytes, int | bytes | None, int | None]] = connection.execute(
+        _GLANCE, (*key, key.app_name, *key[:2])
+    ).fetchall()
     session: tuple[int, int | None] | None = None
     shared: list[list[tuple[str, bytes, int | None]]] = [[], []]
     for scope, first, second, checksum in rows:
@@ -370,38 +370,6 @@ SELECT 1, CAST(key AS BLOB), CAST(value AS BLOB), checksum FROM app_state WHERE 
 UNION ALL
 SELECT 2, CAST(key AS BLOB), CAST(value AS BLOB), checksum FROM user_state
 WHERE app_name = ? AND user_id = ?"""
-
-
-def share(
-    connection: sqlite3.Connection, key: SessionKey, app: JsonObject, user: JsonObject
-) -> None:
-    """Write the deltas of the scopes that sessions share."""
-    app_name, user_id, _ = key
-    for name, value in app.items():
-        if value is None:
-            connection.execute(
-                "DELETE FROM app_state WHERE app_name = ? AND key = ?", (app_name, name)
-            )
-        else:
-            row = (app_name, name, encode_value(value))
-            connection.execute(
-                "INSERT OR REPLACE INTO app_state (app_name, key, value, checksum)"
-                " VALUES (?, ?, ?, ?)",
-                (*row, checksum_of(*row)),
-            )
-    for name, value in user.items():
-        if value is None:
-            connection.execute(
-                "DELETE FROM user_state WHERE app_name = ? AND user_id = ? AND key = ?",
-                (app_name, user_id, name),
-            )
-        else:
-            owned = (app_name, user_id, name, encode_value(value))
-            connection.execute(
-                "INSERT OR REPLACE INTO user_state (app_name, user_id, key, value, checksum)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (*owned, checksum_of(*owned)),
-            )
 
 
 def read_shared(
@@ -430,10 +398,8 @@ def list_sessions(
     connection: sqlite3.Connection, app_name: str, user_id: str | None
 ) -> list[SessionInfo]:
     """The sessions of an app, or of one user of it, the latest first."""
-    rows = cast(
-        "list[tuple[str, str, int, int | None, float]]",
-        connection.execute(
-            """SELECT user_id, id, number, place, coalesce(timestamp, created) AS updated
+    rows: list[tuple[str, str, int, int | None, float]] = connection.execute(
+        """SELECT user_id, id, number, place, coalesce(timestamp, created) AS updated
             FROM sessions LEFT JOIN events ON place = (
                 SELECT place FROM events
                 WHERE place >= number * 4294967296 AND place < (number + 1) * 4294967296
@@ -441,9 +407,8 @@ def list_sessions(
             )
             WHERE app_name = ? AND (? IS NULL OR user_id = ?)
             ORDER BY updated DESC, number DESC""",
-            (app_name, user_id, user_id),
-        ).fetchall(),
-    )
+        (app_name, user_id, user_id),
+    ).fetchall()
     return [
         SessionInfo(
             SessionKey(app_name, user, id),
@@ -485,16 +450,13 @@ def _asked_before(
     connection: sqlite3.Connection, app_name: str, user_id: str | None
 ) -> list[SessionKey]:
     """The sessions with a packed chapter in which something was asked."""
-    rows = cast(
-        "list[tuple[str, str, str]]",
-        connection.execute(
-            """SELECT app_name, user_id, id FROM sessions
+    rows: list[tuple[str, str, str]] = connection.execute(
+        """SELECT app_name, user_id, id FROM sessions
             WHERE app_name = ? AND (? IS NULL OR user_id = ?) AND archived > 0
                 AND number IN (SELECT session FROM chapters WHERE asks AND packed IS NOT NULL)
             ORDER BY number""",
-            (app_name, user_id, user_id),
-        ).fetchall(),
-    )
+        (app_name, user_id, user_id),
+    ).fetchall()
     return [SessionKey(*row) for row in rows]
 
 
@@ -508,33 +470,28 @@ def delete_session(connection: sqlite3.Connection, key: SessionKey) -> None:
     """Delete a session with its events and turns; what they wrote to shared scopes stays."""
     # first: a session may have queued turns and no row yet
     erase_turns(connection, *key)
-    row = cast(
-        "tuple[int] | None",
-        connection.execute(
-            "SELECT number FROM sessions WHERE app_name = ? AND user_id = ? AND id = ?", key
-        ).fetchone(),
-    )
+    row: tuple[int] | None = connection.execute(
+        "SELECT number FROM sessions WHERE app_name = ? AND user_id = ? AND id = ?", key
+    ).fetchone()
     if row is None:
         return
-    start = row[0] * ROOM
-    connection.execute("DELETE FROM events WHERE place >= ? AND place < ?", (start, start + ROOM))
+    _delete_events(connection, row[0])
     connection.execute("DELETE FROM sessions WHERE number = ?", row)
+
+
+def _delete_events(connection: sqlite3.Connection, number: int) -> None:
+    places = (number * ROOM, (number + 1) * ROOM)
+    connection.execute("DELETE FROM events WHERE place >= ? AND place < ?", places)
 
 
 def erase_user(connection: sqlite3.Connection, app_name: str, user_id: str) -> int:
     """Delete all rows of a user: sessions, events, state, requests and turns."""
     owner = (app_name, user_id)
-    numbers = cast(
-        "list[tuple[int]]",
-        connection.execute(
-            "SELECT number FROM sessions WHERE app_name = ? AND user_id = ?", owner
-        ).fetchall(),
-    )
+    numbers: list[tuple[int]] = connection.execute(
+        "SELECT number FROM sessions WHERE app_name = ? AND user_id = ?", owner
+    ).fetchall()
     for (number,) in numbers:
-        first = number * ROOM
-        connection.execute(
-            "DELETE FROM events WHERE place >= ? AND place < ?", (first, first + ROOM)
-        )
+        _delete_events(connection, number)
     for table in ("sessions", "user_state", "interrupts"):
         connection.execute(f"DELETE FROM {table} WHERE app_name = ? AND user_id = ?", owner)
     erase_turns(connection, app_name, user_id)
@@ -577,14 +534,11 @@ def tally(
         " (name TEXT PRIMARY KEY, value TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID"
     )
     marks = ", ".join("?" * len(names))
-    rows = cast(
-        "list[tuple[str, str]]",
-        connection.execute(
-            f"SELECT name, value FROM tallies WHERE name IN ({marks})"
-            " OR substr(name, 1, ?) = ? AND ? <> ''",
-            (*names, len(beside), beside, beside),
-        ).fetchall(),
-    )
+    rows: list[tuple[str, str]] = connection.execute(
+        f"SELECT name, value FROM tallies WHERE name IN ({marks})"
+        " OR substr(name, 1, ?) = ? AND ? <> ''",
+        (*names, len(beside), beside, beside),
+    ).fetchall()
     after = count({name: cast("JsonObject", msgspec.json.decode(text)) for name, text in rows}, now)
     connection.executemany(
         "INSERT OR REPLACE INTO tallies (name, value, until) VALUES (?, ?, ?)",
@@ -605,8 +559,7 @@ def delete_request(connection: sqlite3.Connection, key: SessionKey) -> None:
 
 def list_requests(connection: sqlite3.Connection) -> list[tuple[SessionKey, float]]:
     """The sessions that somebody wants stopped, and since when."""
-    rows = cast(
-        "list[tuple[str, str, str, float]]",
-        connection.execute("SELECT app_name, user_id, id, asked FROM interrupts").fetchall(),
-    )
+    rows: list[tuple[str, str, str, float]] = connection.execute(
+        "SELECT app_name, user_id, id, asked FROM interrupts"
+    ).fetchall()
     return [(SessionKey(*key), when) for *key, when in rows]

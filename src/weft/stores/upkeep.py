@@ -22,11 +22,13 @@ from weft.errors import StoreError, UsageError, describe_kind
 from weft.session import ArtifactStore, SessionKey, Store
 from weft.session.store import ArchivingStore, ErasingArtifacts, ErasingStore
 from weft.stores import open_store
-from weft.stores.sqlite_chapters import unpack_all as unpack_file
+from weft.stores.sqlite_chapters import FILE_SQL
+from weft.stores.sqlite_chapters import run_steps as run_file_steps
 from weft.stores.sqlite_file import MIGRATIONS as FILE_MIGRATIONS
 from weft.stores.sqlite_file import UNDO as FILE_UNDO
 from weft.stores.sqlite_file import explained, file_version, open_file
 from weft.stores.sqlite_lease import join, leave
+from weft.stores.steps import unpack_all
 
 _WAIT = 30.0
 
@@ -92,14 +94,14 @@ async def downgrade_store(address: str) -> StoreVersion:
         await asyncio.to_thread(_downgrade_file, path)
         return await store_version(address)
     from weft.stores import postgres_server as tables
-    from weft.stores.postgres_chapters import unpack_all
+    from weft.stores.postgres_chapters import SERVER_SQL, run_steps
 
     async with tables.explaining(address):
         connection = await tables.connect(_server(address))
         async with connection, connection.transaction():
             # no process may migrate forward at the same time
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (tables.MIGRATING,))
-            await unpack_all(connection)
+            await run_steps(connection, unpack_all(SERVER_SQL))
             for statement in tables.UNDO:
                 await connection.execute(statement.encode())
             await connection.execute("UPDATE weft.version SET version = version - 1")
@@ -166,7 +168,7 @@ def _downgrade_file(path: Path) -> None:
         connection = open_file(path, timeout=_WAIT, alone=leases.alone())
         try:
             connection.execute("BEGIN IMMEDIATE")
-            unpack_file(connection)
+            run_file_steps(connection, unpack_all(FILE_SQL))
             for statement in FILE_UNDO:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={len(FILE_MIGRATIONS) - 1}")
@@ -279,19 +281,21 @@ async def _take(store: Store, keys: Sequence[SessionKey], stack: AsyncExitStack)
 def _able(store: Store) -> ErasingStore:
     if isinstance(store, ErasingStore):
         return store
-    raise UsageError(
-        f"{describe_kind(store)} cannot forget a user",
-        where="store",
-        hint="give it `erase_user(app_name, user_id)`, `erase_turns(app_name, user_id,"
-        " session_id)`, `apps_of_turns(user_id)` and `compact()`",
+    raise _unable(
+        store,
+        "store",
+        "`erase_user(app_name, user_id)`, `erase_turns(app_name, user_id, session_id)`,"
+        " `apps_of_turns(user_id)` and `compact()`",
     )
 
 
 def _able_artifacts(artifacts: ArtifactStore) -> ErasingArtifacts:
     if isinstance(artifacts, ErasingArtifacts):
         return artifacts
-    raise UsageError(
-        f"{describe_kind(artifacts)} cannot forget a user",
-        where="artifacts",
-        hint="give it `erase(app_name, user_id, session_id)`",
+    raise _unable(artifacts, "artifacts", "`erase(app_name, user_id, session_id)`")
+
+
+def _unable(store: object, where: str, methods: str) -> UsageError:
+    return UsageError(
+        f"{describe_kind(store)} cannot forget a user", where=where, hint=f"give it {methods}"
     )

@@ -8,7 +8,6 @@ Top to bottom: what a database does for a queue, PostgreSQL, SQLite, the tables.
 
 import asyncio
 import json
-import re
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -70,9 +69,6 @@ class SqlSpelling(NamedTuple):
     """Behind a statement that puts a turn: tells the workers."""
 
 
-# `:name` in a statement, but not the `::type` of PostgreSQL
-_NAME = re.compile(r"(?<!:):([a-z_]+)")
-
 _CONNECTIONS = 2
 """How many connections a queue uses at once, beside the one that listens."""
 
@@ -99,7 +95,6 @@ class ServerDatabase:
         self._channels: tuple[str, ...] = (TURNS_CHANNEL,)
         self._listening: asyncio.Task[None] | None = None
         self._heard = asyncio.Event()
-        self._spelled: dict[str, bytes] = {}
 
     def listen_to(self, *channels: str) -> None:
         """Have `news` wait for what is announced on these channels."""
@@ -129,11 +124,9 @@ class ServerDatabase:
         self, statement: str, values: Values, *, connection: object = None
     ) -> list[tuple[Cell, ...]]:
         """The rows that a statement gives."""
-        from weft.stores.postgres_server import explaining
+        from weft.stores.postgres_server import explaining, with_driver_names
 
-        spelled = self._spelled.get(statement)
-        if spelled is None:
-            spelled = self._spelled[statement] = _NAME.sub(r"%(\1)s", statement).encode()
+        spelled = with_driver_names(statement)
         if not self._is_open:
             await self.open()
         if connection is not None:

@@ -95,11 +95,14 @@ _MOST_CALLS = RunConfig().max_llm_calls
 
 def too_many_calls(record: WalkRecord) -> Iterator[Diagnostic]:
     """A loop that asks models more often than a run may, whichever way is taken through it."""
-    calls = _Calls()
-    most = _MOST_CALLS
-    if calls.of(record.root) <= most:
+    nodes, most = record.survey.nodes, _MOST_CALLS
+    # only a loop runs a node more than once
+    if len(nodes) <= most and not any(isinstance(node, Loop) for node, _ in nodes):
         return
-    node: Node = record.root
+    calls = _Calls()
+    if calls.of(record.survey.root) <= most:
+        return
+    node: Node = record.survey.root
     while True:  # down to the part that alone is too much
         inner = [child for child in children(node) if calls.of(child) > most]
         if not inner:
@@ -594,7 +597,8 @@ def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
     listed = items_of(shape) if one.operator == "contains" else values_of(shape)
     if listed is not None:
         there = [*listed, *one.spare]
-        if any(_equal(value, other) for value in one.values for other in there):
+        # as Python compares: letter case counts there
+        if any(value == other for value in one.values for other in there):
             return None
         kind = "a list of" if one.operator == "contains" else "one of"
         named = ", ".join(quoted(value) for value in listed)
@@ -617,11 +621,6 @@ def _in_vain(one: Compared, shape: JsonObject | None) -> _Vain | None:
     if plain == "number" and "boolean" in wanted:
         return None  # True == 1
     return _Vain(outcome, spell_kind(plain), [])
-
-
-def _equal(one: object, other: object) -> bool:
-    """Whether Python calls two values equal; letter case counts there."""
-    return one == other
 
 
 def _spelled(one: Compared) -> str:

@@ -5,27 +5,28 @@ description, be too long, be ordered against the cache, or be refused. Labels sa
 sent: secrets that reach somebody who is not cleared, and misspelt guards.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 from weft import schema
-from weft.checker.agents import blurs, route_reads, sees_text_of, writes_of
+from weft.checker.agents import blurs, declared_labels, route_reads, sees_text_of, writes_of
 from weft.checker.rules.variables import acts, saved_names
 from weft.checker.schemas import follow, kind_of, values_of
 from weft.checker.world import Read, Site, WalkRecord
-from weft.declare import Agent, Node, Policy, RunConfig, Step, template
+from weft.declare import Agent, Node, Policy, RunConfig, Step, TokenBudget, template
 from weft.declare.agent import walk_nodes
 from weft.declare.compose import Composable
 from weft.declare.policy_parts import (
     Capture,
     FromAgents,
-    Label,
     Matching,
     StateKeys,
     When,
     WithoutAgents,
 )
 from weft.diagnostics import Diagnostic, Origin, Severity, report
+from weft.dialects.facts import dialect_named, facts_for, require_model_name
+from weft.dialects.legality import is_model_taken
 from weft.errors import BudgetExceeded, UsageError, WeftError, with_article
 from weft.misuse import close, few, meant
 from weft.tokens import counter_for
@@ -104,7 +105,9 @@ def lost_message(record: WalkRecord) -> Iterator[Diagnostic]:
     decided = {read.key for node, _ in record.routes for read in route_reads(node)}
     for site in record.sites:
         agent = site.node
-        if not isinstance(agent, Agent) or agent.policy.view != "nothing":
+        if not isinstance(agent, Agent) or agent.context is None:
+            continue
+        if agent.context.facts.view != "nothing":
             continue
         # a function may put the message into the text
         if not isinstance(agent.instruction, str):
@@ -146,10 +149,10 @@ def _is_label(site: Site, read: Read) -> bool:
 
 def unknown_name(record: WalkRecord) -> Iterator[Diagnostic]:
     """A view of agents that are not in the flow, or of a tag that nothing gives."""
-    agents = record.members
+    agents = record.survey.members
     names = {agent.name for agent in agents}
     names |= {tool.name for agent in agents for tool in agent.tools if tool.agent is not None}
-    tags = set(_tags(record.nodes))
+    tags = set(_tags(record.survey.nodes))
     for agent in agents:
         if agent.context is None:
             continue
@@ -235,7 +238,7 @@ EARLY = 0.25
 
 def undescribed(record: WalkRecord) -> Iterator[Diagnostic]:
     """A tool, or an agent that a model is to choose, of which nothing is known but its name."""
-    for agent in record.agents:
+    for agent in record.survey.agents:
         for child in agent.sub_agents:
             if not child.description.strip():
                 yield _undescribed(child, f"`{agent.name}` may hand over to it")
@@ -263,7 +266,7 @@ def _undescribed(node: Node, why: str) -> Diagnostic:
 
 def unsent_global(record: WalkRecord) -> Iterator[Diagnostic]:
     """A `global_instruction` of an agent that is no root: it is sent to nobody."""
-    for root, agents in record.trees:
+    for root, agents in record.survey.trees:
         for agent in agents:
             if agent is not root and agent.global_instruction is not None:
                 yield report(
@@ -277,25 +280,27 @@ def unsent_global(record: WalkRecord) -> Iterator[Diagnostic]:
 def too_long(record: WalkRecord) -> Iterator[Diagnostic]:
     """Texts and tools that alone take more than their agent's budget or its model allows."""
     tops: dict[str, Agent] = {}
-    for root, agents in record.trees:
+    for root, agents in record.survey.trees:
         for agent in agents:
             tops.setdefault(agent.name, root)
     for agent in record.visited:
         top = tops.get(agent.name, agent)
-        limited = agent.policy.limit is not None or agent.token_budget is not None
+        limited = agent.policy.limit is not None or isinstance(
+            agent.context_compressor, TokenBudget
+        )
         letters = sum(len(text) for _, text in sent_parts(agent, top))
         windowed = isinstance(agent.model, str) and letters > NARROW
         # compiling each agent costs: only where a limit may be reached
         if limited or windowed:
-            yield from _too_long(agent, top, limited=limited)
+            yield from _too_long(agent, top)
 
 
-def _too_long(agent: Agent, top: Agent, *, limited: bool) -> Iterator[Diagnostic]:
+def _too_long(agent: Agent, top: Agent) -> Iterator[Diagnostic]:
     """The compiler's findings on an empty request: no request of the agent is smaller."""
     from weft.compiler import compile_request
     from weft.compiler.costs import window_of
 
-    if agent.policy.is_conditional:
+    if agent.policy.facts.is_conditional:
         return  # what is sent depends on functions of the state, and nothing is run here
     empty = {"instruction": "", "global_instruction": ""}
     texts = {"instruction": agent.instruction, "global_instruction": top.global_instruction}
@@ -327,13 +332,13 @@ def _too_long(agent: Agent, top: Agent, *, limited: bool) -> Iterator[Diagnostic
 
 def refused_by_provider(record: WalkRecord) -> Iterator[Diagnostic]:
     """Options, tools, schemas and names of models that a provider answers with an error."""
-    from weft.compiler.prefix import refused_declaration
-
     for agent in record.visited:
         if agent.model is None:  # the model is another's, or chosen for the run
             continue
         if isinstance(agent.model, str) and not _asks_for_more(agent) and _is_taken(agent.model):
             continue
+        from weft.compiler.prefix import refused_declaration  # few agents need the compiler here
+
         try:
             refused = refused_declaration(agent)
             yield from (one for one in refused if one.code not in agent.allow)
@@ -354,12 +359,11 @@ def _asks_for_more(agent: Agent) -> bool:
 @lru_cache(maxsize=256)
 def _is_taken(model: str) -> bool:
     """Whether a request for nothing but this model is taken; most agents of a flow share one."""
-    from weft.compiler.prefix import refused_declaration
-
     try:
-        return not refused_declaration(Agent("model", model=model))
-    except WeftError:
+        require_model_name(model, where="model")
+    except UsageError:
         return False  # the agent itself says what is wrong with it
+    return is_model_taken(dialect_named(facts_for(model).dialect), model)
 
 
 def volatile_first(record: WalkRecord) -> Iterator[Diagnostic]:
@@ -482,10 +486,11 @@ def secret_may_reach_tool(record: WalkRecord) -> Iterator[Diagnostic]:
 def withheld_result(record: WalkRecord) -> Iterator[Diagnostic]:
     """A tool whose results carry a label that its own agent is not cleared for."""
     marked: dict[str, set[str]] = {}
-    for _, label in _declared(record.agents):
-        for name in label.tools:
-            marked.setdefault(name, set()).add(label.name)
-    for agent in record.agents:
+    for agent in record.survey.agents:
+        for label in declared_labels(agent):
+            for name in label.tools:
+                marked.setdefault(name, set()).add(label.name)
+    for agent in record.survey.agents:
         for tool in agent.tools:
             barred = {*tool.labels, *marked.get(tool.name, ())} - {*agent.cleared}
             if not barred:
@@ -505,14 +510,14 @@ def withheld_result(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     """A label on a key, a tool or an artifact that is called otherwise, or is not there."""
-    declared = [*_declared(record.agents)]
+    declared = [(one, label) for one in record.survey.agents for label in declared_labels(one)]
     if not declared:
         return
     keys = {*record.everywhere, *record.start.facts}
     keys |= {read.key for site in record.sites for read in site.reads if read.how != "input"}
-    tools = {tool.name for agent in record.agents for tool in agent.tools}
-    files, all_files = saved_names(record.agents)
-    all_tools = not any(agent.tool_sources for agent in record.agents)
+    tools = {tool.name for agent in record.survey.agents for tool in agent.tools}
+    files, all_files = saved_names(record.survey.agents)
+    all_tools = not any(agent.tool_sources for agent in record.survey.agents)
     declares = bool(record.start.facts)
     opaque = any(site.world.opaque for site in record.sites)
     for agent, label in declared:
@@ -548,8 +553,8 @@ def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
 
 def clearance_for_nothing(record: WalkRecord) -> Iterator[Diagnostic]:
     """A clearance for a label that nothing carries, and that is spelled nearly like one."""
-    agents = record.agents
-    names = {label.name for _, label in _declared(record.agents)}
+    agents = record.survey.agents
+    names = {label.name for agent in agents for label in declared_labels(agent)}
     names |= {label for agent in agents for tool in agent.tools for label in tool.labels}
     for agent in agents:
         cleared = [(one, Origin("field", "cleared", agent.name)) for one in agent.cleared]
@@ -574,16 +579,6 @@ def _misspelt(name: str, names: Collection[str]) -> str:
     # two letters exchanged
     swapped = [one for one in others if sorted(one) == sorted(name) and one != name]
     return next(iter((*scoped, *swapped, *close(name, others, cutoff=0.75))), "")
-
-
-def _declared(agents: Iterable[Agent]) -> Iterator[tuple[Agent, Label]]:
-    """Every label that a policy declares, with the agent whose policy it is."""
-    for agent in agents:
-        policies = [agent.policy] if agent.context is not None else []
-        while policies:
-            policy = policies.pop()
-            yield from ((agent, one) for one in policy.protections if isinstance(one, Label))
-            policies += [s.selector.policy for s in policy.stages if isinstance(s.selector, When)]
 
 
 def _labels(record: WalkRecord, site: Site, key: str) -> frozenset[str]:

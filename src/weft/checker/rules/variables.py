@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple, cast
 
-from weft.checker.agents import used_by
+from weft.checker.agents import functions_in, used_by
 from weft.checker.functions import keys_of
 from weft.checker.paths import paths_without
 from weft.checker.schemas import follow, kind_of, missing_field, spell_kind
@@ -22,6 +22,7 @@ from weft.declare.checks import CALLBACKS
 from weft.declare.policy_parts import ArtifactText, When
 from weft.declare.template import spell_path
 from weft.diagnostics import Diagnostic, Origin, Severity, report
+from weft.late import late_pattern
 from weft.misuse import close, few, is_slip, meant
 from weft.session.event import scope_of
 
@@ -47,7 +48,7 @@ def _read(record: WalkRecord, site: Site, read: Read) -> Iterator[Diagnostic]:
         if read.key in site.siblings:
             yield _beside(site, read)
         writers = _named(fact.writers)
-        lacking = paths_without(record.root, site.node, read.key)
+        lacking = paths_without(record.survey.root, site.node, read.key)
         yield report(
             "WEFT106",
             read.origin,
@@ -310,7 +311,7 @@ class _Lost:
 
     def __init__(self, record: WalkRecord) -> None:
         self._record = record
-        self._agents = {agent.name: agent for agent in record.agents}
+        self._agents = {agent.name: agent for agent in record.survey.agents}
         self._read = {
             read.key
             for site in record.sites
@@ -319,7 +320,7 @@ class _Lost:
         }
         self._dropped: set[str] = set()
         self._keeps: list[frozenset[str]] = []
-        for node, _ in record.nodes:
+        for node, _ in record.survey.nodes:
             if isinstance(node, Step):
                 keys = keys_of(node.function) if not node.written else Keys()
                 self._dropped |= {*node.drops, *keys.drops, *keys.may_drop}
@@ -402,40 +403,44 @@ def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
 
 _NAME = r"[^\W\d]\w*"
 
-_BRACES = re.compile(r"\{\{?(?P<inner>[^{}\n]{1,100})\}\}?")
+_BRACES = late_pattern(r"\{\{?(?P<inner>[^{}\n]{1,100})\}\}?")
 
 _INNER = tuple(
-    re.compile(form)
-    for form in (
-        rf"(?P<key>{_NAME})[!?.,;/#@$%&*+=~^:>-]+",  # {plan!}, {plan:}, {plan??}
-        rf"(?P<key>{_NAME})-[\w-]+",  # {plan-x}
-        rf"(?P<key>{_NAME})![rsa]",  # {plan!r}
-        rf"(?P<key>{_NAME}):(?:[<>=^+,.-][\w<>=^+,.-]*%?|[0-9]+[defgnsx%])",  # {plan:>10}
-        rf"(?P<key>{_NAME})\s*\|\s*{_NAME}(?:\([^()]*\))?",  # {plan | upper}
-        rf"(?P<key>{_NAME})\[(?:'[^']*'|\"[^\"]*\"|{_NAME})\]",  # {plan['title']}
-        rf"(?P<key>{_NAME})\.get\(.*\)",
-        rf"{_NAME}:(?P<key>{_NAME})\??",  # {usr:plan}
-        rf"(?:{_NAME}\.)*state\[\s*['\"](?P<key>[\w:]+)['\"]\s*\].*",  # {state['plan']}
-        rf"(?:{_NAME}\.)*state\.get\(\s*['\"](?P<key>[\w:]+)['\"].*\)",
-        rf"[$#@<](?P<key>{_NAME})>?|%\s*(?P<late>{_NAME})\s*%",  # {$plan}, {<plan>}, {%plan%}
+    map(
+        late_pattern,
+        (
+            rf"(?P<key>{_NAME})[!?.,;/#@$%&*+=~^:>-]+",  # {plan!}, {plan:}, {plan??}
+            rf"(?P<key>{_NAME})-[\w-]+",  # {plan-x}
+            rf"(?P<key>{_NAME})![rsa]",  # {plan!r}
+            rf"(?P<key>{_NAME}):(?:[<>=^+,.-][\w<>=^+,.-]*%?|[0-9]+[defgnsx%])",  # {plan:>10}
+            rf"(?P<key>{_NAME})\s*\|\s*{_NAME}(?:\([^()]*\))?",  # {plan | upper}
+            rf"(?P<key>{_NAME})\[(?:'[^']*'|\"[^\"]*\"|{_NAME})\]",  # {plan['title']}
+            rf"(?P<key>{_NAME})\.get\(.*\)",
+            rf"{_NAME}:(?P<key>{_NAME})\??",  # {usr:plan}
+            rf"(?:{_NAME}\.)*state\[\s*['\"](?P<key>[\w:]+)['\"]\s*\].*",  # {state['plan']}
+            rf"(?:{_NAME}\.)*state\.get\(\s*['\"](?P<key>[\w:]+)['\"].*\)",
+            rf"[$#@<](?P<key>{_NAME})>?|%\s*(?P<late>{_NAME})\s*%",  # {$plan}, {<plan>}, {%plan%}
+        ),
     )
 )
 """What stands in braces and is no placeholder, though somebody may take it for one."""
 
-_SPACED = re.compile(
+_SPACED = late_pattern(
     rf"\{{\{{[ \t]+(?P<key>{_NAME})[ \t]*\}}\}}|\{{\{{(?P<late>{_NAME})[ \t]+\}}\}}"
 )
 
 _OTHER = tuple(
-    re.compile(form)
-    for form in (
-        # $plan, and no formula such as $n$ or $x_1$
-        r"(?<![\w$\\])\$(?P<key>[^\W\d]\w+)(?![\w$^_\\({])",
-        rf"%\((?P<key>{_NAME})\)[sdr]",  # %(plan)s
-        rf"(?<![\w%])%(?P<key>{_NAME})%",  # %plan%
-        # {plan without its end
-        rf"\{{[ \t]*(?P<key>{_NAME})(?=[^\w{{}}:\"'\[(|=-][^{{}}]*(?:\{{|$)|$)",
-        rf"(?<![{{\w\"'.:])(?P<key>{_NAME})\}}(?!\}})",  # plan} without its beginning
+    map(
+        late_pattern,
+        (
+            # $plan, and no formula such as $n$ or $x_1$
+            r"(?<![\w$\\])\$(?P<key>[^\W\d]\w+)(?![\w$^_\\({])",
+            rf"%\((?P<key>{_NAME})\)[sdr]",  # %(plan)s
+            rf"(?<![\w%])%(?P<key>{_NAME})%",  # %plan%
+            # {plan without its end
+            rf"\{{[ \t]*(?P<key>{_NAME})(?=[^\w{{}}:\"'\[(|=-][^{{}}]*(?:\{{|$)|$)",
+            rf"(?<![{{\w\"'.:])(?P<key>{_NAME})\}}(?!\}})",  # plan} without its beginning
+        ),
     )
 )
 """What other template languages write, and braces of which one is missing."""
@@ -458,6 +463,8 @@ def lookalikes(source: str) -> Iterator[Lookalike]:
         written = source[piece.start : piece.end]
         if written != piece.text:
             continue  # an escape: the braces are meant
+        if not _has_mark(written):
+            continue
         spaced = [*_SPACED.finditer(written)]
         for match in spaced:
             key = match["key"] or match["late"]
@@ -476,6 +483,11 @@ def lookalikes(source: str) -> Iterator[Lookalike]:
                     yield Lookalike(match["key"], match[0], piece.start + match.start())
 
 
+def _has_mark(text: str) -> bool:
+    """Whether it has a mark of a placeholder: most texts have none, and no pattern need look."""
+    return any(mark in text for mark in "{}$%")
+
+
 def lookalike_placeholder(record: WalkRecord) -> Iterator[Diagnostic]:
     """A text that names a key of the state as no template does, so that the text is sent."""
     for key, place, one in lookalike_keys(record):
@@ -491,8 +503,7 @@ def lookalike_keys(record: WalkRecord) -> Iterator[tuple[str, Origin, Lookalike]
     """The keys of the state that texts seem to name, with the text and the place."""
     for site in record.sites:
         for place, source in _texts(site):
-            # most texts have none of these: patterns need not look
-            if not any(mark in source for mark in "{}$%"):
+            if not _has_mark(source):
                 continue
             read = {one.key for one in site.reads if one.how in ("template", "policy")}
             places: set[int] = set()
@@ -529,10 +540,10 @@ def _texts(site: Site) -> Iterator[tuple[Origin, str]]:
 
 def unsaved_artifact(record: WalkRecord) -> Iterator[Diagnostic]:
     """An artifact that nothing saves, where one of nearly that name is saved."""
-    names, _ = saved_names(record.agents)
+    names, _ = saved_names(record.survey.agents)
     if not names:
         return
-    for agent in record.agents:
+    for agent in record.survey.agents:
         for name, place in files_read_by(agent):
             bare = name.removeprefix("user:")
             if bare in names:
@@ -609,12 +620,7 @@ def _functions_of(agent: Agent) -> Iterator[Callable[..., object]]:
         if tool.function is not None and tool.context_parameter is not None:
             yield tool.function
     for name in CALLBACKS:
-        callbacks = cast("object", vars(agent).get(name))
-        for one in cast(
-            "tuple[object, ...]", callbacks if isinstance(callbacks, tuple) else (callbacks,)
-        ):
-            if callable(one):
-                yield one
+        yield from functions_in(cast("object", getattr(agent, name)))
 
 
 def files_read_by(agent: Agent) -> Iterator[tuple[str, Origin]]:

@@ -13,7 +13,7 @@ import msgspec
 
 from weft.checker import check
 from weft.checker.walk import Walk
-from weft.checker.world import Read, Site, WalkRecord, World, Writer
+from weft.checker.world import Read, Site, Survey, WalkRecord, World, Writer
 from weft.declare import Agent, Loop, Node, Parallel, agents_of
 from weft.declare.agent import children
 from weft.declare.visit import DefaultVisitor
@@ -156,7 +156,7 @@ def _record(node: Node, keys: Iterable[str]) -> WalkRecord:
     world = World()
     for key in keys:
         world = world.wrote(key, Writer("the application", Origin("config", key), "input"))
-    return Walk(node).run(world)
+    return Walk(Survey(node)).run(world)
 
 
 def _own(tree: Imported, record: WalkRecord) -> Iterator[Diagnostic]:
