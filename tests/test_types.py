@@ -14,6 +14,9 @@ from weft import Agent
 _PROGRAM = """
 # pyright: strict
 import weft
+import weft.interop.adk
+import weft.models
+import weft.server
 from weft import Agent, C, Compiled, Json, Policy, Race, Report, Running, S, Store, Timeout
 
 policy: Policy = C.window(3).dedupe()
@@ -35,6 +38,10 @@ S.typo  # wrong
 compiled.plan  # wrong
 compiled.scale  # wrong
 bot.typo  # wrong
+weft.typo  # wrong
+weft.models.typo  # wrong
+weft.server.typo  # wrong
+weft.interop.adk.typo  # wrong
 """
 
 

@@ -217,21 +217,23 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise _unknown(name)
-    from importlib import import_module
+if not TYPE_CHECKING:  # or else a type checker would take any name
 
-    if home == "weft":
-        return import_module(f"weft.{name}")
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value
-    if home == "weft.declare":
-        from weft.declare.compose import draw_with
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            raise _unknown(name)
+        from importlib import import_module
 
-        draw_with(_drawn)
-    return value
+        if home == "weft":
+            return import_module(f"weft.{name}")
+        value: object = getattr(import_module(home), name)
+        globals()[name] = value
+        if home == "weft.declare":
+            from weft.declare.compose import draw_with
+
+            draw_with(_drawn)
+        return value
 
 
 def _unknown(name: str) -> AttributeError:

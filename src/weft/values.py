@@ -174,6 +174,17 @@ def has_lone_surrogate(text: str) -> bool:
     return False
 
 
+def leaf_fields(value: JsonObject, step: str, above: str = "") -> JsonObject:
+    """The fields of an object and of the objects in it, each by its whole name."""
+    fields: JsonObject = {}
+    for name, inner in value.items():
+        if isinstance(inner, dict) and inner:
+            fields.update(leaf_fields(inner, step, f"{above}{name}{step}"))
+        else:
+            fields[f"{above}{name}"] = inner
+    return fields
+
+
 def only_text(value: Json) -> str | None:
     """A text, or the one text of an object that has nothing else; None for any other value."""
     if isinstance(value, dict) and len(value) == 1:

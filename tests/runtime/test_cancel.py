@@ -1,6 +1,7 @@
 """Runs that are stopped from outside: cancelled, closed, left, timed out; and slow consumers."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,8 +23,9 @@ from weft import (
 )
 from weft.declare import Node
 from weft.ir import Prompt
+from weft.runtime import model_call
 from weft.session import SessionKey
-from weft.testing import ScriptedModel, call
+from weft.testing import ScriptedModel, call, usage
 
 KEY = SessionKey("app", "user", "s")
 
@@ -105,6 +107,34 @@ def test_a_run_can_be_cancelled_while_the_model_speaks(address: str, stream: boo
             await check_goes_on(runner)
 
     quietly(go)
+
+
+async def test_an_answer_that_has_come_is_stored_before_the_run_ends(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the provider's cache missed is looked for in a thread, after the answer has come."""
+    loop, looking, released = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def looked(*_: object, **__: object) -> None:
+        loop.call_soon_threadsafe(looking.set)
+        released.wait(60)
+
+    answers = [usage(text, prompt=6_000, output=5, cached=0) for text in ("one", "two", "three")]
+    model = ScriptedModel(answers, name="claude-opus-5", dialect="anthropic")
+    async with made(Agent("bot", model=model, instruction="Be brief. " * 900), address) as runner:
+        await runner.run(session_id=KEY.id, message="Go")
+        monkeypatch.setattr(model_call, "LONG", 2)
+        monkeypatch.setattr(model_call, "watch", looked)
+        running = asyncio.ensure_future(runner.run(session_id=KEY.id, message="On"))
+        await looking.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        released.set()
+        session = await runner.session(session_id=KEY.id)
+        assert [event.text for event in session.events] == ["Go", "one", "On", "two"]
+        assert (await runner.resume(session_id=KEY.id)).text == "two"
+    assert len(model.prompts) == 2
 
 
 def test_a_run_can_be_cancelled_while_a_tool_runs(address: str) -> None:

@@ -112,14 +112,14 @@ async def race(store: Store, key: SessionKey) -> None:
 
 def die_before_events() -> None:
     """From now on the process dies where the first events of a session are about to be stored."""
-    from weft.stores import postgres_rows, sqlite_tables
+    from weft.stores import postgres, sqlite_tables
 
     def die(*_: object) -> NoReturn:
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("nobody outlives this")
 
     sqlite_tables.add_rows = die
-    postgres_rows.insert_events = die
+    postgres.insert_events = die
 
 
 async def fork(store: Store, key: SessionKey) -> None:

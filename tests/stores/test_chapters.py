@@ -293,6 +293,26 @@ async def test_what_a_provider_says_of_its_cache_is_no_reason_to_keep_the_log(
         assert unread(again.session) > 60
 
 
+async def test_what_was_packed_since_the_last_look_is_read(address: str, store: Store) -> None:
+    key, events = new_key(), talk(20)
+    session = await store.create(key, state={"begun": True})
+    await store.append(session, *events[:5])
+    other = open_store(address)  # a process that has more of it, and packs that
+    session = await other.get(key)
+    assert session is not None
+    whole = await other.append(session, *events[5:])
+    await chaptered(other, key)
+    assert await archived(other, key) > len(events[:5])
+    await other.close()
+    session = await store.get(key)
+    assert session is not None
+    assert session.state == whole.state
+    assert list(session.events) == list(whole.events)
+    for more in ("once", "twice"):
+        session = await store.append(session, said("user", Part(text=more), 99))
+    assert len(session.events) == len(events) + 2
+
+
 async def test_an_event_that_is_in_a_chapter_is_not_added_twice(address: str, store: Store) -> None:
     key, events = new_key(), talk(30)
     await stored(address, key, events)

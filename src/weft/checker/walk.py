@@ -583,7 +583,25 @@ _HARMLESS = ("S.set(", "S.default(", "S.drop(", "S.pick(", "S.log(", "S.tag(", "
 """Steps that look nothing up, so that nothing can be missing."""
 
 
-class _MayFail(DefaultVisitor[bool]):
+class _AsItsParts(DefaultVisitor[bool]):
+    """What the parts of a node say of it: any step of a sequence, all of what is chosen from."""
+
+    __slots__ = ()
+
+    def visit_sequence(self, node: Sequence) -> bool:
+        return any(map(self.visit, node.steps))
+
+    def visit_loop(self, node: Loop) -> bool:
+        return self.visit(node.body)
+
+    def visit_fallback(self, node: Fallback) -> bool:
+        return all(map(self.visit, node.choices))
+
+    def visit_race(self, node: Race) -> bool:
+        return all(map(self.visit, node.branches))
+
+
+class _MayFail(_AsItsParts):
     """Whether a node may end with an error: a model or a function of the author's always may."""
 
     __slots__ = ()
@@ -594,29 +612,17 @@ class _MayFail(DefaultVisitor[bool]):
     def visit_step(self, node: Step) -> bool:
         return not node.written.startswith(_HARMLESS) or " >> " in node.written
 
-    def visit_fallback(self, node: Fallback) -> bool:
-        return all(map(self.visit, node.choices))
-
-    def visit_race(self, node: Race) -> bool:
-        return all(map(self.visit, node.branches))
-
     def visit_gate(self, node: Gate) -> bool:
         return False
 
     def visit_tap(self, node: Tap) -> bool:
         return False
 
-    def visit_sequence(self, node: Sequence) -> bool:
-        return any(map(self.visit, node.steps))
-
-    def visit_loop(self, node: Loop) -> bool:
-        return self.visit(node.body)
-
 
 may_fail = _MayFail().visit
 
 
-class _AlwaysSpeaks(DefaultVisitor[bool]):
+class _AlwaysSpeaks(_AsItsParts):
     """Whether every run of a map's body says something; branches in it are not heard there."""
 
     __slots__ = ()
@@ -627,23 +633,11 @@ class _AlwaysSpeaks(DefaultVisitor[bool]):
     def visit_agent(self, node: Agent) -> bool:
         return True
 
-    def visit_sequence(self, node: Sequence) -> bool:
-        return any(map(self.visit, node.steps))
-
-    def visit_loop(self, node: Loop) -> bool:
-        return self.visit(node.body)
-
     def visit_timeout(self, node: Timeout) -> bool:
         return self.visit(node.body)
 
     def visit_route(self, node: Route) -> bool:
         return node.default is not None and all(map(self.visit, node.children))
-
-    def visit_fallback(self, node: Fallback) -> bool:
-        return all(map(self.visit, node.choices))
-
-    def visit_race(self, node: Race) -> bool:
-        return all(map(self.visit, node.branches))
 
 
 always_speaks = _AlwaysSpeaks().visit

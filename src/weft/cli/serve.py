@@ -226,11 +226,9 @@ def _listening(options: CommandOptions) -> socket.socket:
         listening.bind((options.host, options.port))
         listening.listen(2048)
     except (OSError, OverflowError) as error:
-        raise UsageError(
-            f"nothing can listen there: {error}",
-            where=f"{options.host}:{options.port}",
-            hint="choose another port: --port 8001, or --port 0 for a free one",
-        ) from None
+        from weft.turns.worker import cannot_listen
+
+        raise cannot_listen(options.host, options.port, error) from None
     return listening
 
 

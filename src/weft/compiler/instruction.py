@@ -18,7 +18,7 @@ import msgspec
 from weft.compiler.tools import transfer_targets, transfer_text
 from weft.content import Content
 from weft.declare import Agent, Raw
-from weft.declare.context import DepsT, require_deps
+from weft.declare.context import DepsT, WithDeps
 from weft.declare.functions import ask, misfit, name_of
 from weft.declare.policy_parts import When
 from weft.declare.template import (
@@ -480,7 +480,7 @@ class Looked(Mapping[str, T], Generic[T]):
             yield from _texts(self._values[key])
 
 
-class ReadonlyContext(Generic[DepsT]):
+class ReadonlyContext(WithDeps[DepsT]):
     """What an instruction provider may look at: who is asked, the state, the log."""
 
     __slots__ = (
@@ -512,11 +512,6 @@ class ReadonlyContext(Generic[DepsT]):
     def state(self) -> Mapping[str, Json]:
         """The state, to read."""
         return self._state
-
-    @property
-    def deps(self) -> DepsT:
-        """The dependencies of the run, as they were passed: `run(..., deps=obj)`."""
-        return require_deps(self._deps, self.agent_name)
 
     @property
     def artifacts(self) -> Mapping[str, str]:

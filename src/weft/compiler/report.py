@@ -497,22 +497,6 @@ def block_text(block: Block) -> str:
 
 def block_kind(block: Block) -> str:
     """The kind of a block in one word."""
-    match block:
-        case TextBlock():
-            return "text"
-        case ThoughtBlock():
-            return "thought"
-        case CallBlock():
-            return "call"
-        case ResultBlock():
-            return "made-up" if block.synthetic else "result"
-        case MediaBlock():
-            return "media"
-        case CodeBlock():
-            return "code"
-        case CodeResultBlock():
-            return "output"
-        case OpaqueBlock():
-            return "opaque"
-        case _:
-            assert_never(block)
+    if isinstance(block, ResultBlock) and block.synthetic:
+        return "made-up"
+    return "output" if isinstance(block, CodeResultBlock) else str(block.__struct_config__.tag)

@@ -23,16 +23,26 @@ else:
     DepsT = TypeVar("DepsT")
 
 
-def require_deps(deps: DepsT | None, agent: str) -> DepsT:
-    """The dependencies of a run, or an error if it has none."""
-    if deps is None:
-        raise UsageError(
-            "the run has no deps",
-            where=f"{agent}: ctx.deps" if agent else "ctx.deps",
-            hint='pass them: weft.run(agent, "message", deps=...), and again to resume; declare'
-            " Agent(deps_type=...) to have that checked at the start",
-        )
-    return deps
+class WithDeps(Generic[DepsT]):
+    """What a function of the author's is handed: it finds the dependencies of the run there."""
+
+    __slots__ = ()
+
+    _deps: DepsT | None
+    agent_name: str
+
+    @property
+    def deps(self) -> DepsT:
+        """The dependencies of the run, as they were passed: `run(..., deps=obj)`."""
+        if self._deps is None:
+            agent = self.agent_name
+            raise UsageError(
+                "the run has no deps",
+                where=f"{agent}: ctx.deps" if agent else "ctx.deps",
+                hint='pass them: weft.run(agent, "message", deps=...), and again to resume; declare'
+                " Agent(deps_type=...) to have that checked at the start",
+            )
+        return self._deps
 
 
 class Recollection(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +152,7 @@ class DraftActions:
         )
 
 
-class CallbackContext(Generic[DepsT]):
+class CallbackContext(WithDeps[DepsT]):
     """What a callback is handed: who runs, the state it may change, the session to read.
 
     `CallbackContext[Db]` says to a type checker what `deps` is.
@@ -167,11 +177,6 @@ class CallbackContext(Generic[DepsT]):
         self.state = State(state)
         self.actions = DraftActions(self.state)
         self._around = around
-
-    @property
-    def deps(self) -> DepsT:
-        """The dependencies of the run, as they were passed: `run(..., deps=obj)`."""
-        return require_deps(self._deps, self.agent_name)
 
     @property
     def session(self) -> Session:

@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, cast
 
 from weft.content import ContentLike, Part
 from weft.declare.agent import check_agents
@@ -23,7 +23,7 @@ from weft.declare.checks import (
 )
 from weft.declare.compose import Composable
 from weft.declare.config import check_inputs
-from weft.declare.context import DepsT, Recollection, Surroundings, require_deps
+from weft.declare.context import DepsT, Recollection, Surroundings, WithDeps
 from weft.declare.functions import misfit
 from weft.declare.nodes import to_node
 from weft.declare.tool import check_names
@@ -59,7 +59,7 @@ class CodeRun(Protocol):
         ...
 
 
-class RunContext(Generic[DepsT]):
+class RunContext(WithDeps[DepsT]):
     """What the `run` method of a custom agent is handed.
 
     `state` cannot be written: a change of the state is part of an event, `ctx.say("...", key=1)`.
@@ -94,11 +94,6 @@ class RunContext(Generic[DepsT]):
     def session(self) -> "Session":
         """The session as it is now, to read."""
         return self._around.session
-
-    @property
-    def deps(self) -> DepsT:
-        """The dependencies of the run, as they were passed: `run(..., deps=obj)`."""
-        return require_deps(self._deps, self.agent_name)
 
     @property
     def user_text(self) -> str:

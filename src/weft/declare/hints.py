@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ClassVar, ParamSpec, TypeVar
 
 from weft.errors import DeclarationError
 from weft.misuse import close
@@ -75,6 +75,25 @@ def _options(signature: inspect.Signature) -> str:
         else:
             parameters.append(name)
     return ", ".join(parameters)
+
+
+class OneLetter:
+    """The name that all words of one kind begin with, as `C` or `S` does."""
+
+    __slots__ = ()
+
+    _letter: ClassVar[str]
+
+    if not TYPE_CHECKING:  # or else a type checker would take any word
+
+        def __getattr__(self, name: str) -> object:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            words = [word for word in dir(type(self)) if not word.startswith("_")]
+            raise no_such_word(self._letter, name, words)
+
+    def __repr__(self) -> str:
+        return self._letter
 
 
 def no_such_word(letter: str, name: str, words: Iterable[str]) -> AttributeError:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -408,10 +408,7 @@ class Transforms(Verbs["Transforms"]):
     def __or__(self, other: object) -> "Transforms":
         if not isinstance(other, Transforms):
             raise _no_transform(other)
-        joined = self
-        for step in (*other.steps, *((other.limit,) if other.limit is not None else ())):
-            joined = joined._then(step)
-        return joined
+        return reduce(Transforms._then, _verbs_of(other), self)
 
     def __add__(self, other: object) -> "Policy":
         raise _lone(self)
@@ -420,10 +417,15 @@ class Transforms(Verbs["Transforms"]):
         raise _lone(self)
 
     def __repr__(self) -> str:
-        steps = [*self.steps, *((self.limit,) if self.limit is not None else ())]
-        return ".".join(["C", *map(str, steps)])
+        return ".".join(["C", *map(str, _verbs_of(self))])
 
     __str__ = __repr__
+
+
+def _verbs_of(transforms: Transforms) -> tuple[Transform | Budget, ...]:
+    """Its verbs in the order they were written: nothing follows a budget."""
+    limit = transforms.limit
+    return transforms.steps if limit is None else (*transforms.steps, limit)
 
 
 @declared("", change="write policy = policy.budget(8000), or another verb: each returns a copy")
@@ -471,10 +473,7 @@ class Policy(Verbs["Policy"]):
             )
         if not isinstance(other, Transforms):
             raise _no_transform(other)
-        policy = self
-        for step in (*other.steps, *((other.limit,) if other.limit is not None else ())):
-            policy = policy._then(step)
-        return policy
+        return reduce(Policy._then, _verbs_of(other), self)
 
     def __add__(self, other: object) -> "Policy":
         if isinstance(other, Transforms):

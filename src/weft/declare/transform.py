@@ -11,19 +11,19 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar, assert_never, cast
+from typing import TypeVar, assert_never, cast
 
 import msgspec
 
 from weft.declare.checks import check_key, check_predicate
 from weft.declare.functions import StateFunction, ask, is_async, is_generator, misfit, name_of
-from weft.declare.hints import hinted_change, no_such_word
+from weft.declare.hints import OneLetter, hinted_change
 from weft.declare.nodes import Expect, Step, Tap, spell
 from weft.declare.policy_parts import Strategy
 from weft.errors import DeclarationError, RunError, SessionError, describe_kind
 from weft.late import late_pattern
 from weft.session.event import scope_of
-from weft.values import Json, JsonObject, require_json
+from weft.values import Json, JsonObject, leaf_fields, require_json
 
 Look = Mapping[str, Json]
 
@@ -126,7 +126,7 @@ def flattened(key: str, into: str) -> Change:
     def change(state: Look) -> JsonObject:
         value = needed(state, key, "flatten")
         if isinstance(value, dict):
-            return {into: _dotted(value, "")}
+            return {into: leaf_fields(value, ".")}
         items = listed(state, key, "flatten")
         flat: list[Json] = []
         for one in items:
@@ -191,10 +191,12 @@ def conditional(predicate: Callable[[Look], object], change: Callable[[Look], ob
 Value = TypeVar("Value")
 
 
-class Changes:
+class Changes(OneLetter):
     """The changes to the state by name."""
 
     __slots__ = ()
+
+    _letter = "S"
 
     @hinted_change
     def capture(self, key: str) -> Step:
@@ -352,17 +354,6 @@ class Changes:
         """Tag the newest thing an agent said, for C.select(tag=...)."""
         return _step("tag", _nothing, tags, tags=_keys("tag", tags))
 
-    if not TYPE_CHECKING:  # or else a type checker would take any word
-
-        def __getattr__(self, name: str) -> object:
-            if name.startswith("__"):
-                raise AttributeError(name)
-            words = [word for word in dir(type(self)) if not word.startswith("_")]
-            raise no_such_word("S", name, words)
-
-    def __repr__(self) -> str:
-        return "S"
-
 
 def _step(
     verb: str,
@@ -492,16 +483,6 @@ def listed(state: Look, key: str, verb: str) -> list[Json]:
             hint="write a list under it",
         )
     return value
-
-
-def _dotted(value: JsonObject, prefix: str) -> JsonObject:
-    flat: JsonObject = {}
-    for key, inner in value.items():
-        if isinstance(inner, dict) and inner:
-            flat.update(_dotted(inner, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = inner
-    return flat
 
 
 _BOX = late_pattern(r"^\s*(?:[-*+]|\d+[.)])\s*\[([ xX])\]\s*(\S.*?)\s*$")

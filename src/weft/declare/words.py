@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from weft.declare.functions import check_choice, is_model
-from weft.declare.hints import hinted, no_such_word
+from weft.declare.hints import OneLetter, hinted
 from weft.declare.policy import Policy, Stage, Transforms, Verbs
 from weft.declare.policy_parts import (
     ArtifactText,
@@ -48,10 +48,12 @@ if TYPE_CHECKING:
     from weft.declare.functions import StateFunction
 
 
-class Vocabulary(Verbs[Transforms]):
+class Vocabulary(OneLetter, Verbs[Transforms]):
     """The policies by name; `C.default()` is what an agent gets without one."""
 
     __slots__ = ()
+
+    _letter = "C"
 
     def _then(self, step: Transform | Budget) -> Transforms:
         if isinstance(step, Budget):
@@ -267,17 +269,6 @@ class Vocabulary(Verbs[Transforms]):
                 hint="write (C.when(...) + other).budget(8000)",
             )
         return _of(When(predicate, policy))
-
-    if not TYPE_CHECKING:  # or else a type checker would take any word
-
-        def __getattr__(self, name: str) -> object:
-            if name.startswith("__"):
-                raise AttributeError(name)
-            words = [word for word in dir(type(self)) if not word.startswith("_")]
-            raise no_such_word("C", name, words)
-
-    def __repr__(self) -> str:
-        return "C"
 
 
 def _require_vectors(where: str) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.values import Json, JsonObject, compact
+from weft.values import Json, JsonObject, compact, leaf_fields
 
 LEAST = 3
 """How many lines in a row must stand in an earlier text to be looked for."""
@@ -272,7 +272,7 @@ def _cells(records: list[Json]) -> tuple[list[Json], list[Json]] | None:
     objects = [one for one in records if isinstance(one, dict) and one]
     if len(objects) < max(_LEAST_RECORDS, len(records)):
         return None
-    flat = [_flat(one) for one in objects]
+    flat = [leaf_fields(one, _STEP) for one in objects]
     if any(list(one) != list(flat[0]) for one in flat):
         # some have deeper objects than others: then only the outer fields are columns
         flat = objects
@@ -283,17 +283,6 @@ def _cells(records: list[Json]) -> tuple[list[Json], list[Json]] | None:
         for one in flat
     ]
     return [*flat[0]], rows
-
-
-def _flat(record: JsonObject, above: str = "") -> JsonObject:
-    """The fields of a record and of the objects in it, each by its whole name."""
-    fields: JsonObject = {}
-    for name, value in record.items():
-        if isinstance(value, dict) and value:
-            fields.update(_flat(value, f"{above}{name}{_STEP}"))
-        else:
-            fields[f"{above}{name}"] = value
-    return fields
 
 
 def _record(row: Json, names: list[list[str]]) -> Json:

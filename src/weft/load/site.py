@@ -139,7 +139,9 @@ class _Load:
         self._plan = plan
         self._site = site
         self._driver = driver
-        self._turns = turns
+        self._by_session: dict[SessionKey, list[PlannedTurn]] = {}
+        for turn in turns:
+            self._by_session.setdefault(turn.key, []).append(turn)
         self._sent: dict[str, float] = {}
         self._answered: dict[str, float] = {}
         self._progress = asyncio.Event()
@@ -156,11 +158,9 @@ class _Load:
         """Send all turns while faults happen; turns that nobody answers are given up."""
         before = self._processor_time()
         self._begun, self._last = time.time(), time.monotonic()
-        by_session: dict[SessionKey, list[PlannedTurn]] = {}
-        for turn in self._turns:
-            by_session.setdefault(turn.key, []).append(turn)
         async with asyncio.TaskGroup() as group:
-            sending = [group.create_task(self._talk(turns)) for turns in by_session.values()]
+            talks = self._by_session.values()
+            sending = [group.create_task(self._talk(turns)) for turns in talks]
             hurting = group.create_task(self._hurt())
             while not all(task.done() for task in sending):
                 await asyncio.wait(sending, timeout=0.1)
@@ -229,9 +229,6 @@ class _Load:
         effects = (
             await program.count_effects(self._site.store, plan.run) if plan.is_scripted else None
         )
-        by_session: dict[SessionKey, list[PlannedTurn]] = {}
-        for turn in self._turns:
-            by_session.setdefault(turn.key, []).append(turn)
         failures = self._driver.failures
         room, stored = asyncio.Semaphore(_AT_ONCE), dict[str, float]()
 
@@ -240,7 +237,7 @@ class _Load:
                 events = await self._driver.log(key)
             stored.update(judge_session(turns, events, effects, counts, failures=failures))
 
-        await asyncio.gather(*(judge_one(key, turns) for key, turns in by_session.items()))
+        await asyncio.gather(*(judge_one(*talk) for talk in self._by_session.items()))
         journal = program.read_journals(self._site.journal)
         report = LoadReport(
             plan=plan,
@@ -262,14 +259,14 @@ class _Load:
             cpu=self._cpu,
         )
         if plan.is_scripted and plan.store is not None and report.is_sound:
-            await self._forget(by_session)
+            await self._forget()
         return report
 
-    async def _forget(self, keys: dict[SessionKey, list[PlannedTurn]]) -> None:
+    async def _forget(self) -> None:
         """Delete what a sound run left in a store of others; of an unsound one it is evidence."""
         store = open_store(self._site.store)
         try:
-            for key in keys:
+            for key in self._by_session:
                 await store.delete(key)
             await program.forget_effects(self._site.store, self._plan.run)
         except StoreError as error:
@@ -306,7 +303,6 @@ class LoadSite:
         self._folder: Path | None = None
         self._database: OwnedDatabase | None = None
         self._workers: list[WorkerProcess] = []
-        self._ended: list[WorkerProcess] = []
         self._stopping: set[asyncio.Task[None]] = set()
         self._replacing: set[asyncio.Task[None]] = set()
         self._supervising: asyncio.Task[None] | None = None
@@ -376,20 +372,17 @@ class LoadSite:
         Without that, faults that come faster than workers start would say nothing but that. A
         stop goes on by itself, and so does the start of a new worker for one that was killed.
         """
-        if kind == "restart":
+        if kind in OF_DATABASE:
             assert self._database is not None
             at = time.time()
-            await asyncio.to_thread(self._database.restart)
-            self.faults.append(Fault(kind, at, time.time()))
-            return
-        if kind == "hang":
-            assert self._database is not None
-            at = time.time()
-            self._database.suspend()
-            try:
-                await asyncio.sleep(self._plan.stop_seconds)
-            finally:
-                self._database.resume()
+            if kind == "restart":
+                await asyncio.to_thread(self._database.restart)
+            else:
+                self._database.suspend()
+                try:
+                    await asyncio.sleep(self._plan.stop_seconds)
+                finally:
+                    self._database.resume()
             self.faults.append(Fault(kind, at, time.time()))
             return
         while len(able := self._able()) < min(2, self._plan.workers):
@@ -436,7 +429,6 @@ class LoadSite:
     async def _replace(self, worker: "WorkerProcess") -> None:
         if worker in self._workers:
             self._workers.remove(worker)
-            self._ended.append(worker)
             await worker.end()
             await self._start()
 
@@ -453,7 +445,6 @@ class LoadSite:
                 if not again or not OF_DATABASE & {*self._plan.chaos}:
                     raise
                 self._workers.remove(worker)
-                self._ended.append(worker)
                 await worker.end()
                 await asyncio.sleep(0.5)
         self._changed.set()

@@ -77,13 +77,15 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'weft.models' has no attribute {name!r}")
-    value: object = getattr(import_module(f"weft.models.{home}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # or else a type checker would take any name
+
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'weft.models' has no attribute {name!r}")
+        value: object = getattr(import_module(f"weft.models.{home}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

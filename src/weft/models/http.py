@@ -557,13 +557,9 @@ def _forgiven(body: bytes | str) -> Json:
     """
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     try:
-        return cast("Json", json.loads(text, parse_constant=_no_number, parse_float=_number))
+        return cast("Json", json.loads(text, parse_constant=lambda _: None, parse_float=_number))
     except (ValueError, RecursionError):
         return None
-
-
-def _no_number(text: str) -> None:
-    return None
 
 
 def _number(text: str) -> float | None:

@@ -257,7 +257,7 @@ def item_sizes(prompt: Prompt, env: Env) -> list[int]:
     if env.tokens.measure is None:
         return [env.tokens.count(item_text(item)) for item in prompt.items]
     key = (env.agent, env.model.dialect, env.model.name)
-    known = env.log.memo[_ItemSizes, key].by_item
+    known = env.log.memo[_ItemSizes, key]
     missing = [item for item in prompt.items if not _is_known(item, known)]
     if missing:
         forms = [_narrated_alone(item, prompt, env) for item in missing]
@@ -271,14 +271,11 @@ def item_sizes(prompt: Prompt, env: Env) -> list[int]:
     return [known[item.key][1] for item in prompt.items]
 
 
-class _ItemSizes:
+class _ItemSizes(dict[object, tuple[tuple[Block, ...], int]]):
     """What items of a log take: their blocks and their tokens, by the key of the item."""
 
-    def __init__(self) -> None:
-        self.by_item: dict[object, tuple[tuple[Block, ...], int]] = {}
 
-
-def _is_known(item: Item, sizes: dict[object, tuple[tuple[Block, ...], int]]) -> bool:
+def _is_known(item: Item, sizes: _ItemSizes) -> bool:
     known = sizes.get(item.key)
     # a pass may have rewritten the item: then it has other blocks
     return known is not None and known[0] is item.blocks

@@ -3,7 +3,7 @@
 Below them those at the edges of a request: its opening, its close, the order of its system parts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -301,14 +301,26 @@ def _line(author: str, block: Block) -> str:
     match block:
         case TextBlock():
             return f"[{author}]: {block.text}"
-        case CallBlock() if block.name not in _ELIDED:
-            return f"[{author}] called {block.name}({compact(block.args)})"
-        case ResultBlock() if block.name not in _ELIDED and not block.synthetic:
-            return f"[{author}] {block.name} returned {compact(block.response)}"
+        case CallBlock() | ResultBlock() if block.name in _ELIDED:
+            return ""
+        case ResultBlock():
+            if block.synthetic:
+                return ""
+            act = f"{block.name} returned {compact(block.response)}"
+        case _:
+            act = act_in_words(block)
+    return f"[{author}] {act}" if act else ""
+
+
+def act_in_words(block: Block, short: Callable[[str], str] = str) -> str:
+    """That something was called or ran, and what code gave; nothing for any other block."""
+    match block:
+        case CallBlock():
+            return f"called {block.name}({short(compact(block.args))})"
         case CodeBlock():
-            return f"[{author}] ran code:\n{block.code}"
+            return f"ran code:\n{short(block.code)}"
         case CodeResultBlock():
-            return f"[{author}] code gave {block.outcome}:\n{block.output}"
+            return f"code gave {block.outcome}:\n{short(block.output)}"
         case _:
             return ""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple, TypeVar, assert_never, cast
+from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -10,9 +10,6 @@ from weft.declare.policy_parts import Label
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import (
     Block,
-    CallBlock,
-    CodeBlock,
-    CodeResultBlock,
     Item,
     MediaBlock,
     Note,
@@ -25,7 +22,7 @@ from weft.ir import (
 )
 from weft.passes.env import Env
 from weft.passes.references import Copies, Hit, mark_of, values_in
-from weft.passes.rewrite import PassFold, fold_items
+from weft.passes.rewrite import PassFold, fold_items, map_fields
 from weft.session import Event
 from weft.session.event import written_by
 from weft.session.strand import Strand
@@ -565,29 +562,26 @@ def covered_block(block: Block, copies: Copies) -> Block | None:
             return covered_texts((block,), copies)[0]
         case ThoughtBlock():
             return None if copies.hits(block.text) else block
-        case CallBlock():
-            args = covered_json(block.args, copies)
-            return _changed(block, copies, changed=args is not block.args, args=args)
-        case ResultBlock():
-            response = covered_json(block.response, copies)
-            media = tuple(covered_media(one, copies) for one in block.media)
-            extra = tuple(one for one in media if isinstance(one, MediaBlock))
-            changed = response is not block.response or extra != block.media
-            return _changed(block, copies, changed=changed, response=response, media=extra)
         case MediaBlock():
             return covered_media(block, copies)
-        case CodeBlock():
-            code = covered_text(block.code, copies)
-            return _changed(block, copies, changed=code != block.code, code=code)
-        case CodeResultBlock():
-            output = covered_text(block.output, copies)
-            return _changed(block, copies, changed=output != block.output, output=output)
         case OpaqueBlock():
             if covered_json(block.payload, copies) is block.payload:
                 return block
             return _in_place(block, tuple(sorted(_names(copies))))
         case _:
-            assert_never(block)
+            covered = map_fields(
+                block,
+                lambda text: covered_text(text, copies),
+                lambda value: covered_json(value, copies),
+            )
+    if isinstance(covered, ResultBlock):
+        media = tuple(covered_media(one, copies) for one in covered.media)
+        extra = tuple(one for one in media if isinstance(one, MediaBlock))
+        if extra != covered.media:
+            covered = msgspec.structs.replace(covered, media=extra)
+    # what a provider sent beside the fields may hold the value too
+    loose = block.kept is not None and covered_json(block.kept, copies) is not block.kept
+    return msgspec.structs.replace(covered, kept=None) if loose or covered is not block else block
 
 
 def covered_media(block: MediaBlock, copies: Copies) -> "MediaBlock | TextBlock":
@@ -603,18 +597,6 @@ def covered_media(block: MediaBlock, copies: Copies) -> "MediaBlock | TextBlock"
 
 def _in_place(block: Block, labels: tuple[str, ...]) -> TextBlock:
     return TextBlock(role=block.role, origin=block.origin, text=mark_of(labels), labels=labels)
-
-
-Kind = TypeVar("Kind", CallBlock, ResultBlock, CodeBlock, CodeResultBlock)
-
-
-def _changed(block: Kind, copies: Copies, *, changed: bool, **fields: object) -> Kind:
-    """The block with these fields, and without what its provider kept of the old ones."""
-    # what a provider sent beside the fields may hold the value too
-    loose = block.kept is not None and covered_json(block.kept, copies) is not block.kept
-    if not changed and not loose:
-        return block
-    return msgspec.structs.replace(block, **fields, kept=None)
 
 
 def _put_marks(text: str, hits: tuple[Hit, ...]) -> str:

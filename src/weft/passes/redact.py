@@ -1,7 +1,7 @@
 """Replace personal data and secrets by placeholders."""
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar, assert_never, cast
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -11,24 +11,17 @@ from weft.detect.redaction import TextCut, moved, replaced
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.ir import (
     Block,
-    CallBlock,
-    CodeBlock,
-    CodeResultBlock,
     Item,
-    MediaBlock,
     Note,
-    OpaqueBlock,
     Output,
     Prompt,
-    ResultBlock,
     TextBlock,
-    ThoughtBlock,
     ToolDecl,
     Want,
 )
 from weft.ir.block import Span
 from weft.passes.env import Env
-from weft.passes.rewrite import PassFold, Rewritten, fold_items
+from weft.passes.rewrite import PassFold, Rewritten, fold_items, map_fields
 from weft.session import Event
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
@@ -270,35 +263,9 @@ def _across(blocks: tuple[Block, ...], redaction: Redaction) -> tuple[Block, ...
 
 
 def _block(block: Block, redaction: Redaction) -> Block:
-    match block:
-        case TextBlock():
-            return _text(block, redaction.rounds(block.text))
-        case ThoughtBlock():
-            text = redaction.text(block.text)
-            if text == block.text:
-                return block
-            # a signed thought cannot go back in other words, so its signature does not either
-            return msgspec.structs.replace(block, text=text, signature=None, kept=None)
-        case CallBlock():
-            args = _object(block.args, redaction)
-            return block if args is block.args else msgspec.structs.replace(block, args=args)
-        case ResultBlock():
-            response = _object(block.response, redaction)
-            if response is block.response:
-                return block
-            return msgspec.structs.replace(block, response=response)
-        case CodeBlock():
-            code = redaction.text(block.code)
-            return block if code == block.code else msgspec.structs.replace(block, code=code)
-        case CodeResultBlock():
-            output = redaction.text(block.output)
-            return (
-                block if output == block.output else msgspec.structs.replace(block, output=output)
-            )
-        case MediaBlock() | OpaqueBlock():
-            return block
-        case _:
-            assert_never(block)
+    if isinstance(block, TextBlock):
+        return _text(block, redaction.rounds(block.text))
+    return map_fields(block, redaction.text, redaction.value)
 
 
 def _text(block: TextBlock, rounds: Iterable[Sequence[TextCut]]) -> TextBlock:
@@ -313,10 +280,6 @@ def _text(block: TextBlock, rounds: Iterable[Sequence[TextCut]]) -> TextBlock:
             if end > before
         )
     return block if text == block.text else msgspec.structs.replace(block, text=text, spans=spans)
-
-
-def _object(value: JsonObject, redaction: Redaction) -> JsonObject:
-    return cast("JsonObject", redaction.value(value))
 
 
 def _tool(tool: ToolDecl, redaction: Redaction) -> ToolDecl:

@@ -80,16 +80,13 @@ class _Short(NamedTuple):
     short: Item
 
 
-class _Bounded:
+class _Bounded(dict[object, _Short]):
     """What items of a log with large results became, by their keys."""
-
-    def __init__(self) -> None:
-        self.by_item: dict[object, _Short] = {}
 
 
 def _bounded(item: Item, large: Sequence[Block], env: Env) -> Item:
     """The item with digests for these blocks; one that is still open is not read twice."""
-    known = env.log.memo[_Bounded, env.agent].by_item
+    known = env.log.memo[_Bounded, env.agent]
     known_short = known.get(item.key)
     if known_short is None or known_short.item != item:
         limits = HandleLimits(MOST_LETTERS // _LETTERS, BOUNDED_TO // _LETTERS)
@@ -148,29 +145,19 @@ def _measure(env: Env, options: Compact | Truncate) -> Hashable:
     return options, env.agent, env.model.dialect, env.model.name, own
 
 
-class _Digested(NamedTuple):
-    """An item, and what it became."""
-
-    item: Item
-    short: Item
-
-
-class _Digests:
+class _Digests(dict[object, _Short]):
     """What items of a log became, by their keys."""
 
-    def __init__(self) -> None:
-        self.by_item: dict[object, _Digested] = {}
 
-
-def _known(env: Env, options: Compact) -> dict[object, _Digested]:
+def _known(env: Env, options: Compact) -> dict[object, _Short]:
     """What items became in earlier requests, kept with the log; a new item is seen only once."""
     # on new items: each comes once
     if env.tokens.measure is None:
         return {}
-    return env.log.memo[_Digests, _measure(env, options)].by_item
+    return env.log.memo[_Digests, _measure(env, options)]
 
 
-def _compact_item(item: Item, env: Env, options: Compact, known: dict[object, _Digested]) -> Item:
+def _compact_item(item: Item, env: Env, options: Compact, known: dict[object, _Short]) -> Item:
     """The item with digests for what is large in it; itself where nothing is."""
     digested = known.get(item.key)
     if digested is not None and (digested.item is item or digested.item == item):
@@ -178,7 +165,7 @@ def _compact_item(item: Item, env: Env, options: Compact, known: dict[object, _D
     blocks = tuple(_compact_large(block, item, env, options) for block in item.blocks)
     same = all(new is old for new, old in zip(blocks, item.blocks, strict=True))
     short = item if same else msgspec.structs.replace(item, blocks=blocks)
-    known[item.key] = _Digested(item, short)
+    known[item.key] = _Short(item, short)
     return short
 
 

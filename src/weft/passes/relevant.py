@@ -56,7 +56,7 @@ def select_relevant(prompt: Prompt, env: Env, options: Relevant) -> Prompt:
     After:   user "I moved to Oslo" | user "Where do I live? Oslo?"           (C.relevant())
     """
     with prompt.items.lock:
-        selections = prompt.items.memo[_Selections].by_options
+        selections = prompt.items.memo[_Selections]
         selection = selections.get(options)
         if selection is None or not selection.goes_on(prompt.items, env):
             chosen = _select(prompt, env, options)
@@ -157,11 +157,8 @@ def _notes_on_dropped(items: Strand[Item], past: Sequence[int], hits: Hits) -> L
     return LateNotes(notes, len(past) - len(hits.best))
 
 
-class _Selections:
+class _Selections(dict[Relevant, "_Selection"]):
     """What was selected of a strand in its newest turn, by the options of the policy."""
-
-    def __init__(self) -> None:
-        self.by_options: dict[Relevant, _Selection] = {}
 
 
 class _Selection:

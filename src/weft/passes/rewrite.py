@@ -11,16 +11,19 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from operator import itemgetter
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar, assert_never, cast
 
 import msgspec
 
 from weft.ir.block import (
     Block,
+    CallBlock,
     CodeBlock,
     CodeResultBlock,
     Item,
+    MediaBlock,
     Note,
+    OpaqueBlock,
     ResultBlock,
     TextBlock,
     ThoughtBlock,
@@ -445,26 +448,47 @@ def _map_text(block: Block, function: Callable[[str], str]) -> Block:
             if text == block.text:
                 return block
             return msgspec.structs.replace(block, text=text, spans=())
+        case CallBlock():
+            return block
+        case _:
+            return map_fields(block, function, lambda value: _map_json(value, function))
+
+
+def map_fields(
+    block: Block, text: Callable[[str], str], value: Callable[[JsonObject], Json]
+) -> Block:
+    """The block with other words in it, and other values; the block itself where none changes.
+
+    A text has spans, which only its caller can move, so it stays; media and what a provider keeps
+    for itself have no words. `value` gives an object for an object, the same if nothing changes.
+    """
+    match block:
         case ThoughtBlock():
-            text = function(block.text)
-            if text == block.text:
+            words = text(block.text)
+            if words == block.text:
                 return block
-            return msgspec.structs.replace(block, text=text, signature=None, kept=None)
+            # a signed thought cannot go back in other words, so its signature does not either
+            return msgspec.structs.replace(block, text=words, signature=None, kept=None)
+        case CallBlock():
+            args = value(block.args)
+            return block if args is block.args else msgspec.structs.replace(block, args=args)
         case ResultBlock():
-            response = cast("JsonObject", _map_json(block.response, function))
+            response = value(block.response)
             if response is block.response:
                 return block
             return msgspec.structs.replace(block, response=response)
         case CodeBlock():
-            code = function(block.code)
+            code = text(block.code)
             return block if code == block.code else msgspec.structs.replace(block, code=code)
         case CodeResultBlock():
-            output = function(block.output)
+            output = text(block.output)
             if output == block.output:
                 return block
             return msgspec.structs.replace(block, output=output)
-        case _:
+        case TextBlock() | MediaBlock() | OpaqueBlock():
             return block
+        case _:
+            assert_never(block)
 
 
 def _map_json(value: Json, function: Callable[[str], str]) -> Json:

@@ -167,7 +167,7 @@ class _Results(msgspec.Struct, frozen=True):
 
 def long_results(item: Item, env: Env) -> dict[int, str]:
     """The results of an item that are worth comparing, kept with the log."""
-    known = env.log.memo[_LongResults].by_item
+    known = env.log.memo[_LongResults]
     results = known.get(item.key)
     if results is None or (results.item is not item and results.item != item):
         texts = {
@@ -180,11 +180,8 @@ def long_results(item: Item, env: Env) -> dict[int, str]:
     return results.texts
 
 
-class _LongResults:
+class _LongResults(dict[object, _Results]):
     """The long results of a log's items, by their keys."""
-
-    def __init__(self) -> None:
-        self.by_item: dict[object, _Results] = {}
 
 
 def _compact_block(block: Block, item: Item, env: Env) -> Block:
@@ -279,11 +276,8 @@ class _Shorter(NamedTuple):
     saved: int
 
 
-class _Forms:
+class _Forms(dict[object, _Shorter]):
     """Shorter forms by the key of their item, kept with the log."""
-
-    def __init__(self) -> None:
-        self.by_item: dict[object, _Shorter] = {}
 
 
 class _Referred(NamedTuple):
@@ -295,11 +289,8 @@ class _Referred(NamedTuple):
     saved: int
 
 
-class _Referring:
+class _Referring(dict[object, _Referred]):
     """Forms that refer to later results, by item and place, kept with the log."""
-
-    def __init__(self) -> None:
-        self.by_item: dict[object, _Referred] = {}
 
 
 class ItemChange(NamedTuple):
@@ -394,7 +385,7 @@ class Shortening:
 
     def referring(self, item: Item, places: Mapping[int, Origin]) -> tuple[Item, int]:
         """The item with references at these places, and the tokens that saves."""
-        known = self._env.log.memo[_Referring, self._slot()].by_item
+        known = self._env.log.memo[_Referring, self._slot()]
         key = (item.key, tuple(places))
         known_form = known.get(key)
         if (
@@ -424,7 +415,7 @@ class Shortening:
 
     def form_of(self, index: int) -> Item:
         """The item as it was folded, if it was."""
-        shorter = self._forms(compacted).by_item.get(self.items[index].key)
+        shorter = self._forms(compacted).get(self.items[index].key)
         folded = self.giving.folded[index] < self.giving.whole[index]
         return shorter.form if folded and shorter is not None else self.items[index]
 
@@ -445,11 +436,11 @@ class Shortening:
     def _form_of(self, make: Callable[[Item, Env], Item], item: Item) -> _Shorter:
         """The shorter form of an item and what it saves, worked out once for each item."""
         forms = self._forms(make)
-        shorter = forms.by_item.get(item.key)
+        shorter = forms.get(item.key)
         if shorter is None or (shorter.item is not item and shorter.item != item):
             form = make(item, self._env)
             saved = 0 if form is item else self._size(item) - self._size(form)
-            shorter = forms.by_item[item.key] = _Shorter(item, form, saved)
+            shorter = forms[item.key] = _Shorter(item, form, saved)
         return shorter
 
     def _slot(self) -> tuple[Hashable, ...]:

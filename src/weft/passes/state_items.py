@@ -111,7 +111,7 @@ def _written_at(env: Env, name: str, kind: str) -> int:
     if newest >= 0:
         return newest
     with log.lock:
-        places = log.memo[_Writings].places
+        places = log.memo[_Writings]
         read, place = places.get((kind, name), (0, -1))
         if read > log.settled:  # an older snapshot is read by itself
             return _last_writing(log, 0, log.settled, name, kind)
@@ -128,11 +128,8 @@ def _last_writing(log: Strand[Event], start: int, end: int, name: str, kind: str
     return -1
 
 
-class _Writings:
+class _Writings(dict[tuple[str, str], tuple[int, int]]):
     """How far a log was read for each value and artifact, and where it was last written."""
-
-    def __init__(self) -> None:
-        self.places: dict[tuple[str, str], tuple[int, int]] = {}
 
 
 def _noted(notes: Json, options: Notes) -> str:

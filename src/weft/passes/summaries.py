@@ -17,9 +17,6 @@ from weft.digest import cut_text, reduced
 from weft.digest.keeping import ExtractEntry, extract, must_keep
 from weft.ir import (
     Block,
-    CallBlock,
-    CodeBlock,
-    CodeResultBlock,
     Item,
     MediaBlock,
     Note,
@@ -30,6 +27,7 @@ from weft.ir import (
 )
 from weft.ir.block import fingerprint
 from weft.passes.env import Env, turn_numbers
+from weft.passes.history import act_in_words
 from weft.values import Json, JsonObject, compact
 
 INSTRUCTION = (
@@ -211,19 +209,13 @@ def _narrated(block: Block, env: Env) -> str:
     match block:
         case TextBlock():
             return _short(block.text, env)
-        case CallBlock():
-            return f"called {block.name}({_short(compact(block.args), env)})"
         case ResultBlock():
             media = "".join(f" [{one.mime_type} {one.name}]" for one in block.media)
             return f"{block.name} returned {_short(_plain(block.response), env)}{media}"
-        case CodeBlock():
-            return f"ran code:\n{_short(block.code, env)}"
-        case CodeResultBlock():
-            return f"code gave {block.outcome}:\n{_short(block.output, env)}"
         case MediaBlock():
             return f"[{block.mime_type} {block.name}]".replace(" ]", "]")
         case _:
-            return ""
+            return act_in_words(block, lambda text: _short(text, env))
 
 
 def _plain(response: JsonObject) -> str:

@@ -37,6 +37,7 @@ from weft.recordings.recording import (
     recording_of,
     seconds,
     used,
+    with_events,
 )
 from weft.session import Event, Session
 from weft.values import Json, JsonObject, compact
@@ -489,14 +490,7 @@ def read_events(
                 event = msgspec.structs.replace(event, content=content)
         read.append(event)
     if asides.listed():
-        session = Session(
-            session.id,
-            app_name=session.app_name,
-            user_id=session.user_id,
-            state=session.initial,
-            events=read,
-            last_update_time=session.last_update_time,
-        )
+        session = with_events(session, read)
     return recording_of(session)._replace(format="adk", source=where, aside=asides.listed())
 
 

@@ -22,7 +22,6 @@ from weft.dialects.wire import ReadTool, is_encodable, scrubbed
 from weft.errors import SessionError
 from weft.ir.block import RECALL
 from weft.session import Actions, Compaction, Event, Session, Usage
-from weft.session.event import NO_ACTIONS
 from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject, encode, scrub
 
@@ -135,15 +134,19 @@ class Recording(NamedTuple):
             note["aside"] = [one.as_json() for one in self.aside]
         metadata = {**(events[0].custom_metadata or {}), IMPORTED: note}
         events[0] = msgspec.structs.replace(events[0], custom_metadata=metadata)
-        session = self.session
-        return Session(
-            session.id,
-            app_name=session.app_name,
-            user_id=session.user_id,
-            state=session.initial,
-            events=events,
-            last_update_time=session.last_update_time,
-        )
+        return with_events(self.session, events)
+
+
+def with_events(session: Session, events: Iterable[Event]) -> Session:
+    """The session with other events."""
+    return Session(
+        session.id,
+        app_name=session.app_name,
+        user_id=session.user_id,
+        state=session.initial,
+        events=events,
+        last_update_time=session.last_update_time,
+    )
 
 
 def recording_of(session: Session) -> Recording:
@@ -189,7 +192,7 @@ class Transcript:
         if offered and not parts:  # it was nothing but media that cannot be read
             return
         self._turn += 1
-        self._add("user", "user", parts, time=time)
+        self._add(Event(author="user", content=_content(parts, "user")), time)
 
     def answer(
         self,
@@ -216,27 +219,26 @@ class Transcript:
         maker = Provenance(
             provider=self.provider or None, model=model or None, cache_write=cache_write
         )
-        self._add(
-            AGENT,
-            "model",
-            parts,
-            time=time,
+        event = Event(
+            author=AGENT,
+            content=_content(parts, "model"),
             usage=usage,
             finish_reason=finish_reason,
             error_code=error,
             custom_metadata=maker.onto(None) if maker != Provenance() else None,
             model_version=model or None,
         )
+        self._add(event, time)
 
     def results(self, parts: Iterable[Part], *, time: float | None = None) -> None:
         """Tools return; results of calls that the model made together are one event."""
         parts = [self._with_name(part) for part in self._readable(parts)]
         last = self.events[-1] if self.events else None
         if last is not None and last.author == AGENT and last.results and last.content is not None:
-            content = Content(parts=(*(last.content.parts or ()), *parts), role="user")
+            content = _content((*(last.content.parts or ()), *parts), "user")
             self.events[-1] = msgspec.structs.replace(last, content=content)
             return
-        self._add(AGENT, "user", parts, time=time)
+        self._add(Event(author=AGENT, content=_content(parts, "user")), time)
 
     def summary(self, parts: Iterable[Part], *, time: float | None = None) -> None:
         """A summary takes the place of all that was said before it."""
@@ -244,13 +246,13 @@ class Transcript:
         if not self.events:
             self.user(parts, time=time)
             return
-        content = Content(parts=tuple(self._readable(parts)), role="user")
+        content = _content(self._readable(parts), "user")
         first, last = self.events[0].timestamp, self.events[-1].timestamp
         compaction = Compaction(
             start_timestamp=first, end_timestamp=last, compacted_content=content
         )
         self._turn += 1
-        self._add("user", "user", (), time=time, actions=Actions(compaction=compaction))
+        self._add(Event(author="user", actions=Actions(compaction=compaction)), time)
 
     def put_aside(self, what: str, why: str, place: str) -> None:
         """Note something that is not in the session."""
@@ -319,37 +321,21 @@ class Transcript:
         named = msgspec.structs.replace(result, name=self.name_of(result.id) or COMMAND)
         return msgspec.structs.replace(part, function_response=named)
 
-    def _add(
-        self,
-        author: str,
-        role: str,
-        parts: Iterable[Part],
-        *,
-        time: float | None,
-        usage: Usage | None = None,
-        finish_reason: str | None = None,
-        error_code: str | None = None,
-        custom_metadata: JsonObject | None = None,
-        model_version: str | None = None,
-        actions: Actions = NO_ACTIONS,
-    ) -> None:
+    def _add(self, event: Event, time: float | None) -> None:
         before = self.events[-1].timestamp if self.events else 0.0
         self.events.append(
-            Event(
-                author=author,
-                content=None if actions.compaction else Content(parts=tuple(parts), role=role),
+            msgspec.structs.replace(
+                event,
                 invocation_id=f"i{max(1, self._turn)}",
                 id=f"e{len(self.events) + 1}",
                 # each is later than the one before: a summary covers events by their times
                 timestamp=max(before + 1e-6, time) if time is not None else before + 1.0,
-                usage=usage,
-                finish_reason=finish_reason,
-                error_code=error_code,
-                custom_metadata=custom_metadata,
-                model_version=model_version,
-                actions=actions,
             )
         )
+
+
+def _content(parts: Iterable[Part], role: str) -> Content:
+    return Content(parts=tuple(parts), role=role)
 
 
 Report = Callable[[str, str, str], None]

@@ -180,36 +180,20 @@ def total(trials: Iterable[Trial]) -> Trial:
     """Several recordings under one policy and model as one."""
     first, *rest = trials
     for other in rest:
-        first = Trial(
-            policy=first.policy,
-            model=first.model,
-            runs=first.runs + other.runs,
-            requests=first.requests + other.requests,
-            tokens=first.tokens + other.tokens,
-            cached=first.cached + other.cached,
-            cost=first.cost + other.cost,
-            with_recalls=first.with_recalls + other.with_recalls,
-            money=first.money,
+        mine, more = msgspec.structs.asdict(first), msgspec.structs.asdict(other)
+        first = msgspec.structs.replace(
+            first,
+            **{name: mine[name] + more[name] for name in mine.keys() - _NOT_ADDED},
             largest=max(first.largest, other.largest),
-            broken=first.broken + other.broken,
-            announced=first.announced + other.announced,
-            used=first.used + other.used,
-            present=first.present + other.present,
-            behind=first.behind + other.behind,
-            reduced=first.reduced + other.reduced,
-            rebuilt=first.rebuilt + other.rebuilt,
-            recalls=first.recalls + other.recalls,
-            used_next=first.used_next + other.used_next,
-            present_next=first.present_next + other.present_next,
-            edits=first.edits + other.edits,
-            edits_present=first.edits_present + other.edits_present,
-            dearer=first.dearer + other.dearer,
             worst=max(first.worst, other.worst),
-            refused=first.refused + other.refused,
             curve=_added(first.curve, other.curve),
             reached=_added(first.reached, other.reached),
         )
     return first
+
+
+_NOT_ADDED = {"policy", "model", "money", "largest", "worst", "curve", "reached"}
+"""The fields of a trial that are no sums."""
 
 
 class _Tally:

@@ -21,7 +21,7 @@ from weft.runtime.place import expiry_in, unwrapped, visible_events
 from weft.runtime.program import BoundTool
 from weft.session import Event, Session, SessionKey, Store
 from weft.session.lookback import CONFIRMATION, INPUT, QUESTION
-from weft.session.store import WaitingList
+from weft.session.store import InSession, WaitingList
 from weft.values import Json, JsonObject, compact, require_object
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Deny(ByFields):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pending(ByFields):
+class Pending(ByFields, InSession):
     """A question that is open: in which session, about which call, and until when."""
 
     key: SessionKey
@@ -83,16 +83,6 @@ class Pending(ByFields):
     asked_at: float
     expires: float | None = None
     """When a yes comes too late, in seconds since 1970; None: never."""
-
-    @property
-    def session_id(self) -> str:
-        """The session to resume with the answer."""
-        return self.key.id
-
-    @property
-    def user_id(self) -> str:
-        """Whose session it is."""
-        return self.key.user_id
 
     @property
     def is_expired(self) -> bool:

@@ -20,6 +20,7 @@ from weft.runtime.result import Result, failure_of, result_of, total_usage
 from weft.runtime.run import Running, unknown_session
 from weft.session import Event, Session, SessionKey, Store, Usage
 from weft.session.event import numbered
+from weft.session.store import InSession
 
 _log = logging.getLogger("weft")
 
@@ -36,7 +37,7 @@ _ELSEWHERE = 1.0
 """Seconds between two looks whether a run of another process is still under way."""
 
 
-class StartedRun:
+class StartedRun(InSession):
     """A run that goes on by itself. `id` is its invocation; await it for its result."""
 
     def __init__(
@@ -74,16 +75,6 @@ class StartedRun:
     def repeated(self) -> bool:
         """Whether the log had the `request_id` already: another run answers it, or has."""
         return self._is_joined or self._invocation.is_repeated
-
-    @property
-    def session_id(self) -> str:
-        """The session it runs in."""
-        return self.key.id
-
-    @property
-    def user_id(self) -> str:
-        """Whose session that is."""
-        return self.key.user_id
 
     @property
     def is_done(self) -> bool:

@@ -55,7 +55,7 @@ class ModelCall:
     __slots__ = (
         "_bindings", "_changed", "_compiled", "_invocation", "_is_refused", "_is_sent", "_place",
         "_plan", "_prompt", "_root", "_spoke", "_wire", "_withheld", "_within", "begins_anew",
-        "context", "id", "performed", "response", "stream",
+        "cancelled", "context", "id", "performed", "response", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +91,8 @@ class ModelCall:
         self.begins_anew = False
         """Whether the model was asked again after pieces of its answer were shown."""
         self.response: ModelResponse | None = None
+        self.cancelled: asyncio.CancelledError | None = None
+        """That the run was cancelled while its answer was looked at: it is raised behind that."""
 
     async def prepare(self) -> bool:
         """Compile, and call `before_model`; False if a callback answered for the model."""
@@ -286,7 +288,11 @@ class ModelCall:
         )
         if log.settled >= LONG and may_miss(compiled, usage, log, branch=branch, scope=scope):
             # two requests are counted, which would stop the event loop for seconds
-            miss = await asyncio.to_thread(_with_collector_paused, look)
+            try:
+                miss = await asyncio.to_thread(_with_collector_paused, look)
+            except asyncio.CancelledError as error:
+                # the answer is here, and paid for: it is stored before the run ends
+                self.cancelled, miss = error, None
         else:
             miss = look()
         named = response.provenance.cached_content is not None

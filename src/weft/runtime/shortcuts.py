@@ -80,21 +80,10 @@ def run_sync(
     deps: object = None,
 ) -> Result[T]:
     """`run` for scripts and notebooks; also where an event loop runs already."""
-    return _waited(
-        run(
-            root,
-            message,
-            state=state,
-            session=session,
-            config=config,
-            store=store,
-            user_id=user_id,
-            session_id=session_id,
-            request_id=request_id,
-            plugins=plugins,
-            deps=deps,
-        )
+    work = _running(
+        root, message, state, session, config, store, user_id, session_id, request_id, plugins, deps
     )
+    return _waited(work)
 
 
 def _waited(work: Running) -> Result[T]:

@@ -141,6 +141,8 @@ async def run_agent(
                             if not over and isinstance(answers, AsyncGenerator):
                                 await answers.aclose()
                     step = await turn.take(await call.reply(), call.context)
+                    if call.cancelled is not None:
+                        raise call.cancelled
                     reply = step.events[0]
                 for event in step.events:
                     yield event

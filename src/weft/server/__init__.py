@@ -22,19 +22,23 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'weft.server' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # or else a type checker would take any name
 
-    try:
-        return getattr(import_module(home), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in ("starlette", "uvicorn", "anyio"):
-            raise
-        from weft.errors import UsageError
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'weft.server' has no attribute {name!r}")
+        from importlib import import_module
 
-        raise UsageError(
-            f"the server needs {error.name}", where="weft.server", hint='pip install "weft[serve]"'
-        ) from None
+        try:
+            return getattr(import_module(home), name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").split(".")[0] not in ("starlette", "uvicorn", "anyio"):
+                raise
+            from weft.errors import UsageError
+
+            raise UsageError(
+                f"the server needs {error.name}",
+                where="weft.server",
+                hint='pip install "weft[serve]"',
+            ) from None

@@ -32,7 +32,7 @@ from weft.server.endpoints import (
     respond_raw,
     whole_number,
 )
-from weft.server.problems import Problem, invalid, require_id
+from weft.server.problems import Problem, invalid, require_id, unknown_artifact
 from weft.server.served import ServedRun
 from weft.server.sessions import write_state
 from weft.server.stream import stream_problem
@@ -351,7 +351,7 @@ async def get_artifact(call: Call) -> Answer:
             return respond(await _about_version(call, session, name, version))
     part = await store.load(*_owner(session), name, version)
     if part is None:
-        raise _unknown_artifact(name)
+        raise unknown_artifact(name)
     return respond(part)
 
 
@@ -365,7 +365,7 @@ async def _about_version(call: Call, session: Session, name: str, version: int) 
     """What is known of a version of an artifact, beside what is in it."""
     part = await call.runner().artifacts.load(*_owner(session), name, version)
     if part is None:
-        raise _unknown_artifact(name)
+        raise unknown_artifact(name)
     app, user, id = _owner(session)
     # what begins with `user:` is that of all sessions of the user
     home = "" if name.startswith("user:") else f"/sessions/{id}"
@@ -381,10 +381,6 @@ async def _about_version(call: Call, session: Session, name: str, version: int) 
         if (event.actions.artifact_delta or {}).get(name) == version:
             about["createTime"] = event.timestamp
     return about
-
-
-def _unknown_artifact(name: str) -> Problem:
-    return Problem(404, "unknown-artifact", f"there is no artifact `{name[:100]}`")
 
 
 def _owner(session: Session) -> tuple[str, str, str]:

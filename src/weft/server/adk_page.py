@@ -21,6 +21,7 @@ from weft.compiler.compile import compile as compile_request
 from weft.declare import Agent, Node
 from weft.declare.agent import find_path
 from weft.declare.tool import to_tools
+from weft.dialects.wire import objects_in
 from weft.errors import WeftError
 from weft.replay.steps import model_events
 from weft.runtime import Runner
@@ -238,11 +239,11 @@ def _log_of(runner: Runner, session: Session, index: int) -> JsonObject | None:
     system = wire.get("systemInstruction")
     instruction = _parts(system) if isinstance(system, dict) else []
     turns: list[Json] = []
-    for turn in _listed(wire.get("contents")):
+    for turn in objects_in(wire.get("contents")):
         turns.append({"role": str(turn.get("role", "user")), "parts": [*_parts(turn)]})
     tools: list[Json] = []
-    for group in _listed(wire.get("tools")):
-        for tool in _listed(group.get("functionDeclarations")):
+    for group in objects_in(wire.get("tools")):
+        for tool in objects_in(group.get("functionDeclarations")):
             parameters = tool.get("parametersJsonSchema", tool.get("parameters"))
             tools.append(
                 {
@@ -282,14 +283,10 @@ def _homes(node: Node) -> Iterator[Agent]:
             yield from _homes(child)
 
 
-def _listed(value: Json) -> list[JsonObject]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
 def _parts(turn: JsonObject) -> list[Json]:
     """Parts as the page knows them: text, blob, file, call and result; thoughts are text to it."""
     parts: list[Json] = []
-    for part in _listed(turn.get("parts")):
+    for part in objects_in(turn.get("parts")):
         match part:
             case {"functionCall": dict(call)}:
                 args = call.get("args")

@@ -10,7 +10,7 @@ import mimetypes
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Unpack, runtime_checkable
 
 import msgspec
 from starlette.requests import Request
@@ -31,6 +31,7 @@ from weft.runtime.earlier import is_unfinished
 from weft.server.access import Identity
 from weft.server.endpoints import ApiRoute, Call
 from weft.server.problems import problem_of
+from weft.server.queued import RunWords
 from weft.server.served import Served
 from weft.server.stream import EventStream
 from weft.session import Actions, Event, SessionKey, Store
@@ -98,23 +99,27 @@ class ServedSessions(StoredSessions):
 
     async def say(self, key: str, text: str) -> None:
         """Give the agent a message; the run goes on without a reader."""
-        place = self.key_of(key)
-        runner = self._served.runner(place.app_name)
-        await _started(
-            lambda: self._served.start(
-                runner, text, user=place.user_id, session=place.id, create=False
-            )
-        )
+        await self._start(key, text, create=False)
 
     async def answer(self, key: str, call_id: str, answer: object) -> None:
         """Answer a question that is open."""
+        await self._start(key, None, answers={call_id: answer})
+
+    async def _start(self, key: str, text: str | None, **asked: Unpack[RunWords]) -> None:
+        """Start a run, in a moment if another one is about to let go of the session."""
         place = self.key_of(key)
         runner = self._served.runner(place.app_name)
-        await _started(
-            lambda: self._served.start(
-                runner, None, user=place.user_id, session=place.id, answers={call_id: answer}
-            )
-        )
+        until = time.monotonic() + LETTING_GO
+        while True:
+            try:
+                await self._served.start(
+                    runner, text, user=place.user_id, session=place.id, **asked
+                )
+                return
+            except SessionBusy:
+                if time.monotonic() >= until:
+                    raise
+            await asyncio.sleep(0.02)
 
     async def fork(self, key: str, event: int, text: str, state: JsonObject) -> JsonObject:
         """Make a session of what came before an event, and go on with other words or state.
@@ -145,19 +150,6 @@ class ServedSessions(StoredSessions):
             )
         new = SessionKey(place.app_name, place.user_id, session.id)
         return {"key": key_text(new), "id": session.id}
-
-
-async def _started(start: Callable[[], Awaitable[object]]) -> None:
-    """Start a run, in a moment if another one is about to let go of the session."""
-    until = time.monotonic() + LETTING_GO
-    while True:
-        try:
-            await start()
-            return
-        except SessionBusy:
-            if time.monotonic() >= until:
-                raise
-        await asyncio.sleep(0.02)
 
 
 class ServedSources:

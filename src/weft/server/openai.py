@@ -92,13 +92,7 @@ async def create_response(call: Call) -> Answer:
         begin=run.after if asked.goes_on else None,
         model=asked.model,
         session=run.session_id,
-        note=RequestNote(
-            previous=asked.previous,
-            conversation=asked.conversation,
-            instructions=asked.instructions,
-            metadata=asked.metadata,
-            tools=asked.raw_tools,
-        ),
+        note=asked.note,
     )
     return await _answered(call, asked, run, _ResponseForm(head))
 

@@ -38,6 +38,7 @@ from weft.server.openai_stored import (
 from weft.server.problems import Problem, invalid
 from weft.session import Event, Session, SessionKey
 from weft.session.event import new_id
+from weft.session.store import key_of
 from weft.stores import create_filled
 from weft.values import Json, JsonObject
 
@@ -75,10 +76,6 @@ async def create_conversation(call: Call) -> Answer:
 
 async def get_conversation(call: Call) -> Answer:
     """A conversation."""
-    return await _respond_conversation(call)
-
-
-async def _respond_conversation(call: Call) -> Answer:
     known = await find_conversation(call, call.path("conversation"))
     sessions = [session for _, session in known]
     return respond(show_conversation(call.path("conversation"), sessions))
@@ -88,9 +85,9 @@ async def update_conversation(call: Call) -> Answer:
     """Give a conversation other metadata."""
     body = await call.body(ConversationUpdate)
     runner, session = (await find_conversation(call, call.path("conversation")))[0]
-    key = SessionKey(session.app_name, session.user_id, session.id)
+    key = key_of(session)
     await write_note(runner, key, RequestNote(renews=True, metadata=body.metadata or {}))
-    return await _respond_conversation(call)
+    return await get_conversation(call)
 
 
 async def delete_conversation(call: Call) -> Answer:
@@ -150,7 +147,7 @@ async def create_items(call: Call) -> Answer:
 
 async def _post(runner: Runner, session: Session, events: Sequence[Event]) -> None:
     """Put what a client posts behind all that the session has."""
-    key = SessionKey(session.app_name, session.user_id, session.id)
+    key = key_of(session)
     lease = await runner.store.lease(key, busy="reject", interrupt=lambda: None)
     try:
         newest = await runner.session(user_id=key.user_id, session_id=key.id)
@@ -181,7 +178,7 @@ async def delete_item(call: Call) -> Answer:
     item = await _find_item(call, merged_groups(known))
     rewinds: list[tuple[Runner, Session, str]] = []
     for runner, session in known:
-        key = SessionKey(session.app_name, session.user_id, session.id)
+        key = key_of(session)
         if await call.served.is_running(runner, key):
             raise SessionBusy("another run has the session", where=str(key))
         groups = groups_of(runner, session)
@@ -202,7 +199,7 @@ async def delete_item(call: Call) -> Answer:
         rewinds.append((runner, session, run))
     for runner, session, run in rewinds:
         await runner.rewind(user_id=session.user_id, session_id=session.id, invocation_id=run)
-    return await _respond_conversation(call)
+    return await get_conversation(call)
 
 
 async def _has_item(groups: Sequence[ItemGroup], item: JsonObject) -> bool:

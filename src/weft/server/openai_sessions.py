@@ -15,7 +15,7 @@ words, the session that a history goes on with, the reply.
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, cast
 
 import msgspec
@@ -59,14 +59,11 @@ class ClientRequest:
     stream: bool
     config: RunConfig
     tools: list[Tool]
-    raw_tools: list[Json]
     session: str | None
-    previous: str | None
-    conversation: str | None
-    instructions: str | None
+    note: RequestNote
+    """What the log has no place for, as the client wrote it."""
     keeps: bool
     is_response: bool
-    metadata: JsonObject = field(default_factory=dict[str, Json])
     goes_on: bool = False
     """Whether it answers what a run waits for; said once it has started."""
 
@@ -84,14 +81,15 @@ class ClientRequest:
             raise invalid("there is no message of the user behind the last answer")
         await call.served.require_room(self.runner.app_name, user)  # before a session is made
         at = self.session
-        if self.previous is not None:
-            at = await self._continued(call, user)
+        if self.note.previous is not None:
+            at = await self._continued(call, user, self.note.previous)
         key = SessionKey(self.runner.app_name, user, at or asking_session(self.messages) or "")
         session = await find_session(self.runner, user, key.id) if key.id else None
         answers = replies(session, parts) if session is not None and session.waiting else None
         posts: list[Event] = []
-        if session is None and self.conversation:  # it may be that of another app
-            posts = posts_for(self.runner, await find_conversation(call, self.conversation))
+        conversation = self.note.conversation
+        if session is None and conversation:  # it may be that of another app
+            posts = posts_for(self.runner, await find_conversation(call, conversation))
         self.goes_on = answers is not None
         is_new = at is None and answers is None
         note = self._note(begins, parts if answers is not None else None, is_new=is_new)
@@ -135,12 +133,10 @@ class ClientRequest:
         if not self.is_response or not self.keeps:
             return None
         lengths = [len(one.parts) for one in self.messages[begins:]]
-        return RequestNote(
-            previous=self.previous,
-            conversation=None if is_minted(self.conversation or "") else self.conversation,
-            instructions=self.instructions,
-            metadata=self.metadata,
-            tools=self.raw_tools,
+        conversation = self.note.conversation
+        return msgspec.structs.replace(
+            self.note,
+            conversation=None if is_minted(conversation or "") else conversation,
             history=begins if is_new else 0,
             lengths=lengths if len(lengths) > 1 else [],
             reply=[*reply] if reply is not None else None,
@@ -154,10 +150,9 @@ class ClientRequest:
         await create_filled(store, key, history)
         return key
 
-    async def _continued(self, call: Call, user: str) -> str:
+    async def _continued(self, call: Call, user: str, previous: str) -> str:
         """The session of the previous response; a copy, if it has gone on since."""
-        assert self.previous is not None
-        response = await find_response(call, self.previous, [self.runner])
+        response = await find_response(call, previous, [self.runner])
         if response.is_last:
             return response.key.id
         forked = await self.runner.fork(user_id=user, session_id=response.key.id, upto=response.end)
@@ -211,14 +206,16 @@ def read_request(
         stream=bool(stream),
         config=msgspec.structs.replace(runner.config, generate_config=options),
         tools=client_tools(raw_tools),
-        raw_tools=raw_tools,
         session=cast("str | None", session),
-        previous=cast("str | None", previous),
-        conversation=cast("str | None", conversation),
-        instructions=instructions,
+        note=RequestNote(
+            previous=cast("str | None", previous),
+            conversation=cast("str | None", conversation),
+            instructions=instructions,
+            metadata=metadata,
+            tools=raw_tools,
+        ),
         keeps=keeps is not False,
         is_response=source == "input",
-        metadata=metadata,
     )
 
 

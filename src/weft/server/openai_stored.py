@@ -25,6 +25,7 @@ from weft.server.endpoints import Call
 from weft.server.problems import Problem, invalid, require_id
 from weft.session import Actions, Event, Session, SessionKey
 from weft.session.event import new_id
+from weft.session.store import key_of
 from weft.stores import create_filled
 from weft.values import Json, JsonObject, compact
 
@@ -181,7 +182,7 @@ class StoredResponse(NamedTuple):
     @property
     def key(self) -> SessionKey:
         """The session that it stands in."""
-        return SessionKey(self.session.app_name, self.session.user_id, self.session.id)
+        return key_of(self.session)
 
     @property
     def events(self) -> list[Event]:
@@ -367,7 +368,8 @@ def merged_groups(known: Iterable[tuple[Runner, Session]]) -> list[ItemGroup]:
     by_session = [groups_of(runner, session) for runner, session in known]
     if len(by_session) == 1:
         return by_session[0]
-    every = sorted((one for groups in by_session for one in groups), key=_moment)
+    every = [one for groups in by_session for one in groups]
+    every.sort(key=lambda group: group.event.timestamp)
     seen: set[str] = set()
     merged: list[ItemGroup] = []
     for one in every:
@@ -375,10 +377,6 @@ def merged_groups(known: Iterable[tuple[Runner, Session]]) -> list[ItemGroup]:
             merged.append(one)
         seen.add(one.event.id)
     return merged
-
-
-def _moment(group: ItemGroup) -> float:
-    return group.event.timestamp
 
 
 def speaker_of(runner: Runner) -> str:

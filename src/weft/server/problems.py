@@ -151,6 +151,11 @@ def unknown_session(id: str, hint: str = "") -> Problem:
     return Problem(404, "unknown-session", f"there is no session `{id[:100]}`", hint=hint)
 
 
+def unknown_artifact(name: str) -> Problem:
+    """The problem of an artifact, or a version of one, that does not exist."""
+    return Problem(404, "unknown-artifact", f"there is no artifact `{name[:100]}`")
+
+
 def require_user(user: str) -> str:
     """The id of a user, which must be one that a list and a terminal can show."""
     if not user.strip() or not user.isprintable() or len(user.encode()) > 800:

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from typing import TypedDict, Unpack
 
 import msgspec
 
@@ -22,6 +23,7 @@ from weft.server.problems import Problem, unknown_session
 from weft.server.quotas import stored_tokens
 from weft.session import Busy, Event, Session, SessionKey
 from weft.session.event import new_id
+from weft.session.store import InSession
 from weft.turns import QueuedTurn, TurnInfo, Turns
 from weft.turns.turn import ClientTool
 from weft.values import Json
@@ -44,7 +46,7 @@ A client that does not read leaves the others to the feed, which forgets what is
 """
 
 
-class QueuedRun:
+class QueuedRun(InSession):
     """A run that some worker has, had or will have."""
 
     def __init__(
@@ -59,6 +61,7 @@ class QueuedRun:
         reader: Follower | None = None,
     ) -> None:
         self.key: SessionKey = turn.key
+        _, self.user_id, self.session_id = turn.key
         self.id = id
         self.after = after
         self.repeated = repeated
@@ -71,16 +74,6 @@ class QueuedRun:
         """What the turn used, once those are told who asked to be told."""
         self._to_tell: list[Callable[[RunEnd | BaseException], None]] = []
         self._watching: asyncio.Task[None] | None = None
-
-    @property
-    def session_id(self) -> str:
-        """The session it runs in."""
-        return self.key.id
-
-    @property
-    def user_id(self) -> str:
-        """Whose session that is."""
-        return self.key.user_id
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """The events of this run, from what was said to how it ended.
@@ -210,33 +203,38 @@ def _may_end(event: Event) -> bool:
     return event.is_final_response() or event.error_code is not None
 
 
+class RunWords(TypedDict, total=False):
+    """What a run may be asked for beside its message, as `Runner.start` takes it."""
+
+    state: Mapping[str, Json] | None
+    answers: Mapping[str, object] | None
+    retry: Sequence[str]
+    invocation_id: str | None
+    request_id: str | None
+    follow: bool
+    create: bool
+
+
 async def queue_run(
     turns: Turns,
     runner: Runner,
     message: ContentLike | None,
+    key: SessionKey,
     *,
-    user: str,
-    session: str | None,
-    state: Mapping[str, Json] | None,
-    answers: Mapping[str, object] | None,
-    retry: Sequence[str],
-    invocation_id: str | None,
-    request_id: str | None,
     busy: Busy,
-    create: bool,
     options: Mapping[str, Json],
     tools: tuple[ClientTool, ...],
     stream: bool,
-    follow: bool,
+    **asked: Unpack[RunWords],
 ) -> QueuedRun:
     """Put a run into the queue; what is wrong with it is raised here, as far as that is known.
 
     With `stream` the worker asks the model to stream. With `follow` the events of the run are
     read here, and no partial event of it is missed.
     """
-    key = SessionKey(runner.app_name, user, session or new_id())
+    invocation_id, request_id = asked.get("invocation_id"), asked.get("request_id")
     stored = await runner.store.get(key)
-    if stored is None and (message is None or not create):
+    if stored is None and (message is None or not asked.get("create", True)):
         raise unknown_session(key.id)
     if message is not None:
         posted = require_posted(to_content(message), where="message")
@@ -249,14 +247,14 @@ async def queue_run(
             id = answers_by_event(stored, content)[0][0].invocation_id
     else:
         assert stored is not None
-        content, id = _open_run(stored, answers, invocation_id)
+        content, id = _open_run(stored, asked.get("answers"), invocation_id)
         request = new_id()
     turn = QueuedTurn(
         key=key,
         request_id=request,
         message=content,
-        state=dict(state or {}),
-        retry=tuple(retry),
+        state=dict(asked.get("state") or {}),
+        retry=tuple(asked.get("retry", ())),
         invocation_id=None if content is not None else id,
         # the session is made here; if it is deleted, the turn must not bring it back
         requires_session=True,
@@ -280,7 +278,8 @@ async def queue_run(
         with suppress(Conflict):  # another request was faster
             await runner.store.create(key)
     # before the turn is put: a worker may begin to stream at once
-    reader = await runner.join(user_id=user, session_id=key.id) if stream and follow else None
+    follows = stream and asked.get("follow", False)
+    reader = await runner.join(user_id=key.user_id, session_id=key.id) if follows else None
     try:
         if reader is not None:
             turn = msgspec.structs.replace(turn, follower=reader.name)

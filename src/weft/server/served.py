@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Literal
+from typing import Literal, Unpack
 
 import msgspec
 
@@ -22,10 +22,11 @@ from weft.runtime.costs import tokens_of
 from weft.runtime.metrics import Metrics
 from weft.server.access import Identity, Limits
 from weft.server.problems import Problem, invalid, require_id, unknown_app, unknown_session
-from weft.server.queued import QueuedRun, cancel_waiting, queue_run
+from weft.server.queued import QueuedRun, RunWords, cancel_waiting, queue_run
 from weft.server.quotas import QueueDepth, QuotaBook, Quotas, Reservation, overloaded, stored_tokens
 from weft.server.stream import ChunkStream, DeadlineWatch, EventStream
 from weft.session import Session, SessionKey, Store
+from weft.session.event import new_id
 from weft.turns import Turns
 from weft.turns.turn import ClientTool, left_to_the_client
 from weft.values import Json
@@ -169,17 +170,11 @@ class Served:
         *,
         user: str,
         session: str | None,
-        state: Mapping[str, Json] | None = None,
-        answers: Mapping[str, object] | None = None,
-        retry: Sequence[str] = (),
-        invocation_id: str | None = None,
-        request_id: str | None = None,
         tools: Sequence[object] = (),
         config: RunConfig | None = None,
         busy: Busy = "reject",
         stream: bool = True,
-        follow: bool = False,
-        create: bool = True,
+        **asked: Unpack[RunWords],
     ) -> ServedRun:
         """Start a run; what is wrong with it is raised here, before any of it is streamed."""
         if self.is_stopping:
@@ -187,7 +182,7 @@ class Served:
         await self._require_capacity(runner.app_name)
         async with self._admitted(runner.app_name, user) as reservation:
             # only a new session must have a name that is fit for addresses
-            if message is not None and session and create:
+            if message is not None and session and asked.get("create", True):
                 require_id(session)
             if isinstance(message, Content):
                 _require_media(message)
@@ -198,19 +193,12 @@ class Served:
                     self.turns,
                     runner,
                     message,
-                    user=user,
-                    session=session,
-                    state=state,
-                    answers=answers,
-                    retry=retry,
-                    invocation_id=invocation_id,
-                    request_id=request_id,
+                    SessionKey(runner.app_name, user, session or new_id()),
                     busy=busy,
-                    create=create,
                     options=_queued_options(runner.config, config),
                     tools=_queued_tools(tools),
                     stream=stream,
-                    follow=follow,
+                    **asked,
                 )
                 self._follow(queued, reservation)
                 return queued
@@ -220,15 +208,9 @@ class Served:
                     message,
                     user_id=user,
                     session_id=session,
-                    state=state,
-                    answers=answers,
-                    retry=retry,
-                    invocation_id=invocation_id,
-                    request_id=request_id,
                     tools=tools,
-                    follow=follow,
-                    create=create,
                     config=self._configured(chosen, busy, stream=stream),
+                    **asked,
                 )
             except SessionError as error:
                 # the runtime's hint names other sessions and users: a client must not see those

@@ -18,7 +18,7 @@ from weft.runtime.approvals import Pending, pending_in
 from weft.runtime.earlier import LONGEST_ID, is_unfinished, require_request_id
 from weft.runtime.metrics import MEDIA_TYPE
 from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw, whole_number
-from weft.server.problems import Problem, invalid, require_id
+from weft.server.problems import Problem, invalid, require_id, unknown_artifact
 from weft.server.served import Busy, ServedRun
 from weft.server.stream import Frames
 from weft.session import Actions, Event, Session, SessionKey
@@ -350,7 +350,7 @@ async def get_artifact(call: Call) -> Answer:
     name = call.path("name")
     part = await runner.artifacts.load(*key, name, version)
     if part is None:
-        raise Problem(404, "unknown-artifact", f"there is no artifact `{name[:100]}`")
+        raise unknown_artifact(name)
     if call.query("raw") not in ("true", "1"):
         return respond(part)
     if part.inline_data is not None:

@@ -41,6 +41,24 @@ class SessionKey(NamedTuple):
         return f"session {self.id} of {self.user_id} in {self.app_name}"
 
 
+class InSession:
+    """What belongs to one session, which its key names."""
+
+    __slots__ = ()
+
+    key: SessionKey
+
+    @property
+    def session_id(self) -> str:
+        """The session it is in."""
+        return self.key.id
+
+    @property
+    def user_id(self) -> str:
+        """Whose session that is."""
+        return self.key.user_id
+
+
 class SessionInfo(NamedTuple):
     """A session in a list: how long it is, and when it last changed."""
 

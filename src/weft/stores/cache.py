@@ -4,15 +4,14 @@ What the compiler derived from a log stays with it, so that a cached session is 
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from threading import Lock
-from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 
 from weft.errors import SessionError, StoreError
-from weft.session import Event, Session, SessionKey
+from weft.session import Event, SessionKey
 from weft.session.event import apply_delta, read_event
 from weft.session.log import Positions, positions_of
 from weft.session.memory import StoredSession, grow, scoped
@@ -260,32 +259,6 @@ def read_readable(
         except StoreError as error:
             problems.append(error)
     return known.after(grow(known.session({}, {}), events)) if events else known, problems
-
-
-class RecentEvents(NamedTuple):
-    """The newest events of a session, for reading: their rows, and those that make up its state.
-
-    Each row has its position in the log. `updated` is when the session changed last, `base` its
-    state before those that are `writing`.
-    """
-
-    start: StoredSession
-    rows: Sequence[tuple[int, EventRow]]
-    writing: Sequence[tuple[int, EventRow]]
-    updated: float
-    base: JsonObject
-
-    def session(self, app: JsonObject, user: JsonObject) -> Session:
-        """The session with these events only; its state is whole."""
-        where = str(self.start.key)
-        events, writing = (
-            [read_row(row, position, where=where) for position, row in rows]
-            for rows in (self.rows, self.writing)
-        )
-        state = state_after(self.base, writing)
-        session = self.start._replace(state=state).session(app, user)
-        session.events, session.last_update_time = Strand(events), self.updated
-        return session
 
 
 def require_recent(recent: int | None) -> None:

@@ -18,7 +18,14 @@ from weft.session.strand import Strand
 from weft.stores import postgres_rows as rows
 from weft.stores.cache import SessionCache, require_recent
 from weft.stores.leases import inside, new_worker, require_outside
-from weft.stores.postgres_batch import Batches, Look, NewEvent, append_events
+from weft.stores.postgres_batch import (
+    Batches,
+    Look,
+    NewEvent,
+    append_events,
+    insert_events,
+    new_event,
+)
 from weft.stores.postgres_chapters import SERVER_SQL, run_steps
 from weft.stores.postgres_processes import News, ServerCarrier, ServerLeases
 from weft.stores.postgres_rows import Stale
@@ -33,8 +40,8 @@ from weft.stores.postgres_server import (
     server_gone,
 )
 from weft.stores.relay import Relay
-from weft.stores.rows import StateReader, encode_event
-from weft.stores.steps import ChapterWriter, Steps, share
+from weft.stores.rows import StateReader
+from weft.stores.steps import ChapterWriter, Steps, list_sessions, read_part, share
 from weft.values import Json, require_object
 
 T = TypeVar("T")
@@ -115,7 +122,7 @@ class PostgresStore:
                     empty = await rows.insert_session(connection, key, time.time(), own)
                     await run_steps(connection, share(SERVER_SQL, key, app, user))
                     fence = self._leases.fence(key)
-                    stored, _ = await rows.insert_events(connection, empty, growth, fence)
+                    stored, _ = await insert_events(connection, empty, growth, fence)
                 self._cache.put(stored)
                 return await self.read_newest(connection, key)
 
@@ -159,8 +166,13 @@ class PostgresStore:
         # a cached session is caught up, not read in part: the next run wants all of it
         in_part = recent is not None or after is not None
         if in_part and not skip_unreadable and self._cache.get(key) is None:
-            async with self._connection() as connection:
-                newest = await rows.read_part(connection, key, recent=recent, after=after)
+            async with self._connection() as connection, connection.transaction():
+                # all statements see one state of the database
+                await connection.execute(
+                    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+                )
+                steps = read_part(SERVER_SQL, key, recent=recent, after=after)
+                newest = await run_steps(connection, steps)
             if newest is not None:
                 return newest
         async with self._connection() as connection:
@@ -241,23 +253,14 @@ class PostgresStore:
         # several rows must be stored together, so they need a transaction of their own
         if len(growth.added) > 1 or growth.app or growth.user:
             async with self._connection(writing=True) as connection, connection.transaction():
-                return await rows.insert_events(connection, stored, growth, fence)
+                return await insert_events(connection, stored, growth, fence)
         (event,) = growth.added
-        data, checksum = encode_event(event)
-        new = NewEvent(
-            stored.key,
-            stored.number,
-            len(stored.events),
-            event.timestamp,
-            data.decode(),
-            checksum or 0,
-            fence,
-        )
+        new, size = new_event(stored, 0, event, fence)
         # in a new event loop the store gets new batches here
         await self._current()
         async with explaining(self.url):
             asked = await self._appends.put(new)
-        return stored.after(growth, len(data)), asked
+        return stored.after(growth, size), asked
 
     async def _appended(self, events: Sequence[NewEvent]) -> list[float | Exception | None]:
         async with (await self._current()).connection() as connection:
@@ -282,7 +285,7 @@ class PostgresStore:
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
         """The sessions of an app, or of one user of it, the latest first."""
         async with self._connection() as connection:
-            return await rows.list_sessions(connection, app_name, user_id)
+            return await run_steps(connection, list_sessions(SERVER_SQL, app_name, user_id))
 
     async def waiting(self, app_name: str, user_id: str | None = None) -> list[SessionKey]:
         """The sessions of an app, or of one user of it, in which calls may wait."""
@@ -518,10 +521,10 @@ class _PostgresTransaction:
         try:
             if len(growth.added) == 1 and not growth.app and not growth.user:
                 # a single statement leaves nothing behind if it does not fit
-                after, _ = await rows.insert_events(connection, stored, growth, fence)
+                after, _ = await insert_events(connection, stored, growth, fence)
                 return after
             async with connection.transaction():
-                after, _ = await rows.insert_events(connection, stored, growth, fence)
+                after, _ = await insert_events(connection, stored, growth, fence)
                 return after
         except Stale:
             # a lost lease is another error than an append that came too late

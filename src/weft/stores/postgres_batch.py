@@ -9,9 +9,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar, cast
 
-from weft.session import SessionKey
+from weft.session import Event, SessionKey
+from weft.session.memory import Growth, StoredSession
+from weft.stores.postgres_chapters import SERVER_SQL, run_steps
 from weft.stores.postgres_rows import Stale, lock_number
-from weft.stores.postgres_server import Connection, DriverError
+from weft.stores.postgres_server import (
+    Connection,
+    DriverError,
+    ForeignKeyViolation,
+    UniqueViolation,
+)
+from weft.stores.rows import encode_event
+from weft.stores.steps import share
 
 Wish = TypeVar("Wish")
 Answer = TypeVar("Answer")
@@ -113,6 +122,42 @@ class NewEvent(NamedTuple):
     checksum: int
     worker: str | None
     """Who must have the lease."""
+
+
+def new_event(
+    stored: StoredSession, at: int, event: Event, worker: str | None
+) -> tuple[NewEvent, int]:
+    """An event to be appended as the next, or so many behind it, and how many bytes it has."""
+    data, checksum = encode_event(event)
+    seq, text = len(stored.events) + at, data.decode()
+    new = NewEvent(stored.key, stored.number, seq, event.timestamp, text, checksum or 0, worker)
+    return new, len(data)
+
+
+async def insert_events(
+    connection: Connection, stored: StoredSession, growth: Growth, worker: str | None
+) -> tuple[StoredSession, float | None]:
+    """Insert the events behind those of the session, and what they write to the shared scopes.
+
+    Gives the session after that, and when somebody asked its holder to stop. Raises Stale where
+    the events do not fit, or where `worker` has not got the lease any more. One event that shares
+    nothing is one statement; all else needs a transaction.
+    """
+    asked: float | None = None
+    size = 0
+    for at, event in enumerate(growth.added):
+        new, length = new_event(stored, at, event, worker)
+        size += length
+        try:
+            [answer] = await append_events(connection, [new])
+        except (UniqueViolation, ForeignKeyViolation):
+            # another writer has the place in the log, or the session is gone
+            raise Stale from None
+        if isinstance(answer, Exception):
+            raise answer
+        asked = answer
+    await run_steps(connection, share(SERVER_SQL, stored.key, growth.app, growth.user))
+    return stored.after(growth, size), asked
 
 
 async def append_events(

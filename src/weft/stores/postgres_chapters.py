@@ -27,6 +27,11 @@ SERVER_SQL = StoreStatements(
         position="seq",
         between="session = :number AND seq >= :first AND seq < :end",
         length="(SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = number)",
+        newest="""LEFT JOIN LATERAL (
+            SELECT seq, timestamp FROM weft.events WHERE session = number ORDER BY seq DESC LIMIT 1
+        ) AS newest ON true""",
+        last="seq + 1",
+        by_deltas="",
         place="session, seq",
         at=":number, :at",
         # Not FOR UPDATE: events, which refer to the session, can be added meanwhile.

@@ -221,12 +221,14 @@ class ServerLeases:
         connection = await server.leasing()
         if connection is not self._locked_by:
             self._locked_by = connection
-            for lease in self._holders.all():
-                since = await rows.lock(connection, lease.key, self.worker)
-                if since is None:
+            leases = self._holders.all()
+            wishes = [(lease.key, True) for lease in leases]
+            moved = await move_locks(connection, wishes, self.worker) if wishes else []
+            for lease, locked in zip(leases, moved, strict=True):
+                if locked is None:
                     lease.ask_to_stop()
                 else:
-                    self._holders.add(lease, since)
+                    self._holders.add(lease, locked.since)
         return connection
 
 

@@ -13,20 +13,19 @@ from typing import cast
 from msgspec.json import decode
 
 from weft.errors import StoreError
-from weft.session import Event, Session, SessionInfo, SessionKey
+from weft.session import Event, SessionKey
 from weft.session.event import numbered
-from weft.session.memory import Growth, StoredSession
+from weft.session.memory import StoredSession
 from weft.session.store import Count, exists_already
 from weft.session.strand import Strand
 from weft.stores.cache import (
     SLICE,
-    RecentEvents,
     SessionCache,
     catch_up,
     event_reader,
     read_readable,
 )
-from weft.stores.chapters import open_log, state_of
+from weft.stores.chapters import open_log
 from weft.stores.postgres_chapters import (
     SERVER_SQL,
     fetch_from,
@@ -38,24 +37,21 @@ from weft.stores.postgres_server import (
     MIGRATING,
     Connection,
     Cursor,
-    ForeignKeyViolation,
     UniqueViolation,
 )
 from weft.stores.rows import (
     ANSWERS,
     ASKS,
-    HAS_DELTA,
     EventRow,
     RawRow,
     StateReader,
     checksum_of,
-    encode_event,
     encode_value,
     read_row,
     still_waits,
     warn_unreadable,
 )
-from weft.stores.steps import chapters_of, deltas_of, newer_than, share
+from weft.stores.steps import chapters_of
 from weft.values import JsonObject
 
 
@@ -99,7 +95,8 @@ async def read_newest(
     if cached is None or is_new:
         initial = reader.initial(created, (state or "").encode(), checksum, archived)
         cached = StoredSession(key, number, created, initial, initial, Strand(), 0, chaptered)
-    elif length < len(cached.events):  # a server took over that had not got everything
+    # a server took over that had not got everything; or what is new here is packed already
+    elif length < len(cached.events) or archived > len(cached.events):
         cache.drop(key)
         return await read_newest(connection, key, cache, url)
     app = reader.shared(key[:1], [(r[5] or "", r[6].encode(), r[7]) for r in rows if r[0] == 1])
@@ -150,85 +147,6 @@ async def _fetched(cursor: Cursor) -> list[_NewestRow]:
     return rows
 
 
-async def read_part(
-    connection: Connection, key: SessionKey, *, recent: int | None, after: float | None
-) -> Session | None:
-    """The session with its newest events, or None where these are all that it has."""
-    async with connection.transaction():
-        # all statements see one state of the database
-        await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        cursor = await connection.execute(_SESSION, key)
-        row = cast(
-            "tuple[int, float, str, int | None, int, float, int, int] | None",
-            await cursor.fetchone(),
-        )
-        if row is None:
-            return None
-        number, created, state, checksum, length, updated, chaptered, archived = row
-        # the whole session is wanted: the caller reads and caches it
-        if after is None and recent is not None and recent >= length:
-            return None
-        rows = await _positioned(connection, _RECENT, (number, after, after, recent))
-        # the table of events has fewer than asked for: the others are packed
-        if archived and len(rows) != recent:
-            rows += (await _older(connection, row[0], length, recent, after, len(rows)))[::-1]
-        if len(rows) == length:
-            return None
-        deltas = await run_steps(connection, deltas_of(SERVER_SQL, number, chaptered))
-        # chapters say what they write to the state, so only events behind them are read
-        first = chaptered if deltas is not None else 0
-        writing = await _positioned(connection, _WRITING, (number, first))
-        if first < archived:  # its chapters cannot be read: their events can
-            older = await read_rows(connection, number, first, archived - first)
-            writing = [
-                (at, EventRow(one.data, one.checksum))
-                for at, one in older
-                if b'"stateDelta"' in one.data
-            ] + writing
-        shared = [
-            cast("list[tuple[str, str, int | None]]", await (await selected).fetchall())
-            for selected in (
-                connection.execute(_APP_STATE, key[:1]),
-                connection.execute(_USER_STATE, key[:2]),
-            )
-        ]
-    reader = StateReader(key)
-    initial = reader.initial(created, state.encode(), checksum, archived)
-    start = StoredSession(key, number, created, initial, initial, Strand())
-    app, user = (
-        reader.shared(key[: 1 + at], [(name, text.encode(), sum) for name, text, sum in values])
-        for at, values in enumerate(shared)
-    )
-    base = state_of(initial, deltas or ())
-    return RecentEvents(start, rows[::-1], writing, updated, base).session(app, user)
-
-
-async def _older(
-    connection: Connection,
-    number: int,
-    length: int,
-    recent: int | None,
-    after: float | None,
-    count: int,
-) -> list[tuple[int, EventRow]]:
-    """The packed ones among the newest events, of which the table of events has `count`."""
-    if after is not None:
-        newer = await run_steps(connection, newer_than(SERVER_SQL, number, after))
-        return newer if recent is None else newer[max(len(newer) + count - recent, 0) :]
-    first = length - (length if recent is None else recent)
-    rows = await read_rows(connection, number, first, length - count - first)
-    return [(at, EventRow(row.data, row.checksum)) for at, row in rows]
-
-
-async def _positioned(
-    connection: Connection, query: str, values: Sequence[object]
-) -> list[tuple[int, EventRow]]:
-    """Events with their positions in the log."""
-    cursor = await connection.execute(query.encode(), values)
-    rows = cast("list[tuple[int, str, int | None]]", await cursor.fetchall())
-    return [(seq, EventRow(text.encode(), checksum)) for seq, text, checksum in rows]
-
-
 async def insert_session(
     connection: Connection, key: SessionKey, created: float, initial: JsonObject
 ) -> StoredSession:
@@ -257,45 +175,6 @@ _RESET_COUNTER = (
     "SELECT setval(pg_get_serial_sequence('weft.sessions', 'number'),"
     " (SELECT max(number) FROM weft.sessions))"
 )
-
-
-async def insert_events(
-    connection: Connection, stored: StoredSession, growth: Growth, worker: str | None
-) -> tuple[StoredSession, float | None]:
-    """Insert the events behind those of the session, and what they write to the shared scopes.
-
-    Gives the session after that, and when somebody asked its holder to stop. Raises Stale where
-    the events do not fit, or where `worker` has not got the lease any more. One event that shares
-    nothing is one statement; all else needs a transaction.
-    """
-    asked: float | None = None
-    size = 0
-    for seq, event in enumerate(growth.added, len(stored.events)):
-        data, checksum = encode_event(event)
-        size += len(data)
-        try:
-            cursor = await connection.execute(
-                _APPEND,
-                {
-                    **stored.key._asdict(),
-                    "number": stored.number,
-                    "seq": seq,
-                    "timestamp": event.timestamp,
-                    "event": data.decode(),
-                    "checksum": checksum,
-                    "worker": worker,
-                },
-            )
-        except (UniqueViolation, ForeignKeyViolation):
-            # another writer has the place in the log, or the session is gone
-            raise Stale from None
-        row = cast("tuple[float | None] | None", await cursor.fetchone())
-        if row is None:
-            # the statement inserted nothing: the log has grown, or the lease is lost
-            raise Stale
-        asked = row[0]
-    await run_steps(connection, share(SERVER_SQL, stored.key, growth.app, growth.user))
-    return stored.after(growth, size), asked
 
 
 async def make_tallies(connection: Connection) -> None:
@@ -376,18 +255,6 @@ async def count_events(connection: Connection, keys: Sequence[SessionKey]) -> di
     return {SessionKey(*key): length for *key, length in rows}
 
 
-async def list_sessions(
-    connection: Connection, app_name: str, user_id: str | None
-) -> list[SessionInfo]:
-    """The sessions of an app, or of one user of it, the latest first."""
-    cursor = await connection.execute(_LIST, {"app_name": app_name, "user_id": user_id})
-    rows = cast("list[tuple[str, str, int, float]]", await cursor.fetchall())
-    return [
-        SessionInfo(SessionKey(app_name, user, id), length, updated)
-        for user, id, length, updated in rows
-    ]
-
-
 async def list_waiting(
     connection: Connection, app_name: str, user_id: str | None
 ) -> list[SessionKey]:
@@ -413,7 +280,6 @@ async def list_apps(connection: Connection) -> list[str]:
 
 async def delete_session(connection: Connection, key: SessionKey) -> None:
     """Delete a session with its events; what they wrote to shared scopes stays."""
-    high, low = divmod(lock_number(key) % 2**64, 2**32)
     # whoever holds the lease keeps its row: its next write must fail for the right reason
     await connection.execute(
         """WITH lease AS (
@@ -425,7 +291,7 @@ async def delete_session(connection: Connection, key: SessionKey) -> None:
         )
         DELETE FROM weft.sessions
         WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s""",
-        {**key._asdict(), "high": high, "low": low},
+        _with_lock(key),
     )
 
 
@@ -447,25 +313,6 @@ WHERE app_name = %(app_name)s AND user_id = %(user_id)s
 ORDER BY 1, 4
 """
 
-_SESSION = """
-SELECT number, created, state, checksum, coalesce(seq + 1, 0), coalesce(timestamp, created),
-       chaptered, archived
-FROM weft.sessions LEFT JOIN LATERAL (
-    SELECT seq, timestamp FROM weft.events WHERE session = number ORDER BY seq DESC LIMIT 1
-) AS newest ON true
-WHERE app_name = %s AND user_id = %s AND id = %s
-"""
-
-_RECENT = """
-SELECT seq, event, checksum FROM weft.events
-WHERE session = %s AND (%s::float8 IS NULL OR timestamp > %s::float8) ORDER BY seq DESC LIMIT %s
-"""
-
-_WRITING = f"""
-SELECT seq, event, checksum FROM weft.events
-WHERE session = %s AND seq >= %s AND {HAS_DELTA.replace("%", "%%")} ORDER BY seq
-"""
-
 # The outer join gives a row without an event where the session exists and has no more.
 _BEHIND = """
 SELECT behind.event, behind.checksum, number, archived FROM weft.sessions LEFT JOIN LATERAL (
@@ -482,31 +329,6 @@ FROM weft.sessions JOIN unnest(%s::text[], %s::text[], %s::text[]) AS wanted (ap
     ON app_name = wanted.app AND user_id = wanted.owner AND id = wanted.name
 """
 
-_APP_STATE = "SELECT key, value, checksum FROM weft.app_state WHERE app_name = %s"
-
-_USER_STATE = """
-SELECT key, value, checksum FROM weft.user_state WHERE app_name = %s AND user_id = %s
-"""
-
-# Nothing is inserted unless the session has exactly the events before this one, and the writer
-# still has the lease it began with. FOR SHARE: who takes the lease over waits for this write.
-_APPEND = """
-INSERT INTO weft.events (session, seq, timestamp, event, checksum)
-SELECT number, %(seq)s, %(timestamp)s, %(event)s, %(checksum)s FROM weft.sessions
-WHERE number = %(number)s AND %(seq)s = (
-    SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = %(number)s
-) AND (%(worker)s::text IS NULL OR EXISTS (
-    SELECT 1 FROM weft.leases
-    WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
-        AND worker = %(worker)s FOR SHARE
-))
-ON CONFLICT DO NOTHING
-RETURNING (
-    SELECT asked FROM weft.interrupts
-    WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s
-)
-"""
-
 # A name that is new begins empty, and is over at once if nothing comes of it.
 _LOCK_TALLIES = """
 WITH hasty AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true) AS value)
@@ -520,15 +342,6 @@ _WRITE_TALLIES = """
 UPDATE weft.tallies SET value = new.value, until = new.until
 FROM unnest(%s::text[], %s::text[], %s::float8[]) AS new (name, value, until)
 WHERE tallies.name = new.name
-"""
-
-_LIST = """
-SELECT user_id, id, coalesce(seq + 1, 0), coalesce(timestamp, created) AS updated
-FROM weft.sessions LEFT JOIN LATERAL (
-    SELECT seq, timestamp FROM weft.events WHERE session = number ORDER BY seq DESC LIMIT 1
-) AS newest ON true
-WHERE app_name = %(app_name)s AND (%(user_id)s::text IS NULL OR user_id = %(user_id)s)
-ORDER BY updated DESC, number DESC
 """
 
 _WAITING = f"""
@@ -552,19 +365,9 @@ ORDER BY number
 """
 
 
-async def lock(connection: Connection, key: SessionKey, worker: str) -> float | None:
-    """Lock the session for this connection; the server's time, or None if another has it."""
-    cursor = await connection.execute(
-        _LOCK, {**key._asdict(), "number": lock_number(key), "worker": worker}
-    )
-    row = cast("tuple[float] | None", await cursor.fetchone())
-    return row[0] if row is not None else None
-
-
 async def find_holder(connection: Connection, key: SessionKey) -> tuple[str, float | None] | None:
     """Who has the session, and since when by the server's clock; None where nobody has."""
-    high, low = divmod(lock_number(key) % 2**64, 2**32)
-    cursor = await connection.execute(_HOLDER, {**key._asdict(), "high": high, "low": low})
+    cursor = await connection.execute(_HOLDER, _with_lock(key))
     row = cast("tuple[str | None, float | None] | None", await cursor.fetchone())
     return (row[0] or "", row[1]) if row is not None else None
 
@@ -573,9 +376,8 @@ async def end_stale(
     connection: Connection, key: SessionKey, worker: str, seconds: float
 ) -> str | None:
     """Cut off the holder of a session that has been silent for so long; who it was, or None."""
-    high, low = divmod(lock_number(key) % 2**64, 2**32)
-    names = {**key._asdict(), "high": high, "low": low, "worker": worker, "seconds": seconds}
-    cursor = await connection.execute(_END_STALE, names)
+    values = {**_with_lock(key), "worker": worker, "seconds": seconds}
+    cursor = await connection.execute(_END_STALE, values)
     row = cast("tuple[str, bool] | None", await cursor.fetchone())
     return row[0] if row is not None else None
 
@@ -592,18 +394,13 @@ def lock_number(key: SessionKey) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
 
 
-_LOCK = """
-WITH locked AS MATERIALIZED (SELECT pg_try_advisory_lock(%(number)s) AS is_mine)
-INSERT INTO weft.leases (app_name, user_id, id, worker, process, since)
-SELECT %(app_name)s, %(user_id)s, %(id)s, %(worker)s, pg_backend_pid(),
-       extract(epoch FROM clock_timestamp())::float8
-FROM locked WHERE is_mine
-ON CONFLICT (app_name, user_id, id)
-DO UPDATE SET worker = excluded.worker, process = excluded.process, since = excluded.since
-RETURNING since
-"""
+def _with_lock(key: SessionKey) -> dict[str, str | int]:
+    """The names of a session, and its lock: a bigint among these shows as two halves."""
+    high, low = divmod(lock_number(key) % 2**64, 2**32)
+    return {**key._asdict(), "high": high, "low": low}
 
-# A bigint among the advisory locks shows as two halves. A row without its lock is of the dead.
+
+# A row without its lock is of the dead.
 _HOLDER = """
 SELECT leases.worker, leases.since FROM pg_locks
 LEFT JOIN weft.leases ON process = pid

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from weft.errors import StoreError, UsageError
 from weft.misuse import meant
-from weft.stores.rows import HAS_DELTA
+from weft.stores.rows import HAS_DELTA, require_version
 
 try:
     import psycopg
@@ -71,7 +71,7 @@ _NAME = re.compile(r"(?<!:):([a-z_]+)")
 @cache
 def with_driver_names(statement: str) -> bytes:
     """A statement that is written with `:names` for both databases, as the driver takes it."""
-    return _NAME.sub(r"%(\1)s", statement).encode()
+    return _NAME.sub(r"%(\1)s", statement.replace("%", "%%")).encode()
 
 
 def has_failed(connection: Connection) -> bool:
@@ -180,10 +180,6 @@ UNDO: Migration = (
 """The statements that lead from the newest version of the tables back to the one before, once
 packed events are back in their table."""
 
-AHEAD = 1
-"""How many versions newer tables may be. A version only adds to the one before it, so that old and
-new processes can work side by side while one after the other is upgraded."""
-
 MIGRATING = 0x57454654
 """The advisory lock that is held while the tables are made or migrated."""
 
@@ -219,16 +215,9 @@ async def version_of(connection: Connection, migrations: Sequence[Migration], *,
         return 0
     cursor = await connection.execute("SELECT version FROM weft.version")
     row = cast("tuple[int] | None", await cursor.fetchone())
+    words = "the tables were written by a newer Weft: they are"
     version = row[0] if row is not None else 0
-    if version > len(migrations) + AHEAD:
-        raise StoreError(
-            f"the tables were written by a newer Weft: they are version {version}, "
-            f"and this one knows up to {len(migrations)}",
-            where=where,
-            hint="upgrade: pip install --upgrade weft; or with the newer one, go back a version:"
-            " weft store downgrade",
-        )
-    return version
+    return require_version(version, len(migrations), words, where=where)
 
 
 def place(url: str) -> str:

@@ -41,6 +41,23 @@ _REST = "restore it from a backup, or read the rest: store.get(key, skip_unreada
 _log = logging.getLogger("weft")
 
 
+AHEAD = 1
+"""How many versions newer tables may be. A version only adds to the one before it, so that old and
+new processes can work side by side while one after the other is upgraded."""
+
+
+def require_version(version: int, known: int, words: str, *, where: str) -> int:
+    """The version of the tables, unless they are too new for this program."""
+    if version > known + AHEAD:
+        raise StoreError(
+            f"{words} version {version}, and this one knows up to {known}",
+            where=where,
+            hint="upgrade: pip install --upgrade weft; or with the newer one, go back a version:"
+            " weft store downgrade",
+        )
+    return version
+
+
 RawRow = tuple[bytes, int | None]
 """What a `Row` is made of, as a driver gives it."""
 

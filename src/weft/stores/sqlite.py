@@ -49,7 +49,7 @@ from weft.stores.sqlite_worker import (
     WriterConnection,
     read,
 )
-from weft.stores.steps import ChapterWriter, Steps, share
+from weft.stores.steps import ChapterWriter, Steps, list_sessions, read_part, read_shared, share
 from weft.values import Json, require_object
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
             stored = tables.insert_session(connection, key, time.time(), own)
             run_steps(connection, share(FILE_SQL, key, app, user))
-            shared = tables.read_shared(connection, StateReader(key))
+            shared = run_steps(connection, read_shared(FILE_SQL, StateReader(key)))
             return lambda: self._keep(stored).session(*shared)
 
         return await self._write(work)
@@ -129,7 +129,7 @@ class SqliteStore:
             run_steps(connection, share(FILE_SQL, key, app, user))
             run_steps(connection, share(FILE_SQL, key, growth.app, growth.user))
             stored = empty.after(growth, size)
-            shared = tables.read_shared(connection, StateReader(key))
+            shared = run_steps(connection, read_shared(FILE_SQL, StateReader(key)))
             return lambda: self._keep(stored).session(*shared)
 
         session = await self._write(work)
@@ -160,7 +160,7 @@ class SqliteStore:
                 stored, (number, length, app, user) = self._cache.get(key), glance
                 if number == 0:
                     return None
-                if stored is not None and _is_at(stored, number, length):
+                if stored is not None and (stored.number, stored.events.length) == (number, length):
                     reader = StateReader(key) if app or user else None
                     session = stored.session(
                         reader.shared(key[:1], app) if reader is not None else {},
@@ -171,14 +171,13 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> Callable[[], Session | None]:
             # a cached session is caught up, not read in part: the next run wants all of it
             if (recent is not None or after is not None) and self._cache.get(key) is None:
-                newest = tables.read_part(connection, key, recent=recent, after=after)
+                newest = run_steps(connection, read_part(FILE_SQL, key, recent=recent, after=after))
                 if newest is not None:
-                    session = newest.session(*tables.read_shared(connection, StateReader(key)))
-                    return lambda: session
+                    return lambda: newest
             stored = tables.read_newest(connection, key, self._cache, self._path)
             if stored is None:
                 return lambda: None
-            shared = tables.read_shared(connection, StateReader(key))
+            shared = run_steps(connection, read_shared(FILE_SQL, StateReader(key)))
             return lambda: part(self._keep(stored).session(*shared), recent=recent, after=after)
 
         read = await self._read(work)
@@ -196,7 +195,7 @@ class SqliteStore:
             stored = tables.read_sound(connection, reader)
             if stored is None:
                 return lambda: None
-            shared = tables.read_shared(connection, reader)
+            shared = run_steps(connection, read_shared(FILE_SQL, reader))
             warn_unreadable(reader.problems)
             return lambda: part(stored.session(*shared), recent=recent, after=after)
 
@@ -221,7 +220,7 @@ class SqliteStore:
                 # the same append twice is one: its first answer may have been lost
                 if not has_all(stored.events, events):
                     raise conflict(session, stored.events)
-                shared = tables.read_shared(connection, StateReader(key))
+                shared = run_steps(connection, read_shared(FILE_SQL, StateReader(key)))
                 return lambda: stored.session(*shared)
             grown = growth if growth is not None else grow(session, events)
             rows, size = tables.new_rows(stored, grown)
@@ -274,7 +273,12 @@ class SqliteStore:
 
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
         """The sessions of an app, or of one user of it, the latest first."""
-        return await self._read(_job(tables.list_sessions, app_name, user_id), whole=False)
+        return await self._read(
+            _job(
+                lambda connection: run_steps(connection, list_sessions(FILE_SQL, app_name, user_id))
+            ),
+            whole=False,
+        )
 
     async def waiting(self, app_name: str, user_id: str | None = None) -> list[SessionKey]:
         """The sessions of an app, or of one user of it, in which calls may wait."""
@@ -584,10 +588,6 @@ class _SqliteTransaction:
                 connection.execute("ROLLBACK TO append")
             raise
         return stored.after(growth, size), growth.session
-
-
-def _is_at(stored: StoredSession, number: int, length: int) -> bool:
-    return stored.number == number and stored.events.length == length
 
 
 def _job(

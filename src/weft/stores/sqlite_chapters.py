@@ -25,16 +25,26 @@ ROOM = 2**32
 """How many places a session has in the table of events."""
 
 
+LENGTH = f"""coalesce((
+    SELECT place - number * {ROOM} + 1 FROM events
+    WHERE place >= number * {ROOM} AND place < (number + 1) * {ROOM}
+    ORDER BY place DESC LIMIT 1), 0)"""
+"""How many events the session `number` has."""
+
 FILE_SQL = StoreStatements(
     StoreSpelling(
         schema="",
         blob="CAST({} AS BLOB)",
         position=f"place - :number * {ROOM}",
         between=f"place >= :number * {ROOM} + :first AND place < :number * {ROOM} + :end",
-        length=f"""coalesce((
-            SELECT place - number * {ROOM} + 1 FROM events
+        length=LENGTH,
+        newest=f"""LEFT JOIN events ON place = (
+            SELECT place FROM events
             WHERE place >= number * {ROOM} AND place < (number + 1) * {ROOM}
-            ORDER BY place DESC LIMIT 1), 0)""",
+            ORDER BY place DESC LIMIT 1)""",
+        last=f"place - number * {ROOM} + 1",
+        # said outright: SQLite would go through all events of the session by their places
+        by_deltas="INDEXED BY deltas",
         place="place",
         at=f":number * {ROOM} + :at",
         lock="",  # a file has one writer

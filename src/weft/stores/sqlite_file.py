@@ -9,7 +9,7 @@ from threading import Lock
 from typing import cast
 
 from weft.errors import StoreError
-from weft.stores.rows import HAS_DELTA, checksum_of
+from weft.stores.rows import HAS_DELTA, checksum_of, require_version
 
 APPLICATION_ID = 0x57454654
 """What marks a SQLite file as ours: the letters WEFT."""
@@ -112,10 +112,6 @@ UNDO: Migration = (
 """The statements that lead from the newest version of the tables back to the one before, once
 packed events are back in their table."""
 
-AHEAD = 1
-"""How many versions newer tables may be. A version only adds to the one before it, so that old and
-new processes can work side by side while one after the other is upgraded."""
-
 
 def open_file(
     path: Path,
@@ -193,15 +189,8 @@ def file_version(
                 hint="name a file that does not exist yet, and it will be made",
             )
         return 0
-    if version > len(migrations) + AHEAD:
-        raise StoreError(
-            f"the file was written by a newer Weft: its tables are version {version}, "
-            f"and this one knows up to {len(migrations)}",
-            where=str(path),
-            hint="upgrade: pip install --upgrade weft; or with the newer one, go back a version:"
-            " weft store downgrade",
-        )
-    return version
+    words = "the file was written by a newer Weft: its tables are"
+    return require_version(version, len(migrations), words, where=str(path))
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> None:

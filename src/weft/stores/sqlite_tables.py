@@ -13,24 +13,22 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.session import Event, SessionInfo, SessionKey
+from weft.session import Event, SessionKey
 from weft.session.event import numbered
 from weft.session.memory import Growth, StoredSession
 from weft.session.store import Count, exists_already
 from weft.session.strand import Strand
 from weft.stores.cache import (
     SLICE,
-    RecentEvents,
     SessionCache,
     catch_up,
     event_reader,
     read_readable,
 )
-from weft.stores.chapters import open_log, state_of
+from weft.stores.chapters import open_log
 from weft.stores.rows import (
     ANSWERS,
     ASKS,
-    HAS_DELTA,
     EventRow,
     RawRow,
     StateReader,
@@ -42,59 +40,25 @@ from weft.stores.rows import (
 )
 from weft.stores.sqlite_chapters import (
     FILE_SQL,
+    LENGTH,
     ROOM,
     fetch_from,
     fetch_talk_from,
     older_rows,
     run_steps,
 )
-from weft.stores.steps import chapters_of, deltas_of, newer_than
+from weft.stores.steps import SessionRow, chapters_of
 from weft.values import JsonObject
-
-
-class _SessionRow(NamedTuple):
-    """A row of sessions, and the place and time of the session's last event."""
-
-    number: int
-    created: float
-    state: bytes
-    checksum: int | None
-    place: int | None
-    updated: float
-    chaptered: int
-    archived: int
-
-    @property
-    def length(self) -> int:
-        return 0 if self.place is None else self.place - self.number * ROOM + 1
-
-    def begun(self, reader: StateReader) -> StoredSession:
-        """The session before its first event."""
-        initial = reader.initial(self.created, self.state, self.checksum, self.archived)
-        log: Strand[Event] = Strand()
-        return StoredSession(
-            reader.key, self.number, self.created, initial, initial, log, 0, self.chaptered
-        )
 
 
 def _session_row(
     connection: sqlite3.Connection, key: SessionKey, known: int = 0
-) -> _SessionRow | None:
+) -> SessionRow | None:
     """The row of a session; without its state, if its number is the one that is known."""
-    row: tuple[int, float, bytes, int | None, int | None, float, int, int] | None = (
-        connection.execute(
-            """SELECT number, created,
-            CASE WHEN number = ? THEN '' ELSE CAST(state AS BLOB) END, sessions.checksum,
-            place, coalesce(timestamp, created), chaptered, archived
-            FROM sessions LEFT JOIN events ON place = (
-                SELECT place FROM events
-                WHERE place >= number * 4294967296 AND place < (number + 1) * 4294967296
-                ORDER BY place DESC LIMIT 1
-            ) WHERE app_name = ? AND user_id = ? AND id = ?""",
-            (known, *key),
-        ).fetchone()
-    )
-    return _SessionRow(*row) if row is not None else None
+    row: tuple[int, float, bytes, int | None, int, float, int, int] | None = connection.execute(
+        FILE_SQL.session_row, {**key._asdict(), "known": known}
+    ).fetchone()
+    return SessionRow(*row) if row is not None else None
 
 
 def read_newest(
@@ -122,7 +86,7 @@ def read_newest(
 
 
 def _by_chapters(
-    connection: sqlite3.Connection, begun: StoredSession, row: _SessionRow, path: Path
+    connection: sqlite3.Connection, begun: StoredSession, row: SessionRow, path: Path
 ) -> StoredSession | None:
     """The session by its chapters and the events behind them; None where all must be read."""
     chapters = run_steps(connection, chapters_of(FILE_SQL, row.number, row.chaptered))
@@ -135,77 +99,6 @@ def _by_chapters(
     return open_log(begun, chapters, tail, event_reader(), fetch, talk)
 
 
-def read_part(
-    connection: sqlite3.Connection,
-    key: SessionKey,
-    *,
-    recent: int | None,
-    after: float | None,
-) -> RecentEvents | None:
-    """The newest events of a session, or None where these are all that it has."""
-    row = _session_row(connection, key)
-    if row is None or (after is None and recent is not None and recent >= row.length):
-        return None
-    start = row.number * ROOM
-    newest = _positioned(
-        connection.execute(
-            "SELECT place - ?, CAST(event AS BLOB), checksum FROM events"
-            " WHERE place >= ? AND place < ? AND (? IS NULL OR timestamp > ?)"
-            " ORDER BY place DESC LIMIT ?",
-            (start, start, start + ROOM, after, after, -1 if recent is None else recent),
-        )
-    )
-    rows = [*_older(connection, row, recent, after, len(newest)), *reversed(newest)]
-    if len(rows) == row.length:
-        return None
-    begun = row.begun(StateReader(key))
-    deltas = run_steps(connection, deltas_of(FILE_SQL, row.number, row.chaptered))
-    first = row.chaptered if deltas is not None else 0
-    writing = _positioned(
-        connection.execute(
-            # said outright: SQLite would go through all events of the session by their places
-            "SELECT place - ?, CAST(event AS BLOB), checksum FROM events INDEXED BY deltas"
-            f" WHERE place >= ? AND place < ? AND {HAS_DELTA} ORDER BY place",
-            (start, start + first, start + ROOM),
-        )
-    )
-    if first < row.archived:  # its chapters cannot be read: their events can
-        packed = _older_rows(connection, row.number, first)
-        writing = [one for one in packed if b'"stateDelta"' in one[1].data] + writing
-    base = state_of(begun.initial, deltas or ())
-    return RecentEvents(begun, rows, writing, row.updated, base)
-
-
-def _positioned(cursor: sqlite3.Cursor) -> list[tuple[int, EventRow]]:
-    """Events with their positions in the log."""
-    return [(at, EventRow(data, checksum)) for at, data, checksum in cursor]
-
-
-def _older_rows(
-    connection: sqlite3.Connection, number: int, first: int
-) -> list[tuple[int, EventRow]]:
-    """The packed events from `first` on, with their positions."""
-    rows = older_rows(connection, number, first)
-    return [(at, EventRow(*row)) for at, row in enumerate(rows, first)]
-
-
-def _older(
-    connection: sqlite3.Connection,
-    row: _SessionRow,
-    recent: int | None,
-    after: float | None,
-    count: int,
-) -> list[tuple[int, EventRow]]:
-    """The packed ones among the newest events, of which the table of events has `count`."""
-    if not row.archived or count == recent:
-        return []
-    if after is not None:
-        rows = run_steps(connection, newer_than(FILE_SQL, row.number, after))
-        return rows if recent is None else rows[max(len(rows) + count - recent, 0) :]
-    first = row.length - (row.length if recent is None else recent)
-    return _older_rows(connection, row.number, first)
-
-
 def read_sound(connection: sqlite3.Connection, reader: StateReader) -> StoredSession | None:
     """The events that can be read; the reader notes what is wrong with the others."""
     row = _session_row(connection, reader.key)
@@ -216,7 +109,7 @@ def read_sound(connection: sqlite3.Connection, reader: StateReader) -> StoredSes
     return stored
 
 
-def _rows(connection: sqlite3.Connection, row: _SessionRow, first: int) -> Iterator[RawRow]:
+def _rows(connection: sqlite3.Connection, row: SessionRow, first: int) -> Iterator[RawRow]:
     """The events of a session from `first` on, as bytes: damaged ones may be no text."""
     number = row.number
     if first < row.archived:
@@ -255,16 +148,10 @@ def count_events(
     """How many events the sessions have; one that does not exist is not in it."""
     lengths: dict[SessionKey, int] = {}
     for key in keys:
-        row: tuple[int, int | None] | None = connection.execute(
-            """SELECT number, (SELECT place FROM events
-                    WHERE place >= number * 4294967296 AND place < (number + 1) * 4294967296
-                    ORDER BY place DESC LIMIT 1)
-                FROM sessions WHERE app_name = ? AND user_id = ? AND id = ?""",
-            key,
-        ).fetchone()
+        row: tuple[int, int, int, int] | None
+        row = connection.execute(FILE_SQL.covered, key._asdict()).fetchone()
         if row is not None:
-            number, place = row
-            lengths[key] = 0 if place is None else place - number * ROOM + 1
+            *_, lengths[key] = row
     return lengths
 
 
@@ -346,77 +233,24 @@ def glance(connection: sqlite3.Connection, key: SessionKey) -> Glance | None:
     rows: list[tuple[int, int | bytes, int | bytes | None, int | None]] = connection.execute(
         _GLANCE, (*key, key.app_name, *key[:2])
     ).fetchall()
-    session: tuple[int, int | None] | None = None
+    session: tuple[int, int] | None = None
     shared: list[list[tuple[str, bytes, int | None]]] = [[], []]
     for scope, first, second, checksum in rows:
         if scope == 0:
-            session = cast("tuple[int, int | None]", (first, second))
+            session = cast("tuple[int, int]", (first, second))
         else:
             name = cast("bytes", first).decode(errors="replace")
             shared[scope - 1].append((name, cast("bytes", second), checksum))
-    if session is None:
-        return None
-    number, place = session
-    return Glance(number, 0 if place is None else place - number * ROOM + 1, *shared)
+    return Glance(*session, *shared) if session is not None else None
 
 
-_GLANCE = """SELECT 0 AS scope, number, (
-    SELECT place FROM events
-    WHERE place >= number * 4294967296 AND place < (number + 1) * 4294967296
-    ORDER BY place DESC LIMIT 1
-), NULL FROM sessions WHERE app_name = ? AND user_id = ? AND id = ?
+_GLANCE = f"""SELECT 0 AS scope, number, {LENGTH}, NULL FROM sessions
+WHERE app_name = ? AND user_id = ? AND id = ?
 UNION ALL
 SELECT 1, CAST(key AS BLOB), CAST(value AS BLOB), checksum FROM app_state WHERE app_name = ?
 UNION ALL
 SELECT 2, CAST(key AS BLOB), CAST(value AS BLOB), checksum FROM user_state
 WHERE app_name = ? AND user_id = ?"""
-
-
-def read_shared(
-    connection: sqlite3.Connection, reader: StateReader
-) -> tuple[JsonObject, JsonObject]:
-    """The `app:` and `user:` state as it is now."""
-    key = reader.key
-    app = connection.execute(
-        "SELECT CAST(key AS BLOB), CAST(value AS BLOB), checksum FROM app_state WHERE app_name = ?",
-        key[:1],
-    )
-    user = connection.execute(
-        "SELECT CAST(key AS BLOB), CAST(value AS BLOB), checksum FROM user_state"
-        " WHERE app_name = ? AND user_id = ?",
-        key[:2],
-    )
-    return reader.shared(key[:1], _state(app)), reader.shared(key[:2], _state(user))
-
-
-def _state(rows: sqlite3.Cursor) -> list[tuple[str, bytes, int | None]]:
-    cells = cast("list[tuple[bytes, bytes, int | None]]", rows.fetchall())
-    return [(name.decode(errors="replace"), text, checksum) for name, text, checksum in cells]
-
-
-def list_sessions(
-    connection: sqlite3.Connection, app_name: str, user_id: str | None
-) -> list[SessionInfo]:
-    """The sessions of an app, or of one user of it, the latest first."""
-    rows: list[tuple[str, str, int, int | None, float]] = connection.execute(
-        """SELECT user_id, id, number, place, coalesce(timestamp, created) AS updated
-            FROM sessions LEFT JOIN events ON place = (
-                SELECT place FROM events
-                WHERE place >= number * 4294967296 AND place < (number + 1) * 4294967296
-                ORDER BY place DESC LIMIT 1
-            )
-            WHERE app_name = ? AND (? IS NULL OR user_id = ?)
-            ORDER BY updated DESC, number DESC""",
-        (app_name, user_id, user_id),
-    ).fetchall()
-    return [
-        SessionInfo(
-            SessionKey(app_name, user, id),
-            0 if place is None else place - number * ROOM + 1,
-            updated,
-        )
-        for user, id, number, place, updated in rows
-    ]
 
 
 def list_waiting(

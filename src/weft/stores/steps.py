@@ -1,11 +1,11 @@
-"""What both databases do in the same steps: chapters of long logs, and state that sessions share.
+"""What both databases do in the same steps: chapters of long logs, parts of them, shared state.
 
 SQLite answers at once, on the thread of its connection, and PostgreSQL is awaited. So what is done
 stands here once: a function yields statements with their values, and gets the rows of each.
 Whoever calls runs the steps on a connection, inside a transaction.
 
-Top to bottom: who has chapters written; their steps: written, packed, read, and put back; shared
-state; the statements.
+Top to bottom: who has chapters written; their steps: written, packed, read, and put back; a part of
+a session, and lists; shared state; the statements.
 """
 
 import asyncio
@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 from weft.errors import StoreError
-from weft.session import SessionKey
+from weft.session import Event, Session, SessionInfo, SessionKey
 from weft.session.memory import StoredSession
 from weft.session.store import unknown
-from weft.stores.cache import SessionCache
+from weft.session.strand import Strand
+from weft.stores.cache import SessionCache, state_after
 from weft.stores.chapters import (
     Chapter,
     DeltaRow,
@@ -32,9 +33,17 @@ from weft.stores.chapters import (
     require_keeping,
     require_whole,
     session_checksum,
+    state_of,
     unpack,
 )
-from weft.stores.rows import EventRow, checksum_of, encode_value
+from weft.stores.rows import (
+    HAS_DELTA,
+    EventRow,
+    StateReader,
+    checksum_of,
+    encode_value,
+    read_row,
+)
 from weft.values import JsonObject
 
 T = TypeVar("T")
@@ -144,21 +153,6 @@ def deltas_of(sql: "StoreStatements", number: int, chaptered: int) -> Steps[list
     return read_deltas(rows, chaptered)
 
 
-def newer_than(
-    sql: "StoreStatements", number: int, after: float
-) -> Steps[list[tuple[int, EventRow]]]:
-    """The packed events with a later timestamp, with their positions."""
-    rows = cast(
-        "list[tuple[int, int, bytes, int]]", (yield sql.newer, {"number": number, "after": after})
-    )
-    return [
-        (at, EventRow(row.data, row.checksum))
-        for first, length, packed, checksum in rows
-        for at, row in enumerate(unpack(packed, checksum, length), first)
-        if row.timestamp > after
-    ]
-
-
 def _add_chapter(sql: "StoreStatements", key: SessionKey, limit: int | None) -> Steps[int | None]:
     """Write the next chapter of a session, of events before `limit`; where it ends, or None.
 
@@ -264,10 +258,138 @@ def _stored(sql: "StoreStatements", number: int, first: int, end: int) -> Steps[
     """The rows of the table of events between two positions."""
     values = {"number": number, "first": first, "end": end}
     rows = cast("list[tuple[float, str | bytes, int | None]]", (yield sql.events, values))
+    return [StoredRow(time, _as_bytes(data), checksum) for time, data, checksum in rows]
+
+
+def _as_bytes(cell: str | bytes) -> bytes:
+    """The bytes of a text; SQLite gives them so, because damaged ones may be no text."""
+    return cell if isinstance(cell, bytes) else cell.encode()
+
+
+class SessionRow(NamedTuple):
+    """A row of sessions, and how many events there are, and when it changed last."""
+
+    number: int
+    created: float
+    state: str | bytes
+    checksum: int | None
+    length: int
+    updated: float
+    chaptered: int
+    archived: int
+
+    def begun(self, reader: StateReader) -> StoredSession:
+        """The session before its first event."""
+        state = _as_bytes(self.state)
+        initial = reader.initial(self.created, state, self.checksum, self.archived)
+        log: Strand[Event] = Strand()
+        return StoredSession(
+            reader.key, self.number, self.created, initial, initial, log, 0, self.chaptered
+        )
+
+
+def read_part(
+    sql: "StoreStatements", key: SessionKey, *, recent: int | None, after: float | None
+) -> Steps[Session | None]:
+    """The session with its newest events, or None where these are all that it has."""
+    sessions = cast(
+        "list[tuple[int, float, str | bytes, int | None, int, float, int, int]]",
+        (yield sql.session_row, {**key._asdict(), "known": 0}),
+    )
+    if not sessions:
+        return None
+    row = SessionRow(*sessions[0])
+    number, length, archived = row.number, row.length, row.archived
+    # the whole session is wanted: the caller reads and caches it
+    if after is None and recent is not None and recent >= length:
+        return None
+    limit = length if recent is None else recent
+    values = {"number": number, "first": 0, "end": length, "after": after, "limit": limit}
+    newest = _positioned((yield sql.recent, values))[::-1]
+    # the table of events has fewer than asked for: the others are packed
+    if archived and len(newest) != recent:
+        first = 0 if after is not None else length - limit
+        older = yield from _packed_from(sql, number, first, after)
+        newest = [*older[max(len(older) + len(newest) - limit, 0) :], *newest]
+    if len(newest) == length:
+        return None
+    deltas = yield from deltas_of(sql, number, row.chaptered)
+    # chapters say what they write to the state, so only events behind them are read
+    first = row.chaptered if deltas is not None else 0
+    writing = _positioned((yield sql.writing, {**values, "first": first}))
+    if first < archived:  # its chapters cannot be read: their events can
+        packed = yield from _packed_from(sql, number, first)
+        writing = [one for one in packed if b'"stateDelta"' in one[1].data] + writing
+    reader = StateReader(key)
+    begun = row.begun(reader)
+    shared = yield from read_shared(sql, reader)
+    events, wrote = (
+        [read_row(row, position, where=str(key)) for position, row in rows]
+        for rows in (newest, writing)
+    )
+    own = state_after(state_of(begun.initial, deltas or ()), wrote)
+    session = begun._replace(state=own).session(*shared)
+    session.events, session.last_update_time = Strand(events), row.updated
+    return session
+
+
+def _positioned(rows: object) -> list[tuple[int, EventRow]]:
+    """Events with their positions in the log."""
     return [
-        StoredRow(timestamp, data if isinstance(data, bytes) else data.encode(), checksum)
-        for timestamp, data, checksum in rows
+        (at, EventRow(_as_bytes(data), checksum))
+        for at, data, checksum in cast("list[tuple[int, str | bytes, int | None]]", rows)
     ]
+
+
+def _packed_from(
+    sql: "StoreStatements", number: int, first: int, after: float | None = None
+) -> Steps[list[tuple[int, EventRow]]]:
+    """The packed events from `first` on, or those with a later timestamp, with their positions."""
+    chapters = cast(
+        "list[tuple[int, int, bytes, int]]",
+        (yield sql.packed_from, {"number": number, "first": first, "after": after}),
+    )
+    return [
+        (at, EventRow(row.data, row.checksum))
+        for start, length, packed, checksum in chapters
+        for at, row in enumerate(unpack(packed, checksum, length), start)
+        if at >= first and (after is None or row.timestamp > after)
+    ]
+
+
+def list_sessions(
+    sql: "StoreStatements", app_name: str, user_id: str | None
+) -> Steps[list[SessionInfo]]:
+    """The sessions of an app, or of one user of it, the latest first."""
+    values = {"app_name": app_name, "user_id": user_id}
+    rows = cast("list[tuple[str, str, int, float]]", (yield sql.list_sessions, values))
+    return [
+        SessionInfo(SessionKey(app_name, user, id), length, updated)
+        for user, id, length, updated in rows
+    ]
+
+
+def read_shared(
+    sql: "StoreStatements", reader: StateReader
+) -> Steps[tuple[JsonObject, JsonObject]]:
+    """The `app:` and `user:` state as it is now."""
+    app = yield from _read_scope(sql.app_state, reader, reader.key[:1])
+    user = yield from _read_scope(sql.user_state, reader, reader.key[:2])
+    return app, user
+
+
+def _read_scope(
+    scope: "StateStatements", reader: StateReader, owner: Sequence[str]
+) -> Steps[JsonObject]:
+    rows = cast(
+        "list[tuple[str | bytes, str | bytes, int | None]]",
+        (yield scope.read, reader.key._asdict()),
+    )
+    cells = [
+        (_as_bytes(name).decode(errors="replace"), _as_bytes(value), checksum)
+        for name, value, checksum in rows
+    ]
+    return reader.shared(owner, cells)
 
 
 def share(
@@ -303,6 +425,12 @@ class StoreSpelling(NamedTuple):
     """The condition for its events from `:first` on, up to `:end`."""
     length: str
     """How many events the session `number` has."""
+    newest: str
+    """Behind the table of sessions: the last event of each, as `last` says where it stands."""
+    last: str
+    """How many events a session has whose last event is there."""
+    by_deltas: str
+    """Behind the table of events: look only at those that write state."""
     place: str
     """The columns that say where an event stands, in order."""
     at: str
@@ -322,8 +450,8 @@ class StoreStatements:
         )
         blob, between = spelling.blob.format, spelling.between
         this = "WHERE session = :number AND first = :first"
-        self.app_state = StateStatements(f"{spelling.schema}app_state", "app_name")
-        self.user_state = StateStatements(f"{spelling.schema}user_state", "app_name", "user_id")
+        self.app_state = StateStatements(spelling, "app_state", "app_name")
+        self.user_state = StateStatements(spelling, "user_state", "app_name", "user_id")
         self.has_talk = spelling.has_talk
         self.covered = f"""
             SELECT number, chaptered, archived, {spelling.length} FROM {sessions}
@@ -332,9 +460,31 @@ class StoreStatements:
         listed = f"FROM {chapters} WHERE session = :number ORDER BY first"
         self.deltas = f"SELECT {delta} {listed}"
         self.chapters = f"SELECT {delta}, {blob('facts')}, checksum {listed}"
-        self.newer = f"""
+        later = "CAST(:after AS double precision) IS NULL OR {} > :after".format
+        self.packed_from = f"""
             SELECT first, length, {blob("packed")}, packed_checksum FROM {chapters}
-            WHERE session = :number AND newest > :after AND packed IS NOT NULL ORDER BY first"""
+            WHERE session = :number AND first + length > :first AND ({later("newest")})
+                AND packed IS NOT NULL ORDER BY first"""
+        event = f"{spelling.position}, {blob('event')}, checksum"
+        self.recent = f"""
+            SELECT {event} FROM {events} WHERE {between} AND ({later("timestamp")})
+            ORDER BY {spelling.place} DESC LIMIT :limit"""
+        self.writing = f"""
+            SELECT {event} FROM {events} {spelling.by_deltas}
+            WHERE {between} AND {HAS_DELTA} ORDER BY {spelling.place}"""
+        length = f"coalesce({spelling.last}, 0)"
+        # without its state, if its number is the one that is known
+        self.session_row = f"""
+            SELECT number, created, CASE WHEN number = :known THEN '' ELSE {blob("state")} END,
+                sessions.checksum, {length}, coalesce(timestamp, created), chaptered, archived
+            FROM {sessions} {spelling.newest}
+            WHERE app_name = :app_name AND user_id = :user_id AND id = :id"""
+        self.list_sessions = f"""
+            SELECT user_id, id, {length}, coalesce(timestamp, created) AS updated
+            FROM {sessions} {spelling.newest}
+            WHERE app_name = :app_name
+                AND (CAST(:user_id AS text) IS NULL OR user_id = :user_id)
+            ORDER BY updated DESC, number DESC"""
         self.add = f"""
             INSERT INTO {chapters} (session, first, length, delta, delta_checksum, facts, checksum,
                 newest, asks)
@@ -367,10 +517,13 @@ class StoreStatements:
 class StateStatements:
     """The statements of one table of shared state."""
 
-    def __init__(self, table: str, *owner: str) -> None:
-        names = (*owner, "key")
-        same = " AND ".join(f"{name} = :{name}" for name in names)
-        self.delete = f"DELETE FROM {table} WHERE {same}"
+    def __init__(self, spelling: StoreSpelling, name: str, *owner: str) -> None:
+        table, names = f"{spelling.schema}{name}", (*owner, "key")
+        conditions = [f"{name} = :{name}" for name in names]
+        key, value = spelling.blob.format("key"), spelling.blob.format("value")
+        whose = " AND ".join(conditions[:-1])
+        self.read = f"SELECT {key}, {value}, checksum FROM {table} WHERE {whose}"
+        self.delete = f"DELETE FROM {table} WHERE {' AND '.join(conditions)}"
         self.put = f"""
             INSERT INTO {table} ({", ".join(names)}, value, checksum)
             VALUES ({", ".join(f":{name}" for name in names)}, :value, :checksum)

@@ -273,7 +273,7 @@ class FileDatabase:
         plain = {name: _as_cell(value) for name, value in values.items()}
 
         def work(on: sqlite3.Connection) -> Callable[[], list[tuple[Cell, ...]]]:
-            rows = cast("list[tuple[Cell, ...]]", on.execute(statement, plain).fetchall())
+            rows: list[tuple[Cell, ...]] = on.execute(statement, plain).fetchall()
             return lambda: rows
 
         try:
@@ -345,9 +345,8 @@ def _make_tables(connection: sqlite3.Connection, path: Path) -> None:
     ).fetchone()
     version = 0
     if known is not None:
-        row = cast(
-            "tuple[int] | None", connection.execute("SELECT version FROM turns_version").fetchone()
-        )
+        row: tuple[int] | None
+        row = connection.execute("SELECT version FROM turns_version").fetchone()
         version = _require_version(row[0] if row is not None else 0, str(path))
     if version < len(FILE_MIGRATIONS):
         for statement in (one for step in FILE_MIGRATIONS[version:] for one in step):

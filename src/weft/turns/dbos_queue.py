@@ -33,10 +33,9 @@ from weft.stores.postgres_batch import Batches
 from weft.stores.postgres_server import KEEPALIVES
 from weft.turns import dbos_tables as tables
 from weft.turns.databases import Row, ServerDatabase, execute, lock_migrations, require_connection
-from weft.turns.running import SUSPECT_PATIENCE, SUSPECT_REST
+from weft.turns.running import SUSPECT_PATIENCE, SUSPECT_REST, TakenTurn
 from weft.turns.turn import (
-    MOST_KILLS,
-    SUSPECT_KILLS,
+    BLAME,
     Living,
     QueuedTurn,
     RunTurn,
@@ -45,10 +44,8 @@ from weft.turns.turn import (
     TurnInfo,
     TurnRow,
     TurnStatus,
-    UnreadableTurn,
-    decode_turn,
+    count_statuses,
     encode_turn,
-    poison_reason,
 )
 
 if TYPE_CHECKING:
@@ -135,13 +132,7 @@ class DbosTurns:
         handed_on = 0
         for (owner,) in owners:
             if owner not in alive:
-                values = {
-                    "worker": owner,
-                    "alone": tables.alone_note_of(str(owner)),
-                    "suspect": SUSPECT_KILLS,
-                    "most": MOST_KILLS,
-                    "reason": poison_reason(MOST_KILLS),
-                }
+                values = {"worker": owner, "alone": tables.alone_note_of(str(owner)), **BLAME}
                 handed_on += len(await self._database.execute(tables.HAND_ON, values))
         return handed_on
 
@@ -220,12 +211,7 @@ class DbosTurns:
     async def counts(self) -> dict[tuple[str, TurnStatus], int]:
         """How many turns there are, by the name of their app and by status."""
         await self.open()
-        counts: dict[tuple[str, TurnStatus], int] = {}
-        rows = cast("list[tuple[str, str, int]]", await self._database.execute(tables.COUNTS, {}))
-        for app, status, count in rows:
-            at = app, tables.STATUSES[status]
-            counts[at] = counts.get(at, 0) + count
-        return counts
+        return count_statuses(await self._database.execute(tables.COUNTS, {}), tables.STATUSES)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -412,10 +398,9 @@ class DbosWorker:
         if row is None:
             return TurnEnd("cancelled", "it was deleted")
         _, text, attempts, kills = cast("tuple[int, str, int, int]", row)
-        try:
-            turn = decode_turn(text, id=str(number), attempts=attempts, kills=kills)
-        except UnreadableTurn as error:
-            return TurnEnd("failed", str(error))
+        _, turn, reason = TakenTurn.read(str(number), text, attempts, kills)
+        if turn is None:
+            return TurnEnd("failed", reason)
         if not await self._gate.enter(alone=turn.is_suspect):
             return TurnEnd("released")
         try:

@@ -9,14 +9,13 @@ Top to bottom: the queue, what one worker sees of it, the statements, the rows.
 
 import time
 from collections.abc import Collection, Sequence
-from typing import cast
+from typing import cast, get_args
 
 from weft.session import SessionKey
 from weft.turns.databases import Cell, QueueDatabase, SqlSpelling, Values
 from weft.turns.running import TakenTurn, take_turns
 from weft.turns.turn import (
-    MOST_KILLS,
-    SUSPECT_KILLS,
+    BLAME,
     Living,
     QueuedTurn,
     RunTurn,
@@ -25,9 +24,8 @@ from weft.turns.turn import (
     TurnInfo,
     TurnRow,
     TurnStatus,
-    UnreadableTurn,
+    count_statuses,
     encode_turn,
-    poison_reason,
     retried,
 )
 
@@ -83,13 +81,7 @@ class InboxTurns:
         for owner, owned in rows:
             if str(owner) in alive:
                 continue
-            values: Values = {
-                "worker": owner,
-                "owned": owned,
-                "suspect": SUSPECT_KILLS,
-                "most": MOST_KILLS,
-                "reason": poison_reason(MOST_KILLS),
-            }
+            values: Values = {"worker": owner, "owned": owned, **BLAME}
             handed_on += len(await self._database.run(self._statements.hand_on, values))
         return handed_on
 
@@ -142,11 +134,8 @@ class InboxTurns:
 
     async def counts(self) -> dict[tuple[str, TurnStatus], int]:
         """How many turns there are, by the name of their app and by status."""
-        rows = cast(
-            "list[tuple[str, TurnStatus, int]]",
-            await self._database.run(self._statements.counts, {}),
-        )
-        return {(app, status): count for app, status, count in rows}
+        rows = await self._database.run(self._statements.counts, {})
+        return count_statuses(rows, {status: status for status in get_args(TurnStatus)})
 
     async def close(self) -> None:
         """Close the connections."""
@@ -177,7 +166,10 @@ class InboxSource:
         rows = map(TurnRow.read, await self._database.run(self._statements.take, values))
         # an UPDATE gives its rows in any order
         ordered = sorted(rows, key=lambda row: (-row.priority, row.place or 0))
-        return [_taken(row) for row in ordered]
+        return [
+            TakenTurn.read(str(row.number), row.text, row.attempts or 0, row.kills or 0)
+            for row in ordered
+        ]
 
     async def drop_adrift(self, running: Collection[str]) -> int:
         """Give back what this worker owns beside those that it runs."""
@@ -305,12 +297,3 @@ class Statements:
 def _info(cells: Sequence[Cell]) -> TurnInfo:
     row = TurnRow.read(cells)
     return row.info(cast("TurnStatus", row.status))
-
-
-def _taken(row: TurnRow) -> TakenTurn:
-    """The row as the worker has it that took it."""
-    try:
-        return TakenTurn(str(row.number), row.turn())
-    except UnreadableTurn as error:
-        # a newer Weft put it: it becomes a dead letter, and the others are run
-        return TakenTurn(str(row.number), None, str(error))

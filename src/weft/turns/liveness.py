@@ -318,27 +318,17 @@ class FileLiving:
         except sqlite3.Error as error:
             raise explained_sqlite(error, self._path, timeout=5.0) from None
         if not self._is_known:
+            now = time.time()
             self._run(
                 "INSERT INTO turn_workers VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    info.worker,
-                    json.dumps(info.apps),
-                    info.engine,
-                    info.slots,
-                    time.time(),
-                    time.time(),
-                ),
+                (info.worker, json.dumps(info.apps), info.engine, info.slots, now, now),
             )
             self._is_known = True
 
     def beat(self) -> bool:
         """Say that this worker lives."""
-        return bool(
-            self._run(
-                "UPDATE turn_workers SET beat = ? WHERE worker = ? RETURNING 1",
-                (time.time(), self._worker),
-            )
-        )
+        statement = "UPDATE turn_workers SET beat = ? WHERE worker = ? RETURNING 1"
+        return bool(self._run(statement, (time.time(), self._worker)))
 
     def beats(self) -> list[tuple[str, float]]:
         """The workers, each with its last beat."""
@@ -381,9 +371,7 @@ class FileLiving:
     def _run(self, statement: str, values: Sequence[str | int | float]) -> list[tuple[object, ...]]:
         assert self._connection is not None
         try:
-            return cast(
-                "list[tuple[object, ...]]", self._connection.execute(statement, values).fetchall()
-            )
+            return self._connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise explained_sqlite(error, self._path, timeout=5.0) from None
 

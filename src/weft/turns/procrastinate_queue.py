@@ -22,8 +22,7 @@ from weft.session import SessionKey
 from weft.turns.databases import ServerDatabase, execute, lock_migrations, require_connection
 from weft.turns.running import TakenTurn, take_turns
 from weft.turns.turn import (
-    MOST_KILLS,
-    SUSPECT_KILLS,
+    BLAME,
     Living,
     QueuedTurn,
     RunTurn,
@@ -32,10 +31,8 @@ from weft.turns.turn import (
     TurnInfo,
     TurnRow,
     TurnStatus,
-    UnreadableTurn,
-    decode_turn,
+    count_statuses,
     encode_turn,
-    poison_reason,
     retried,
 )
 
@@ -150,13 +147,7 @@ class ProcrastinateTurns:
         dead = [owner for owner, worker in owners if worker not in alive]
         handed_on = 0
         for owner in dead:
-            values = {
-                "owner": owner,
-                "task": _TASK,
-                "suspect": SUSPECT_KILLS,
-                "most": MOST_KILLS,
-                "reason": poison_reason(MOST_KILLS),
-            }
+            values = {"owner": owner, "task": _TASK, **BLAME}
             handed_on += len(await self._database.execute(_HAND_ON, values))
             # a job may lose the number of its owner, when Procrastinate forgets a worker
             if owner is not None:
@@ -235,12 +226,7 @@ class ProcrastinateTurns:
     async def counts(self) -> dict[tuple[str, TurnStatus], int]:
         """How many turns there are, by the name of their app and by status."""
         await self.open()
-        counts: dict[tuple[str, TurnStatus], int] = {}
-        rows = await self._database.execute(_COUNTS, {"task": _TASK})
-        for app, status, count in cast("list[tuple[str, str, int]]", rows):
-            at = app, _STATUSES[status]
-            counts[at] = counts.get(at, 0) + count
-        return counts
+        return count_statuses(await self._database.execute(_COUNTS, {"task": _TASK}), _STATUSES)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -348,11 +334,7 @@ class JobSource:
             notes = await self._database.execute(_NOTES, {"id": job.id})
             if notes:
                 attempts, kills = cast("tuple[int, int]", notes[0])
-        try:
-            text = job.task_kwargs.get("turn")
-            return TakenTurn(id, decode_turn(str(text), id=id, attempts=attempts, kills=kills))
-        except UnreadableTurn as error:
-            return TakenTurn(id, None, str(error))
+        return TakenTurn.read(id, str(job.task_kwargs.get("turn")), attempts, kills)
 
     async def _join_line(self, job: Job) -> None:
         """A delayed turn is due: from now on it has its place in the line of its session."""

@@ -35,7 +35,15 @@ from weft.errors import (
 )
 from weft.runtime import Result, Runner, Running
 from weft.session import Event
-from weft.turns.turn import QueuedTurn, RunTurn, StopSignal, TurnEnd, Turns
+from weft.turns.turn import (
+    QueuedTurn,
+    RunTurn,
+    StopSignal,
+    TurnEnd,
+    Turns,
+    UnreadableTurn,
+    decode_turn,
+)
 
 _log = logging.getLogger("weft.turns")
 
@@ -64,6 +72,15 @@ class TakenTurn(NamedTuple):
     id: str
     turn: QueuedTurn | None
     reason: str = ""
+
+    @classmethod
+    def read(cls, id: str, text: str, attempts: int, kills: int) -> "TakenTurn":
+        """The turn that was written down."""
+        try:
+            return cls(id, decode_turn(text, id=id, attempts=attempts, kills=kills))
+        except UnreadableTurn as error:
+            # a newer Weft put it: it becomes a dead letter, and the others are run
+            return cls(id, None, str(error))
 
 
 class TurnSource(Protocol):

@@ -8,7 +8,7 @@ Top to bottom: the queue, a turn, what came of it, how a turn is listed, how it 
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, cast
 
 import msgspec
@@ -216,6 +216,25 @@ def left_to_the_client(**arguments: object) -> None:
 def poison_reason(kills: int) -> str:
     """Why a turn that kills its workers is not taken any more."""
     return f"{kills} workers died while they ran it"
+
+
+BLAME: Mapping[str, int | str] = {
+    "suspect": SUSPECT_KILLS,
+    "most": MOST_KILLS,
+    "reason": poison_reason(MOST_KILLS),
+}
+"""What a statement needs that hands on the turns of a dead worker, and gives up one that kills."""
+
+
+def count_statuses(
+    rows: Iterable[Sequence[object]], statuses: Mapping[str, TurnStatus]
+) -> dict[tuple[str, TurnStatus], int]:
+    """How many turns there are, from rows of app, status in the words of a queue, and count."""
+    counts: dict[tuple[str, TurnStatus], int] = {}
+    for app, status, count in cast("Iterable[tuple[str, str, int]]", rows):
+        at = app, statuses[status]
+        counts[at] = counts.get(at, 0) + count
+    return counts
 
 
 class TurnEnd(NamedTuple):

@@ -368,11 +368,16 @@ async def answer_health(pages: Pages, *, host: str, port: int) -> asyncio.Server
     try:
         return await asyncio.start_server(answer, host, port, limit=_LONGEST_LINE)
     except (OSError, OverflowError) as error:
-        raise UsageError(
-            f"nothing can listen there: {error}",
-            where=f"{host}:{port}",
-            hint="choose another port: --port 8001, or --port 0 for a free one",
-        ) from None
+        raise cannot_listen(host, port, error) from None
+
+
+def cannot_listen(host: str, port: int, error: Exception) -> UsageError:
+    """The error for a port that cannot be had."""
+    return UsageError(
+        f"nothing can listen there: {error}",
+        where=f"{host}:{port}",
+        hint="choose another port: --port 8001, or --port 0 for a free one",
+    )
 
 
 async def _asked(reader: asyncio.StreamReader) -> str:

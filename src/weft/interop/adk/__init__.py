@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["Imported", "WeftPlugin", "check_adk", "from_adk", "imported", "is_adk"]
 
 
-def __getattr__(name: str) -> object:
-    if name == "WeftPlugin":
-        from weft.interop.adk.plugin import plugin_class
+if not TYPE_CHECKING:  # or else a type checker would take any name
 
-        return plugin_class()
-    raise AttributeError(f"module 'weft.interop.adk' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        if name == "WeftPlugin":
+            from weft.interop.adk.plugin import plugin_class
+
+            return plugin_class()
+        raise AttributeError(f"module 'weft.interop.adk' has no attribute {name!r}")

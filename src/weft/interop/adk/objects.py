@@ -195,11 +195,6 @@ def state_of(context: object, session: object) -> JsonObject:
     return plain
 
 
-def parts_of(content: object) -> list[object]:
-    """The parts of a content, none where there is no content."""
-    return listed(content, "parts")
-
-
 def _belongs(event: object, reader: EventReader, calls: frozenset[str]) -> bool:
     """Whether google-adk shows the event to a reader; `calls` are the ids of all calls."""
     own, branch = text(event, "branch"), reader.branch
@@ -219,7 +214,7 @@ def _calls(event: object) -> set[str]:
 
 
 def _parts(event: object) -> list[object]:
-    return parts_of(field(event, "content"))
+    return listed(field(event, "content"), "parts")
 
 
 def _opens_turn(event: object, agent: str) -> bool:
@@ -321,14 +316,14 @@ def spell_template(source: str) -> Spelled:
     doubled: list[Move] = []
     paths: list[Move] = []
     for match in _BRACES.finditer(source):
-        quiet = _literal(source[at : match.start()])
+        quiet = literal_text(source[at : match.start()])
         pieces.append(quiet)
         length += len(quiet)
         if len(quiet) > match.start() - at:
             moves.append(Move(length, length, match.start(), match.start()))
         written = match.group()
         inner = written.lstrip("{").rstrip("}").strip()
-        text = f"{{{inner}}}" if _is_variable(inner) else _literal(written)
+        text = f"{{{inner}}}" if _is_variable(inner) else literal_text(written)
         move = Move(length, length + len(text), match.start(), match.end())
         if text != written:
             moves.append(move)
@@ -339,7 +334,7 @@ def spell_template(source: str) -> Spelled:
         pieces.append(text)
         length += len(text)
         at = match.end()
-    pieces.append(_literal(source[at:]))
+    pieces.append(literal_text(source[at:]))
     return Spelled("".join(pieces), tuple(moves), tuple(doubled), tuple(paths), source)
 
 
@@ -364,11 +359,6 @@ def fill_template(source: str, state: Mapping[str, object]) -> str | None:
 
 
 def literal_text(text: str) -> str:
-    """A text that is no template, so that Weft leaves it as it is."""
-    return _literal(text)
-
-
-def _literal(text: str) -> str:
     """The text with every variable's braces doubled, so that Weft leaves it as it is."""
     parsed = template.parse(text)
     pieces: list[str] = []

@@ -41,7 +41,6 @@ from weft.interop.adk.objects import (
     flag,
     is_a,
     listed,
-    parts_of,
     state_of,
     text,
     turn_of,
@@ -537,7 +536,7 @@ def difference(contents: list[object], events: tuple[object, ...], agent: str) -
     sent: Counter[str] = Counter()
     quoted: list[str] = []
     for content in contents:
-        parts = parts_of(content)
+        parts = listed(content, "parts")
         if parts and text(parts[0], "text").startswith(QUOTED):
             quoted += [text(part, "text") for part in parts]
             continue
@@ -584,7 +583,7 @@ def reaching_back(events: Iterable[object]) -> bool:
 
 def _parts(events: Iterable[object]) -> Iterator[object]:
     for event in events:
-        yield from parts_of(field(event, "content"))
+        yield from listed(field(event, "content"), "parts")
 
 
 def _payloads(part: object) -> Iterator[tuple[str, str]]:
