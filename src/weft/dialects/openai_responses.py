@@ -443,8 +443,8 @@ class OpenAIResponsesDialect(Dialect):
             "call_id": self.id_of(block.id, report),
             "name": self.name_of(block, report),
         }
-        kept = block.kept if block.kept is not None and self.has_kept(block) else None
-        if kept is not None and kept.get("type") == "custom_tool_call":
+        fields = block.kept if block.kept is not None and self.has_kept(block) else None
+        if fields is not None and fields.get("type") == "custom_tool_call":
             return {**wire, "type": "custom_tool_call", "input": block.args.get("input")}
         wire["arguments"] = arguments_text(block, self.traits.name)
         return wire
