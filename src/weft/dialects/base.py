@@ -196,8 +196,7 @@ class Dialect:
 
     def turns_of(self, item: Item, model: str) -> list[Entry]:
         """The turns of one item by itself, as a request to the model has them."""
-        stores = self.holds(Prompt(model, ""))
-        report = LoweringReport(dialect=self.traits.name, strict=False, model=model, stores=stores)
+        report = LoweringReport(dialect=self.traits.name, strict=False, model=model)
         ready, last = self.extend(None, (item,), report)
         return ready if last is None else [*ready, last]
 
