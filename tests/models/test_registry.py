@@ -1,5 +1,7 @@
 """Models by name: who is asked, where, and with whose key."""
 
+from collections.abc import Callable
+
 import pytest
 
 import weft
@@ -8,7 +10,7 @@ from tests.models.server import Server, says
 from weft import Agent
 from weft.dialects import facts_for
 from weft.errors import UsageError
-from weft.models import SERVICES, model_for
+from weft.models import SERVICES, Anthropic, Gemini, OpenAI, model_for
 from weft.models.remote import Remote
 
 
@@ -133,3 +135,11 @@ async def test_mistral_is_not_asked_for_the_usage_of_a_stream(
         await weft.run(agent, "hi", config=weft.RunConfig(stream=True))
         assert "stream_options" not in server.received[0].json
         assert server.received[0].json["stream"] is True
+
+
+@pytest.mark.parametrize("kind", [OpenAI, Anthropic, Gemini])
+def test_a_wrong_option_names_the_class_and_the_right_one(kind: Callable[..., Remote]) -> None:
+    with pytest.raises(TypeError) as caught:
+        kind("some-model", bse_url="http://localhost")
+    assert f"`bse_url` is not an option of {kind.__name__}" in str(caught.value)
+    assert "did you mean `base_url`?" in str(caught.value)

@@ -6,11 +6,11 @@ import logging
 import math
 import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from threading import Lock
 from time import monotonic as now
-from typing import ClassVar, NamedTuple, Unpack, cast
+from typing import ClassVar, NamedTuple, cast
 from urllib.parse import quote
 
 from weft.dialects import count_request, facts_for, wire_name
@@ -18,9 +18,9 @@ from weft.dialects.gemini import CACHED
 from weft.errors import DeclarationError, ModelError
 from weft.ir import ModelResponse, Prompt, Stability
 from weft.models.clients import vertex_place
-from weft.models.http import Sending
-from weft.models.remote import Remote, RemoteOptions, noted
-from weft.models.retry import PASSING
+from weft.models.http import Sending, Timeouts
+from weft.models.remote import Remote, noted
+from weft.models.retry import PASSING, Breaker, Retry
 from weft.models.services import GEMINI, Service
 from weft.session.provenance import Provenance
 from weft.values import JsonObject, canonical, digest
@@ -53,9 +53,14 @@ class Gemini(Remote):
         location: str = "global",
         token: TokenProvider | None = None,
         explicit_cache: str | None = None,
-        **options: Unpack[RemoteOptions],
+        api_key: str | None = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | Timeouts | None = None,
+        retries: int | Retry | None = None,
+        breaker: Breaker | None = None,
+        client: object = None,
     ) -> None:
-        client = options.get("client")
         self.service, place = GEMINI, vertex_place(client)
         if project is not None:
             place = f"projects/{project}/locations/{location}"
@@ -66,7 +71,16 @@ class Gemini(Remote):
                     where="Gemini.token",
                     hint="pass token=a function that gives one, or client=google.genai.Client(...)",
                 )
-        super().__init__(name, **options)
+        super().__init__(
+            name,
+            api_key=api_key,
+            base_url=base_url,
+            headers=headers,
+            timeout=timeout,
+            retries=retries,
+            breaker=breaker,
+            client=client,
+        )
         self._token = token
         self._place = place
         self._keeps = seconds_of(explicit_cache, "Gemini.explicit_cache")

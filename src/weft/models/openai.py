@@ -1,10 +1,13 @@
 """OpenAI's models, and every server that speaks one of its two formats."""
 
-from typing import ClassVar, Literal, Protocol, Unpack, cast
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Protocol, cast
 
 from weft.dialects import facts_for
 from weft.errors import DeclarationError
-from weft.models.remote import Remote, RemoteOptions
+from weft.models.http import Timeouts
+from weft.models.remote import Remote
+from weft.models.retry import Breaker, Retry
 from weft.models.services import OPENAI, SERVICES, Service
 from weft.values import JsonObject
 
@@ -27,12 +30,27 @@ class OpenAI(Remote):
         *,
         api: Literal["responses", "chat"] | None = None,
         service: str | Service = "openai",
-        **options: Unpack[RemoteOptions],
+        api_key: str | None = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | Timeouts | None = None,
+        retries: int | Retry | None = None,
+        breaker: Breaker | None = None,
+        client: object = None,
     ) -> None:
         self.service = _service(service)
-        asks_openai = self.service is OPENAI and options.get("base_url") is None
-        self.dialect = _dialect(name, api, own=asks_openai and _is_own(options.get("client")))
-        super().__init__(name, **options)
+        asks_openai = self.service is OPENAI and base_url is None
+        self.dialect = _dialect(name, api, own=asks_openai and _is_own(client))
+        super().__init__(
+            name,
+            api_key=api_key,
+            base_url=base_url,
+            headers=headers,
+            timeout=timeout,
+            retries=retries,
+            breaker=breaker,
+            client=client,
+        )
 
     def _path(self, model: str, *, stream: bool) -> str:
         return _PATHS[self.dialect]

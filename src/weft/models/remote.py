@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import ClassVar, NamedTuple, TypedDict, cast
+from typing import ClassVar, NamedTuple, cast
 
 import msgspec
 
@@ -16,6 +16,7 @@ from weft.dialects import wire_name
 from weft.dialects.facts import near_names
 from weft.errors import DeclarationError, ModelError, UsageError
 from weft.ir import ModelResponse, Prompt
+from weft.misuse import explained
 from weft.models import Model
 from weft.models.clients import carrier_for, client_keys
 from weft.models.http import Carrier, Reading, Sending, Timeouts, require_answer, timeouts_of
@@ -39,18 +40,6 @@ _LONG = 8
 """How long a key is that is looked for in answers too; a shorter one is there by chance."""
 
 
-class RemoteOptions(TypedDict, total=False):
-    """What every model behind HTTP may be told."""
-
-    api_key: str | None
-    base_url: str | None
-    headers: Mapping[str, str] | None
-    timeout: float | Timeouts | None
-    retries: int | Retry | None
-    breaker: Breaker | None
-    client: object
-
-
 class Remote:
     """A model that answers over HTTP; the base of the provider classes."""
 
@@ -59,6 +48,11 @@ class Remote:
     service: Service
     """Who is asked."""
     dialect: str
+
+    def __init_subclass__(cls) -> None:
+        # a wrong option is explained by those that there are: each class lists them by name
+        right = explained(f'{cls.__name__}("NAME")')
+        type.__setattr__(cls, "__init__", right(cast("Callable[..., None]", cls.__init__)))
 
     def __init__(
         self,
