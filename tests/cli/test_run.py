@@ -317,6 +317,22 @@ def test_a_reader_that_leaves_ends_the_run_quietly(bots: Path) -> None:
     assert log(bots, "s").events[-1].error_code == "cancelled"
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_stream_that_is_closed_from_the_start_is_no_error(bots: Path, closed: str) -> None:
+    done = subprocess.run(
+        f'"{sys.executable}" -m weft run bots:weather "Oslo?" --session s {closed}',
+        shell=True,
+        cwd=bots,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "error" not in done.stdout + done.stderr
+    assert log(bots, "s").events[-1].author != "user"
+
+
 def test_a_killed_run_says_what_nobody_knows_and_runs_it_again_if_told(bots: Path) -> None:
     asked = ("run", "bots:launcher", "Go", "--session", "s")
     with started(bots, *asked, until="waiting") as process:

@@ -62,6 +62,9 @@ def _show_log(name: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started it: what is printed goes nowhere
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     logging.getLogger("weft").addHandler(logging.NullHandler())  # the diagnostics say it better
     _show_log("weft.models.local")  # which no diagnostic says
     for stream in (sys.stdout, sys.stderr):

@@ -156,13 +156,13 @@ class Thread:
         self.findings: list[PlacedFinding] = []
         """What was said about events that are settled, in the order of the log."""
         self.used_ids: set[str] = set()
+        """The ids of calls that were sent: no other call may have them."""
         self.called: set[str] = set()
+        """Further ids of calls that were made: a late result may name them, too."""
         self.features = Feature.NONE
         if self.basis.skim is not None:
-            # two sets: one grows with the calls that were sent, the other with all that were made
-            self.called = self.basis.skim.calls_before(self.basis.start)
             self.used_ids = self.basis.skim.calls_before(self.basis.start)
-            self.features = Feature.CALLS if self.called else Feature.NONE
+            self.features = Feature.CALLS if self.used_ids else Feature.NONE
             self.features |= Feature.WROTE if self.basis.skim.produced else Feature.NONE
         self._passed_by = -1
         """From where on events of other branches were not looked at; -1 where all were."""
@@ -266,8 +266,10 @@ class Thread:
     def _remember_calls(self, calls: set[str]) -> None:
         """Keep the ids of plain calls: no later call may take them, and results name them."""
         if calls:
-            self.used_ids |= calls
-            self.called |= calls
+            if self.used_ids:
+                self.used_ids |= calls
+            else:  # a long log has many: they are not copied
+                self.used_ids = calls
             self.features |= Feature.CALLS
 
     def _woven(
@@ -373,7 +375,8 @@ class Thread:
                 if isinstance(block, CallBlock):
                     fresh.add(block.id)
                 elif isinstance(block, ResultBlock) and block.call_id not in fresh:
-                    late = late or block.call_id in self.called
+                    id = block.call_id
+                    late = late or id in self.called or id in self.used_ids
         return late
 
     def _remember_ids(

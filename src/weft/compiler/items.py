@@ -34,7 +34,7 @@ from weft.ir import (
     TextBlock,
     pair_blocks,
 )
-from weft.passes.env import MOST_LETTERS
+from weft.passes.env import MOST_LETTERS, is_short
 from weft.session import Compaction, Event
 from weft.session.event import NO_ACTIONS
 from weft.session.lookback import wrote_keys
@@ -46,6 +46,7 @@ from weft.session.talk import (
     TalkEvent,
     TalkPart,
     Utterance,
+    claims,
     paired_calls,
     utterances,
 )
@@ -236,27 +237,30 @@ def plain_items(
     while index < length:
         event = events[index]
         author, content = event.author, event.content
-        parts = content.parts if content is not None else None
-        in_short = type(event) is TalkEvent  # then there is nothing in its other fields
-        if (
-            (author != agent and author != "user")
-            or content is None
-            or not parts
-            or not (in_short or _is_only_said(event))
-        ):
+        if content is None or not (parts := content.parts) or not _is_only_said(event):
             break
         # one text for all items that repeat it
-        author = agent if author == agent else "user"
+        if author == agent:
+            author = agent
+        elif author == "user":
+            author = "user"
+        else:
+            break
         if event.invocation_id != invocation:
             invocation = event.invocation_id
         part = parts[0]
         if part.function_call is not None and index + 1 < length:
             answered = events[index + 1]
-            exchange = plain_exchange(event, answered, position + index, agent, invocation)
+            paired = paired_calls(event, answered, agent)
             # two calls with one id must be told apart by a pass, as providers refuse such a request
-            if exchange is None or not claims(exchange, used, calls):
+            if (
+                paired is None
+                or not _is_plain_pair(event, answered, paired)
+                or not claims(paired, calls, used)
+            ):
                 break
-            items.append(exchange)
+            at = position + index
+            items.append(_exchange_item(event, answered, paired, at, agent, invocation))
             index += 2
             continue
         text = part.text
@@ -276,7 +280,7 @@ def plain_items(
 
 def _is_only_said(event: Event | TalkEvent) -> bool:
     """Whether an event does nothing beside being said, and is for everybody."""
-    if isinstance(event, TalkEvent):
+    if isinstance(event, TalkEvent):  # there is nothing in its other fields
         return True
     actions = event.actions
     return not (
@@ -289,86 +293,61 @@ def _is_only_said(event: Event | TalkEvent) -> bool:
     )
 
 
-def plain_exchange(
+def _exchange_item(
     asked: Event | TalkEvent,
     answered: Event | TalkEvent,
+    calls: Sequence[PlainCall],
     position: int,
     agent: str,
     invocation: str,
-) -> Item | None:
-    """Calls and their results as `pair_results` leaves them; None where a pass has more to do."""
-    calls = paired_calls(asked, answered, agent)
-    if calls is None:
-        return None
-    in_short = type(asked) is TalkEvent and type(answered) is TalkEvent
-    if not (in_short or _is_plain_pair(asked, answered)):
-        return None
-    blocks: list[Block] = []
-    answers: list[Block] = []
+) -> Item:
+    """Calls and their results as `pair_results` leaves them."""
     asked_id, answered_id = asked.id, answered.id
-    for index, call in enumerate(calls):
-        call_block, result_block = pair_blocks(
+    pairs = [
+        pair_blocks(
             call,
             Origin("event", asked_id, agent, -1, -1, index),
             Origin("event", answered_id, agent, -1, -1, index),
         )
-        blocks.append(call_block)
-        answers.append(result_block)
-    return Item(
-        "exchange",
-        (*blocks, *answers),
-        agent,
-        invocation,
-        position,
-        position + 1,
-        asked_id,
-    )
+        for index, call in enumerate(calls)
+    ]
+    blocks: tuple[Block, ...] = pairs[0]
+    if len(pairs) > 1:
+        blocks = (*[call for call, _ in pairs], *[result for _, result in pairs])
+    return Item("exchange", blocks, agent, invocation, position, position + 1, asked_id)
 
 
-def _is_plain_pair(asked: Event | TalkEvent, answered: Event | TalkEvent) -> bool:
+def _is_plain_pair(
+    asked: Event | TalkEvent, answered: Event | TalkEvent, calls: Sequence[PlainCall]
+) -> bool:
     """Whether calls and their results are nothing else, can be sent, and no result is large."""
+    if type(asked) is TalkEvent and type(answered) is TalkEvent:
+        return True
     # notes of Weft may change how the event is shown: passes read them
     if isinstance(asked, Event) and (
-        asked.custom_metadata is not None or asked.long_running_tool_ids
+        asked.custom_metadata is not None or asked.long_running_tool_ids or _has_more(asked)
     ):
         return False
     if isinstance(answered, Event) and (
-        answered.custom_metadata is not None or not _is_only_said(answered)
+        answered.custom_metadata is not None or not _is_only_said(answered) or _has_more(answered)
     ):
         return False
-    if not all(map(_is_bare_pair, _parts(asked), _parts(answered))):
-        return False
-    try:  # one look at all of it
-        return (
-            len(msgspec.json.encode((asked.content, answered.content))) <= MOST_LETTERS
-            or len(msgspec.json.encode(answered.content)) <= MOST_LETTERS
+    try:
+        # one look at all of it: a result has no more letters than that has bytes
+        return len(msgspec.json.encode(calls)) <= MOST_LETTERS or all(
+            is_short(call.response) for call in calls
         )
     except (UnicodeEncodeError, OverflowError, TypeError):
         # lone surrogates and values that are no JSON are mended on the long way
         return False
 
 
-def _parts(event: Event | TalkEvent) -> Sequence[Part | TalkPart]:
-    return (event.content.parts if event.content is not None else None) or ()
-
-
-def _is_bare_pair(asked: Part | TalkPart, answered: Part | TalkPart) -> bool:
-    """Whether nobody kept anything with a call or with its result."""
-    if isinstance(asked, Part) and (asked.thought_signature or asked.part_metadata is not None):
-        return False
-    return not isinstance(answered, Part) or answered.part_metadata is None
-
-
-def claims(exchange: Item, used: AbstractSet[str], taken: set[str]) -> bool:
-    """Take the ids of an exchange's calls; False where one of them is another call's already."""
-    ids = [block.id for block in exchange.blocks if type(block) is CallBlock]
-    if len(ids) > 1 and len({*ids}) < len(ids):
-        return False
-    for id in ids:
-        if id in used or id in taken:
-            return False
-    taken.update(ids)
-    return True
+def _has_more(event: Event) -> bool:
+    """Whether somebody kept something with a call or with a result."""
+    for part in (event.content.parts if event.content is not None else None) or ():
+        if part.part_metadata is not None or (part.thought_signature and part.function_call):
+            return True
+    return False
 
 
 def _is_odd(part: Part | TalkPart) -> bool:
@@ -487,51 +466,24 @@ def lower_talk(events: Strand[Event], agent: str, target: WireTarget) -> Lowered
     """
     if events.settled <= PIECE:
         return None
-    talk = _Talk(TurnsOnly(dialect_named(target.dialect), target.model), array("I"), set())
+    talk = TurnsOnly(dialect_named(target.dialect), target.model)
     read, settled = 0, events.settled
     while read < settled:
         spoken = _read_utterances(events, read, agent)
         if not read and (not spoken or spoken[0].role != "user"):
             return None
         end = talk.lower(spoken, read)
-        if talk.turns.is_reported:
+        if talk.is_reported:
             return None
         if end == read:
             break
         read = end
-    track = talk.turns.settled()
+    track = talk.settled()
     if read <= PIECE or track is None:
         return None
     items: Strand[Item] = Strand.over(LateItems(events.first(read), agent, talk.starts))
-    talk.turns.keep_with(items, track)
+    talk.keep_with(items, track)
     return LoweredTalk(read, talk.calls, items)
-
-
-class _Talk(NamedTuple):
-    """What is kept of plain talk: its turns, where in the log items begin, the ids of calls."""
-
-    turns: TurnsOnly
-    starts: "array[int]"
-    calls: set[str]
-
-    def lower(self, spoken: Iterable[Utterance], position: int) -> int:
-        """Lower what was said from a position on; up to where, if a call has a known id."""
-        turns, starts, known = self.turns, self.starts, self.calls
-        for one in spoken:
-            if calls := one.calls:
-                ids = {call.id for call in calls}
-                # two calls with one id must be told apart by a pass
-                if len(ids) < len(calls) or not known.isdisjoint(ids):
-                    break
-                known |= ids
-                starts.append(position)
-                turns.exchange(calls)
-                position += 2
-            else:
-                starts.append(position)
-                turns.say(one.role, one.text)
-                position += 1
-        return position
 
 
 def _read_utterances(events: Strand[Event], position: int, agent: str) -> Sequence[Utterance]:

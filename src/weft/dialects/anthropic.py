@@ -7,7 +7,7 @@ requests read back, counting, refusing.
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from weft.content import Content, FunctionCall, Part, opaque_part
 from weft.declare.provider_tools import (
@@ -241,6 +241,8 @@ class AnthropicDialect(Dialect):
         turns="messages",
         merges_turns=True,
         model_role="assistant",
+        calls=("assistant", "/content/"),
+        results=("user", "/content/"),
         schemas="anthropic",
         sealed=frozenset(("redacted_thinking",)),
         names=Spelling(ANYTHING_BUT, 128),
@@ -392,18 +394,18 @@ class AnthropicDialect(Dialect):
 
     def spoken(self, block: TextBlock) -> Entry:
         """A message with one block."""
-        role = self.traits.model_role if block.role == "model" else "user"
+        role = "assistant" if block.role == "model" else "user"
         wire: Wire = {"role": role, "content": [{"type": "text", "text": block.text}]}
         return Entry(wire, role, (("/content/0", block),))
 
-    def exchange(
-        self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
-    ) -> Exchange:
+    def spoken_wire(self, role: Literal["user", "model"], text: str) -> Wire:
+        """The same message."""
+        name = "assistant" if role == "model" else "user"
+        return {"role": name, "content": [{"type": "text", "text": text}]}
+
+    def turns_of_pairs(self, asked: list[Json], answered: list[Json]) -> Exchange:
         """A message of the model's, and one of the user's."""
-        asked: list[Json] = [self.call(call, report) for call in calls]
-        answers: list[Json] = [self.result(result, report) for result in results]
-        role = self.traits.model_role
-        return ({"role": role, "content": asked},), ({"role": "user", "content": answers},)
+        return ({"role": "assistant", "content": asked},), ({"role": "user", "content": answered},)
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text block."""
@@ -422,20 +424,27 @@ class AnthropicDialect(Dialect):
 
     def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """A tool_use block."""
-        self.drop_signature(block, report)
-        call: Wire = {"type": "tool_use", "id": self.id_of(block.id, report)}
-        return {**call, "name": self.name_of(block, report), "input": block.args}
+        if block.signature:
+            self.drop_signature(block, report)
+        return {
+            "type": "tool_use",
+            "id": self.id_of(block.id, report),
+            "name": self.name_of(block, report),
+            "input": block.args,
+        }
 
     def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A tool_result block: text, or text and media."""
-        wire: Wire = {"type": "tool_result", "tool_use_id": self.id_of(block.call_id, report)}
         text = result_text(block)
+        wire: Wire = {
+            "type": "tool_result",
+            "tool_use_id": self.id_of(block.call_id, report),
+            "content": text,
+        }
         if block.media:
             # a blank text block is refused
             texts: list[Json] = [{"type": "text", "text": text}] if text.strip() else []
             wire["content"] = texts + [self.media(media, report) for media in block.media]
-        else:
-            wire["content"] = text
         if block.is_error:
             wire["is_error"] = True
         return wire
@@ -1230,11 +1239,10 @@ class AnthropicTurnRules:
         """One more message."""
         blank, self._blank = self._blank, ()
         role, content = turn.get("role"), turn.get("content")
-        # plain words when no call is open: nothing about them can be wrong
         if (
-            (role in ("user", "assistant") and not self._waiting and is_plain(content))
-            or (role == "assistant" and self._is_sound_call(content, at))
-            or (role == "user" and self._is_sound_result(content))
+            self._is_sound_answer(content, at)
+            if role == "assistant"
+            else role == "user" and self._is_sound_message(content)
         ):
             self._last = (at, turn)
             return blank
@@ -1276,23 +1284,31 @@ class AnthropicTurnRules:
             message = "every tool is loaded later"
             yield Finding(REQUEST, "/tools", message, "load one of them at once")
 
-    def _is_sound_call(self, content: Json, at: str) -> bool:
-        """Whether a turn is just a call with nothing wrong, as most with a call are; note it."""
-        block = only_block(content, "tool_use", _CALL) if not self._waiting else None
-        call = block.get("id") if block is not None else None
-        if not isinstance(call, str) or call in self._seen or not _LEGAL_ID.fullmatch(call):
+    def _is_sound_answer(self, content: Json, at: str) -> bool:
+        """Whether a turn is plain words, or just a call with nothing wrong; note the call."""
+        if self._waiting:
             return False
-        self._seen.add(call)
+        if is_plain(content):
+            return True
+        block = only_block(content)
+        if block is None or block.get("type") != "tool_use" or not block.keys() <= _CALL:
+            return False
+        call = block.get("id")
+        if not isinstance(call, str) or not _LEGAL_ID.fullmatch(call) or not self._seen.add(call):
+            return False
         self._waiting[call] = f"{at}/content/0"
         return True
 
-    def _is_sound_result(self, content: Json) -> bool:
-        """Whether a turn is just the result that is waited for, in words; note that it came."""
-        block = only_block(content, "tool_result", _RESULT) if len(self._waiting) == 1 else None
-        call = block.get("tool_use_id") if block is not None else None
-        if block is None or not isinstance(call, str) or call not in self._waiting:
+    def _is_sound_message(self, content: Json) -> bool:
+        """Whether a turn is plain words, or just the result that is waited for; note it."""
+        if not self._waiting:
+            return is_plain(content)
+        block = only_block(content) if len(self._waiting) == 1 else None
+        if block is None or block.get("type") != "tool_result" or not block.keys() <= _RESULT:
             return False
-        words = block.get("content")
+        call, words = block.get("tool_use_id"), block.get("content")
+        if not isinstance(call, str) or call not in self._waiting:
+            return False
         if not isinstance(words, str) and not is_plain(words):
             return False
         self._waiting.clear()

@@ -8,7 +8,7 @@ nowhere else.
 import functools
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import ClassVar, TypeAlias, assert_never, cast
+from typing import ClassVar, Literal, TypeAlias, assert_never, cast
 
 import msgspec
 
@@ -29,6 +29,7 @@ from weft.dialects.schema_subset import fit_schema
 from weft.dialects.stream import AnswerErrors, Stream
 from weft.dialects.strict import Outline, RequestForm, StrictTurns, refuse_form
 from weft.dialects.track import (
+    LATER,
     Entry,
     Head,
     Lowered,
@@ -84,6 +85,14 @@ class Traits(msgspec.Struct, frozen=True):
     merges_turns: bool
     model_role: str
     parts: str = "content"
+    calls: tuple[str, str] | None = None
+    """Of plain calls, as `exchange` spells them: whose turn it is, and where they stand in it.
+
+    Behind the place comes their number; it is empty where each is an element of its own. None in a
+    dialect that does not spell them apart.
+    """
+    results: tuple[str, str] = ("user", "")
+    """The same of their results."""
     schemas: str = ""
     """Whose way of writing schemas it takes: the key of `fitted`."""
     sealed: frozenset[str] = frozenset()
@@ -187,8 +196,7 @@ class Dialect:
 
     def turns_of(self, item: Item, model: str) -> list[Entry]:
         """The turns of one item by itself, as a request to the model has them."""
-        stores = self.holds(Prompt(model, ""))
-        report = LoweringReport(dialect=self.traits.name, strict=False, model=model, stores=stores)
+        report = LoweringReport(dialect=self.traits.name, strict=False, model=model)
         ready, last = self.extend(None, (item,), report)
         return ready if last is None else [*ready, last]
 
@@ -220,32 +228,45 @@ class Dialect:
         """The element for a turn that is one plain text, as nearly every turn is."""
         raise NotImplementedError
 
+    def spoken_wire(self, role: Literal["user", "model"], text: str) -> Wire:
+        """As `spoken`, for who does not ask where the text came from."""
+        return self.spoken(TextBlock(role=role, origin=LATER, text=text)).wire
+
     def exchange(
         self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
     ) -> Exchange:
         """The elements for plain calls and their results: no provider keeps anything with them."""
-        asked = [entry.wire for entry in self.turn("model", calls, report)]
-        return asked, [entry.wire for entry in self.turn("user", results, report)]
+        if self.traits.calls is None:
+            turn = self.turn("model", calls, report)
+            turns = self.turn("user", results, report)
+            return [entry.wire for entry in turn], [entry.wire for entry in turns]
+        if len(calls) == len(results) == 1:  # as nearly always
+            asked: list[Json] = [self.call(calls[0], report)]
+            answered: list[Json] = [self.result(results[0], report)]
+        else:
+            asked = [self.call(call, report) for call in calls]
+            answered = [self.result(result, report) for result in results]
+        return self.turns_of_pairs(asked, answered)
+
+    def turns_of_pairs(self, asked: list[Json], answered: list[Json]) -> Exchange:
+        """Plain calls and their results as turns: those of the model, and those that follow."""
+        return cast("Exchange", (asked, answered))
 
     def merge(self, first: Entry, second: Entry) -> Entry:
         """Two elements of one role as one, with the parts of both."""
         key = self.traits.parts
         before = first.wire[key]
         assert isinstance(before, list)
+        shift = len(before)
         moved = tuple(
-            (f"/{key}/{len(before) + int(pointer.split('/')[2])}", block)
-            for pointer, block in second.blocks
+            [
+                (f"/{key}/{shift + int(pointer.split('/')[2])}", block)
+                for pointer, block in second.blocks
+            ]
         )
-        wire = self.merge_wires(first.wire, second.wire)
-        return Entry(wire, first.role, first.blocks + moved)
-
-    def merge_wires(self, first: Wire, second: Wire) -> Wire:
-        """As `merge`, for who does not ask where the parts came from."""
-        key = self.traits.parts
-        before, after = first[key], second[key]
-        assert isinstance(before, list)
+        after = second.wire[key]
         assert isinstance(after, list)
-        return {**first, key: before + after}
+        return Entry({**first.wire, key: before + after}, first.role, first.blocks + moved)
 
     def extend(
         self,
@@ -297,8 +318,37 @@ class Dialect:
             if not block.text.isascii() and has_lone_surrogate(block.text):
                 entry = self._encodable(entry, report)
             return (entry,)
-        entries = self._item(blocks, report)
-        if not is_encodable([entry.wire for entry in entries]):
+        entries = self._exchange(blocks, report)
+        if entries is None:
+            entries = self._item(blocks, report)
+            if not is_encodable([entry.wire for entry in entries]):
+                entries = [self._encodable(entry, report) for entry in entries]
+        return entries
+
+    def _exchange(self, blocks: tuple[Block, ...], report: LoweringReport) -> list[Entry] | None:
+        """The elements for plain calls and their results, as `_item` makes them; else None."""
+        if self.traits.calls is None:
+            return None
+        calls: list[CallBlock] = []
+        results: list[ResultBlock] = []
+        for block in blocks:
+            if block.provider or block.kept is not None:
+                return None
+            if type(block) is CallBlock:
+                if results or block.signature or block.role != "model":
+                    return None
+                calls.append(block)
+            elif type(block) is ResultBlock and not block.media and block.role == "user":
+                results.append(block)
+            else:
+                return None
+        if not (calls and results):
+            return None
+        report.own_ids = _NO_IDS
+        asked, answered = self.exchange(calls, results, report)
+        entries = _entries(asked, calls, *self.traits.calls)
+        entries += _entries(answered, results, *self.traits.results)
+        if not is_encodable((asked, answered)):
             entries = [self._encodable(entry, report) for entry in entries]
         return entries
 
@@ -392,9 +442,11 @@ class Dialect:
         ids = self.traits.ids
         if ids is None or call_id in report.own_ids:
             return call_id
-        if call_id != report.last_id[0]:  # a result mostly follows its call
-            report.last_id = (call_id, ids.legal(call_id))
-        return report.last_id[1]
+        last, spelled = report.last_id
+        if call_id != last:  # a result mostly follows its call
+            spelled = ids.legal(call_id)
+            report.last_id = (call_id, spelled)
+        return spelled
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """Text."""
@@ -682,6 +734,18 @@ def _meter(dialect: Dialect, model: str) -> Meter:
 def _as_text(block: CodeBlock | CodeResultBlock, text: str, report: LoweringReport) -> TextBlock:
     report.add("WEFT705", block.origin, f"{report.dialect} gets executed code as text")
     return TextBlock(role=block.role, origin=block.origin, text=text)
+
+
+def _entries(
+    wires: Sequence[Wire], blocks: Sequence[CallBlock | ResultBlock], role: str, place: str
+) -> list[Entry]:
+    """The elements of plain calls or results: one for each, or one with all of them at a place."""
+    if len(blocks) == 1:  # as nearly always
+        return [Entry(wires[0], role, ((f"{place}0" if place else "", blocks[0]),))]
+    if not place:
+        return [Entry(wire, role, (("", blocks[at]),)) for at, wire in enumerate(wires)]
+    sources = tuple([(f"{place}{at}", block) for at, block in enumerate(blocks)])
+    return [Entry(wires[0], role, sources)]
 
 
 def result_text(block: ResultBlock) -> str:

@@ -6,7 +6,7 @@ requests read back, counting, refusing.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -213,6 +213,8 @@ class GeminiDialect(Dialect):
         merges_turns=True,
         model_role="model",
         parts="parts",
+        calls=("model", "/parts/"),
+        results=("user", "/parts/"),
         schemas="gemini",
         names=Spelling(re.compile(r"[^a-zA-Z0-9_.:-]"), 128, re.compile(r"[a-zA-Z_]")),
         ids=None,
@@ -387,13 +389,13 @@ class GeminiDialect(Dialect):
         wire: Wire = {"role": block.role, "parts": [{"text": block.text}]}
         return Entry(wire, block.role, (("/parts/0", block),))
 
-    def exchange(
-        self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
-    ) -> Exchange:
+    def spoken_wire(self, role: Literal["user", "model"], text: str) -> Wire:
+        """The same content."""
+        return {"role": role, "parts": [{"text": text}]}
+
+    def turns_of_pairs(self, asked: list[Json], answered: list[Json]) -> Exchange:
         """A content of the model's, and one of the user's."""
-        asked: list[Json] = [self.call(call, report) for call in calls]
-        answers: list[Json] = [self.result(result, report) for result in results]
-        return ({"role": "model", "parts": asked},), ({"role": "user", "parts": answers},)
+        return ({"role": "model", "parts": asked},), ({"role": "user", "parts": answered},)
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part."""
@@ -414,11 +416,11 @@ class GeminiDialect(Dialect):
         call: Wire = {"name": self.name_of(block, report), "args": block.args}
         if block.given:
             call["id"] = block.id
-        part: Wire = {"functionCall": call}
         if not self.own(block, report):
-            self.drop_signature(block, report)
-            return {**part, "thoughtSignature": FOREIGN_SIGNATURE}
-        return self._signed(part, block, report)
+            if block.signature:
+                self.drop_signature(block, report)
+            return {"functionCall": call, "thoughtSignature": FOREIGN_SIGNATURE}
+        return self._signed({"functionCall": call}, block, report)
 
     def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A functionResponse part; its response is an object already."""
@@ -1477,10 +1479,8 @@ class GeminiTurnRules:
 
     def read(self, turn: JsonObject, at: str) -> Iterable[Finding]:
         """One more content."""
-        findings: list[Finding] = []
         role = turn.get("role", "user")
-        if role not in _ROLES:
-            findings.append(no_role(role, at, "use user or model"))
+        findings = [] if role in _ROLES else [no_role(role, at, "use user or model")]
         side = "model" if role == "model" else "user"
         if side != self._side:
             if self._side:
@@ -1506,13 +1506,13 @@ class GeminiTurnRules:
         for index, part in enumerate(parts):
             if not isinstance(part, dict) or ("text" in part and len(part) == 1):
                 continue
-            where = f"{at}/{index}" if parts is listed else at
             if not _is_bare(part):
+                where = f"{at}/{index}" if parts is listed else at
                 findings += _refuse_part(part, where, self._model)
                 self._is_signed = self._is_signed or bool(part.get("thoughtSignature"))
             if "functionCall" in part and self._side == "model":
                 if not self._calls and not self._is_signed:
-                    self._first_unsigned = where
+                    self._first_unsigned = f"{at}/{index}" if parts is listed else at
                 self._calls += 1
             self._results += "functionResponse" in part
 
@@ -1561,9 +1561,10 @@ def _is_bare(part: JsonObject) -> bool:
     """Whether a part is just a call or a result without media, which nobody refuses."""
     if len(part) != 1:
         return False
-    return "functionCall" in part or (
-        "functionResponse" in part and not object_at(part, "functionResponse").get("parts")
-    )
+    if "functionCall" in part:
+        return True
+    result = part.get("functionResponse")
+    return isinstance(result, dict) and not result.get("parts")
 
 
 def _refuse_part(part: JsonObject, where: str, model: str) -> Findings:

@@ -14,7 +14,7 @@ import binascii
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
@@ -99,15 +99,17 @@ class SeenIds:
     def __contains__(self, value: str) -> bool:
         return self._places.get(value, self._length) < self._length
 
-    def add(self, value: str) -> None:
-        """Note one more."""
-        if value in self:
-            return
-        place = self._places.get(value, len(self._places))
-        if place != self._length:  # a fork has read on, and found other ids: they are not ours
-            self._places = {one: at for one, at in self._places.items() if at < self._length}
-        self._places[value] = self._length
-        self._length += 1
+    def add(self, value: str) -> bool:
+        """Note one more; False where it occurred already."""
+        places, length = self._places, self._length
+        place = places.get(value, len(places))
+        if place < length:
+            return False
+        if place != length:  # a fork has read on, and found other ids: they are not ours
+            self._places = places = {one: at for one, at in places.items() if at < length}
+        places[value] = length
+        self._length = length + 1
+        return True
 
     def fork(self) -> "SeenIds":
         """A copy, at no cost."""
@@ -118,23 +120,22 @@ class SeenIds:
 
 def is_plain(content: Json) -> bool:
     """Whether a turn is texts with something in them, as nearly every turn is."""
-    if not isinstance(content, list):
-        return isinstance(content, str) and bool(content) and not content.isspace()
+    # by their types alone: this is asked of every turn of a long log
+    if type(content) is not list:
+        return type(content) is str and bool(content) and not content.isspace()
     for block in content:
-        if not isinstance(block, dict) or len(block) != 1 + ("type" in block):
+        if type(block) is not dict or len(block) != 1 + ("type" in block):
             return False
         text = block.get("text")
-        if not isinstance(text, str) or not text or text.isspace():
+        if type(text) is not str or not text or text.isspace():
             return False
     return bool(content)
 
 
-def only_block(content: Json, kind: str, fields: AbstractSet[str]) -> JsonObject | None:
-    """The one block of a turn, if it is of this kind and has no other fields."""
-    block = content[0] if isinstance(content, list) and len(content) == 1 else None
-    if not isinstance(block, dict) or block.get("type") != kind or not block.keys() <= fields:
-        return None
-    return block
+def only_block(content: Json) -> JsonObject | None:
+    """The one block of a turn, if it has just one."""
+    block = content[0] if type(content) is list and len(content) == 1 else None
+    return block if type(block) is dict else None
 
 
 # --- options
@@ -623,7 +624,8 @@ def _refused_turns(dialect: "Dialect", lowered: "Lowered", name: str) -> tuple[F
                 earlier = judged.earlier = _JudgedTurns(dialect.turn_rules(name))
             judged = earlier
         read, findings = judged.rules.read, judged.findings
-        for index, wire in enumerate(track.wires[judged.length : final], first + judged.length):
+        fresh = islice(track.wires, judged.length, final)
+        for index, wire in enumerate(fresh, first + judged.length):
             findings += read(wire, f"{above}/{index}")
             judged.length += 1
         rules, later = judged.rules.fork(), list[Finding]()

@@ -8,7 +8,7 @@ requests read back, counting, refusing.
 import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, takewhile
-from typing import ClassVar, NotRequired, TypedDict, cast
+from typing import ClassVar, Literal, NotRequired, TypedDict, cast
 
 import msgspec
 
@@ -199,6 +199,8 @@ class OpenAIChatDialect(Dialect):
         turns="messages",
         merges_turns=False,
         model_role="assistant",
+        calls=("assistant", "/tool_calls/"),
+        results=("tool", ""),
         schemas="openai",
         ids=Spelling(NO_TEXT, 40),
         compared=(
@@ -286,12 +288,6 @@ class OpenAIChatDialect(Dialect):
         """One message of the model's; of the user's, results first and then one message."""
         if role == "model":
             return self._model_turn(blocks, report)
-        if (
-            len(blocks) == 1
-            and type(only := blocks[0]) is ResultBlock
-            and not (only.media or only.kept)
-        ):
-            return [Entry(self.result(only, report), "tool", (("", only),))]  # as nearly always
         entries: list[Entry] = []
         result_media: list[tuple[Wire, Block]] = []
         parts: list[tuple[Wire, Block]] = []
@@ -316,21 +312,20 @@ class OpenAIChatDialect(Dialect):
 
     def spoken(self, block: TextBlock) -> Entry:
         """A message whose content is the text itself."""
-        role = self.traits.model_role if block.role == "model" else "user"
+        role = "assistant" if block.role == "model" else "user"
         return Entry({"role": role, "content": block.text}, role, (("/content", block),))
 
-    def exchange(
-        self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
-    ) -> Exchange:
+    def spoken_wire(self, role: Literal["user", "model"], text: str) -> Wire:
+        """The same message."""
+        return {"role": "assistant" if role == "model" else "user", "content": text}
+
+    def turns_of_pairs(self, asked: list[Json], answered: list[Json]) -> Exchange:
         """A message with the calls, and one for each result."""
-        asked: Wire = {"role": "assistant", "content": None}
-        asked["tool_calls"] = [self.call(call, report) for call in calls]
-        return (asked,), [self.result(result, report) for result in results]
+        return ({"role": "assistant", "content": None, "tool_calls": asked},), cast(
+            "list[Wire]", answered
+        )
 
     def _model_turn(self, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
-        if len(blocks) == 1 and type(only := blocks[0]) is CallBlock and only.kept is None:
-            (asked,), _ = self.exchange((only,), (), report)
-            return [Entry(asked, "assistant", (("/tool_calls/0", only),))]
         parts: list[tuple[Wire, Block]] = []
         calls: list[Json] = []
         own: Wire = {}
@@ -452,13 +447,13 @@ class OpenAIChatDialect(Dialect):
         """An element of tool_calls; its arguments are text."""
         if block.signature:
             self.drop_signature(block, report)
+        id, name = self.id_of(block.id, report), self.name_of(block, report)
         fields = block.kept if block.kept is not None and self.has_kept(block) else None
         if fields is not None and fields.get("type") == "custom":
-            custom: Wire = {"name": self.name_of(block, report), "input": block.args.get("input")}
-            return {"id": self.id_of(block.id, report), "type": "custom", "custom": custom}
+            custom: Wire = {"name": name, "input": block.args.get("input")}
+            return {"id": id, "type": "custom", "custom": custom}
         text = arguments_text(block, self.traits.name)
-        function: Wire = {"name": self.name_of(block, report), "arguments": text}
-        return {"id": self.id_of(block.id, report), "type": "function", "function": function}
+        return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
 
     def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A turn of role tool."""
@@ -1270,15 +1265,16 @@ class ChatTurnRules:
         if not self._checks:
             return ()
         role, content = turn.get("role"), turn.get("content")
-        if not self._waiting and "tool_calls" not in turn:
+        if role == "tool":  # nearly every result is that of a call that waits for it
+            call = str(turn.get("tool_call_id"))
+            if isinstance(content, str) and self._waiting.pop(call, None) is not None:
+                return ()
+        elif not self._waiting and "tool_calls" not in turn:
             if role in ("user", "assistant") and is_plain(content):
                 return ()
-        elif (
-            role == "tool"
-            and isinstance(content, str)
-            and self._waiting.pop(str(turn.get("tool_call_id")), None) is not None
-        ):
-            return ()  # the result of a call that waits for it, as nearly every result is
+        elif not self._waiting and role == "assistant" and content is None and turn["tool_calls"]:
+            self._note_calls(turn, at)
+            return ()
         return self._judge(turn, at, role, content)
 
     def _judge(self, turn: JsonObject, at: str, role: Json, content: Json) -> Findings:
@@ -1294,6 +1290,10 @@ class ChatTurnRules:
             yield from refuse_result(self._waiting, str(turn.get("tool_call_id")), at, _PAIR)
             return
         yield from refuse_unanswered(self._waiting, _PAIR)
+        self._note_calls(turn, at)
+
+    def _note_calls(self, turn: JsonObject, at: str) -> None:
+        """Wait for the results of the calls in a message."""
         for where, call in placed_objects(turn.get("tool_calls"), f"{at}/tool_calls"):
             self._waiting[str(call.get("id"))] = where
 

@@ -4,14 +4,14 @@ In this order: options, the dialect itself, and then its parts below: lowering, 
 requests read back, counting, refusing.
 """
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Literal
 
 import msgspec
 
 from weft.content import Content, Part, opaque_part
 from weft.declare.provider_tools import CodeExecution, FileSearch, HostedTool, WebSearch
-from weft.dialects.base import Dialect, Exchange, SpelledTool, Traits, set_options
+from weft.dialects.base import Dialect, SpelledTool, Traits, set_options
 from weft.dialects.caching import mark_item, name_prefix
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
@@ -203,6 +203,8 @@ class OpenAIResponsesDialect(Dialect):
         turns="input",
         merges_turns=False,
         model_role="assistant",
+        calls=("", ""),
+        results=("", ""),
         schemas="openai",
         sealed=_SEALED,
         ids=Spelling(NO_TEXT, 64),
@@ -382,12 +384,11 @@ class OpenAIResponsesDialect(Dialect):
         wire_in: Wire = {"role": "user", "content": [{"type": "input_text", "text": block.text}]}
         return Entry(wire_in, "user", (("/content/0", block),))
 
-    def exchange(
-        self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
-    ) -> Exchange:
-        """Calls and results are items."""
-        asked = [self.call(call, report) for call in calls]
-        return asked, [self.result(result, report) for result in results]
+    def spoken_wire(self, role: Literal["user", "model"], text: str) -> Wire:
+        """The same message."""
+        if role == "model":
+            return {"role": "assistant", "content": text}
+        return {"role": "user", "content": [{"type": "input_text", "text": text}]}
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part; the author's word is an item of its own."""
@@ -435,22 +436,31 @@ class OpenAIResponsesDialect(Dialect):
 
     def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """A function_call item; its arguments are text."""
-        self.drop_signature(block, report)
-        kind = (block.kept or {}).get("type", "function_call")
-        called: Wire = {"type": "function_call", "call_id": self.id_of(block.id, report)}
-        wire: Wire = {**called, "name": self.name_of(block, report)}
-        if self.has_kept(block) and kind == "custom_tool_call":
-            return {**wire, "type": kind, "input": block.args.get("input")}
-        return {**wire, "arguments": arguments_text(block, self.traits.name)}
+        if block.signature:
+            self.drop_signature(block, report)
+        wire: Wire = {
+            "type": "function_call",
+            "call_id": self.id_of(block.id, report),
+            "name": self.name_of(block, report),
+        }
+        fields = block.kept if block.kept is not None and self.has_kept(block) else None
+        if fields is not None and fields.get("type") == "custom_tool_call":
+            return {**wire, "type": "custom_tool_call", "input": block.args.get("input")}
+        wire["arguments"] = arguments_text(block, self.traits.name)
+        return wire
 
     def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A function_call_output item: text, or text and media."""
-        wire: Wire = {"type": "function_call_output", "call_id": self.id_of(block.call_id, report)}
         text = output_text(block)
-        if not block.media:
-            return {**wire, "output": text}
-        texts: list[Json] = [{"type": "input_text", "text": text}] if text.strip() else []
-        return {**wire, "output": texts + [self.media(media, report) for media in block.media]}
+        wire: Wire = {
+            "type": "function_call_output",
+            "call_id": self.id_of(block.call_id, report),
+            "output": text,
+        }
+        if block.media:
+            texts: list[Json] = [{"type": "input_text", "text": text}] if text.strip() else []
+            wire["output"] = texts + [self.media(media, report) for media in block.media]
+        return wire
 
     def media(self, block: MediaBlock, report: LoweringReport) -> Wire:
         """An image or a file; the model's own turn takes text only."""
@@ -1090,10 +1100,18 @@ class ResponsesTurnRules:
         copy._any, copy._adds_tools = self._any, self._adds_tools
         return copy
 
-    def read(self, turn: JsonObject, at: str) -> Findings:
+    def read(self, turn: JsonObject, at: str) -> Iterable[Finding]:
         """One more item."""
         self._any = True
         kind = str(turn.get("type") or "message")
+        if not self._reasoning and "id" not in turn and _is_sound(turn, kind):
+            if kind != "message":
+                self._pair(turn, kind, at)
+            return ()
+        return self._judge(turn, kind, at)
+
+    def _judge(self, turn: JsonObject, kind: str, at: str) -> Findings:
+        """An item with more to it than words, a call or a result that nobody has given an id."""
         self._adds_tools = self._adds_tools or kind == "additional_tools"
         if kind == "message":
             yield from _refuse_message(turn, at, self._model)
@@ -1159,6 +1177,30 @@ class ResponsesTurnRules:
         if choice.get("type") == "function" and not grouped:
             known = {str(tool.get("name")) for _, tool in listed}
             yield from refuse_undeclared([choice.get("name")], known, "/tool_choice/name")
+
+
+def _is_sound(turn: JsonObject, kind: str) -> bool:
+    """Whether nothing can be wrong with an item by itself: words, a call, or a result in words."""
+    if kind == "message":
+        role, content = turn.get("role"), turn.get("content")
+        if role == "assistant":
+            return type(content) is str
+        return role == "user" and (type(content) is str or _is_only_text(content))
+    return kind == "function_call" or (
+        kind == "function_call_output" and type(turn.get("output")) is str
+    )
+
+
+def _is_only_text(content: Json) -> bool:
+    """Whether a list has texts in it and nothing else."""
+    if type(content) is not list:
+        return False
+    for part in content:  # no generator: this is asked of every turn of a long log
+        if type(part) is not dict:
+            return False
+        if part.get("type") != "input_text":
+            return False
+    return True
 
 
 def _led_nowhere(at: str) -> Finding:

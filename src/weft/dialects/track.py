@@ -1,6 +1,7 @@
 """What was lowered, kept from one request to the next."""
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from operator import is_
 from sys import getrefcount
 from threading import RLock
@@ -22,7 +23,7 @@ from weft.ir import (
     pair_blocks,
 )
 from weft.session.strand import Memo, Strand
-from weft.session.talk import PlainCall
+from weft.session.talk import PlainCall, Utterance, claims
 from weft.values import Json, JsonObject, canonical
 
 if TYPE_CHECKING:
@@ -246,8 +247,7 @@ class Track:
     ) -> None:
         """Keep the turns of so many items, the last one apart, and what was said of them."""
         self._final += ready
-        for entry in ready:
-            self.wires.append(entry.wire)
+        self.wires += [entry.wire for entry in ready]
         self.open = last
         self.diagnostics += diagnostics
         self.items = items
@@ -278,7 +278,7 @@ class Track:
         turns = handed.turns
         del turns[handed.lead + handed.final :]
         turns[: handed.lead] = first
-        turns += wires[handed.final :]
+        turns += wires[handed.final :] if handed.final else wires
         turns += [entry.wire for entry in rest]
         handed.final, handed.length = len(wires), len(turns)
         return turns
@@ -479,7 +479,7 @@ def _is_empty(value: Json) -> bool:
     return value in (None, "", [], {}, {"type": "direct"})
 
 
-_LATER = Origin("event")
+LATER = Origin("event")
 """Where a turn came from whose items will be made when somebody asks."""
 
 
@@ -494,10 +494,13 @@ class TurnsOnly:
         self._merges = dialect.traits.merges_turns
         self._model = model
         self._report = self._new_report()
+        self.starts = array("I")
+        """Where in the log each item begins."""
+        self.calls: set[str] = set()
+        """The ids of the calls in it."""
         self._wires: list[Wire] = []
         self._side = ""
         """Whose the last turn is."""
-        self._items = 0
         self._count = 0
         """How many items stand before the last that begins a turn."""
         self._turn = 0
@@ -508,36 +511,54 @@ class TurnsOnly:
         """Whether something is to be said about one of the turns."""
         return bool(self._report.diagnostics)
 
-    def say(self, role: Literal["user", "model"], text: str) -> None:
+    def lower(self, spoken: Iterable[Utterance], position: int) -> int:
+        """Lower what was said from a position on; up to where, if a call has a known id."""
+        taken: set[str] = set()
+        starts, shared = self.starts, dict[str, str]()
+        for one in spoken:
+            if calls := one.calls:
+                # two calls with one id must be told apart by a pass
+                if not claims(calls, taken, self.calls):
+                    break
+                self._exchange(calls)
+                starts.append(position)
+                position += 2
+            else:
+                # an agent says many things again and again: one text for all of them
+                self._say(one.role, shared.setdefault(one.text, one.text))
+                starts.append(position)
+                position += 1
+        self.calls |= taken
+        return position
+
+    def _say(self, role: Literal["user", "model"], text: str) -> None:
         """Lower an item that is one text."""
-        block = TextBlock(role=role, origin=_LATER, text=text)
-        wires = self._wires
         if text.isspace():  # some providers refuse it
+            block = TextBlock(role=role, origin=LATER, text=text)
             turns = [entry.wire for entry in self._dialect.item_turns((block,), self._report)]
             self._extend(role, turns, begins=True)
         elif self._merges and role == self._side:
-            wires[-1] = self._dialect.merge_wires(wires[-1], self._dialect.spoken(block).wire)
+            self._merge(self._dialect.spoken_wire(role, text))
         else:  # as nearly every item: no loop over its one turn
-            self._turn, self._count, self._side = len(wires), self._items, role
-            wires.append(self._dialect.spoken(block).wire)
-        self._items += 1
+            wires = self._wires
+            self._turn, self._count, self._side = len(wires), len(self.starts), role
+            wires.append(self._dialect.spoken_wire(role, text))
 
-    def exchange(self, calls: Sequence[PlainCall]) -> None:
+    def _exchange(self, calls: Sequence[PlainCall]) -> None:
         """Lower an item of calls and their results."""
         call_blocks: list[CallBlock] = []
         result_blocks: list[ResultBlock] = []
         for call in calls:
-            call_block, result_block = pair_blocks(call, _LATER, _LATER)
+            call_block, result_block = pair_blocks(call, LATER, LATER)
             call_blocks.append(call_block)
             result_blocks.append(result_block)
         asked, answered = self._dialect.exchange(call_blocks, result_blocks, self._report)
         if self._merges:
             self._extend("user", answered, begins=self._extend("model", asked, begins=True))
         else:
-            self._turn, self._count = len(self._wires), self._items
+            self._turn, self._count = len(self._wires), len(self.starts)
             self._wires += asked
             self._wires += answered
-        self._items += 1
 
     def _extend(
         self, side: Literal["user", "model"], turns: Sequence[Wire], *, begins: bool
@@ -549,14 +570,22 @@ class TurnsOnly:
         wires = self._wires
         for turn in turns:
             if self._merges and side == self._side:
-                wires[-1] = self._dialect.merge_wires(wires[-1], turn)
+                self._merge(turn)
             else:
                 if begins:
-                    self._turn, self._count = len(wires), self._items
+                    self._turn, self._count = len(wires), len(self.starts)
                 wires.append(turn)
                 self._side = side
             begins = False
         return begins
+
+    def _merge(self, turn: Wire) -> None:
+        """Put the parts of a turn behind those of the last one, which nobody else has seen yet."""
+        last, key = self._wires[-1], self._dialect.traits.parts
+        before, more = last[key], turn[key]
+        assert isinstance(before, list)
+        assert isinstance(more, list)
+        last[key] = before + more  # a list that is extended has room for more than it holds
 
     def settled(self) -> Track | None:
         """The turns that are final; None where there are none yet."""

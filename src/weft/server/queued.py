@@ -61,7 +61,6 @@ class QueuedRun(InSession):
         reader: Follower | None = None,
     ) -> None:
         self.key: SessionKey = turn.key
-        _, self.user_id, self.session_id = turn.key
         self.id = id
         self.after = after
         self.repeated = repeated

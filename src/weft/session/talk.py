@@ -250,3 +250,20 @@ def paired_calls(
             return None
         paired.append(PlainCall(id, name, call.args or {}, result.response or {}))
     return tuple(paired)
+
+
+def claims(
+    calls: Sequence[PlainCall], taken: set[str], used: AbstractSet[str] = frozenset()
+) -> bool:
+    """Take the ids of calls; False where one of them is another call's already, or is `used`."""
+    if len(calls) == 1:  # as nearly always
+        id = calls[0].id
+        if id in taken or id in used:
+            return False
+        taken.add(id)
+        return True
+    ids = {call.id for call in calls}
+    if len(ids) < len(calls) or not ids.isdisjoint(taken) or not ids.isdisjoint(used):
+        return False
+    taken |= ids
+    return True

@@ -16,7 +16,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Sequence
 from hashlib import blake2b
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 from zlib import compress, crc32, decompress, error
 
 import msgspec
@@ -242,10 +242,11 @@ def _as_bytes(numbers: "array[int]") -> bytes:
     return numbers.tobytes()
 
 
-def _numbers(data: bytes, code: str) -> "array[int]":
+def _numbers(data: bytes, code: Literal["I", "Q"]) -> Sequence[int]:
+    if sys.byteorder == "little":
+        return memoryview(data).cast(code)  # as they lie there: a long log has many
     numbers: array[int] = array(code, data)
-    if sys.byteorder == "big":
-        numbers.byteswap()
+    numbers.byteswap()
     return numbers
 
 
@@ -483,7 +484,7 @@ class IdIndex:
     __slots__ = ("_confirm", "_hashes")
 
     def __init__(
-        self, hashes: "Sequence[array[int]]", confirm: Callable[[int, str], int | None]
+        self, hashes: Sequence[Sequence[int]], confirm: Callable[[int, str], int | None]
     ) -> None:
         self._hashes = hashes
         self._confirm = confirm
