@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
-from weft.compiler.report import WIDTH, block_text, clip, item_origin, place_of, preview
+from weft.compiler.report import WIDTH, block_text, clip, place_of, preview
 from weft.diagnostics import Origin
 from weft.ir import Item, TextBlock
 from weft.values import JsonObject, compact
@@ -242,17 +242,15 @@ def _replaced(
         now = by_event.pop(item.event, None)
         size = before.scale.item(item)
         if now is None:
-            yield Change("item", "removed", _who(item), item_origin(item), size, 0, _text(item))
+            yield Change("item", "removed", _who(item), item.origin, size, 0, _text(item))
             continue
         rewritten.add(id(now))
         detail = f"{clip(preview(_text(item)), 30)} -> {preview(_text(now))}"
-        yield Change(
-            "item", "changed", _who(now), item_origin(now), size, after.scale.item(now), detail
-        )
+        yield Change("item", "changed", _who(now), now.origin, size, after.scale.item(now), detail)
     for item in come:
         if id(item) not in rewritten:
             size = after.scale.item(item)
-            yield Change("item", "added", _who(item), item_origin(item), 0, size, _text(item))
+            yield Change("item", "added", _who(item), item.origin, 0, size, _text(item))
 
 
 def _alike(one: Item, other: Item) -> bool:

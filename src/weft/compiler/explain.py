@@ -22,7 +22,6 @@ from weft.compiler.report import (
     Source,
     block_kind,
     block_text,
-    item_origin,
 )
 from weft.declare.config import shape_of
 from weft.diagnostics import Origin
@@ -321,7 +320,7 @@ def _left_out(compiled: "Compilation", note: Note) -> LeftOutRow:
         # a late result stands at its call now: nothing is lost
         action, after = "moved", before
     text = _item_text(compiled.presentable(item) if compiled.presentable is not None else item)
-    return LeftOutRow(note.step, action, note.reason, item_origin(item), before, after, text)
+    return LeftOutRow(note.step, action, note.reason, item.origin, before, after, text)
 
 
 def _unsaid(compiled: "Compilation", sent: Iterable[SentRow]) -> list[LeftOutRow]:

@@ -18,7 +18,6 @@ from weft.ir import (
     CallBlock,
     CodeBlock,
     CodeResultBlock,
-    Item,
     MediaBlock,
     OpaqueBlock,
     ResultBlock,
@@ -494,11 +493,6 @@ def block_text(block: Block) -> str:
             return compact(block.payload)
         case _:
             assert_never(block)
-
-
-def item_origin(item: Item) -> Origin:
-    """Where an item comes from."""
-    return item.blocks[0].origin if item.blocks else Origin("event", item.event, item.author)
 
 
 def block_kind(block: Block) -> str:

@@ -256,6 +256,11 @@ class Item(msgspec.Struct, frozen=True, gc=False):
         return self.position, self.event, self.kind, part
 
     @property
+    def origin(self) -> Origin:
+        """Where it comes from: its first block, or its event."""
+        return self.blocks[0].origin if self.blocks else Origin("event", self.event, self.author)
+
+    @property
     def priority(self) -> int:
         """The tier of its most important block: 1 stays whatever it costs."""
         return min((block.priority for block in self.blocks), default=2)

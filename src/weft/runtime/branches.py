@@ -40,11 +40,7 @@ async def run_parallel(
     async with aclosing(lanes.events(lambda task: not collect and broke(task))) as events:
         async for event in events:
             yield event
-    failures = lanes.failures()
-    if failures and not (collect and (lanes.waits or len(failures) < len(nodes))):
-        raise failures[0]
-    if lanes.waits:
-        raise Suspended
+    lanes.require_end(collect=collect)
 
 
 async def run_map(
@@ -82,11 +78,7 @@ async def run_map(
     async with aclosing(lanes.events(lambda task: not collect and broke(task))) as events:
         async for event in events:
             yield event
-    failures = lanes.failures()
-    if failures and not (collect and (lanes.waits or len(failures) < count)):
-        raise failures[0]
-    if lanes.waits:
-        raise Suspended
+    lanes.require_end(collect=collect)
     done = [inner for (inner, _), task in zip(nodes, lanes.tasks, strict=True) if completed(task)]
     delta: JsonObject = {}
     for inner in done:
@@ -330,6 +322,14 @@ class Lanes:
         await settle_below(self._invocation, self._why, *cut)
         for void in self._streams.unfinished():
             yield void
+
+    def require_end(self, *, collect: bool) -> None:
+        """Fail as a node did, or wait as one does; with `collect`, fail only if all of them did."""
+        failures = self.failures()
+        if failures and not (collect and (self.waits or len(failures) < len(self._nodes))):
+            raise failures[0]
+        if self.waits:
+            raise Suspended
 
     def failures(self) -> list[NodeFailed]:
         """The failures of nodes. Any other error is raised."""
