@@ -40,7 +40,7 @@ from weft.compiler.plan import SET_RESPONSE, ModelLike, Plan, output_for, plan_f
 from weft.compiler.protected import Whole, require_valid, shown_item, withheld_by, without_labelled
 from weft.compiler.tools import DEFAULT, equip, offered_in, tools_in
 from weft.content import ContentLike, require_posted, to_content
-from weft.declare import Agent, Policy, RunConfig, TokenBudget
+from weft.declare import Agent, Node, Policy, RunConfig, TokenBudget
 from weft.declare.agent import find_path
 from weft.declare.config import lacking
 from weft.declare.hints import RUN_WORDS
@@ -224,7 +224,7 @@ def _with_offered(root: Agent, agent: str | None, events: Strand[Event]) -> Agen
     """The root in which the agent that is asked has the tools that the log says it was offered."""
     if type(root) is not Agent and not isinstance(cast("object", root), Agent):
         return root  # whoever makes the plan says what is wrong, also with the name
-    path = (root,)
+    path: tuple[Node, ...] = (root,)
     if isinstance(agent, str) and agent != root.name:
         # most programs have no toolsets, and this is asked at every step
         path = find_path(root, agent) if root.has_tool_sources else ()
