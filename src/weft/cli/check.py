@@ -185,8 +185,10 @@ SECONDS = 0.3
 
 def once_more(arguments: Sequence[str]) -> int:
     """Run the command in a new process, and give its exit code."""
-    # a module that was imported once stays as it was: only a new process reads it again
-    return subprocess.run([sys.executable, "-m", "weft", *arguments], check=False).returncode
+    # A module that was imported once stays as it was: only a new process reads it again. It writes
+    # no bytecode: that of a file which changes twice in a second would be taken for the newer one.
+    command = [sys.executable, "-B", "-m", "weft", *arguments]
+    return subprocess.run(command, check=False).returncode
 
 
 def watched(target: str, arguments: Sequence[str]) -> int:

@@ -310,7 +310,9 @@ def _their_code(where: str) -> Generator[None]:
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
         place, hint = blame(error), ""
-        if isinstance(error, SyntaxError | UnicodeError) and place.startswith("internal error"):
+        # null bytes are a ValueError below Python 3.11.4
+        is_no_text = isinstance(error, SyntaxError | UnicodeError) or "null bytes" in first
+        if is_no_text and place.startswith("internal error"):
             place, hint = where, "save it as plain Python text, in UTF-8"  # no line to be named
         raise UsageError(f"{type(error).__name__}: {first}", where=place, hint=hint) from None
 
