@@ -37,7 +37,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 # Two checks at a time, each with its output in one piece where make can do that.
 TOGETHER := $(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 
-.PHONY: help demo test coverage check prices bench clean browser \
+.PHONY: help demo test coverage check prices bench clean browser sandbox \
     check-style check-mypy check-pyright check-layers test-adk test-collect
 
 help:
@@ -56,7 +56,7 @@ demo: .venv/.made-local
 # named, since it depends on timing and wants a look. Many failures are not repeated.
 test:
 	@$(MAKE) --no-print-directory -j $(JOBS) .venv/.made-dev $(ADK)/.made-adk $(CLIENTS)/.made-clients
-	@$(TOGETHER) check-style check-mypy check-pyright test-adk check-layers test-collect browser
+	@$(TOGETHER) check-style check-mypy check-pyright test-adk check-layers test-collect browser sandbox
 	$(PYTEST) || { [ $$? = 1 ] && echo "Once more, alone, the tests that failed:" && \
 	    $(BIN)/python -m pytest -v -n 0 --last-failed --last-failed-no-failures none --maxfail 3; }
 
@@ -67,15 +67,23 @@ test-adk:
 test-collect:
 	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || :
 
-# The pages are tested in Chromium. Where none is installed and none can be, those tests are skipped,
-# and say so.
+# The pages are tested in Chromium, full Python in a sandbox of bubblewrap. Where one is not installed
+# and cannot be, its tests are skipped, and say so.
 browser:
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
-	    apt="apt-get -o DPkg::Lock::Timeout=400 -o Acquire::Retries=3"; \
-	    get() { DEBIAN_FRONTEND=noninteractive $$apt install -y --no-install-recommends chromium >/dev/null 2>&1 </dev/null; }; \
-	    [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing chromium" && \
-	    { get || { $$apt update >/dev/null 2>&1; get; } || { sleep 20; $$apt update >/dev/null 2>&1; get; }; } || \
-	    echo "NOTE: there is no browser here; the tests of the pages will be skipped" >&2; }
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+	    { $(call get_program,chromium,there is no browser here; the tests of the pages); }
+
+sandbox:
+	@command -v bwrap >/dev/null || \
+	    { $(call get_program,bubblewrap,there is no bubblewrap here; the tests of CPythonTool); }
+
+define get_program
+apt="apt-get -o DPkg::Lock::Timeout=400 -o Acquire::Retries=3"; \
+get() { DEBIAN_FRONTEND=noninteractive $$apt install -y --no-install-recommends $(1) >/dev/null 2>&1 </dev/null; }; \
+[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing $(1)" && \
+{ get || { $$apt update >/dev/null 2>&1; get; } || { sleep 20; $$apt update >/dev/null 2>&1; get; }; } || \
+echo "NOTE: $(2) will be skipped" >&2
+endef
 
 coverage: .venv/.made-dev
 	$(PYTEST) --cov --cov-report=term

@@ -107,6 +107,12 @@ def _filled(args: JsonObject, name: str) -> JsonObject:
     return {key: name if value == "?" else value for key, value in args.items()}
 
 
+SCRIPT = """
+import asyncio
+seen, booked = await asyncio.gather(look("a script"), book("in a script"))
+print(seen, booked, await count("in a script"))
+"""
+
 LOOK: Call = ("look", {"what": "?"})
 SLOW: Call = ("slow", {"what": "?"})
 COUNT: Call = ("count", {"what": "?"})
@@ -144,6 +150,7 @@ PLANS: dict[str, list[Turn]] = {
     "digger": [[LOOK, SLOW], [BOOK], "dug"],
     "other": [[SEND], [LOOK, LOOK], "otherwise"],
     "flaky": [[LOOK], RuntimeError("505")],
+    "scripter": [[("run_python", {"code": SCRIPT}), LOOK], [BOOK], "scripted"],
     "closer": [[COUNT], "the end"],
     # tools that come with Weft
     "keeper": [
@@ -361,6 +368,7 @@ def flow(note: Journal) -> Node:
             other=agent("other").uses(for_count),
             flaky=agent("flaky", "look"),
         ),
+        agent("scripter", "look", "book", "count").uses(PythonTool()),
         Step(finish),
         agent("closer")
         .uses(Toolset("late", for_count))
@@ -396,6 +404,22 @@ def built_in(agent: str, note: Journal) -> Node:
     own: list[object] = [remember, load_memory] if agent == "keeper" else [PythonTool()]
     model = PlannedModel(PLANS, note)
     return Agent(agent, model=model, tools=[tools(note)["look"], *own])
+
+
+CODE = """
+print("begun")
+first = look("one")
+second = effect("two")
+print(first, bool(second), look("three"))
+"""
+
+
+def in_code(kind: str, note: Journal) -> Node:
+    """An agent whose code calls one tool with that effect, between others."""
+    inner = effect(kind, note, "solo")
+    assert isinstance(inner, Agent)
+    model = PlannedModel({"outer": [[("run_python", {"code": CODE}), LOOK], "all done"]}, note)
+    return Agent("outer", model=model, tools=[*inner.tools, PythonTool()])
 
 
 def inside(kind: str, note: Journal) -> Node:

@@ -280,8 +280,8 @@ def test_a_run_killed_again_and_again_ends_as_if_nothing_had_happened(
 
 
 THOROUGH = KILLS >= 200
-PLACES = ["solo", "batch", "inside"] if THOROUGH else ["batch"]
-"""Where the call stands: alone in its reply, among others, or in an agent that is a tool."""
+PLACES = ["solo", "batch", "inside", "code"] if THOROUGH else ["batch"]
+"""Where the call stands: alone in its reply, among others, in an agent that is a tool, in code."""
 
 
 class Killed(NamedTuple):
@@ -344,7 +344,7 @@ def test_a_transactional_tool_writes_its_row_with_its_result_or_not_at_all(
         assert trial.booked(call) == 1
 
 
-@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("where", PLACES if THOROUGH else ["batch", "code"])
 def test_a_call_is_approved_once_and_made_once_with_the_arguments_approved(
     worker: Worker, address: str, tmp_path: Path, where: str
 ) -> None:
@@ -400,7 +400,7 @@ def test_a_probe_is_asked_and_what_happened_does_not_happen_again(
     assert probed == {0, 1}
 
 
-@pytest.mark.parametrize("where", PLACES if THOROUGH else ["inside"])
+@pytest.mark.parametrize("where", PLACES if THOROUGH else ["inside", "code"])
 @pytest.mark.parametrize("then", ["answer", "retry"])
 def test_an_unsafe_call_in_doubt_waits_for_a_word_and_is_never_made_again_unasked(
     worker: Worker, address: str, tmp_path: Path, where: str, then: str

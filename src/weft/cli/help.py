@@ -49,7 +49,8 @@ def doctor_command(_: CommandOptions) -> int:
         ("tokenizers", _tokenizers()),
         ("prices", _prices()),
         ("keys in the environment (names only)", _keys()),
-        ("code execution", _code()),
+        ("code: PythonTool", _code()),
+        ("code: CPythonTool", _full_python()),
         ("working folder", _folder()),
     )
     well = True
@@ -107,15 +108,19 @@ def _extras() -> Iterator[Checkup]:
 
 
 def _code() -> Iterator[Checkup]:
-    """What code that a model writes can be kept from; it runs only where a PythonTool is given."""
-    from weft.tools.python import isolation
+    """Whether code that a model writes can run in an interpreter made for that."""
+    version = _version("pydantic-monty")
+    words = f"pydantic-monty {version}" if version else "missing, so it cannot be declared"
+    yield Checkup(True, "interpreter", words, "" if version else "pip install 'weft[code]'")
 
-    achieved = isolation()
-    for key, what in (("network", "network"), ("files", "other folders"), ("processes", "others")):
-        can = (
-            "out of reach of a PythonTool" if achieved.get(key) else "the kernel lets it be reached"
-        )
-        yield Checkup(True, what, can)
+
+def _full_python() -> Iterator[Checkup]:
+    """What full Python can be kept from; where one of it is absent, it is not run."""
+    from weft.tools.cpython import abilities
+
+    for one in abilities(None):
+        words = one.words if one.can else f"{one.words}: no code is run"
+        yield Checkup(True, one.name, words, "" if one.can else one.hint)
 
 
 def _tokenizers() -> Iterator[Checkup]:

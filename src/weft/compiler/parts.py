@@ -37,7 +37,9 @@ from weft.values import JsonObject, compact, has_lone_surrogate, scrub
 
 
 def is_internal(event: Event) -> bool:
-    """Whether a framework made the event: all its calls are to itself or to its client."""
+    """Whether no model made the event: all its calls are to Weft or its client, or code's."""
+    if event.custom_metadata is not None and event.provenance.code is not None:
+        return True
     calls = event.calls
     return bool(calls) and all(call.name in INTERNAL_CALLS for call in calls)
 

@@ -22,6 +22,7 @@ from weft.compiler.instruction import Instructions, Source, Wording, wording_of
 from weft.compiler.tools import DEFAULT, policy_of, recall_tool, transfer_targets, transfer_tool
 from weft.declare import Agent, Node, Policy, RunConfig, Tool
 from weft.declare.agent import find_path, labels_of, unite_labels, walk_tree
+from weft.declare.code import describe_functions
 from weft.declare.config import merge
 from weft.declare.functions import PassFunction, name_of
 from weft.declare.policy_parts import Auto, Budget, Label
@@ -523,7 +524,7 @@ def _tools_of(
     tools = [
         ToolDecl(
             t.name,
-            t.description,
+            describe_functions(t, agent.tools) if t.runs_code else t.description,
             t.parameters,
             Origin("tool", t.name, agent.name),
             hosted=t.hosted,

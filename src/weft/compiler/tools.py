@@ -277,6 +277,9 @@ def declared_by(tools: Iterable[Tool]) -> list[JsonObject]:
             declaration["hosted"] = msgspec.json.decode(msgspec.json.encode(tool.hosted))
         if tool.extra:
             declaration["extra"] = {**tool.extra}
+        if tool.runs_code:
+            declaration["runs_code"] = True
+            declaration["functions"] = None if tool.functions is None else [*tool.functions]
         declarations.append(declaration)
     return declarations
 
@@ -356,6 +359,8 @@ class _Declaration(msgspec.Struct, frozen=True):
     writes: tuple[str, ...] = ()
     hosted: HostedTool | None = None
     extra: dict[str, JsonObject] = {}
+    runs_code: bool = False
+    functions: tuple[str, ...] | None = None
 
 
 def tools_in(offered: OfferedTools) -> tuple[Tool, ...]:
@@ -371,6 +376,8 @@ def tools_in(offered: OfferedTools) -> tuple[Tool, ...]:
             writes=one.writes,
             hosted=one.hosted,
             extra=one.extra,
+            runs_code=one.runs_code,
+            functions=one.functions,
         )
         for one in declarations
     )

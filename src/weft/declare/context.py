@@ -1,6 +1,6 @@
 """The contexts that callbacks and tools get: state they may change, a session they may read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
 
 import msgspec
@@ -14,6 +14,8 @@ from weft.values import Json, JsonObject
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
+
+    from weft.declare.tool import Tool
 
     # A default is only for type checkers: Python below 3.13 knows none.
     DepsT = TypeVar("DepsT", default=Any)
@@ -100,6 +102,56 @@ class Surroundings(Protocol):
 
     async def remember(self, text: str, author: str) -> str:
         """Keep a note in the user's memory."""
+        ...
+
+
+class CodeCall(msgspec.Struct, frozen=True):
+    """A call that code makes of a tool of its agent."""
+
+    tool: str
+    args: JsonObject
+
+
+class CodeAnswer(msgspec.Struct, frozen=True):
+    """What a call that code made came to: a result, and media beside it."""
+
+    response: JsonObject
+    parts: tuple[Part, ...] = ()
+
+
+class CodeSteps(Protocol):
+    """The steps of code under way: each ends with calls, and stands in the log."""
+
+    @property
+    def tools(self) -> "Sequence[Tool]":
+        """The tools of the agent that were offered to its model."""
+        ...
+
+    @property
+    def begun(self) -> float:
+        """When the code was first called, in seconds since 1970."""
+        ...
+
+    def restore(self) -> Iterator[bytes]:
+        """The snapshots that the log has, the newest first.
+
+        The next step after one was taken is the one that it was made at.
+        """
+        ...
+
+    async def load_artifact(self, name: str) -> Part | None:
+        """An artifact that the code is given."""
+        ...
+
+    async def answer(self, calls: Sequence[CodeCall], snapshot: bytes | None) -> list[CodeAnswer]:
+        """Make the calls with which the next step ends, unless the log says what they came to.
+
+        `snapshot` is what the code goes on from after a crash.
+        """
+        ...
+
+    async def end(self) -> None:
+        """Note that the code has ended."""
         ...
 
 
@@ -259,7 +311,7 @@ class ToolContext(CallbackContext[DepsT]):
     store's own, inside its transaction, for a tool with `effect="transactional"`.
     """
 
-    __slots__ = ("call_id", "confirmed", "connection")
+    __slots__ = ("call_id", "confirmed", "connection", "steps")
 
     def __init__(
         self,
@@ -285,3 +337,5 @@ class ToolContext(CallbackContext[DepsT]):
         self.call_id = call_id
         self.confirmed = confirmed
         self.connection = connection
+        self.steps: CodeSteps | None = None
+        """The steps of the code that a tool runs, where it runs some."""

@@ -115,6 +115,10 @@ class Tool(DeclaredStruct, Generic[P, R], frozen=True, kw_only=True):
     """What the provider runs, in place of a function."""
     agent: "Node | None" = None
     """The agent or flow that is run when the tool is called, in place of a function."""
+    runs_code: bool = False
+    """Whether a call brings code, which may call other tools of the agent."""
+    functions: tuple[str, ...] | None = None
+    """The tools that its code may call; None: all of the agent's."""
     extra: dict[str, JsonObject] = {}
     """Fields of the declaration that only one dialect has, by its name.
 

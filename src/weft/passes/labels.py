@@ -1,6 +1,7 @@
 """Withhold what carries a label that the agent's model is not cleared for."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import groupby
 from typing import NamedTuple, TypeVar, cast
 
@@ -177,9 +178,12 @@ def _by_place(block: Block, item: Item, known: Labelled, env: Env) -> Block:
     """The block as it may be seen, going by where it comes from."""
     if isinstance(block, ResultBlock):
         labels = known.tools.get(block.name, ())
-        if not labels or block.synthetic:
+        if block.synthetic:
             return block
-        return _wholly(block, labels)
+        for event in _events(item, env):
+            if event.custom_metadata is not None and event.id == block.origin.name:
+                labels = _of_result(event, block.call_id, labels, known.names)
+        return _wholly(block, labels) if labels else block
     if not isinstance(block, TextBlock):
         return block
     labels = _of_place(block.origin, known)
@@ -188,6 +192,15 @@ def _by_place(block: Block, item: Item, known: Labelled, env: Env) -> Block:
     if block.origin.kind != "event" or item.kind not in ("foreign", "summary"):
         return block
     return _told_by(block, item, known, env)
+
+
+def _of_result(
+    event: Event, call_id: str, labels: tuple[str, ...], names: AbstractSet[str]
+) -> tuple[str, ...]:
+    """The labels of a result: those of its tool, and those of what its code was given."""
+    derived = event.provenance.derived if event.custom_metadata is not None else None
+    more = [name for name in (derived or {}).get(call_id, ()) if name in names]
+    return tuple(sorted({*labels, *more})) if more else labels
 
 
 def _told_by(block: TextBlock, item: Item, known: Labelled, env: Env) -> TextBlock:
@@ -204,7 +217,10 @@ def _told_by(block: TextBlock, item: Item, known: Labelled, env: Env) -> TextBlo
         parts = event.content.parts if event.content is not None else None
         if event.id == block.origin.name and parts and 0 <= block.origin.part < len(parts):
             result = parts[block.origin.part].function_response
-            labels = known.tools.get(result.name or "", ()) if result is not None else ()
+            labels: tuple[str, ...] = ()
+            if result is not None:
+                labels = known.tools.get(result.name or "", ())
+                labels = _of_result(event, result.id or "", labels, known.names)
             return _covered_item(block, labels, f"[{item.author}] ") if labels else block
     return block
 
@@ -217,7 +233,8 @@ def _events(item: Item, env: Env) -> Iterator[Event]:
 
 def _returned(event: Event, known: Labelled) -> Iterable[str]:
     for result in event.results:
-        yield from known.tools.get(result.name or "", ())
+        labels = known.tools.get(result.name or "", ())
+        yield from _of_result(event, result.id or "", labels, known.names)
 
 
 def _covered_item(block: TextBlock, labels: tuple[str, ...], head: str = "") -> TextBlock:
@@ -392,8 +409,9 @@ def _read(
     if known.upto == len(log):
         return known
     reading = _Read(len(log), dict(known.keys), dict(known.artifacts), dict(known.values))
+    names = {label.name for label in labels}
     for event in log.since(known.upto):
-        _read_event(event, tools, keys, reading)
+        _read_event(event, tools, keys, names, reading)
     # a tail may still change: it is read again
     if log.settled == len(log):
         log.memo.keep(reading, labels)
@@ -404,12 +422,14 @@ def _read_event(
     event: Event,
     tools: Mapping[str, tuple[str, ...]],
     keys: Mapping[str, tuple[str, ...]],
+    names: AbstractSet[str],
     reading: _Read,
 ) -> None:
     """Take in what an event passes on: labelled results, and the keys and artifacts beside them."""
     passed: set[str] = set()
     for result in event.results:
-        if labels := tools.get(result.name or ""):
+        labels = _of_result(event, result.id or "", tools.get(result.name or "", ()), names)
+        if labels:
             passed.update(labels)
             _add_labels(reading.values, result.response, labels, common=False)
             reading.artifacts[f"result-{result.id}.json"] = labels  # where a large one is kept

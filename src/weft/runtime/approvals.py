@@ -225,14 +225,15 @@ def check_edited(root: Node, answered: Iterable[tuple[Event, Content]]) -> None:
 
 
 def _tool_named(root: Node, agent: str, name: str) -> BoundTool | None:
-    """A tool of an agent, wherever the agent stands in the tree."""
+    """A tool of an agent, or of one that has a tool of that name which ran code that called it."""
     waiting, seen = [root], set[int]()
     while waiting:
         for one in agents_of(waiting.pop()):
             if id(one) in seen:
                 continue
             seen.add(id(one))
-            if one.name == agent and (bound := _bound_tool(one, name)) is not None:
+            runs_code = any(tool.runs_code and tool.name == agent for tool in one.tools)
+            if (one.name == agent or runs_code) and (bound := _bound_tool(one, name)) is not None:
                 return bound
             waiting += [tool.agent for tool in one.tools if tool.agent is not None]
     return None

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 
 import msgspec
 
@@ -14,12 +14,13 @@ from weft.diagnostics import Origin, report
 from weft.ir.block import RECALL
 from weft.passes.env import is_short
 from weft.runtime.invocation import Invocation
-from weft.runtime.place import Place, Progress, paths_around, stopped
+from weft.runtime.place import UNKNOWN_OUTCOME, Place, Progress, paths_around, stopped
 from weft.runtime.program import AgentBindings, BoundTool
 from weft.runtime.result import CUT
 from weft.runtime.tool_call import Outcome, ToolCall, recorded, unknown_tool
 from weft.session import Actions, Event
 from weft.session.event import EMPTY_ACTIONS
+from weft.session.lookback import CONFIRMATION, QUESTION
 from weft.session.provenance import NOTHING, Provenance
 from weft.values import JsonObject
 
@@ -72,11 +73,14 @@ class Batch(msgspec.Struct, frozen=True):
             if outcome.restored:
                 put_back |= outcome.restored
         notes = NOTHING
-        if put_back or waiting or twice:
+        derived = {one.call.id or "": [*one.labels] for one in self.outcomes if one.labels}
+        if put_back or waiting or twice or derived:
             notes = Provenance(
                 restored=put_back or None,
                 pending=waiting or None,
                 diagnostics=[_conflict(agent, k, twice[k], writers[k]) for k in twice] or None,
+                derived=derived or None,
+                labels=sorted({name for names in derived.values() for name in names}) or None,
             )
         elif not parts:
             return None
@@ -131,11 +135,13 @@ async def run_calls(
     progress: Progress,
     event: Event | None,
     finish: Callable[[Batch], Event | None],
+    carried: frozenset[str] = frozenset(),
 ) -> Batch:
     """Run the open calls: side by side, a sequential one alone; results in call order.
 
     `event` is the reply that made them, where it is at hand: it says which are malformed. `finish`
     makes the event with the results, or gives None where there is more to store with them.
+    `carried` are the labels that all arguments carry: those of code that was given such values.
     """
     reply = event if event is not None else progress.reply
     raw, withheld, cut = _malformed(reply), withheld_in(reply), _cut_call(reply)
@@ -147,7 +153,7 @@ async def run_calls(
         if waits and call.id not in invocation.retry:
             continue
         malformed = raw.get(call.id or "", "")
-        one = ToolCall(invocation, place, plan.policy, bindings, progress, call, malformed)
+        one = ToolCall(invocation, place, plan, bindings, progress, call, malformed, carried)
         # arguments that end early may be legal and wrong: a path without its last part
         if call.id == cut:
             one.answer(
@@ -216,6 +222,45 @@ def _recalls(invocation: Invocation, place: Place, path: tuple[Agent, ...]) -> b
     # a long result may stand in a request as a handle, which asks to be recalled
     log = invocation.view(place.scope).events
     return any(not is_short(one.response or {}) for event in log for one in event.results)
+
+
+def calls_that_wait(
+    bindings: AgentBindings, calls: Iterable[FunctionCall], withheld: Container[str] = ()
+) -> tuple[str, ...] | None:
+    """The calls that are not answered at once: long-running ones, and those to confirm."""
+    ids: list[str] = []
+    for call in calls:
+        bound = bindings.tools.get(call.name or "")
+        # a tool that the request did not offer is refused at once: nobody waits for it
+        if bound is None or bound.tool.name in withheld:
+            continue
+        if bound.tool.long_running or bound.tool.confirm is True:
+            ids.append(call.id or "")
+    return tuple(ids) or None
+
+
+def ask_user(invocation: Invocation, author: str, place: Place, batch: Batch) -> Event:
+    """The questions to the user about calls to confirm, as an event that ADK's clients know."""
+    asked = [
+        FunctionCall(name=CONFIRMATION, args=one.question, id=f"{QUESTION}{one.call.id}")
+        for one in batch.outcomes
+        if one.question is not None
+    ]
+    parts = tuple(Part(function_call=call) for call in asked)
+    event = invocation.event(author, place, Content(parts=parts, role="model"))
+    ids = tuple(call.id or "" for call in asked)
+    return msgspec.structs.replace(event, long_running_tool_ids=ids)
+
+
+def unknown_outcome(batch: Batch) -> tuple[str, str]:
+    """The error for calls that a crash interrupted: nobody knows whether they ran."""
+    unknown = [one.call for one in batch.outcomes if one.unknown]
+    names = ", ".join(f"{call.name} ({call.id})" for call in unknown)
+    return UNKNOWN_OUTCOME, (
+        f"the process died while these ran, and nobody knows whether they did: {names};"
+        " say what they returned with resume(answers={id: result}),"
+        " or run them again with resume(retry=[id])"
+    )
 
 
 def _in_order(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:

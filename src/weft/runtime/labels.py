@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -34,12 +35,28 @@ async def labelled_texts(invocation: Invocation, cleared: tuple[str, ...]) -> di
     return None
 
 
-async def refusal(invocation: Invocation, tool: Tool, args: JsonObject) -> JsonObject | None:
-    """The error for a call whose arguments carry a label that the tool is not cleared for."""
+async def refusal(
+    invocation: Invocation, tool: Tool, args: JsonObject, carried: AbstractSet[str] = frozenset()
+) -> JsonObject | None:
+    """The error for a call whose arguments carry a label that the tool is not cleared for.
+
+    All arguments carry the labels in `carried`. Code may spell what it was given in any way, so
+    its calls are not told apart by their values. Code itself may be given anything: it reaches
+    nobody but by its calls and its result, and both carry what it was given.
+    """
+    if tool.runs_code:
+        return None
     cleared = cleared_of(tool)
     hidden = tuple(label for label in invocation.labels if label.name not in cleared)
     if not hidden:
         return None
+    uncleared = sorted({label.name for label in hidden} & carried)
+    if uncleared:
+        listed = " and ".join(f"`{label}`" for label in uncleared)
+        return {
+            "error": f"the code was given what carries the label {listed}, which {tool.name} is"
+            " not cleared for; call it from code that was not, or by itself"
+        }
     known = await known_labels(invocation, hidden)
     for name, value in args.items():
         labels = sorted({label for one in _labels_in(value, known.copies) for label in one})
@@ -50,6 +67,12 @@ async def refusal(invocation: Invocation, tool: Tool, args: JsonObject) -> JsonO
                 " not cleared for; call it without that value"
             }
     return None
+
+
+async def labels_in(invocation: Invocation, value: Json) -> set[str]:
+    """The labels of everything in a value that is known to carry one."""
+    known = await known_labels(invocation, invocation.labels)
+    return {label for labels in _labels_in(value, known.copies) for label in labels}
 
 
 def cleared_of(tool: Tool) -> tuple[str, ...]:
@@ -71,10 +94,11 @@ async def noted(invocation: Invocation, event: Event) -> Event:
         return event
     known = await known_labels(invocation, invocation.labels)
     plain = cast("Json", msgspec.json.decode(encode(event.content, where=f"event {event.id}")))
-    labels = sorted({label for one in _labels_in(plain, known.copies) for label in one})
+    labels = {label for one in _labels_in(plain, known.copies) for label in one}
     if not labels:
         return event
-    metadata = Provenance(labels=labels).onto(event.custom_metadata)
+    labels |= {*(event.provenance.labels or ())}
+    metadata = Provenance(labels=sorted(labels)).onto(event.custom_metadata)
     return msgspec.structs.replace(event, custom_metadata=metadata)
 
 

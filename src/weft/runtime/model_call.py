@@ -252,8 +252,11 @@ class ModelCall:
         more = self._spent(response) if self._invocation.spending is not None else NOTHING
         if self._withheld and response.content is not None:
             calls = [part.function_call for part in response.content.parts or ()]
-            names = {call.name for call in calls if call is not None}
-            if not names.isdisjoint(self._withheld):
+            names = {call.name or "" for call in calls if call is not None}
+            tools = self._bindings.tools
+            # code must not call it either
+            runs_code = any(name in tools and tools[name].tool.runs_code for name in names)
+            if runs_code or not names.isdisjoint(self._withheld):
                 more = msgspec.structs.replace(more, withheld=sorted(self._withheld))
         return self._reply(response, watched, more)
 

@@ -86,6 +86,12 @@ def place_of(event: Event) -> Place:
     return Place(path_of(event), event.branch or "", event.isolation_scope or "")
 
 
+def code_place(place: Place, call: FunctionCall) -> Place:
+    """Where the code stands that a call at a place brought."""
+    call_id = call.id or ""
+    return place.child(call.name or "", call_id)._replace(scope=call_id, branch="")
+
+
 def root_place(root: Node) -> Place:
     """Where the root stands: an agent at the empty path, a flow under its name."""
     return Place() if isinstance(root, Agent) else Place(root.name)
@@ -109,6 +115,14 @@ class Suspended(Exception):
 
 class Interrupted(Exception):
     """A later run of the session asked this one to stop."""
+
+
+class EndsRun(Exception):
+    """A call that code made ends the run: what a callback raised, or a tool that may not fail."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 T = TypeVar("T")
@@ -450,8 +464,10 @@ _QUESTIONS = frozenset((CONFIRMATION, INPUT))
 
 
 def is_reply(event: Event) -> bool:
-    """Whether a model said it. Results, and questions that Weft asks, do not count."""
-    return _is_spoken(event) and not _asks_user(event.calls)
+    """Whether a model said it; results, Weft's questions and calls of code do not count."""
+    if not _is_spoken(event) or _asks_user(event.calls):
+        return False
+    return event.custom_metadata is None or event.provenance.code is None
 
 
 def _is_spoken(event: Event) -> bool:

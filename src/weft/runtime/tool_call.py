@@ -16,15 +16,24 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from weft.compiler.plan import Plan
 from weft.content import Content, FunctionCall, Part
-from weft.declare import Agent, Flow, Policy, Tool
+from weft.declare import Agent, Flow, Tool
 from weft.declare.context import ToolContext
 from weft.errors import SchemaError, SessionError, StoreError
 from weft.misuse import close
 from weft.runtime.invocation import Invocation
-from weft.runtime.labels import refusal, restored_arguments
+from weft.runtime.labels import labels_in, refusal, restored_arguments
 from weft.runtime.payloads import Returned, is_small, keep_large, shortened, to_json, to_returned
-from weft.runtime.place import Interrupted, NodeFailed, Place, Progress, Suspended, ended
+from weft.runtime.place import (
+    EndsRun,
+    Interrupted,
+    NodeFailed,
+    Place,
+    Progress,
+    Suspended,
+    ended,
+)
 from weft.runtime.program import AgentBindings, BoundTool, settled
 from weft.runtime.result import is_cut, parse
 from weft.session import Actions, Event
@@ -36,6 +45,8 @@ from weft.values import JsonObject, canonical, compact, digest
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
+
+    from weft.runtime.code_calls import CodeCalls
 
 _log = logging.getLogger("weft")
 
@@ -62,6 +73,8 @@ class Outcome(msgspec.Struct, frozen=True):
     stopped: bool = False
     restored: JsonObject = {}
     """What was put back into the arguments in place of placeholders."""
+    labels: tuple[str, ...] = ()
+    """The labels of what its code was given: all of the result carries them."""
 
     @property
     def is_plain(self) -> bool:
@@ -71,6 +84,7 @@ class Outcome(msgspec.Struct, frozen=True):
             and self.actions is EMPTY_ACTIONS
             and not self.waits
             and not self.restored
+            and not self.labels
         )
 
 
@@ -82,24 +96,30 @@ class ToolCall:
     """A call on its way to its outcome."""
 
     __slots__ = (
-        "_bindings", "_edited", "_finish", "_invocation", "_malformed", "_place", "_policy",
-        "_progress", "_restored", "begun", "call", "outcome", "result", "written",
+        "_bindings", "_carried", "_edited", "_finish", "_invocation", "_malformed", "_place",
+        "_plan", "_progress", "_restored", "_steps", "begun", "call", "outcome", "result",
+        "written",
     )  # fmt: skip
 
     def __init__(
         self,
         invocation: Invocation,
         place: Place,
-        policy: Policy,
+        plan: Plan,
         bindings: AgentBindings,
         progress: Progress,
         call: FunctionCall,
         malformed: str,
+        carried: frozenset[str],
     ) -> None:
         self._finish: Finish | None = None
         self._invocation = invocation
         self._place = place
-        self._policy = policy
+        self._plan = plan
+        self._carried = carried
+        """The labels that all its arguments carry."""
+        self._steps: CodeCalls | None = None
+        """The steps of the code that it brings, once they are under way."""
         self._bindings = bindings
         self._progress = progress
         self._malformed = malformed
@@ -131,6 +151,9 @@ class ToolCall:
             outcome = await self._decide()
             if self._restored:
                 outcome = msgspec.structs.replace(outcome, restored=self._restored)
+            if self._steps is not None and self._steps.carried:
+                labels = tuple(sorted(self._steps.carried))
+                outcome = msgspec.structs.replace(outcome, labels=labels)
             self.outcome = outcome
 
     def record(self) -> JsonObject | None:
@@ -171,7 +194,7 @@ class ToolCall:
         except SchemaError as error:
             return Outcome(call, {"error": _error_words(error)})
         if self._invocation.labels:
-            refused = await refusal(self._invocation, bound.tool, args)
+            refused = await refusal(self._invocation, bound.tool, args, self._carried)
             if refused is not None:
                 return Outcome(call, refused)
         context: ToolContext | None = None
@@ -192,6 +215,8 @@ class ToolCall:
             return Outcome(call, suspended=True)
         except (Interrupted, StoreError):
             raise
+        except EndsRun as ending:
+            return Outcome(call, {"error": _error_words(ending.cause)}, raised=ending.cause)
         except Exception as error:  # what a callback raised stops the run, once it is in the log
             return Outcome(call, {"error": _error_words(error)}, raised=error)
 
@@ -201,10 +226,11 @@ class ToolCall:
         # an agent gets the placeholders: its own requests are redacted too
         if tool.agent is not None:
             return args
-        if not self._policy.protections:
+        policy = self._plan.policy
+        if not policy.protections:
             return args
         session = self._invocation.view(self._place.scope)
-        arguments = restored_arguments(args, self._policy, session)
+        arguments = restored_arguments(args, policy, session)
         self._restored = arguments.used
         return arguments.args
 
@@ -250,7 +276,7 @@ class ToolCall:
                 waits = tool.long_running
                 if returned is not None:
                     response, parts = returned.response, returned.parts
-            except (Suspended, Interrupted, StoreError):
+            except (Suspended, Interrupted, StoreError, EndsRun):
                 raise
             except Exception as error:
                 answer = None
@@ -294,6 +320,8 @@ class ToolCall:
             )
         if tool.context_parameter is not None:
             kwargs[tool.context_parameter] = context
+        if tool.runs_code and context is not None:
+            context.steps = await self._code_steps(args, context)
         # noted before the call: after a crash it must be known that it may have been made
         if tool.effect in ("probe", "unsafe"):
             await self._invocation.commit(
@@ -316,6 +344,18 @@ class ToolCall:
                     raise
                 await asyncio.sleep(min(0.05 * 2**attempt, 2.0))
         return None
+
+    async def _code_steps(self, args: JsonObject, context: ToolContext) -> "CodeCalls":
+        """The steps of the code that the call brings, from what the log has of them."""
+        from weft.runtime.code_calls import CodeCalls  # which makes calls itself
+
+        invocation, reply = self._invocation, self._progress.reply
+        self._steps = steps = CodeCalls(
+            invocation, self._place, self._plan, self._bindings, self.call, reply, context.actions
+        )
+        if invocation.labels:
+            steps.carried.update(self._carried, await labels_in(invocation, args))
+        return steps
 
     async def _run_in_transaction(
         self, bound: BoundTool, context: ToolContext, kwargs: dict[str, object]
@@ -507,6 +547,8 @@ def _record(outcome: Outcome) -> JsonObject:
         record["waits"] = True
     if outcome.restored:
         record["restored"] = outcome.restored
+    if outcome.labels:
+        record["labels"] = [*outcome.labels]
     return record
 
 
@@ -523,6 +565,7 @@ def recorded(progress: Progress, call: FunctionCall) -> Outcome | None:
         msgspec.convert(record.get("parts", ()), tuple[Part, ...]),
         waits=record.get("waits") is True,
         restored=cast("JsonObject", record.get("restored", {})),
+        labels=msgspec.convert(record.get("labels", ()), tuple[str, ...]),
     )
 
 

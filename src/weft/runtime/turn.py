@@ -13,14 +13,22 @@ import msgspec
 from weft.compiler.instruction import decided
 from weft.compiler.items import PAUSED
 from weft.compiler.plan import Plan, plan_for
-from weft.content import Content, FunctionCall, Part
+from weft.content import Content, Part
 from weft.declare import Agent, CallbackContext, Flow, Node
 from weft.declare.agent import find_path
 from weft.declare.policy_parts import Capture, NoteDown, Writing
 from weft.declare.transform import noted
 from weft.diagnostics import Origin, report
 from weft.errors import CompileError, ProtectionError, StoreError
-from weft.runtime.batch import Batch, run_calls, settle_below, withheld_in
+from weft.runtime.batch import (
+    Batch,
+    ask_user,
+    calls_that_wait,
+    run_calls,
+    settle_below,
+    unknown_outcome,
+    withheld_in,
+)
 from weft.runtime.costs import RUN_BUDGET
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import Spoken, restored_answer, with_restored
@@ -32,6 +40,7 @@ from weft.runtime.place import (
     Place,
     Progress,
     Suspended,
+    code_place,
     is_reply,
     with_note,
 )
@@ -49,7 +58,6 @@ from weft.runtime.result import (
 )
 from weft.session import Actions, Event
 from weft.session.event import NO_ACTIONS, new_id
-from weft.session.lookback import CONFIRMATION, QUESTION
 from weft.session.provenance import Provenance
 from weft.values import JsonObject
 
@@ -317,7 +325,10 @@ class Turn:
             if answer.delta or noted:
                 delta = {**actions.state_delta, **answer.delta, **noted}
                 actions = msgspec.structs.replace(actions, state_delta=delta)
-        waiting = self._ids_that_wait(reply, content) if calls else None
+        waiting: tuple[str, ...] | None = None
+        if calls:
+            called = [part.function_call for part in content.parts or () if part.function_call]
+            waiting = calls_that_wait(self.bindings, called, withheld_in(reply))
         if content is not reply.content or actions is not reply.actions or waiting is not None:
             reply = msgspec.structs.replace(
                 reply, content=content, actions=actions, long_running_tool_ids=waiting
@@ -436,9 +447,9 @@ class Turn:
                 self.invocation.hops += 1
             events.append(event)
         if asks:
-            events.append(self._questions(batch))
+            events.append(ask_user(self.invocation, self.agent.name, self.place, batch))
         if unknown:
-            error = error or _unknown_outcome(batch)
+            error = error or unknown_outcome(batch)
         error = error or (None if raised is not None else stalled)
         if error is not None:
             events.append(self.invocation.event(self.agent.name, self.place, error=error))
@@ -462,26 +473,16 @@ class Turn:
         return event if stalled is None else None
 
     async def _settle_stopped(self, batch: Batch) -> None:
-        """Answer the open calls of agents that were called as tools and then stopped."""
+        """Answer the open calls of agents that were called as tools, and of code, once stopped."""
         paths: list[str] = []
         for one in batch.outcomes:
             bound = self.bindings.tools.get(one.call.name or "") if one.stopped else None
             agent = bound.tool.agent if bound is not None else None
             if isinstance(agent, Agent | Flow):
                 paths.append(self.place.child(agent.name, one.call.id or "").path)
+            elif bound is not None and bound.tool.runs_code:
+                paths.append(code_place(self.place, one.call).path)
         await settle_below(self.invocation, "another call failed", *paths)
-
-    def _questions(self, batch: Batch) -> Event:
-        """The questions to the user about calls to confirm, as an event that ADK's clients know."""
-        asked = [
-            FunctionCall(name=CONFIRMATION, args=one.question, id=f"{QUESTION}{one.call.id}")
-            for one in batch.outcomes
-            if one.question is not None
-        ]
-        parts = tuple(Part(function_call=call) for call in asked)
-        event = self._event(Content(parts=parts, role="model"), Actions())
-        ids = tuple(call.id or "" for call in asked)
-        return msgspec.structs.replace(event, long_running_tool_ids=ids)
 
     def _judge_repeats(self, event: Event) -> tuple[Event, tuple[str, str] | None]:
         """The results, with a note for the model if they repeat, or an error if they go on."""
@@ -515,20 +516,6 @@ class Turn:
             here = self.agent.name
             return "transfer_loop", f"`{target}` and `{here}` hand over to each other"
         return None
-
-    def _ids_that_wait(self, reply: Event, content: Content) -> tuple[str, ...] | None:
-        """The calls that are not answered at once: long-running ones, and those to confirm."""
-        ids: list[str] = []
-        withheld = withheld_in(reply)
-        for part in content.parts or ():
-            call = part.function_call
-            bound = self.bindings.tools.get(call.name or "") if call is not None else None
-            # a tool that the request did not offer is refused at once: nobody waits for it
-            if bound is None or bound.tool.name in withheld:
-                continue
-            if bound.tool.long_running or bound.tool.confirm is True:
-                ids.append(call.id or "" if call is not None else "")
-        return tuple(ids) or None
 
     def new_context(self) -> CallbackContext:
         """A context for a callback of this agent."""
@@ -600,17 +587,6 @@ def _with_repeat_note(part: Part, times: int) -> Part:
     response = with_note(result.response or {}, result.name or "", times)
     return msgspec.structs.replace(
         part, function_response=msgspec.structs.replace(result, response=response)
-    )
-
-
-def _unknown_outcome(batch: Batch) -> tuple[str, str]:
-    """The error for calls that a crash interrupted: nobody knows whether they ran."""
-    unknown = [one.call for one in batch.outcomes if one.unknown]
-    names = ", ".join(f"{call.name} ({call.id})" for call in unknown)
-    return UNKNOWN_OUTCOME, (
-        f"the process died while these ran, and nobody knows whether they did: {names};"
-        " say what they returned with resume(answers={id: result}),"
-        " or run them again with resume(retry=[id])"
     )
 
 

@@ -40,6 +40,14 @@ class YieldedEvent(msgspec.Struct, frozen=True):
     """What tells it from other events."""
 
 
+class CodeStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step of code that a model wrote, which ends with the calls of the event."""
+
+    number: int
+    snapshot: str | None = None
+    """What the code goes on from after a crash, in base64; None where it was too large."""
+
+
 class OfferedTools(msgspec.Struct, frozen=True):
     """What the toolsets of an agent answered in one invocation: declarations, no code."""
 
@@ -127,6 +135,11 @@ class Provenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, r
     diagnostics: list[str] | None = None
     """Diagnostics of the step, as text."""
 
+    code: CodeStep | None = None
+    """Set on calls that code made, not a model."""
+    derived: dict[str, list[str]] | None = None
+    """By call: the labels of what its code was given, which all of its result carries."""
+
     # Flows.
 
     undone: list[str] | None = None
@@ -182,18 +195,23 @@ def without_trust(metadata: JsonObject, *, by_user: bool) -> JsonObject | None:
 
     What callable instructions returned would be system text again, so it is marked, and only
     somebody who rebuilds a request by hand reads it. A user's event takes nothing back and
-    summarizes nothing, so such notes are set aside under `untrusted`.
+    summarizes nothing, so such notes are set aside under `untrusted`. A snapshot is left out: an
+    interpreter trusts what it loads, and the code goes on from the results in the log as well.
     """
     stored = notes_in(metadata)
     claims = {name: stored[name] for name in _RUNTIME_ONLY if by_user and name in stored}
-    if not claims and "instructions" not in stored:
+    code = stored.get("code")
+    if isinstance(code, dict) and "snapshot" in code:
+        bare = {name: value for name, value in code.items() if name != "snapshot"}
+        metadata = {**metadata, KEY: {**stored, "code": bare}}
+    elif not claims and "instructions" not in stored:
         return None
-    return _set_aside(metadata, claims)
+    return _set_aside(metadata, claims) if claims or "instructions" in stored else metadata
 
 
 _ACTS = (
     *("pending", "started", "outcomes", "offered", "yielded", "effect", "restored"),
-    *("instructions", "forks", "held", "closed"),
+    *("instructions", "forks", "held", "closed", "code"),
 )
 """Notes, as they are stored, by which a runtime acts or writes state."""
 

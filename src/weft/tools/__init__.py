@@ -1,7 +1,7 @@
 """Tools that come with Weft, and those that a provider runs itself.
 
 Small ones are here: notes in the state, the memory of the user, the end of a loop. `python.py` has
-the one that runs code.
+the one that runs code in an interpreter of its own, `cpython.py` the one that runs full Python.
 """
 
 from datetime import UTC, datetime
@@ -14,10 +14,12 @@ from weft.declare.provider_tools import CodeExecution, FileSearch, ProviderTool,
 from weft.declare.tool import Tool, tool
 from weft.declare.transform import noted
 from weft.errors import DeclarationError
+from weft.tools.cpython import CPythonTool
 from weft.tools.python import PythonTool
 from weft.values import Json, JsonObject
 
 __all__ = [
+    "CPythonTool",
     "CodeExecution",
     "FileSearch",
     "ProviderTool",
