@@ -16,6 +16,7 @@ from weft.cli.commands import COMMANDS, CommandGroup
 from weft.cli.help import CORE
 from weft.codes import CODES
 from weft.testing import ScriptedModel
+from weft.tools.cpython import abilities
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,6 +84,22 @@ def test_the_doctor_finds_this_machine_well(tmp_path: Path) -> None:
     assert re.search(r"ok +gemma +gemma3 finds \d+ tokens", done.stdout)
     assert re.search(r"ok +list +\d,\d+ models of \d+ sellers, from genai-prices \d", done.stdout)
     assert "compiling and explaining need none" in done.stdout
+
+
+def test_the_doctor_says_where_code_can_run(tmp_path: Path) -> None:
+    done = weft(tmp_path, "doctor")
+    assert re.search(r"ok +interpreter +pydantic-monty \d", done.stdout)
+    can = all(one.can for one in abilities(None))
+    assert bool(re.search(r"ok +capabilities +none, and none can be had", done.stdout)) == can
+    (tmp_path / "sitecustomize.py").write_text(
+        "import shutil\nreal = shutil.which\n"
+        "shutil.which = lambda name, *rest: None if name == 'bwrap' else real(name, *rest)\n"
+    )
+    path = f"{tmp_path}:{environment()['PYTHONPATH']}"
+    done = weft(tmp_path, "doctor", PYTHONPATH=path)
+    assert done.returncode == 0
+    words = r"absent +bwrap +`bwrap` is not installed: no code is run\n +apt-get install bubblewrap"
+    assert re.search(words, done.stdout)
 
 
 def test_the_doctor_says_which_extras_are_absent(tmp_path: Path) -> None:

@@ -767,7 +767,7 @@ async def test_what_code_wrote_after_it_read_a_secret_carries_the_label() -> Non
 
 async def test_code_that_holds_a_secret_calls_no_tool_that_is_not_cleared() -> None:
     code = (
-        "s = vault('x')\nprint(seal(s[::-1]))\n"
+        "s = vault('x')\ns = vault(name='y')\nprint(seal(s[::-1]))\n"
         "try:\n    send(text=s[::-1])\nexcept RuntimeError as e:\n    print(e)"
     )
     tools = [vault, send, seal, PythonTool()]
@@ -775,7 +775,7 @@ async def test_code_that_holds_a_secret_calls_no_tool_that_is_not_cleared() -> N
     agent = Agent("bot", model=model, tools=tools, cleared=["secret"])
     result = await weft.run(agent, "Go")
     output = str(output_in(result.events)["output"])
-    assert output.startswith("sealed 15\n")
+    assert output.startswith("sealed 15\n")  # and what the values come from may be asked again
     assert "the code was given what carries the label `secret`, which send is not cleared" in output
 
 

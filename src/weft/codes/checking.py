@@ -220,6 +220,18 @@ Use instead:  Agent("billing", description="Bills and refunds").
 """,
     ),
     Code(
+        "WEFT304",
+        _W,
+        "function of code that is not there",
+        """Code is to call a tool that its agent does not have.
+
+Why it matters: the code meets a NameError; often the name is misspelt.
+
+Flagged:      Agent("analyst", tools=[search, PythonTool(functions=["serach"])])
+Use instead:  the tool's name, or leave `functions` out: code may then call all tools of the agent.
+""",
+    ),
+    Code(
         "WEFT401",
         _W,
         "case that is never come to",

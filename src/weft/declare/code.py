@@ -34,7 +34,8 @@ def describe_functions(tool: Tool, tools: Iterable[Tool]) -> str:
     return (
         f"{tool.description} It can call your other tools as functions, without asking you in"
         f" between: {listed}. Each returns what the tool returns, and raises RuntimeError where"
-        " that is an error. Write `await` before a call; `asyncio.gather` makes several at once."
+        " that is an error. Write `await` before a call; `asyncio.gather` makes several at once. Do"
+        " not pass them to `map` or as a `key`."
     )
 
 

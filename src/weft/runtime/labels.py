@@ -50,7 +50,8 @@ async def refusal(
     hidden = tuple(label for label in invocation.labels if label.name not in cleared)
     if not hidden:
         return None
-    uncleared = sorted({label.name for label in hidden} & carried)
+    # a tool that such values come from has them anyway: code may ask it for the next one
+    uncleared = sorted({one.name for one in hidden if tool.name not in one.tools} & carried)
     if uncleared:
         listed = " and ".join(f"`{label}`" for label in uncleared)
         return {

@@ -255,6 +255,24 @@ def undescribed(record: WalkRecord) -> Iterator[Diagnostic]:
                 )
 
 
+def missing_function(record: WalkRecord) -> Iterator[Diagnostic]:
+    """A tool that code is to call, and that its agent does not have."""
+    for agent in record.survey.agents:
+        names = [tool.name for tool in agent.tools]
+        for tool in agent.tools:
+            for name in tool.functions or ():
+                # what a toolset answers is known when it is asked
+                if name in names or agent.tool_sources:
+                    continue
+                others = few(one for one in names if one != tool.name) or "none"
+                yield report(
+                    "WEFT304",
+                    Origin("tool", tool.name, agent.name),
+                    f"its code is to call `{name}`, which is not a tool of `{agent.name}`",
+                    meant(name, names) or f"give the agent that tool; it has: {others}",
+                )
+
+
 def _undescribed(node: Node, why: str) -> Diagnostic:
     return report(
         "WEFT302",
