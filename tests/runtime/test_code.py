@@ -168,6 +168,23 @@ async def test_arguments_that_are_endless_when_spelled_are_refused() -> None:
     assert shop.done == []
 
 
+async def test_what_code_puts_into_the_log_is_limited_in_all() -> None:
+    shop = Shop()
+    agent, _ = shop.agent("for n in range(20):\n    search('a' * 100_000)")
+    error = str(output_in((await weft.run(agent, "Go")).events)["error"])
+    assert "the arguments of all calls have more than 1,000,000 letters" in error
+    assert len(shop.done) == 10
+
+
+async def test_an_agent_that_is_called_as_its_tool_sees_no_call_of_code() -> None:
+    shop = Shop()
+    turns = [call("run_python", code="search('tea')"), "Done."]
+    model = ScriptedModel(turns)
+    await weft.run(Agent("run_python", model=model, tools=shop.tools), "Go")
+    results = [item for item in model.prompts[-1].items if item.kind == "exchange"]
+    assert len(results) == 1
+
+
 async def test_code_may_call_so_often_and_no_more() -> None:
     shop = Shop()
     shop.tools[-1] = PythonTool(calls=3)

@@ -196,6 +196,24 @@ async def test_an_artifact_that_is_not_there_is_named() -> None:
     }
 
 
+async def test_files_that_do_not_fit_are_told_before_anything_runs() -> None:
+    runner = analyst(
+        PythonTool(file_size=1),
+        call("run_python", code="print(1)", files=["big.txt"]),
+        call("run_python", code="print(1)", files=["user:a", "a"]),
+    )
+    for name, text in (("big.txt", "x" * 1_000_001), ("user:a", "1"), ("a", "2")):
+        await runner.artifacts.save("analyst", "user", "s", name, Part(text=text))
+    assert await result_of(runner) == {
+        "error": "the files have 1,000,001 bytes together, and may have 1,000,000"
+    }
+    assert await result_of(runner) == {
+        "error": "two of the artifacts would be the file 'a'; name one of them"
+    }
+    done = await PythonTool(file_size=1).run("1", {"a": b"x" * 1_000_001})
+    assert "may have 1,000,000" in done.error
+
+
 async def test_no_name_of_an_artifact_leads_out_of_the_folder() -> None:
     code = "import os\nsorted(os.listdir('.')), sorted(os.listdir('etc'))"
     runner = analyst(PythonTool(), call("run_python", code=code, files=["../etc/x", "user:a"]))

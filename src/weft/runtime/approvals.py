@@ -17,7 +17,7 @@ from weft.declare import Node
 from weft.declare.agent import agents_of
 from weft.errors import SchemaError, SessionError, describe_kind
 from weft.misuse import ByFields, declared
-from weft.runtime.place import expiry_in, unwrapped, visible_events
+from weft.runtime.place import code_author, expiry_in, unwrapped, visible_events
 from weft.runtime.program import BoundTool
 from weft.session import Event, Session, SessionKey, Store
 from weft.session.lookback import CONFIRMATION, INPUT, QUESTION
@@ -225,15 +225,15 @@ def check_edited(root: Node, answered: Iterable[tuple[Event, Content]]) -> None:
 
 
 def _tool_named(root: Node, agent: str, name: str) -> BoundTool | None:
-    """A tool of an agent, or of one that has a tool of that name which ran code that called it."""
+    """A tool of an agent, wherever the agent stands in the tree; also by the code it runs."""
     waiting, seen = [root], set[int]()
     while waiting:
         for one in agents_of(waiting.pop()):
             if id(one) in seen:
                 continue
             seen.add(id(one))
-            runs_code = any(tool.runs_code and tool.name == agent for tool in one.tools)
-            if (one.name == agent or runs_code) and (bound := _bound_tool(one, name)) is not None:
+            authors = [code_author(tool.name) for tool in one.tools if tool.runs_code]
+            if agent in (one.name, *authors) and (bound := _bound_tool(one, name)) is not None:
                 return bound
             waiting += [tool.agent for tool in one.tools if tool.agent is not None]
     return None

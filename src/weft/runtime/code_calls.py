@@ -22,7 +22,7 @@ from weft.jsonschema import shorten
 from weft.runtime.batch import ask_user, calls_that_wait, run_calls, unknown_outcome
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import known_labels, labels_in
-from weft.runtime.place import EndsRun, Place, Suspended, code_place
+from weft.runtime.place import EndsRun, Place, Suspended, code_author, code_place
 from weft.runtime.program import AgentBindings
 from weft.session import Actions, Event
 from weft.session.event import new_id
@@ -59,7 +59,7 @@ class CodeCalls:
         self._invocation = invocation
         self._plan = plan
         self._bindings = bindings
-        self._author = call.name or ""
+        self._author = code_author(call.name or "")
         self._place = code_place(place, call)
         self._actions = actions
         """What the call itself does: what its code has tools do counts as done by it."""

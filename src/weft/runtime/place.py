@@ -92,6 +92,11 @@ def code_place(place: Place, call: FunctionCall) -> Place:
     return place.child(call.name or "", call_id)._replace(scope=call_id, branch="")
 
 
+def code_author(tool: str) -> str:
+    """In whose name code that a tool runs makes calls; an agent cannot have such a name."""
+    return f"{tool}()"
+
+
 def root_place(root: Node) -> Place:
     """Where the root stands: an agent at the empty path, a flow under its name."""
     return Place() if isinstance(root, Agent) else Place(root.name)

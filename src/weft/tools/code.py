@@ -84,19 +84,29 @@ def check_files(kind: str, files: object) -> None:
         raise DeclarationError("files is a text", where=kind, hint=f"write files=[{files!r}]")
 
 
+def problem_with_size(files: Mapping[str, bytes], most: int) -> str:
+    """Why these files cannot be there at the start; empty where they can."""
+    size = sum(map(len, files.values()))
+    if size <= most:
+        return ""
+    return f"the files have {size:,} bytes together, and may have {most:,}"
+
+
 async def load_files(names: Iterable[str], ctx: ToolContext) -> dict[str, bytes] | str:
-    """The artifacts of these names as files by path, or which of them there is not."""
+    """The artifacts of these names as files by path, or why they cannot be."""
     files: dict[str, bytes] = {}
-    for name in names:
+    for name in dict.fromkeys(names):
         part = await (ctx.steps or ctx).load_artifact(name)
         if part is None:
             known = ", ".join(await ctx.list_artifacts()) or "none yet"
             return f"there is no artifact {name!r}; there are: {known}"
-        blob = part.inline_data
+        blob, path = part.inline_data, _path_of(name)
+        if path in files:
+            return f"two of the artifacts would be the file {path!r}; name one of them"
         if blob is not None and blob.data is not None:
-            files[_path_of(name)] = base64_bytes(blob.data)
+            files[path] = base64_bytes(blob.data)
         else:
-            files[_path_of(name)] = (part.text or "").encode("utf-8", "replace")
+            files[path] = (part.text or "").encode("utf-8", "replace")
     return files
 
 

@@ -44,6 +44,7 @@ from weft.tools.code import (
     check_files,
     check_limits,
     load_files,
+    problem_with_size,
     save_result,
 )
 from weft.values import JsonObject
@@ -138,7 +139,10 @@ class CPythonTool:
                 where="CPythonTool",
                 hint=f"{missing[0].hint}; or use PythonTool, which needs nothing of the system",
             )
-        return await _execute(code, dict(files or {}), _interpreter(self.python), self)
+        inputs = dict(files or {})
+        if problem := problem_with_size(inputs, self.disk * 1_000_000):
+            return Execution(output="", error=problem)
+        return await _execute(code, inputs, _interpreter(self.python), self)
 
 
 # --- one run

@@ -128,6 +128,8 @@ class _Step(msgspec.Struct, frozen=True):
     """What was done with files so far."""
     calls_made: int
     """How many calls were made so far, these included."""
+    room: tuple[int, int]
+    """How many values and letters further arguments may have."""
     printed: tuple[bytes, bytes, int]
 
     def encode(self) -> bytes:
@@ -164,6 +166,7 @@ class _CodeRun:
         self._begun = begun
         self._awaits = _has_await(code)
         self._calls_made = 0
+        self._arguments = _PlainValues()
         self._begun_calls: dict[int, CodeCall] = {}
         """By what the interpreter knows them: calls that code began and that are not made yet."""
         self._printed = Printed(limits.output)
@@ -184,6 +187,7 @@ class _CodeRun:
             step = _Step.decode(snapshot)
             if step is not None:
                 self._calls_made = step.calls_made
+                self._arguments = _PlainValues(*step.room)
                 self._begun_calls = {**step.idle}
                 self._printed = Printed(self._limits.output, *step.printed)
                 self._folder = _Folder(step.files, self._limits.file_bytes, step.work)
@@ -283,7 +287,7 @@ class _CodeRun:
         if self._calls_made >= self._limits.calls:
             words = f"the code has made {self._limits.calls} calls, which is all that it may"
             return {"exc_type": "RuntimeError", "message": words}
-        plain = _PlainValues()
+        plain = self._arguments
         try:
             args = [plain.value(one) for one in cast("tuple[object, ...]", snapshot.args)]
             fields = cast("dict[str, object]", snapshot.kwargs)
@@ -319,6 +323,7 @@ class _CodeRun:
             self._folder.contents(),
             self._folder.work,
             self._calls_made,
+            self._arguments.room,
             (bytes(printed.head), bytes(printed.tail), printed.size),
         )
 
@@ -552,7 +557,7 @@ def _weigh(data: str | bytes) -> int:
 # --- values
 
 _MOST_VALUES = 100_000
-"""How many values the arguments of one call may hold together."""
+"""How many values the arguments of all calls of code may hold together: the log has them."""
 
 _LONGEST = 1_000_000
 """How many letters their texts may have together."""
@@ -561,15 +566,20 @@ _LONGEST = 1_000_000
 class _PlainValues:
     """Arguments as JSON, with a bound on all of them together."""
 
-    def __init__(self) -> None:
-        self._values = _MOST_VALUES
-        self._letters = _LONGEST
+    def __init__(self, values: int = _MOST_VALUES, letters: int = _LONGEST) -> None:
+        self._values = values
+        self._letters = letters
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """How many values and letters there may be yet."""
+        return self._values, self._letters
 
     def value(self, value: object, depth: int = 0) -> Json:
         """A value of the interpreter's as JSON; TypeError where it is not."""
         self._values -= 1
         if self._values < 0 or depth > 60:
-            raise ValueError("the arguments are too large, or nested too deep")
+            raise ValueError("the arguments of all calls are too large, or nested too deep")
         match value:
             case None | bool():
                 return value
@@ -604,7 +614,7 @@ class _PlainValues:
     def _text(self, text: str) -> str:
         self._letters -= len(text)
         if self._letters < 0:
-            raise ValueError(f"the arguments have more than {_LONGEST:,} letters")
+            raise ValueError(f"the arguments of all calls have more than {_LONGEST:,} letters")
         return text
 
 

@@ -17,7 +17,14 @@ from weft.declare.context import ToolContext
 from weft.declare.tool import Tool, check_names, tool
 from weft.errors import DeclarationError
 from weft.misuse import declared
-from weft.tools.code import Execution, check_files, check_limits, load_files, save_result
+from weft.tools.code import (
+    Execution,
+    check_files,
+    check_limits,
+    load_files,
+    problem_with_size,
+    save_result,
+)
 
 MODULES = (
     *("asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses"),
@@ -97,7 +104,10 @@ class PythonTool:
         """Run code without an agent, and so without functions; `files` by their paths."""
         from weft.tools.interpreter import CodeLimits, run_alone  # it loads what few programs need
 
-        return await run_alone(code, CodeLimits.of(self), dict(files or {}), time.time())
+        inputs = dict(files or {})
+        if problem := problem_with_size(inputs, self.file_size * 1_000_000):
+            return Execution(output="", error=problem)
+        return await run_alone(code, CodeLimits.of(self), inputs, time.time())
 
     def _about(self) -> str:
         return (
@@ -112,6 +122,8 @@ class PythonTool:
         files = await load_files(names, ctx)
         if isinstance(files, str):
             return {"error": files}
+        if problem := problem_with_size(files, self.file_size * 1_000_000):
+            return {"error": problem}
         if ctx.steps is None:
             return await save_result(await self.run(code, files), ctx)
         from weft.tools.interpreter import CodeLimits, run_in_steps
