@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
@@ -30,6 +31,7 @@ from weft import (
     tool,
 )
 from weft.errors import SessionError
+from weft.inspector import Inspection
 from weft.ir import Prompt
 from weft.plugins import Plugin
 from weft.replay.steps import model_events
@@ -730,6 +732,12 @@ async def test_requests_are_rebuilt_and_no_call_of_code_passes_for_a_models(dial
     assert len(model_events(session)) == 3
     compiled = weft.compile(agent, session=session.before(len(session.events) - 1))
     assert json.dumps(compiled.wire) == json.dumps(model.wires[-1])
+    # the inspector has a step for each answer of the model, and a row for each call of code
+    inspection = Inspection(agent, session)
+    assert [step.problem for step in inspection.steps] == [""] * 3
+    rows = cast("list[JsonObject]", inspection.film()["events"])
+    called = [row["calls"] for row in rows if row["author"] == "run_python()" and row["calls"]]
+    assert called == [["search"], ["buy"]]
 
 
 SECRET = "zx-91-KQ77-opal"
