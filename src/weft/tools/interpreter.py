@@ -6,10 +6,7 @@ is made as any other, and the code goes on from the snapshot, in this process or
 The clock stands still at the moment of the call, and chance is seeded by it. So code that is run
 again over the results in the log does what it did before; a snapshot only saves the time.
 
-Values that come out of the interpreter are a stranger's: a list that holds itself ten times over,
-ten levels deep, is small there and endless when it is spelled. They are read within bounds.
-
-Top to bottom: one run of code, the processes, files, values.
+Top to bottom: one run of code, the processes, files. `bounded.py` reads the values that come out.
 """
 
 import asyncio
@@ -21,9 +18,7 @@ import tokenize
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from math import isfinite
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -34,7 +29,6 @@ from pydantic_monty import (
     FutureSnapshot,
     MemoryFile,
     Monty,
-    MontyClassProxy,
     MontyComplete,
     MontyCrashedError,
     MontyError,
@@ -53,8 +47,8 @@ from weft.declare.code import functions_for, named_arguments
 from weft.declare.context import CodeAnswer, CodeCall, CodeSteps
 from weft.declare.tool import Tool
 from weft.errors import UsageError
+from weft.tools.bounded import PlainValues, spell_value
 from weft.tools.code import DEEPEST, FLOOD, Execution, Printed
-from weft.values import Json
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -166,7 +160,7 @@ class _CodeRun:
         self._begun = begun
         self._awaits = _has_await(code)
         self._calls_made = 0
-        self._arguments = _PlainValues()
+        self._arguments = PlainValues()
         self._begun_calls: dict[int, CodeCall] = {}
         """By what the interpreter knows them: calls that code began and that are not made yet."""
         self._printed = Printed(limits.output)
@@ -187,7 +181,7 @@ class _CodeRun:
             step = _Step.decode(snapshot)
             if step is not None:
                 self._calls_made = step.calls_made
-                self._arguments = _PlainValues(*step.room)
+                self._arguments = PlainValues(*step.room)
                 self._begun_calls = {**step.idle}
                 self._printed = Printed(self._limits.output, *step.printed)
                 self._folder = _Folder(step.files, self._limits.file_bytes, step.work)
@@ -342,7 +336,7 @@ class _CodeRun:
         self, *, value: object = None, error: str = "", notes: tuple[str, ...] = ()
     ) -> Execution:
         if value is not None:
-            spelled = _Spelling(self._limits.output).text(value)
+            spelled = spell_value(value, self._limits.output)
             self._printed.add(f"{spelled}\n".encode("utf-8", "replace"))
         files = self._folder.contents()
         return Execution(
@@ -552,139 +546,3 @@ class _Folder(OSAccess):
 
 def _weigh(data: str | bytes) -> int:
     return len(data) if isinstance(data, bytes) or data.isascii() else 4 * len(data)
-
-
-# --- values
-
-_MOST_VALUES = 100_000
-"""How many values the arguments of all calls of code may hold together: the log has them."""
-
-_LONGEST = 1_000_000
-"""How many letters their texts may have together."""
-
-
-class _PlainValues:
-    """Arguments as JSON, with a bound on all of them together."""
-
-    def __init__(self, values: int = _MOST_VALUES, letters: int = _LONGEST) -> None:
-        self._values = values
-        self._letters = letters
-
-    @property
-    def room(self) -> tuple[int, int]:
-        """How many values and letters there may be yet."""
-        return self._values, self._letters
-
-    def value(self, value: object, depth: int = 0) -> Json:
-        """A value of the interpreter's as JSON; TypeError where it is not."""
-        self._values -= 1
-        if self._values < 0 or depth > 60:
-            raise ValueError("the arguments of all calls are too large, or nested too deep")
-        match value:
-            case None | bool():
-                return value
-            case int() if -(2**63) <= value < 2**64:
-                return value
-            case float() if isfinite(value):
-                return value
-            case str():
-                return self._text(value)
-            case date() | datetime():
-                return value.isoformat()
-            case Decimal() | PurePosixPath():
-                return self._text(str(value))
-            case list() | tuple():
-                listed = cast("Sequence[object]", value)
-                return [self.value(one, depth + 1) for one in listed]
-            case dict():
-                fields = cast("dict[object, object]", value)
-                return {self._key(k): self.value(one, depth + 1) for k, one in fields.items()}
-            case MontyClassProxy():
-                fields = cast("dict[object, object]", value.attributes)
-                return {self._key(k): self.value(one, depth + 1) for k, one in fields.items()}
-            case _:
-                kind = type(value).__name__
-                raise TypeError(f"an argument is {kind}; pass text, numbers, lists and dicts")
-
-    def _key(self, key: object) -> str:
-        if not isinstance(key, str):
-            raise TypeError(f"a key of an argument is {type(key).__name__}, not text")
-        return self._text(key)
-
-    def _text(self, text: str) -> str:
-        self._letters -= len(text)
-        if self._letters < 0:
-            raise ValueError(f"the arguments of all calls have more than {_LONGEST:,} letters")
-        return text
-
-
-class _Spelling:
-    """A value as Python spells it, up to a number of letters; the rest is left out."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-
-    def text(self, value: object) -> str:
-        """The value, spelled."""
-        pieces: list[str] = []
-        self._spell(value, pieces, 0)
-        return "".join(pieces)
-
-    def _spell(self, value: object, pieces: list[str], depth: int) -> None:
-        if self._most <= 0 or depth > 60:
-            return self._add("...", pieces)
-        match value:
-            case str() | bytes():
-                return self._add(repr(value[: self._most + 1]), pieces)
-            case int() if value.bit_length() > 10_000:
-                return self._add(f"<an integer of {value.bit_length():,} bits>", pieces)
-            case list():
-                return self._spell_all("[", cast("list[object]", value), "]", pieces, depth)
-            case tuple():
-                listed = cast("tuple[object, ...]", value)
-                return self._spell_all(
-                    "(", listed, ",)" if len(listed) == 1 else ")", pieces, depth
-                )
-            case set() | frozenset():
-                name = "set" if isinstance(value, set) else "frozenset"
-                members = cast("set[object]", value)
-                return self._spell_all(f"{name}([", members, "])", pieces, depth)
-            case dict():
-                return self._spell_fields("{", cast("dict[object, object]", value), pieces, depth)
-            case MontyClassProxy():
-                fields = cast("dict[object, object]", value.attributes)
-                return self._spell_fields(f"{value.name} {{", fields, pieces, depth)
-            case _:
-                return self._add(repr(value), pieces)
-
-    def _spell_all(
-        self, start: str, values: Iterable[object], end: str, pieces: list[str], depth: int
-    ) -> None:
-        self._add(start, pieces)
-        for at, one in enumerate(values):
-            if at:
-                self._add(", ", pieces)
-            if self._most <= 0:
-                self._add("...", pieces)
-                break
-            self._spell(one, pieces, depth + 1)
-        self._add(end, pieces)
-
-    def _spell_fields(
-        self, start: str, fields: dict[object, object], pieces: list[str], depth: int
-    ) -> None:
-        self._add(start, pieces)
-        for at, (key, one) in enumerate(fields.items()):
-            if at:
-                self._add(", ", pieces)
-            if self._most <= 0:
-                self._add("...", pieces)
-                break
-            self._spell(key, pieces, depth + 1)
-            self._add(": ", pieces)
-            self._spell(one, pieces, depth + 1)
-        self._add("}", pieces)
-
-    def _add(self, text: str, pieces: list[str]) -> None:
-        self._most -= len(text)
-        pieces.append(text)
