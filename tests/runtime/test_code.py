@@ -699,10 +699,19 @@ async def test_media_that_a_tool_returned_reach_the_model_beside_the_result() ->
         """Draw."""
         return image
 
-    model = ScriptedModel([call("run_python", code="draw()"), "ok"])
-    result = await weft.run(Agent("bot", model=model, tools=[draw, PythonTool()]), "Go")
-    (answer,) = [one for event in result.events for one in event.results]
-    assert answer.parts
+    @tool(confirm=True)
+    def ask() -> str:
+        """Ask."""
+        return "yes"
+
+    model = ScriptedModel([call("run_python", code="draw()\nask()\ndraw()"), "ok"])
+    agent = Agent("bot", model=model, tools=[draw, ask, PythonTool()])
+    runner = Runner(agent)
+    await runner.run("Go", session_id="s")
+    result = await Runner(agent, store=runner.store).resume(session_id="s", answers={"ask": True})
+    (answer,) = [one for e in result.events for one in e.results if one.name == "run_python"]
+    assert answer.parts is not None
+    assert len(answer.parts) == 2
     assert "image/png" in json.dumps(model.wires)
 
 

@@ -212,6 +212,7 @@ async def test_files_that_do_not_fit_are_told_before_anything_runs() -> None:
     }
     done = await PythonTool(file_size=1).run("1", {"a": b"x" * 1_000_001})
     assert "may have 1,000,000" in done.error
+    assert "the code has 240,000 characters" in (await run("x=1\n" * 60_000)).error
 
 
 async def test_no_name_of_an_artifact_leads_out_of_the_folder() -> None:

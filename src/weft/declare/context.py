@@ -132,6 +132,11 @@ class CodeSteps(Protocol):
         """When the code was first called, in seconds since 1970."""
         ...
 
+    @property
+    def media(self) -> Sequence[Part]:
+        """What the tools that the code called returned beside their results."""
+        ...
+
     def restore(self) -> Iterator[bytes]:
         """The snapshots that the log has, the newest first.
 

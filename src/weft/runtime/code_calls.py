@@ -82,6 +82,11 @@ class CodeCalls:
         bound = self._bindings.tools
         return [one.tool for name, one in bound.items() if name not in self._withheld]
 
+    @property
+    def media(self) -> list[Part]:
+        """What the tools that the code called returned beside their results."""
+        return [part for answer in self._answers.values() for part in answer.parts]
+
     def restore(self) -> Iterator[bytes]:
         """The snapshots that the log has, the newest first."""
         for number, event in reversed([*enumerate(self._steps)]):

@@ -21,6 +21,9 @@ from weft.values import Json, JsonObject
 FLOOD = 10_000_000
 """Bytes of output after which code is stopped; what is cut is read until then."""
 
+LONGEST = 200_000
+"""How many characters of code are taken."""
+
 MOST_FILES = 20
 """How many files of one call become artifacts."""
 
@@ -84,8 +87,10 @@ def check_files(kind: str, files: object) -> None:
         raise DeclarationError("files is a text", where=kind, hint=f"write files=[{files!r}]")
 
 
-def problem_with_size(files: Mapping[str, bytes], most: int) -> str:
-    """Why these files cannot be there at the start; empty where they can."""
+def problem_with_size(code: str, files: Mapping[str, bytes], most: int) -> str:
+    """Why code and files are not taken; empty where they are."""
+    if len(code) > LONGEST:
+        return f"the code has {len(code):,} characters, and may have {LONGEST:,}"
     size = sum(map(len, files.values()))
     if size <= most:
         return ""

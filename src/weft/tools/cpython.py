@@ -140,7 +140,7 @@ class CPythonTool:
                 hint=f"{missing[0].hint}; or use PythonTool, which needs nothing of the system",
             )
         inputs = dict(files or {})
-        if problem := problem_with_size(inputs, self.disk * 1_000_000):
+        if problem := problem_with_size(code, inputs, self.disk * 1_000_000):
             return Execution(output="", error=problem)
         return await _execute(code, inputs, _interpreter(self.python), self)
 

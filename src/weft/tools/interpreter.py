@@ -42,7 +42,6 @@ from pydantic_monty import (
     __version__,
 )
 
-from weft.content import Part
 from weft.declare.code import functions_for, named_arguments
 from weft.declare.context import CodeAnswer, CodeCall, CodeSteps
 from weft.declare.tool import Tool
@@ -93,17 +92,21 @@ async def run_alone(
 
 async def run_in_steps(
     code: str, limits: CodeLimits, files: dict[str, bytes], tool: str, steps: CodeSteps
-) -> tuple[Execution, list[Part]]:
-    """Run code that calls tools, from where the log says that it is; with the media they gave."""
+) -> Execution:
+    """Run code that calls tools, from where the log says that it is."""
     own = next((one for one in steps.tools if one.name == tool), None)
     functions = functions_for(own, steps.tools) if own is not None else {}
     program = _CodeRun(code, limits, functions, files, steps.begun)
     step = program.restore(steps.restore()) or await program.start()
     while isinstance(step, _Step):
-        answers = await steps.answer(step.calls, step.encode())
+        answers = await steps.answer(step.calls, program.snapshot)
         step = await program.go_on(step, answers)
     await steps.end()
-    return step, program.media
+    return step
+
+
+_LARGEST_STATE = 2_000_000
+"""Bytes of a step from which on it is not even compressed."""
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -126,8 +129,10 @@ class _Step(msgspec.Struct, frozen=True):
     """How many values and letters further arguments may have."""
     printed: tuple[bytes, bytes, int]
 
-    def encode(self) -> bytes:
-        """The step as the log keeps it."""
+    def encode(self) -> bytes | None:
+        """The step as the log may keep it; None where it is surely too large for that."""
+        if len(self.state) + sum(map(len, self.files.values())) > _LARGEST_STATE:
+            return None
         return zlib.compress(msgspec.msgpack.encode(self))
 
     @staticmethod
@@ -151,14 +156,13 @@ class _CodeRun:
         files: dict[str, bytes],
         begun: float,
     ) -> None:
-        self.media: list[Part] = []
-        """What tools returned beside their results."""
+        self.snapshot: bytes | None = None
+        """The last step, as the log may keep it."""
         self._code = code
         self._limits = limits
         self._functions = functions
         self._files_before = files
         self._begun = begun
-        self._awaits = _has_await(code)
         self._calls_made = 0
         self._arguments = PlainValues()
         self._begun_calls: dict[int, CodeCall] = {}
@@ -166,6 +170,11 @@ class _CodeRun:
         self._printed = Printed(limits.output)
         self._folder = _Folder(files, limits.file_bytes)
         self._process: int | None = None
+
+    @functools.cached_property
+    def _awaits(self) -> bool:
+        """Whether functions are awaited; found in a thread, as code may be long."""
+        return _has_await(self._code)
 
     async def start(self) -> "_Step | Execution":
         """Run the code from its beginning, until it calls something or ends."""
@@ -180,6 +189,7 @@ class _CodeRun:
         for snapshot in snapshots:
             step = _Step.decode(snapshot)
             if step is not None:
+                self.snapshot = snapshot
                 self._calls_made = step.calls_made
                 self._arguments = PlainValues(*step.room)
                 self._begun_calls = {**step.idle}
@@ -191,8 +201,6 @@ class _CodeRun:
     async def go_on(self, step: _Step, answers: Sequence[CodeAnswer]) -> "_Step | Execution":
         """Go on from a step with what its calls came to."""
         results = [_as_value(answer) for answer in answers]
-        for answer in answers:
-            self.media += answer.parts
 
         def begin(session: MontySession) -> SyncSnapshot:
             waiting = session.load_snapshot(step.state, print_callback=self._print, os=self._folder)
@@ -308,7 +316,7 @@ class _CodeRun:
                 " call it"
             )
         printed = self._printed
-        return _Step(
+        step = _Step(
             __version__,
             state,
             calls,
@@ -320,6 +328,8 @@ class _CodeRun:
             self._arguments.room,
             (bytes(printed.head), bytes(printed.tail), printed.size),
         )
+        self.snapshot = step.encode()
+        return step
 
     def _print(self, stream: str, text: str) -> None:
         # an error here would be told only when the code ends
@@ -370,6 +380,8 @@ def _has_await(code: str) -> bool:
 
     In code without `await` functions are called plainly. Words in texts and comments do not count.
     """
+    if "await" not in code:
+        return False
     try:
         tokens = tokenize.generate_tokens(io.StringIO(code).readline)
         return any(one.type == tokenize.NAME and one.string == "await" for one in tokens)

@@ -105,7 +105,7 @@ class PythonTool:
         from weft.tools.interpreter import CodeLimits, run_alone  # it loads what few programs need
 
         inputs = dict(files or {})
-        if problem := problem_with_size(inputs, self.file_size * 1_000_000):
+        if problem := problem_with_size(code, inputs, self.file_size * 1_000_000):
             return Execution(output="", error=problem)
         return await run_alone(code, CodeLimits.of(self), inputs, time.time())
 
@@ -122,14 +122,14 @@ class PythonTool:
         files = await load_files(names, ctx)
         if isinstance(files, str):
             return {"error": files}
-        if problem := problem_with_size(files, self.file_size * 1_000_000):
+        if problem := problem_with_size(code, files, self.file_size * 1_000_000):
             return {"error": problem}
         if ctx.steps is None:
             return await save_result(await self.run(code, files), ctx)
         from weft.tools.interpreter import CodeLimits, run_in_steps
 
-        done, media = await run_in_steps(code, CodeLimits.of(self), files, self.name, ctx.steps)
+        done = await run_in_steps(code, CodeLimits.of(self), files, self.name, ctx.steps)
         result: dict[str, object] = {**await save_result(done, ctx)}
         # what tools returned beside their results is for the model, not for code
-        result |= {f"media {at}": part for at, part in enumerate(media, 1)}
+        result |= {f"media {at}": part for at, part in enumerate(ctx.steps.media, 1)}
         return result
