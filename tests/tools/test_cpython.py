@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.users import Person, myself, plain_user
+from tests.tools.users import Person, myself, plain_user, skip_without_sandbox
 from weft import Agent, Part, Runner
 from weft.errors import DeclarationError, UsageError
 from weft.testing import ScriptedModel, call
@@ -26,9 +26,7 @@ from weft.values import JsonObject
 
 @pytest.fixture(scope="module")
 def sandbox() -> None:
-    missing = [f"{one.name}: {one.words}" for one in abilities(None) if not one.can]
-    if missing:
-        pytest.skip(f"NO SANDBOX HERE, full Python is not tested: {missing[0]}")
+    skip_without_sandbox()
 
 
 @pytest.fixture
@@ -239,6 +237,7 @@ def person(request: pytest.FixtureRequest, sandbox: None) -> Iterator[Person]:
         with plain_user() as other:
             if isinstance(other, str):
                 pytest.skip(f"NO PLAIN USER HERE: {other}")
+            skip_without_sandbox(other)
             yield other
 
 
@@ -288,6 +287,25 @@ async def test_a_run_that_is_cancelled_leaves_no_process() -> None:
     async with asyncio.timeout(60):
         while any(map(is_alive, inside)):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
+
+
+@pytest.mark.usefixtures("sandbox")
+async def test_a_sandbox_of_which_one_process_is_killed_ends_and_leaves_nothing() -> None:
+    await run("1")
+    for which in range(4):
+        before = below(os.getpid())
+        running = asyncio.create_task(run("while True:\n    pass", seconds=300))
+        inside: set[int] = set()
+        async with asyncio.timeout(60):
+            while len(inside) < 4:
+                await asyncio.sleep(0.02)
+                inside = below(os.getpid()) - before
+        os.kill(sorted(inside)[which], signal.SIGKILL)
+        async with asyncio.timeout(60):
+            done = await running
+            assert "ended" in done.error
+            while any(map(is_alive, inside)):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
 
 
 # --- refusal

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.tools.escapes import WAYS, fill, planted
-from tests.tools.users import Person, myself, plain_user
-from weft.tools.cpython import abilities
+from tests.tools.users import Person, myself, plain_user, skip_without_sandbox
 
 
 @pytest.fixture(scope="module", params=["root", "plain"])
@@ -32,21 +31,20 @@ def try_all(person: Person, way: str, attempts: list[tuple[str, str, bool]]) -> 
     told = person.run("-m", "tests.tools.escapes", way, given=json.dumps(attempts).encode())
     found: dict[str, str] = json.loads(told)
     assert found.keys() == {name for name, _, _ in attempts}
-    return {name: text[-300:] for name, text in found.items() if "ESCAPED" in text}
+    return found
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_attempt_gets_out(person: Person, way: str) -> None:
     if way == "full":
-        missing = [f"{one.name}: {one.words}" for one in abilities(None) if not one.can]
-        if missing:
-            pytest.skip(f"NO SANDBOX HERE, full Python is not tested: {missing[0]}")
+        skip_without_sandbox(person)
     assert len({one.name for one in WAYS[way]}) == len(WAYS[way]) >= 25
     # a normal program works, before and after all that, and is read
     first, last = ("first", "print('ESCAPED')", True), ("last", "print('ESCAPED')", True)
     with planted() as names:
         attempts = [(one.name, fill(one.code, names), one.alone) for one in WAYS[way]]
-        escaped = try_all(person, way, [first, *attempts, last])
+        told = try_all(person, way, [first, *attempts, last])
+    escaped = {name: text[:300] for name, text in told.items() if "ESCAPED" in text}
     assert [*escaped] == ["first", "last"], escaped
 
 
@@ -55,5 +53,11 @@ def test_every_attempt_succeeds_where_nothing_keeps_it(person: Person, way: str)
     shown = [one for one in WAYS[way] if person.name == "root" or not one.root_only]
     with planted() as names:
         controls = [(one.name, fill(one.control, names), True) for one in shown]
-        escaped = try_all(person, "outside", controls)
-    assert [one.name for one in shown if one.name not in escaped] == []
+        told = try_all(person, "outside", controls)
+    failed = {name: text[-300:] for name, text in told.items() if "ESCAPED" not in text}
+    # a machine may have no such system call for anybody
+    refused = {name for name, text in failed.items() if "the kernel refuses" in text}
+    assert failed.keys() <= refused, failed
+    assert len(shown) - len(refused) >= 25
+    if refused:
+        pytest.skip(f"NOT SHOWN HERE, as this machine refuses it to everybody: {sorted(refused)}")

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 NOBODY = 65534
 ROOT = Path(__file__).parents[2]
 
@@ -36,6 +38,17 @@ class Person(NamedTuple):
         output, _ = process.communicate(given, timeout=timeout)
         assert process.returncode == 0
         return output
+
+
+def skip_without_sandbox(person: Person | None = None) -> None:
+    """Skip a test of full Python, loudly, where it cannot be kept apart for somebody."""
+    told = (person or myself()).run(
+        "-c",
+        "from weft.tools.cpython import abilities\n"
+        "print(*[f'{one.name}: {one.words}' for one in abilities(None) if not one.can], sep='\\n')",
+    )
+    if missing := told.decode().strip():
+        pytest.skip(f"NO SANDBOX HERE, full Python is not tested: {missing}")
 
 
 def myself() -> Person:
