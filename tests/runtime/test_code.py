@@ -433,6 +433,25 @@ async def test_many_questions_of_one_step_are_answered_one_by_one() -> None:
     assert shop.done == ["c", "bought a", "bought b"]
 
 
+async def test_two_programs_of_one_reply_wait_and_go_on_by_themselves() -> None:
+    shop = Shop(confirm=True)
+    codes = [f"search('{one}')\nprint(buy('{one}')['bought'])" for one in ("a", "b")]
+    agent, model = shop.agent([call("run_python", code=code) for code in codes])
+    runner = Runner(agent)
+    first = await runner.run("Go", session_id="s")
+    assert sorted(map(str, shop.done)) == ["a", "b"]
+    for call_id in first.waiting:
+        result = await Runner(agent, store=runner.store).resume(
+            session_id="s", answers={call_id: True}
+        )
+    assert result.text == "Done."
+    session = await session_of(runner)
+    outputs = [r.response for e in session.events for r in e.results if r.name == "run_python"]
+    assert sorted(map(str, outputs)) == ["{'output': 'a\\n'}", "{'output': 'b\\n'}"]
+    assert sorted(map(str, shop.done)) == ["a", "b", "bought a", "bought b"]
+    assert len(model.prompts) == 2
+
+
 async def test_code_itself_can_be_asked_about() -> None:
     shop = Shop()
     shop.tools[-1] = PythonTool(confirm=True)
