@@ -253,12 +253,15 @@ def must_hand_over(agent: Agent) -> bool:
 def before(agent: Agent, world: World) -> World:
     """The world in which the agent is asked: captures and `before_agent` callbacks ran already."""
     early = {
-        one.key for one in agent.policy.writings if isinstance(one, Capture | Extract | Distill)
+        one.key: isinstance(one, Capture)
+        for one in agent.policy.writings
+        if isinstance(one, Capture | Extract | Distill)
     }
     for key, writer, shape in writes_of(agent):
         captured = key in early and writer.origin.name == "context"
         if captured or writer.origin.name == "before_agent":
-            world = world.wrote(key, writer, shape)
+            is_message = captured and early[key]
+            world = world.wrote(key, writer, shape, is_message=is_message)
     first = [uses for name, uses in callbacks_of(agent) if name == "before_agent"]
     world = touched(handled(world, agent, "before_agent"), first)
     if not all(uses.known for uses in first):
@@ -280,9 +283,11 @@ def without_answer(agent: Agent, world: World, done: World) -> World:
 
 def after(agent: Agent, world: World) -> World:
     """The world once the agent has answered."""
+    captured = {one.key for one in agent.policy.writings if isinstance(one, Capture)}
     for key, writer, shape in writes_of(agent):
         if writer.origin.name != "before_agent":
-            world = world.wrote(key, writer, shape)
+            is_message = key in captured and writer.origin.name == "context"
+            world = world.wrote(key, writer, shape, is_message=is_message)
     world = touched(handled(world, agent, "after_agent"), _code_of(agent))
     reason = blurs(agent)
     if reason:

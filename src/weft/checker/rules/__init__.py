@@ -12,11 +12,13 @@ from weft.checker.rules.flows import (
     unreachable,
     vain_comparison,
 )
+from weft.checker.rules.placeholders import lookalike_placeholder
 from weft.checker.rules.requests import (
     clearance_for_nothing,
     label_on_nothing,
     lost_message,
     lost_output,
+    missing_tool,
     refused_by_provider,
     secret_may_reach_tool,
     secret_reaches_model,
@@ -30,7 +32,6 @@ from weft.checker.rules.requests import (
 )
 from weft.checker.rules.variables import (
     dead_key,
-    lookalike_placeholder,
     misspelt_drop,
     misspelt_read,
     parallel_writers,
@@ -58,6 +59,7 @@ RULES = (
     lost_output,
     lost_message,
     unknown_name,
+    missing_tool,
     undescribed,
     unsent_global,
     loop_without_exit,
