@@ -283,10 +283,10 @@ def without_answer(agent: Agent, world: World, done: World) -> World:
 
 def after(agent: Agent, world: World) -> World:
     """The world once the agent has answered."""
-    captured = {one.key for one in agent.policy.writings if isinstance(one, Capture)}
+    writings = agent.policy.writings
     for key, writer, shape in writes_of(agent):
         if writer.origin.name != "before_agent":
-            is_message = key in captured and writer.origin.name == "context"
+            is_message = Capture(key) in writings and writer.origin.name == "context"
             world = world.wrote(key, writer, shape, is_message=is_message)
     world = touched(handled(world, agent, "after_agent"), _code_of(agent))
     reason = blurs(agent)

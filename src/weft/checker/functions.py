@@ -566,7 +566,7 @@ class _StatementReader:
 
     def _give_back(self, value: ast.expr | None, path: Path) -> None:
         """Take note of what a helper returns to its caller."""
-        if value is not None:
+        if value is not None and not is_none(value):
             used = self._collector.used()
             self._collector.give_back(self._stores.contents(value, path), used)
             self._expressions.returned(value)

@@ -14,7 +14,7 @@ from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, overl
 
 from weft.checker.schemas import unite
 from weft.checker.scope import Compared
-from weft.declare import Agent, Node, Parallel
+from weft.declare import Agent, Node, Parallel, Step
 from weft.declare.agent import agents_of, every_agent, walk_nodes
 from weft.declare.compose import Composable
 from weft.declare.route import Route
@@ -498,6 +498,14 @@ class Survey:
     def inner(self) -> frozenset[str]:
         """The agents whose text is data for the agents after them."""
         return inner_agents(self.root)
+
+    @cached_property
+    def captures(self) -> bool:
+        """Whether the user's message is stored under a key."""
+        steps = (node for node, _ in self.nodes if isinstance(node, Step))
+        return any(step.captures for step in steps) or any(
+            agent.context is not None and agent.context.writings for agent in self.agents
+        )
 
     @cached_property
     def trees(self) -> list[tuple[Agent, tuple[Agent, ...]]]:

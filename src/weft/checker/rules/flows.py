@@ -45,9 +45,11 @@ from weft.values import Json, JsonObject
 
 def loop_without_exit(record: WalkRecord) -> Iterator[Diagnostic]:
     """A loop that ends only because its rounds are counted: nothing in it writes what it asks."""
-    for node in every_node(record.survey.root):
-        if isinstance(node, Loop) and node.until is None and node.while_ is None:
-            yield from _feigned_exits(node)
+    tools = (tool for agent in record.survey.agents for tool in agent.tools)
+    if any(_LEAVING.fullmatch(tool.name) for tool in tools):
+        for node in every_node(record.survey.root):
+            if isinstance(node, Loop) and node.until is None and node.while_ is None:
+                yield from _feigned_exits(node)
     seen: set[int] = set()
     writes = Writes()
     for site in record.sites:

@@ -6,6 +6,7 @@ there, and the value of the state is not; or the value is sent with a sign of th
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from weft.checker.schemas import follow, kind_of
@@ -90,11 +91,16 @@ class Lookalike(NamedTuple):
         return self.start + len(self.text)
 
 
-def lookalikes(source: str) -> Iterator[Lookalike]:
+@lru_cache(maxsize=1024)
+def find_lookalikes(source: str) -> tuple[Lookalike, ...]:
     """Text that looks like a placeholder and is none, and placeholders that may be none.
 
     More than one may stand in one place: the state decides which key is meant.
     """
+    return tuple(_lookalikes(source)) if _has_mark(source) else ()
+
+
+def _lookalikes(source: str) -> Iterator[Lookalike]:
     for piece in template.parse(source).pieces:
         written = source[piece.start : piece.end]
         if isinstance(piece, template.Variable):
@@ -200,17 +206,23 @@ def _explain(key: str, one: Lookalike) -> tuple[str, str, Severity | None]:
 def lookalike_keys(record: WalkRecord) -> Iterator[tuple[str, Origin, Lookalike]]:
     """The keys of the state that texts seem to name, with the text and the place."""
     known: set[str] | None = None
+    shown: set[str] = set()
     for site in record.sites:
         for place, source in _texts(site):
-            if not _has_mark(source):
+            found = find_lookalikes(source)
+            if not found:
                 continue
             if known is None:
                 known = _known_keys(record)
+                shown = _shown_keys(record)
             read = {one.key for one in site.reads if one.how in ("template", "policy")}
             places: set[int] = set()
-            for one in lookalikes(source):
+            for one in found:
                 key = _key_of(one.key, site, known)
                 if one.start in places or not _is_meant(key, one, source, site, read):
+                    continue
+                # a key that others are shown is known to who writes about placeholders
+                if one.how == "escaped" and key in shown and _is_example(one, source):
                     continue
                 key = key or one.key
                 places.add(one.start)
@@ -230,15 +242,19 @@ def _is_meant(key: str, one: Lookalike, source: str, site: Site, read: set[str])
             return True
         case _:
             pass
-    if not key or key in read:
-        return False  # who reads it as well shows how a key is written, or quotes code
-    return one.how != "escaped" or not _is_example(one, source)
+    # who reads it as well shows how a key is written, or quotes code
+    return bool(key) and key not in read
 
 
 def _known_keys(record: WalkRecord) -> set[str]:
     """The keys that anything in the program writes, or that a text of it reads."""
+    return {*record.everywhere, *_shown_keys(record)}
+
+
+def _shown_keys(record: WalkRecord) -> set[str]:
+    """The keys that a text of the program reads."""
     reads = (read for site in record.sites for read in site.reads if read.how == "template")
-    return {*record.everywhere, *(read.key for read in reads)}
+    return {read.key for read in reads}
 
 
 def _key_of(name: str, site: Site, known: set[str]) -> str:
@@ -249,7 +265,7 @@ def _key_of(name: str, site: Site, known: set[str]) -> str:
     return next(there, "") or next((key for key in names if key in known), "")
 
 
-_SENTENCE = re.compile(r"[.!?:;]\s|\n")
+_SENTENCE = re.compile(r"[.!?;]\s|\n")
 
 _EXAMPLE = late_pattern(
     r"placeholders?|templates?|literal(?:ly)?|verbatim|braces|curly|handlebars|mustache|jinja"
@@ -276,8 +292,8 @@ def _is_example(one: Lookalike, source: str) -> bool:
 _MONEY = (
     r"price|cost|amount|total|budget|fee|balance|salary|wage|income|revenue|pay|paid|payment|usd"
     r"|dollar|money|cash|worth|refund|charge|spend|spent|discount|tax|bill|debt|loan|profit|sale"
-    r"|savings|credit|fund|currency|buy|sell|bid|deposit|expensive|under|below|at most|up to"
-    r"|less than|more than|maximum|minimum|limit|ticker"
+    r"|savings|credit|fund|buy|sell|bid|deposit|expensive|under|below|at most|up to"
+    r"|less than|more than|maximum|minimum|limit|ticker|\w*(?:price|amount|total|payment|balance)"
 )
 _NUMBERED = (
     r"id|number|num|issue|ticket|order|pr|pull|tag|hashtag|channel|case|room|track|index|rank"

@@ -43,7 +43,8 @@ def seen_twice(record: WalkRecord) -> Iterator[Diagnostic]:
         agent = site.node
         if not isinstance(agent, Agent):
             continue
-        yield from _captured_twice(agent, site)
+        if record.survey.captures:
+            yield from _captured_twice(agent, site)
         if not agent.policy.duplicates:
             continue
         for speaker, key in site.world.spoken.items():
@@ -338,7 +339,10 @@ _CALL = late_pattern(
 )
 """What tells a model to call a tool."""
 
-_NOT = r"(?:\bnot|n't|\bnever|\bwithout|\binstead of)\b[^.;,]{0,24}$"
+_NOT = (
+    r"(?:\bnot|n't|\bcannot|\bnever|\bwithout|\binstead of|\bno need to|\bavoid|\brather than"
+    r"|\bunable to)\b[^.;,]{0,24}$"
+)
 _DENIED = late_pattern(_NOT, re.IGNORECASE)
 _OTHERS = late_pattern(
     rf"{_NOT}"  # do not call it
@@ -355,6 +359,7 @@ _CODE = late_pattern(
 """A text about code names functions that are not tools."""
 
 _EXIT = "exit_loop"
+_QUOTES = late_pattern("[`'\"]")
 
 
 def missing_tool(record: WalkRecord) -> Iterator[Diagnostic]:
@@ -366,6 +371,8 @@ def missing_tool(record: WalkRecord) -> Iterator[Diagnostic]:
         text = agent.instruction
         # a toolset answers tools that nobody knows before a run
         if not isinstance(text, str) or agent.tool_sources:
+            continue
+        if not tools and "_" not in text and not _QUOTES.search(text):  # the usual text names none
             continue
         own = {tool.name for tool in agent.tools}
         hosted = any(tool.hosted for tool in agent.tools)  # a provider has names of its own

@@ -288,14 +288,15 @@ def dead_key(record: WalkRecord) -> Iterator[Diagnostic]:
         for read in site.reads
         if (read.optional or read.guarded) and scope_of(read.key) != "temp"
     }
-    later = _read_next_turn(record)
+    later: set[tuple[str, Writer]] | None = None
     for key, writer in record.written:
         # an input is the application's: it may give more than is read
         if (key, writer) in record.used or writer.kind == "input" or key in asked:
             continue
-        if (key, writer) in later:
-            continue
         if writer.name in final or writer.origin.agent in final:
+            continue
+        later = _read_next_turn(record) if later is None else later
+        if (key, writer) in later:
             continue
         wholly = lost(key, writer)
         yield report(
