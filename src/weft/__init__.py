@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from weft.dialects import count_tokens
     from weft.errors import DeclarationError, WeftError
     from weft.models import Model, ModelResponse
-    from weft.runtime.approvals import Approve, Deny, Pending
+    from weft.runtime.approvals import Approve, Deny, Outcome, Pending
     from weft.runtime.plugins import RunOutcome
     from weft.runtime.program import Plugin
     from weft.runtime.result import Result
@@ -89,6 +89,7 @@ _HOMES = {
     "Model": "weft.models",
     "ModelResponse": "weft.models",
     "Origin": "weft.diagnostics",
+    "Outcome": "weft.runtime.approvals",
     "Parallel": "weft.declare",
     "Part": "weft.content",
     "Pending": "weft.runtime.approvals",
@@ -166,6 +167,7 @@ __all__ = [
     "Model",
     "ModelResponse",
     "Origin",
+    "Outcome",
     "Parallel",
     "Part",
     "Pending",

@@ -49,6 +49,7 @@ from weft.runtime.resume import (
     last_invocation,
     new_answers,
     require_answers,
+    state_beside,
 )
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
@@ -509,6 +510,8 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
         check_decisions(asked, answers)
         # an answer that the log has is not stored again: it may have been sent twice
         news = new_answers(known, answers)
+        if written := state_beside(session, request.answers, news):
+            actions = Actions(state_delta={**actions.state_delta, **written})
         if news is not None or actions.state_delta:
             events.append(invocation.event("user", place_of(asked), news, actions=actions))
             actions = Actions()
