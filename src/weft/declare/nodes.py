@@ -28,7 +28,7 @@ from weft.declare.hints import FLOW_WORDS
 from weft.declare.tool import Tool, check_names
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
-from weft.misuse import ByFields, explained
+from weft.misuse import ByFields, explained, hint_at_call
 
 if TYPE_CHECKING:
     from weft.declare.agent import AroundAgent, Callbacks
@@ -120,7 +120,9 @@ def check_function(function: object, where: str) -> None:
         raise DeclarationError(
             f"{function.__name__} is a class, not a function",
             where=where,
-            hint=f"for a structured answer write agent @ {function.__name__}",
+            hint=f'pass an object of it: {function.__name__}("name", ...)'
+            if issubclass(function, Composable)
+            else f"for a structured answer write agent @ {function.__name__}",
         )
     if not callable(function):
         raise DeclarationError(
@@ -488,10 +490,13 @@ def to_node(value: object, *, where: str) -> "Node":
         return Step(value)
     spelling = shorten(repr(value), 60)
     hint = "an agent, a flow, or a function of one argument, the state, may stand there"
+    hint = hint_at_call(value, "{}") or hint
     if isinstance(value, Mapping):
         hint = 'write Route("key").eq("label", agent).otherwise(other)'
     elif isinstance(value, list | tuple) and value:
         hint = "write them one by one: Sequence(a, b), or (a | b) for both at once"
+    elif isinstance(value, str) and value.isidentifier():
+        hint = f"pass the agent itself, not its name: {value}, without quotes"
     raise DeclarationError(
         f"{spelling} is neither an agent, a flow nor a function", where=where, hint=hint
     )

@@ -16,7 +16,15 @@ from typing import TypeVar, assert_never, cast
 import msgspec
 
 from weft.declare.checks import check_key, check_predicate
-from weft.declare.functions import StateFunction, ask, is_async, is_generator, misfit, name_of
+from weft.declare.functions import (
+    StateFunction,
+    ask,
+    is_async,
+    is_generator,
+    misfit,
+    name_of,
+    require_state_key,
+)
 from weft.declare.hints import OneLetter, hinted_change
 from weft.declare.nodes import Expect, Step, Tap, spell
 from weft.declare.policy_parts import Strategy
@@ -408,8 +416,7 @@ def _keys(verb: str, keys: object, *, least: int = 1) -> tuple[str, ...]:
         words = ", ".join(f'"{one}"' for one in listed)
         raise _wrong(verb, f"{listed!r} is a list", f"write S.{verb}({words})")
     for key in names:
-        if not isinstance(key, str) or not key:
-            raise _wrong(verb, f"{spell(key)} is no key", "a key is a text that is not empty")
+        require_state_key(key, where=f"S.{verb}", example="a key is a text that is not empty")
     return cast("tuple[str, ...]", names)
 
 

@@ -62,9 +62,6 @@ _OTHER = tuple(
 )
 """What other template languages write."""
 
-_UNCLOSED = late_pattern(rf"\{{[ \t]*(?P<key>{_NAME})(?=[^\w{{}}:\"'\[(|=-][^{{}}]*(?:\{{|$)|$)")
-"""`{plan` without its other brace."""
-
 _SCOPE = late_pattern(rf"(?P<scope>{_NAME}):(?P<key>{_NAME})\??")
 
 _SCOPES = {
@@ -136,7 +133,7 @@ def _foreign(written: str, at: int) -> Iterator[Lookalike]:
         if scoped is not None and scoped["scope"] in _SCOPES:
             key = f"{_SCOPES[scoped['scope']]}:{scoped['key']}"
             yield Lookalike(key, match[0], start, "scope")
-    for how, forms in (("foreign", _OTHER), ("unclosed", (_UNCLOSED,))):
+    for how, forms in (("foreign", _OTHER), ("unclosed", (template.UNCLOSED,))):
         for form in forms:
             for match in form.finditer(written):
                 if not any(one.start() <= match.start() < one.end() for one in inside):
