@@ -116,8 +116,8 @@ def test_after_a_kill_an_answer_carries_the_state_that_the_tool_would_have_writt
             call_id = next(c.id for e in session.events for c in e.calls if c.name == "refund")
             assert call_id is not None
             for wrong in ([1], {"a": object()}, {1: "x"}):
+                answers = {call_id: Outcome("ok", state=wrong)}  # type: ignore[arg-type]
                 with pytest.raises(SessionError) as error:
-                    answers = {call_id: Outcome("ok", state=wrong)}  # type: ignore[arg-type]
                     await runner.resume(session_id="s", answers=answers)
                 assert error.value.where.startswith(f"answers[{call_id}].state")
                 assert await runner.session(session_id="s") == session  # nothing was stored

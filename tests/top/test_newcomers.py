@@ -108,7 +108,7 @@ TOOLS = [
 AGENTS = [
     ("Agent('You are a helpful assistant.')", 'Agent("assistant", instruction=...)'),
     ("Agent('my agent')", 'write Agent("my_agent")'),
-    ("Agent('a', instruction=['Be kind.', 'Be brief.'])", '.join([...])'),
+    ("Agent('a', instruction=['Be kind.', 'Be brief.'])", ".join([...])"),
     ("Agent('a', instruction=None)", "leave it out"),
     ("Agent('a', instruction={'role': 'system', 'content': 'x'})", 'message["content"]'),
     ("Agent('a', instruction=fetch('x'))", "instruction=fetch, without calling it"),
@@ -289,7 +289,7 @@ def test_a_started_run_says_that_its_result_is_waited_for() -> None:
         ("Greet {name, and be kind.", ["write {name}"]),
         ("Greet {name", ["write {name}"]),
         ("Greet {name} and { title.", ["write {title}"]),
-        ("Greet {name}. Answer as {\"a\": 1}.", []),
+        ('Greet {name}. Answer as {"a": 1}.', []),
         ("Write a function: void f() { return; }", []),
         ("Keep {name} as it is: {{name}}.", []),
         ("Use }{ as a face, and {} for nothing.", []),

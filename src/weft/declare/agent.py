@@ -597,7 +597,7 @@ def _check_tree(root: "Node") -> None:
         if agent.name in seen:
             twin, first = seen[agent.name]
             where = f"{parent.name if parent is not None else root.name}.sub_agents"
-            if agent.name == root.name and (agent is root or agent == root):
+            if agent.name == root.name and _is_copy(agent, root):
                 raise DeclarationError(
                     f"`{agent.name}` would be its own sub-agent",
                     where=where,
@@ -621,6 +621,14 @@ def _check_tree(root: "Node") -> None:
                 hint=f"names are unique in a tree: rename one: {_spell_renamed(agent)}",
             )
         seen[agent.name] = (agent, parent)
+
+
+def _is_copy(node: "Node", other: "Node") -> bool:
+    """Whether two nodes of one name are one, but for whom they hand over to."""
+    if not isinstance(node, Agent) or not isinstance(other, Agent):
+        return node == other
+    own = (one.name for one in fields(node) if one.compare and one.name != "sub_agents")
+    return all(getattr(node, one) == getattr(other, one) for one in own)
 
 
 def _spell_renamed(node: "Node") -> str:

@@ -300,7 +300,7 @@ CHOICES_ELSEWHERE = {
         _ONCE,
     ),
     **dict.fromkeys(
-        ("effect.transaction", "effect.atomic", "effect.db", "effect.database"),
+        ("effect.atomic", "effect.db", "effect.database"),
         'write effect="transactional", if it writes through ctx.connection',
     ),
 }  # fmt: skip
