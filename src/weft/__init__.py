@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from weft.dialects import count_tokens
     from weft.errors import DeclarationError, WeftError
     from weft.models import Model, ModelResponse
-    from weft.runtime.approvals import Approve, Deny, Outcome, Pending
+    from weft.runtime.approvals import Approve, Deny, Pending, ToolResult
     from weft.runtime.plugins import RunOutcome
     from weft.runtime.program import Plugin
     from weft.runtime.result import Result
@@ -90,7 +90,6 @@ _HOMES = {
     "Model": "weft.models",
     "ModelResponse": "weft.models",
     "Origin": "weft.diagnostics",
-    "Outcome": "weft.runtime.approvals",
     "Parallel": "weft.declare",
     "Part": "weft.content",
     "Pending": "weft.runtime.approvals",
@@ -120,6 +119,7 @@ _HOMES = {
     "TokenBudget": "weft.declare",
     "Tool": "weft.declare",
     "ToolContext": "weft.declare",
+    "ToolResult": "weft.runtime.approvals",
     "Toolset": "weft.declare",
     "WebFetch": "weft.declare.provider_tools",
     "WebSearch": "weft.declare.provider_tools",
@@ -168,7 +168,6 @@ __all__ = [
     "Model",
     "ModelResponse",
     "Origin",
-    "Outcome",
     "Parallel",
     "Part",
     "Pending",
@@ -198,6 +197,7 @@ __all__ = [
     "TokenBudget",
     "Tool",
     "ToolContext",
+    "ToolResult",
     "Toolset",
     "WebFetch",
     "WebSearch",
@@ -250,15 +250,17 @@ def _unknown(name: str, *, is_imported: bool) -> Exception:
     from importlib import import_module
     from importlib.util import find_spec
 
-    from weft.declare.hints import NAMES_ELSEWHERE, SUB_MODULES
+    from weft.declare.hints import MODEL_BY_NAME, NAMES_ELSEWHERE, SUB_MODULES
     from weft.errors import UnknownImport, UnknownName
     from weft.misuse import meant
+    from weft.models.services import SERVICES
 
     is_module = name.isidentifier() and find_spec(f"weft.{name}") is not None
     if is_module and is_imported:  # Python goes on and imports it
         return AttributeError(name)
     homes = (one for one in SUB_MODULES if hasattr(import_module(f"weft.{one}"), name))
-    ours = NAMES_ELSEWHERE.get(name, "")
+    of_provider = any(service in name.lower() for service in SERVICES)  # a client, or its model
+    ours = NAMES_ELSEWHERE.get(name, MODEL_BY_NAME if of_provider else "")
     if ours in __all__:
         hint = f"write from weft import {ours}" if is_imported else f"write weft.{ours}"
     elif ours:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft import Agent, Outcome, Runner, Session, ToolContext, tool
+from weft import Agent, Runner, Session, ToolContext, ToolResult, tool
 from weft.errors import SessionError
 from weft.testing import ScriptedModel, call
 
@@ -116,14 +116,14 @@ def test_after_a_kill_an_answer_carries_the_state_that_the_tool_would_have_writt
             call_id = next(c.id for e in session.events for c in e.calls if c.name == "refund")
             assert call_id is not None
             for wrong in ([1], {"a": object()}, {1: "x"}):
-                answers = {call_id: Outcome("ok", state=wrong)}  # type: ignore[arg-type]
+                answers = {call_id: ToolResult("ok", state=wrong)}  # type: ignore[arg-type]
                 with pytest.raises(SessionError) as error:
                     await runner.resume(session_id="s", answers=answers)
                 assert error.value.where.startswith(f"answers[{call_id}].state")
                 assert await runner.session(session_id="s") == session  # nothing was stored
-            with pytest.raises(SessionError, match="Outcome is a class"):
-                await runner.resume(session_id="s", answers={call_id: Outcome})
-            answer = Outcome("refunded 50", state={"receipt": "R-7", "user:refunds": 1})
+            with pytest.raises(SessionError, match="ToolResult is a class"):
+                await runner.resume(session_id="s", answers={call_id: ToolResult})
+            answer = ToolResult("refunded 50", state={"receipt": "R-7", "user:refunds": 1})
             last = await runner.resume(session_id="s", answers={call_id: answer})
             assert last.state["receipt"] == "R-7"
             assert last.state["user:refunds"] == 1
@@ -158,7 +158,7 @@ def test_each_answer_writes_the_state_of_its_own_branch() -> None:
         first = await runner.run(session_id="s", message="go")
         calls = {c.args["item"]: c.id or "" for e in first.events for c in e.calls if c.args}
         said = {
-            calls[name]: Outcome("sent", state={f"{name}_number": number})
+            calls[name]: ToolResult("sent", state={f"{name}_number": number})
             for name, number in (("a", 1), ("b", 2))
         }
         last = await runner.resume(session_id="s", answers=said)
@@ -183,7 +183,9 @@ def test_a_question_that_is_not_about_a_result_takes_no_outcome() -> None:
             waiting = (await runner.run(session_id="s", message="go")).waiting
             for key in (*waiting, *waiting.values()):
                 with pytest.raises(SessionError, match=words) as error:
-                    await runner.resume(session_id="s", answers={key: Outcome(1, state={"x": 1})})
+                    await runner.resume(
+                        session_id="s", answers={key: ToolResult(1, state={"x": 1})}
+                    )
                 assert "write answers=" in error.value.hint
             assert (await runner.session(session_id="s")).waiting == waiting
 

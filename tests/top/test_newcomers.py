@@ -65,6 +65,7 @@ NAMES = [
     ("from weft import AgentTool", "tools=[other]"),
     ("from weft import InMemorySessionService", "store="),
     ("from weft import ChatOpenAI", 'model="'),
+    ("from weft import AnthropicModel", 'model="'),
     ("from weft import ModelRetry", "raise ValueError("),
     ("from weft import UsageLimits", "RunBudget("),
     ("from weft import exit_loop", "write from weft.tools import exit_loop"),

@@ -528,8 +528,8 @@ class AssignmentReader:
                 pass
         if self._scope.helper is None:
             return None
-        given = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
-        states = [one for one in given if self._scope.holder(one) == STATE]
+        passed = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
+        states = [one for one in passed if self._scope.holder(one) == STATE]
         if len(states) > 1:
             return None
         keys = self._scope.helper(node, states[0] if states else None, self._scope)
@@ -566,12 +566,12 @@ class AssignmentReader:
                 del self._scope.names[name]
         if not keys or None in keys:
             return None
-        found = [key for key in keys if key is not None]
-        for key in found:
+        names = [key for key in keys if key is not None]
+        for key in names:
             self._collector.write("?", key, path.branch(), kind_of(node.value))
         if tests:
-            return Contents({}, frozenset(found))
-        return Contents(dict.fromkeys(found, not is_none(node.value)))
+            return Contents({}, frozenset(names))
+        return Contents(dict.fromkeys(names, not is_none(node.value)))
 
     def _pairs(self, pairs: Pairs, path: Path) -> Contents | None:
         sure: dict[str, bool] = {}

@@ -28,7 +28,7 @@ from weft.cli.screen import (
 from weft.declare import Node, RunBudget, RunConfig
 from weft.errors import UsageError, WeftError
 from weft.runtime import Result, Runner
-from weft.runtime.approvals import Outcome
+from weft.runtime.approvals import ToolResult
 from weft.runtime.run import Running
 from weft.session import Event
 from weft.session.event import new_id
@@ -164,7 +164,7 @@ class _Once:
         for name, value in answers.items():
             question = find_question(questions, name, where="--answer")
             reply = answer_to(question, value)
-            replies.append({question.id: Outcome(reply, state) if state else reply})
+            replies.append({question.id: ToolResult(reply, state) if state else reply})
         retries = [
             find_question(questions, name, where="--retry").id
             for name in self._options.retries or ()

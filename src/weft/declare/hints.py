@@ -145,7 +145,9 @@ _LOOP_OF_TOOLS = 'Agent("name", tools=[...]): an agent calls its tools until it 
 _HAND_OVER = 'Agent("name", sub_agents=[other]): it may hand over to them'
 _ASKS_PERSON = 'Gate("name", question="...") in a flow, or @tool(confirm=True)'
 _STORE = 'Runner(agent, store="sqlite:///weft.db")'
-_MODEL = 'Agent("name", model="gpt-5.6"): the name of a model is enough'
+MODEL_BY_NAME = (
+    'Agent("name", model="local"): the name of a model is enough, as in model="PROVIDER/NAME"'
+)
 
 NAMES_ELSEWHERE = {
     **dict.fromkeys(
@@ -158,7 +160,7 @@ NAMES_ELSEWHERE = {
     **dict.fromkeys(
         (
             "create_react_agent", "create_agent", "initialize_agent", "AgentExecutor", "ToolNode",
-            "create_tool_calling_agent", "create_openai_tools_agent", "tools_condition",
+            "create_tool_calling_agent", "tools_condition",
         ),
         _LOOP_OF_TOOLS,
     ),
@@ -209,11 +211,9 @@ NAMES_ELSEWHERE = {
     **dict.fromkeys(("HumanMessage", "UserMessage", "Message"), 'the text alone: run(agent, "Hi")'),
     **dict.fromkeys(
         (
-            "LLM", "OpenAI", "Anthropic", "ChatOpenAI", "ChatAnthropic", "LiteLlm", "LiteLLM",
-            "OpenAIModel", "OpenAIChatModel", "AnthropicModel", "GeminiModel", "GoogleModel",
-            "Gemini", "Claude", "init_chat_model",
+            "LLM", "LiteLlm", "LiteLLM", "GoogleModel", "ChatModel", "init_chat_model", "BaseLlm",
         ),
-        _MODEL,
+        MODEL_BY_NAME,
     ),
     **dict.fromkeys(
         ("ModelSettings", "GenerateContentConfig", "GenerationConfig"),

@@ -67,9 +67,9 @@ class Deny(ByFields):
         return {"confirmed": False, **({"payload": {"reason": self.reason}} if self.reason else {})}
 
 
-@declared('Outcome("what it returned", state={"key": "what it wrote"})')
+@declared('ToolResult("what it returned", state={"key": "what it wrote"})')
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome(ByFields):
+class ToolResult(ByFields):
     """What a call returned, with the state that its tool would have written.
 
     It answers a call that waits for its result: one that runs long, or one of which nobody knows

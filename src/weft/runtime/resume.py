@@ -35,7 +35,7 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
         return None
     events = visible_events(session)
     waiting, callers, known = session.waiting, callers_of(events), answers_in(session)
-    from weft.runtime.approvals import Approve, Deny, Outcome  # few runs are asked, and answer
+    from weft.runtime.approvals import Approve, Deny, ToolResult  # few runs are asked, and answer
 
     begun = begun_calls(events)
     parts: list[Part] = []
@@ -46,7 +46,7 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
         question = call_id if call.name == CONFIRMATION else f"{QUESTION}{call_id}"
         asks = question in callers
         decided = question in known
-        if value is Approve or value is Deny or value is Outcome:
+        if value is Approve or value is Deny or value is ToolResult:
             raise SessionError(
                 f"{value.__name__} is a class",
                 where=f"answers[{call_id}]",
@@ -55,7 +55,7 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
         is_approval = isinstance(value, Approve | Deny)
         if is_approval:
             value = cast("Approve | Deny", value).decision(f"answers[{call_id}]")
-        if isinstance(value, Outcome):
+        if isinstance(value, ToolResult):
             _require_result(call, call_id, asks=asks and not decided)
             value = value.result
         plain = to_json(value) if asks else None
@@ -80,12 +80,12 @@ def state_beside(
     session: Session, answers: Mapping[str, object], content: Content | None
 ) -> JsonObject:
     """The state that comes with the results in a message: each is as if its tool had written it."""
-    from weft.runtime.approvals import Outcome
+    from weft.runtime.approvals import ToolResult
 
     outcomes = {
         _id_of(key, session.waiting): value
         for key, value in answers.items()
-        if isinstance(value, Outcome)
+        if isinstance(value, ToolResult)
     }
     delta: JsonObject = {}
     parts = content.parts if content is not None and outcomes else ()

@@ -203,23 +203,23 @@ def _explain(key: str, one: Lookalike) -> tuple[str, str, Severity | None]:
 def lookalike_keys(record: WalkRecord) -> Iterator[tuple[str, Origin, Lookalike]]:
     """The keys of the state that texts seem to name, with the text and the place."""
     known: set[str] | None = None
-    shown: set[str] = set()
+    visible: set[str] = set()
     for site in record.sites:
         for place, source in _texts(site):
-            found = find_lookalikes(source)
-            if not found:
+            spots = find_lookalikes(source)
+            if not spots:
                 continue
             if known is None:
                 known = _known_keys(record)
-                shown = _shown_keys(record)
+                visible = _shown_keys(record)
             read = {one.key for one in site.reads if one.how in ("template", "policy")}
             places: set[int] = set()
-            for one in found:
+            for one in spots:
                 key = _key_of(one.key, site, known)
                 if one.start in places or not _is_meant(key, one, source, site, read):
                     continue
                 # a key that others are shown is known to who writes about placeholders
-                if one.how == "escaped" and key in shown and _is_example(one, source):
+                if one.how == "escaped" and key in visible and _is_example(one, source):
                     continue
                 key = key or one.key
                 places.add(one.start)
