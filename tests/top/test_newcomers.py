@@ -162,7 +162,10 @@ KEYS = [
     ("S.set({'my key': 1})", 'write "my_key"'),
     ("S.capture('my key')", 'write "my_key"'),
     ("Map('items', agent, into='my key')", 'write "my_key"'),
-    ("tool(writes=['my key'])(search)", 'write "my_key"'),
+    ("S.rename({'my key': 'my_key'})  # right: the application may call it so", ""),
+    ("S.rename(plan='my plan')", 'write "my_plan"'),
+    ("S.drop('my key')  # right", ""),
+    ("tool(writes=['my key'])(search)  # right: its code may call it so", ""),
     ("agent.sees(C.default().capture('my key'))", 'write "my_key"'),
 ]
 

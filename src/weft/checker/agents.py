@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from weft import schema
-from weft.checker.functions import StateUses, keys_of, uses_of
+from weft.checker.functions import StateUses, keys_of, keys_said_by, uses_of
 from weft.checker.schemas import follow, may_lack, values_of
 from weft.checker.scope import Compared, Keys
 from weft.checker.world import Chart, Read, ReadHow, World, Writer, WriterKind
@@ -434,7 +434,7 @@ class _WritePairs(DefaultVisitor[_Pairs]):
 
     def visit_custom_agent(self, node: CustomAgent) -> _Pairs:
         writer = custom_writer(node)
-        yield from ((key, writer) for key in node.writes)
+        yield from ((key, writer) for key in custom_writes(node) or ())
         yield from self.visit_other(node)
 
     def visit_agent(self, node: Agent) -> _Pairs:
@@ -473,6 +473,14 @@ def agents_called_by(agent: Agent) -> list[Node]:
     return [tool.agent for tool in agent.tools if tool.agent is not None]
 
 
+def custom_writes(node: CustomAgent) -> frozenset[str] | None:
+    """The keys that a custom agent writes: those it declares, or else those its source shows.
+
+    None where that cannot be seen.
+    """
+    return frozenset(node.writes) if node.declares_writes else keys_said_by(type(node).run)
+
+
 def custom_writer(node: CustomAgent) -> Writer:
     """The code of a custom agent as the one who writes."""
     return Writer(node.name, Origin("field", "writes", node.name), "tool")
@@ -494,7 +502,7 @@ class _MayWriteAnything(DefaultVisitor[bool]):
         return any(unknown) or any(map(self.visit, children(node)))
 
     def visit_custom_agent(self, node: CustomAgent) -> bool:
-        return not node.declares_writes or self.visit_other(node)
+        return custom_writes(node) is None or self.visit_other(node)
 
     def visit_agent(self, node: Agent) -> bool:
         agents = agents_of(node)

@@ -346,6 +346,55 @@ def _renamed(body: Iterable[ast.stmt], context: str) -> set[str]:
     return {name for name in aliases if stored[name] == 1}
 
 
+_SAYS_ONLY = frozenset(
+    (
+        "agent_name", "branch", "deps", "find_memories", "invocation_id", "list_artifacts",
+        "load_artifact", "run", "say", "search_memory", "session", "state", "user_text",
+    )
+)  # fmt: skip
+"""What the context of a custom agent has: only `say` changes the state."""
+
+_MAKES_EVENTS = frozenset(("Actions", "Event", "replace", "state_delta"))
+"""What code makes events with that may hold any change."""
+
+
+@functools.lru_cache(maxsize=256)
+def keys_said_by(run: Callable[..., object]) -> frozenset[str] | None:
+    """The keys that a custom agent's code sets with `ctx.say(...)`; None where others may be set.
+
+    Code that hands its context on, or makes events itself, may set any.
+    """
+    source = definition(run)
+    arguments = _arguments(source) if source is not None else []
+    if source is None or len(arguments) != 2 or inspect.unwrap(run) is not run:
+        return None
+    context = arguments[1]
+    scope = FunctionScope(context, names_of(run, {}), [source])
+    keys: set[str] = set()
+    used = seen = 0
+    for node in ast.walk(source):
+        match node:
+            case ast.Name(id=name):
+                used += name == context
+                if name in _MAKES_EVENTS:
+                    return None
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name == context:
+                seen += attribute in _SAYS_ONLY
+            case ast.Attribute(attr=attribute) if attribute in _MAKES_EVENTS:
+                return None
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="say")) if (
+                name == context
+            ):
+                for one in node.keywords:
+                    known = {one.arg: UNKNOWN} if one.arg else scope.constant(one.value)
+                    if not isinstance(known, dict):
+                        return None
+                    keys.update(map(str, cast("dict[object, object]", known)))
+            case _:
+                pass
+    return frozenset(keys) if used == seen else None
+
+
 MOST_DEEP = 8
 """How deep the state is followed from one function into another."""
 

@@ -18,6 +18,7 @@ from weft.checker.agents import (
     before,
     collected,
     custom_writer,
+    custom_writes,
     flow_callbacks,
     function_reads,
     gate_reads,
@@ -537,16 +538,16 @@ class NodeWalk(Visitor[World]):
         if not node.declares_reads:
             walk.record.read_all(world)
             walk.record.heard |= {*world.spoken}  # its code may look at the whole session
-        writer = custom_writer(node)
+        writer, writes = custom_writer(node), custom_writes(node)
         reachable = world
-        for key in node.writes:
+        for key in sorted(writes or ()):
             if key not in world.facts:
                 reachable = reachable.wrote(key, writer, must=False, soft=True)
         for child in node.children:
             reachable = _with_possible(reachable, walk.writes.of(child))
             for agent in agents_of(child):
                 reachable = reachable.spoke(agent, agent.output_key)
-        if not node.declares_writes:
+        if writes is None:
             reachable = reachable.blurred(f"{node.name} does not say which keys it writes")
         ends = [self._behind(child, reachable, last=True) for child in node.children]
         if not node.declares_reads:
@@ -554,8 +555,9 @@ class NodeWalk(Visitor[World]):
                 walk.record.read_all(end)
         walk.record.heard |= {agent.name for one in node.children for agent in agents_of(one)}
         done = join([reachable, *ends]) or reachable
-        for key in node.writes:
-            done = done.wrote(key, writer)
+        for key in sorted(writes or ()):  # what its source shows may be on some paths only
+            must = node.declares_writes
+            done = done.wrote(key, writer, must=must, soft=not must)
         walk.add_writes(node, done, world)
         # its code may end the loop around it
         walk.escapes.append(done)

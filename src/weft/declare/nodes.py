@@ -192,7 +192,11 @@ class Map(ByFields, Composable):
     def __post_init__(self) -> None:
         """Refuse keys that are none, and a number of runs that would run nothing."""
         describe_again(self)
-        for option, key in (("items", self.items), ("into", self.into), ("item", self.item)):
+        if not isinstance(cast("object", self.items), str) or not self.items.strip():
+            raise wrong(
+                self.name, "items", f"{self.items!r} is not a state key", 'write items="results"'
+            )
+        for option, key in (("into", self.into), ("item", self.item)):
             check_key(self.name, option, key)
         if self.item == self.into:
             raise wrong(

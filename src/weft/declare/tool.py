@@ -33,7 +33,6 @@ from weft.declare.functions import (
     misfit,
     name_of,
     require_arguments,
-    require_state_key,
 )
 from weft.declare.hints import TOOL_WORDS
 from weft.declare.provider_tools import HOSTED, HostedTool, name_of_hosted
@@ -347,8 +346,6 @@ def tool(
         ("reads", reads), ("writes", writes), ("labels", labels), ("cleared", cleared),
     ):  # fmt: skip
         check_names(option, keys, where="@tool")
-        for key in keys if option == "writes" else ():
-            require_state_key(key, where=f"@tool.{option}", example=f'write {option}=["plan"]')
     if compact is not None and not isinstance(cast("object", compact), bool):
         _check_number("compact", compact, (int,), "True, False, or at least 64 tokens", above=63)
     if timeout is not None:
@@ -585,7 +582,9 @@ def _instance(kind: type, *, where: str) -> object:
         raise DeclarationError(
             f"{kind.__name__} is a class without a `run` method, and not a tool",
             where=where,
-            hint=f"pass a function; for an answer in this shape: output_schema={kind.__name__}",
+            hint=f"pass an object of it: {kind.__name__}(...)"
+            if hasattr(kind, "get_tools")
+            else f"pass a function; for an answer in this shape: output_schema={kind.__name__}",
         )
     try:
         return kind()

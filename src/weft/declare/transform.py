@@ -228,6 +228,8 @@ class Changes(OneLetter):
         pairs = tuple({**_mapping("rename", names), **more}.items())
         _keys("rename", [key for pair in pairs for key in pair])
         targets = [new for _, new in pairs]
+        for new in targets:
+            require_state_key(new, where="S.rename", example='write S.rename(old="new")')
         if len(set(targets)) < len(targets):
             raise _wrong("rename", "two keys get one name", "give each a name of its own")
         renames = tuple((old, new) for old, new in pairs if old != new)
@@ -416,7 +418,8 @@ def _keys(verb: str, keys: object, *, least: int = 1) -> tuple[str, ...]:
         words = ", ".join(f'"{one}"' for one in listed)
         raise _wrong(verb, f"{listed!r} is a list", f"write S.{verb}({words})")
     for key in names:
-        require_state_key(key, where=f"S.{verb}", example="a key is a text that is not empty")
+        if not isinstance(key, str) or not key:
+            raise _wrong(verb, f"{spell(key)} is not a key", "a key is a text that is not empty")
     return cast("tuple[str, ...]", names)
 
 
@@ -427,8 +430,8 @@ def _mapping(verb: str, values: Mapping[str, Value] | None) -> dict[str, Value]:
 
 
 def _values(verb: str, values: Mapping[str, object]) -> JsonObject:
-    _keys(verb, values)
-    for key, value in values.items():
+    for key, value in zip(_keys(verb, values), values.values(), strict=True):
+        require_state_key(key, where=f"S.{verb}", example=f"write S.{verb}(key=...)")
         if value is None:
             raise _wrong(
                 verb,

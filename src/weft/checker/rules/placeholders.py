@@ -98,6 +98,8 @@ def find_lookalikes(source: str) -> tuple[Lookalike, ...]:
 
 
 def _lookalikes(source: str) -> Iterator[Lookalike]:
+    # in a text whose braces are in pairs, one that lacks its other is code, or names a key
+    half = "unclosed" if source.count("{") > source.count("}") else "foreign"
     for piece in template.parse(source).pieces:
         written = source[piece.start : piece.end]
         if isinstance(piece, template.Variable):
@@ -106,23 +108,26 @@ def _lookalikes(source: str) -> Iterator[Lookalike]:
             key = template.parse(piece.text).variables[0].key
             yield Lookalike(key, written, piece.start, "escaped")
         elif _has_mark(written):
-            yield from _foreign(written, piece.start)
+            yield from _foreign(written, piece.start, half)
 
 
 def _odd_variable(variable: template.Variable, source: str) -> Iterator[Lookalike]:
     """A placeholder after a sign of another language, or with blanks in its braces."""
     if variable.artifact:
         return
-    before = source[variable.start - 1 : variable.start]
+    at = variable.start
+    far, before = source[max(0, at - 2) : max(0, at - 1)], source[max(0, at - 1) : at]
     written = source[variable.start : variable.end]
-    if before in ("$", "#", "%") and source[variable.end : variable.end + 1] not in ("%", "^", "_"):
+    # US${price}, and {share}%{unit}, are meant
+    signed = before in ("$", "#", "%") and not far.isalnum() and far != "}"
+    if signed and source[variable.end : variable.end + 1] not in ("%", "^", "_"):
         yield Lookalike(variable.key, before + written, variable.start - 1, "sign")
     elif written[1].isspace() or written[-2].isspace():
         yield Lookalike(variable.key, written, variable.start, "spaced")
 
 
-def _foreign(written: str, at: int) -> Iterator[Lookalike]:
-    """What other template languages write, in a text without placeholders."""
+def _foreign(written: str, at: int, half: str) -> Iterator[Lookalike]:
+    """What other template languages write, in a text without placeholders; `half` of a pair."""
     inside = [*_BRACES.finditer(written)]
     for match in inside:
         inner, start = match["inner"].strip(), at + match.start()
@@ -133,7 +138,7 @@ def _foreign(written: str, at: int) -> Iterator[Lookalike]:
         if scoped is not None and scoped["scope"] in _SCOPES:
             key = f"{_SCOPES[scoped['scope']]}:{scoped['key']}"
             yield Lookalike(key, match[0], start, "scope")
-    for how, forms in (("foreign", _OTHER), ("unclosed", (template.UNCLOSED,))):
+    for how, forms in (("foreign", _OTHER), (half, (template.UNCLOSED,))):
         for form in forms:
             for match in form.finditer(written):
                 if not any(one.start() <= match.start() < one.end() for one in inside):
@@ -229,14 +234,12 @@ def lookalike_keys(record: WalkRecord) -> Iterator[tuple[str, Origin, Lookalike]
 def _is_meant(key: str, one: Lookalike, source: str, site: Site, read: set[str]) -> bool:
     """Whether the value of the key was meant, and not the text that stands there."""
     match one.how:
-        case "scope":
+        case "scope" | "unclosed":
             return True
         case "spaced":
             return bool(key)
         case "sign":
             return bool(key) and not _is_signed(one, source, site)
-        case "unclosed" if source.count("{") > source.count("}"):
-            return True
         case _:
             pass
     # who reads it as well shows how a key is written, or quotes code
@@ -262,6 +265,9 @@ def _key_of(name: str, site: Site, known: set[str]) -> str:
     return next(there, "") or next((key for key in names if key in known), "")
 
 
+FAR = 300
+"""How many letters of a sentence are looked at, on each side."""
+
 _SENTENCE = re.compile(r"[.!?;]\s|\n")
 
 _EXAMPLE = late_pattern(
@@ -274,10 +280,9 @@ _EXAMPLE = late_pattern(
 
 def _sentence(one: Lookalike, source: str) -> str:
     """The sentence around a text, without the text."""
-    ends = [match.end() for match in _SENTENCE.finditer(source, 0, one.start)]
-    rest = _SENTENCE.search(source, one.end)
-    start, end = ends[-1] if ends else 0, rest.start() if rest else len(source)
-    return f"{source[start : one.start]} {source[one.end : end]}".lower()
+    before, behind = source[max(0, one.start - FAR) : one.start], source[one.end : one.end + FAR]
+    start = max((match.end() for match in _SENTENCE.finditer(before)), default=0)
+    return f"{before[start:]} {_SENTENCE.split(behind, maxsplit=1)[0]}".lower()
 
 
 def _is_example(one: Lookalike, source: str) -> bool:
@@ -294,7 +299,7 @@ _MONEY = (
 )
 _NUMBERED = (
     r"id|number|num|issue|ticket|order|pr|pull|tag|hashtag|channel|case|room|track|index|rank"
-    r"|color|colour|hex|heading|invoice|chapter|job|build"
+    r"|color|colour|hex|heading|invoice|chapter|job|build|post|tweet|caption|social"
 )
 _SENSES = {
     sign: late_pattern(rf"(?<![a-z])(?:{words})(?:s|es|ed|d|ing)?(?![a-z])")

@@ -382,11 +382,11 @@ def missing_tool(record: WalkRecord) -> Iterator[Diagnostic]:
             plain = match["known"] or match["word"] or hosted
             if name in own | others or name in RESERVED or (plain and name not in {*tools, _EXIT}):
                 continue
-            if not _OTHERS.search(text[: match.start()]):
+            if not _OTHERS.search(text[max(0, match.start() - 80) : match.start()]):
                 missing.setdefault(name, match)
         # whoever is meant to end the loop, nobody can
         mention = re.search(_EXIT, text) if _EXIT not in tools else None
-        if mention is not None and not _DENIED.search(text[: mention.start()]):
+        if mention and not _DENIED.search(text[max(0, mention.start() - 80) : mention.start()]):
             missing.setdefault(_EXIT, mention)
         yield from (_missing_tool(agent, name, match) for name, match in missing.items())
 
