@@ -109,7 +109,7 @@ def best(shape: str, count: int) -> float:
     times: list[float] = []
     for _ in range(3):
         start = time.process_time()
-        found = check(flow, inputs={"task": str})
+        found = check(flow, inputs={"task": str}, allow=["WEFT112", "WEFT302", "WEFT408"])
         times.append(time.process_time() - start)
         assert not [one for one in found if one.severity != "info"], found[:3]
     return min(times)

@@ -3,6 +3,7 @@
 The public names, loaded when they are first used, so that `import weft` stays light.
 """
 
+from sys import _getframe  # pyright: ignore[reportPrivateUsage]
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from weft.dialects import count_tokens
     from weft.errors import DeclarationError, WeftError
     from weft.models import Model, ModelResponse
-    from weft.runtime.approvals import Approve, Deny, Pending
+    from weft.runtime.approvals import Approve, Deny, Pending, ToolResult
     from weft.runtime.plugins import RunOutcome
     from weft.runtime.program import Plugin
     from weft.runtime.result import Result
@@ -118,6 +119,7 @@ _HOMES = {
     "TokenBudget": "weft.declare",
     "Tool": "weft.declare",
     "ToolContext": "weft.declare",
+    "ToolResult": "weft.runtime.approvals",
     "Toolset": "weft.declare",
     "WebFetch": "weft.declare.provider_tools",
     "WebSearch": "weft.declare.provider_tools",
@@ -195,6 +197,7 @@ __all__ = [
     "TokenBudget",
     "Tool",
     "ToolContext",
+    "ToolResult",
     "Toolset",
     "WebFetch",
     "WebSearch",
@@ -222,7 +225,7 @@ if not TYPE_CHECKING:  # or else a type checker would take any name
     def __getattr__(name: str) -> object:
         home = _HOMES.get(name)
         if home is None:
-            raise _unknown(name)
+            raise _unknown(name, is_imported=_getframe(1).f_code.co_name == "_handle_fromlist")
         from importlib import import_module
 
         if home == "weft":
@@ -236,36 +239,41 @@ if not TYPE_CHECKING:  # or else a type checker would take any name
         return value
 
 
-def _unknown(name: str) -> AttributeError:
+def _unknown(name: str, *, is_imported: bool) -> Exception:
+    """The error for a name that there is none of.
+
+    `from weft import name` asks first whether the module has it, and would turn what is raised
+    here into an error without a hint, unless that is an ImportError already.
+    """
     if name.startswith("_"):  # asked for by tools, not by people
         return AttributeError(f"module 'weft' has no attribute {name!r}")
+    from importlib import import_module
     from importlib.util import find_spec
 
-    import weft.errors as errors
+    from weft.declare.hints import MODEL_BY_NAME, NAMES_ELSEWHERE, SUB_MODULES
+    from weft.errors import UnknownImport, UnknownName
     from weft.misuse import meant
+    from weft.models.services import SERVICES
 
-    ours = {
-        **dict.fromkeys(("LlmAgent", "ChatAgent", "Assistant", "ReActAgent"), "Agent"),
-        **dict.fromkeys(("SequentialAgent", "Pipeline"), "Sequence"),
-        **dict.fromkeys(("function_tool", "FunctionTool"), "tool"),
-        **dict.fromkeys(("InMemoryRunner", "Engine"), "Runner"),
-        "ParallelAgent": "Parallel",
-        "LoopAgent": "Loop",
-        **dict.fromkeys(("GoogleSearch", "WebSearchTool"), "WebSearch"),
-        **dict.fromkeys(("UrlContext", "WebFetchTool"), "WebFetch"),
-        **dict.fromkeys(("CodeInterpreter", "CodeExecutionTool"), "CodeExecution"),
-        "FileSearchTool": "FileSearch",
-        "BaseAgent": "CustomAgent",
-    }
-    if name in ours:
-        hint = f"write weft.{ours[name]}"
-    elif hasattr(errors, name):
-        hint = f"write from weft.errors import {name}"
-    elif name.isidentifier() and find_spec(f"weft.{name}") is not None:
+    is_module = name.isidentifier() and find_spec(f"weft.{name}") is not None
+    if is_module and is_imported:  # Python goes on and imports it
+        return AttributeError(name)
+    homes = (one for one in SUB_MODULES if hasattr(import_module(f"weft.{one}"), name))
+    of_provider = any(service in name.lower() for service in SERVICES)  # a client, or its model
+    ours = NAMES_ELSEWHERE.get(name, MODEL_BY_NAME if of_provider else "")
+    if ours in __all__:
+        hint = f"write from weft import {ours}" if is_imported else f"write weft.{ours}"
+    elif ours:
+        hint = f"write {ours}"
+    elif is_module:
         hint = f"write import weft.{name}"
+    elif home := next(homes, ""):
+        hint = f"write from weft.{home} import {name}"
     else:
-        hint = meant(name, __all__)
-    return errors.UnknownName(f"module 'weft' has no attribute {name!r}", hint=hint)
+        hint = meant(name, __all__) or "dir(weft) lists the names that there are"
+    if is_imported:
+        return UnknownImport(f"weft has no `{name}`", hint=hint)
+    return UnknownName(f"module 'weft' has no attribute {name!r}", hint=hint)
 
 
 def _drawn(node: "Node") -> str:

@@ -374,7 +374,7 @@ def _no_message(value: object, where: str, *, part: bool = False) -> SessionErro
     elif isinstance(value, dict):
         spelled = cast("dict[object, object]", value)
         hint = "read JSON first: msgspec.convert(value, weft.Content), or weft.Part for a part"
-        if "content" in spelled:  # as OpenAI and Anthropic spell messages
+        if "content" in spelled or "messages" in spelled:  # as OpenAI and others spell messages
             hint = "pass the text alone; weft.Session.from_messages reads a whole conversation"
     kind = "part of a message" if part else "a message"
     return SessionError(f"{what} is not {kind}", where=where, hint=hint)

@@ -22,10 +22,11 @@
     ├── ScriptExhausted       a scripted model that was asked more often than its script says
     ├── SchemaError           a value that does not fit its schema
     └── UsageError            a command, path or name the user typed wrong
-        └── UnknownName       an attribute that is not there, or not yet
+        ├── UnknownName       an attribute that is not there, or not yet
+        └── UnknownImport     a name that is imported and is not there
 
 CallError is a UsageError and a TypeError too, FrozenError a FrozenInstanceError, UnknownName an
-AttributeError: what Python raises in these places.
+AttributeError, UnknownImport an ImportError: what Python raises in these places.
 
 An error says what is wrong, where, and what to type instead: `message` is one
 sentence without the fix, `where` the place, `hint` the fix.
@@ -191,6 +192,10 @@ class UsageError(WeftError):
 
 class UnknownName(UsageError, AttributeError):
     """An attribute that is not there, or not yet."""
+
+
+class UnknownImport(UsageError, ImportError):
+    """A name that is imported and is not there."""
 
 
 class CallError(DeclarationError, UsageError, TypeError):

@@ -34,6 +34,7 @@ __all__ = [
     "declared",
     "explained",
     "few",
+    "hint_at_call",
     "is_slip",
     "meant",
     "unknown_name",
@@ -125,6 +126,18 @@ def _one_slip(shorter: str, longer: str) -> bool:
         return rest == other[1:]
     swapped = rest[:2] == other[1::-1] and rest[2:] == other[2:]
     return rest[1:] == other[1:] or swapped
+
+
+def hint_at_call(value: object, form: str) -> str:
+    """The hint for what a call gave where the function itself is wanted; "" for other values.
+
+    `form` is how it is written, with `{}` for the function: `tools=[{}]`.
+    """
+    if inspect.iscoroutine(value):
+        value.close()  # nobody will wait for it
+        name = value.__name__
+        return f"pass the function itself: {form.format(name)}, without calling it"
+    return ""
 
 
 def unknown_name(message: str, name: str, kind: type, words: Words) -> UnknownName:

@@ -14,11 +14,46 @@ from weft.session.event import State
 
 KEYS, FLAGS = "abcd", "pq"
 DRAFT = "a"
+SPARE = {"c": 1, "d": None}
+PLAIN = {"b": 5, "c": 6}
 
 
 def meddle(state: State) -> None:
     """What a function does that gets the state from another."""
     state["d"] = 9
+
+
+def pack(one: object) -> dict[str, object]:
+    """A dict for whoever asks."""
+    packed = {"a": one, "b": None}
+    return {**packed, "c": 2}
+
+
+def either(state: State) -> dict[str, object] | None:
+    """One dict or another, or none."""
+    if state.get("p"):
+        return {"a": 1, "b": state.get("b", 3)}
+    return {"b": 2} if state.get("q") else SPARE
+
+
+def put(state: State, key: str = "a", one: object = 1) -> None:
+    """Write a key that the caller names."""
+    state[key] = one
+
+
+def keep(state: State, **values: object) -> None:
+    """Write the keys that the caller names."""
+    for key, one in values.items():
+        state[key] = one
+
+
+def same(state: State) -> State:
+    """Change the state, and give it back."""
+    state.update(pack(4))
+    return state
+
+
+HELPERS = [pack, either, put, keep, same, meddle]
 
 
 def value(pick: random.Random) -> str:
@@ -45,7 +80,15 @@ def change(pick: random.Random) -> str:
          f'(state.update({key}=1) if state.get("p") else state.update({other}=1))',
          f'[state.update({key}=one) for one in range(state.get("q", 0))]',
          'state.get("list", []).append(1)', 'named = state.get("list", []); named.append(1)',
-         f'state[f"{key}"] = 1', "meddle(state)" if pick.random() < 0.2 else "pass"]
+         f'state[f"{key}"] = 1', "meddle(state)" if pick.random() < 0.2 else "pass",
+         f'put(state, "{key}")', f'put(state, one=3, key="{key}")', "put(state)",
+         f"keep(state, {key}=1, z=2)", "put(state, one=state.get('p', 2))",
+         "out.update(pack(1))", "state.update(**pack(2))",
+         'state.update(either(state) or {"c": 1})',
+         "other = same(state)", f'other = same(state); other["{key}"] = 2',
+         f'made = pack(3); made["{key}"] = 1; state.update(made)',
+         f'state.update({{one: 1 for one in ("{key}", "{other}")}})', "out = {**SPARE}",
+         'for one, two in PLAIN.items(): state[one] = two']
     )  # fmt: skip
 
 
@@ -57,7 +100,11 @@ def answer(pick: random.Random) -> str:
          f'return {{**out, "{key}": {value(pick)}}}', f'return {{**state, "{key}": 1}}',
          f"return dict(out, {key}=1)", f'return out | {{"{other}": None}}',
          f'return {{"{key}": 1}} if state.get("p") else {{"{other}": 2}}',
-         f'return {{one: 1 for one in ("{key}", "{other}")}}']
+         f'return {{one: 1 for one in ("{key}", "{other}")}}', "return pack(1)", "return SPARE",
+         "return either(state)", f'return {{**SPARE, **(either(state) or {{}}), "{key}": 1}}',
+         "return same(state)", f'return {{**pack(1), "{key}": 2}} if state.get("p") else SPARE',
+         f'return dict.fromkeys(("{key}", "{other}"), 1)', "return dict(either(state) or {}, d=1)",
+         f'return {{one: 1 for one in ("{key}", "{other}") if state.get(one)}}']
     )  # fmt: skip
 
 
@@ -130,7 +177,13 @@ def made(seed: int) -> tuple[Callable[[State], Any], str]:
     source = "\n".join(lines) + "\n"
     name = f"<function {seed}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    space: dict[str, Any] = {"contextlib": contextlib, "meddle": meddle, "DRAFT": DRAFT}
+    space: dict[str, Any] = {
+        "contextlib": contextlib,
+        "DRAFT": DRAFT,
+        "SPARE": SPARE,
+        "PLAIN": PLAIN,
+    }
+    space |= {helper.__name__: helper for helper in HELPERS}
     space["flip"] = flips(seed)
     exec(compile(source, name, "exec"), space)
     return space["function"], source

@@ -348,6 +348,18 @@ def test_a_killed_run_says_what_nobody_knows_and_runs_it_again_if_told(bots: Pat
     assert (again.returncode, again.stdout) == (0, "All done.\n")
 
 
+def test_an_answer_brings_the_state_that_a_killed_call_would_have_written(bots: Path) -> None:
+    asked = ("run", "bots:launcher", "Go", "--session", "s")
+    with started(bots, *asked, until="waiting") as process:
+        process.kill()
+        process.communicate(timeout=600)
+    resumed = ("run", "bots:launcher", "--session", "s", "--answer", "launch=launched")
+    assert weft(bots, *resumed[:4], "--resume").returncode == 1
+    done = weft(bots, *resumed, "--state", "pad=7")
+    assert (done.returncode, done.stdout) == (0, "All done.\n")
+    assert log(bots, "s").state["pad"] == 7
+
+
 def test_a_password_is_never_shown(bots: Path) -> None:
     done = weft(bots, "run", "bots:echoer", "Hi", "--store", "postgresql://me:secret@127.0.0.1:1/x")
     assert done.returncode == 2

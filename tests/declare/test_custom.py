@@ -131,7 +131,7 @@ def mistakes() -> list[tuple[str, str]]:
         (lambda: Base("my agent"), "it is not an identifier"),
         (lambda: Base("user"), "events of the user carry it"),
         (lambda: Base(writes="owner"), "is one string, not a list"),
-        (lambda: Base(sub_agents=a), "sub_agents is not a list"),
+        (lambda: Base(sub_agents=a), "sub_agents is an Agent, not a list"),
         (lambda: Base(sub_agents=["a"]), "is not an Agent or a flow"),
         (lambda: Base(max_steps=0), "max_steps=0"),
         (lambda: Base(before_agent=3), "cannot be called"),

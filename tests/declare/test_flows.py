@@ -305,7 +305,8 @@ ILL_OPERANDS: dict[str, tuple[Callable[[], object], str, str, str]] = {
         VERBS,
     ),
     "before": (lambda: 3 >> a, "3 >> a", "3 is neither", VERBS),  # type: ignore[operator]
-    "text": (lambda: "x" >> a, "'x' >> a", "'x' is neither", VERBS),  # type: ignore[operator]
+    "text": (lambda: "x y" >> a, "'x y' >> a", "'x y' is neither", VERBS),  # type: ignore[operator]
+    "a name": (lambda: "x" >> a, "'x' >> a", "'x' is neither", "not its name: x"),  # type: ignore[operator]
     "beside": (lambda: a | None, "a | None", "None is neither", VERBS),  # type: ignore[operator]
     "none": (lambda: None | a, "None | a", "None is neither", VERBS),  # type: ignore[operator]
     "else": (lambda: a // 3, "a // 3", "3 is neither", VERBS),  # type: ignore[operator]
@@ -502,7 +503,8 @@ def test_two_different_agents_of_one_name_are_refused(
         build()
     assert caught.value.where == where
     assert caught.value.message == "two different agents are named `a`"
-    assert caught.value.hint == 'rename one: dataclasses.replace(a, name="a_2")'
+    again = 'Agent("a_2", ...), or a copy: dataclasses.replace(a, name="a_2")'
+    assert caught.value.hint == f"rename one: {again}"
 
 
 def test_a_step_is_named_after_its_function() -> None:
@@ -600,7 +602,7 @@ def test_X1_a_flow_may_be_a_sub_agent() -> None:
         (lambda: Agent("boss", sub_agents=[Route("x")]), "leads nowhere", "give it a case"),
         (
             lambda: Agent("boss", sub_agents=a >> b),  # type: ignore[arg-type]
-            "sub_agents is not a list",
+            "sub_agents is a Sequence, not a list",
             "write sub_agents=[a, b]",
         ),
         (lambda: Agent("boss", sub_agents=[tidy]), "is not an Agent or a flow", "flows"),  # type: ignore[list-item]

@@ -285,7 +285,7 @@ def test_a_predicate_that_raises_is_an_error_that_names_it() -> None:
         (lambda: C.when(3, C.user()), "cannot be called"),
         (lambda: C.when(lambda state: True, C.compact()), "is no policy"),
         (lambda: C.default().compact(to=900), "saves nothing"),
-        (lambda: C.default().note(""), "no state key"),
+        (lambda: C.default().note(""), "not a state key"),
         (lambda: C.default().label("secret"), "is on nothing"),
         (lambda: Agent("x").sees(C.compact()), r"write C.default\(\).compact\(\)"),
         (lambda: Agent("x").sees(3), "is no policy"),

@@ -71,7 +71,7 @@ def test_what_is_false_is_a_value_and_not_missing() -> None:
         (lambda: S.guard(bool, msg="no"), "S.guard: `msg`.*did you mean `message`"),
         (lambda: S.accumulate("a"), r"S.accumulate.*write S.accumulate\(key, into=...\)"),
         (lambda: S.zip("a", "b"), r"S.zip.*write S.zip\(\*keys, into=...\)"),
-        (lambda: S.group_by("a", len, into="b"), "S.group_by: len is no key"),
+        (lambda: S.group_by("a", len, into="b"), "S.group_by: .*len.* is not a state key"),
         (lambda: S.drop(["a", "b"]), r'is a list.*write S.drop\("a", "b"\)'),
         (lambda: S.rename(("a", "b")), "is no mapping"),
         (lambda: S.when("ready", S.set(a=1)), r'lambda state: state.get\("ready"\)'),

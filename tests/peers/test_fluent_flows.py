@@ -98,7 +98,7 @@ def test_a_loop_of_changes_ends_when_it_should() -> None:
         (lambda: (a >> b) @ dict, "a flow has no schema"),
         (lambda: Fallback(), "it is empty"),
         (lambda: timeout(30, a), "is not a number of seconds"),
-        (lambda: Map(a, "items", into="x"), "is no state key"),
+        (lambda: Map(a, "items", into="x"), "is not a state key"),
         (lambda: Gate("ok", choices="yes"), "is no list of choices"),
     ],
 )

@@ -88,7 +88,7 @@ def test_s_capture_is_a_step_that_leaves_an_event() -> None:
 def test_s_names_what_there_is() -> None:
     with pytest.raises(AttributeError, match=r"did you mean `S\.capture`"):
         S.captur  # type: ignore[attr-defined]  # noqa: B018
-    with pytest.raises(DeclarationError, match="no state key"):
+    with pytest.raises(DeclarationError, match="not a state key"):
         S.capture("")
     assert S.capture("user:name").name == "capture_user_name"
 
@@ -246,7 +246,7 @@ def test_a_scratchpad_can_be_a_checklist() -> None:
 def test_a_scratchpad_refuses_what_it_cannot_do() -> None:
     with pytest.raises(DeclarationError, match="strategy"):
         scratchpad(strategy="stack")  # type: ignore[arg-type]
-    with pytest.raises(DeclarationError, match="no state key"):
+    with pytest.raises(DeclarationError, match="not a state key"):
         scratchpad("")
 
 

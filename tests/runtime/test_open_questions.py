@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft import Agent, Runner, Session, ToolContext, tool
+from weft import Agent, Runner, Session, ToolContext, ToolResult, tool
 from weft.errors import SessionError
 from weft.testing import ScriptedModel, call
 
@@ -100,6 +100,96 @@ def test_after_a_kill_inside_an_approved_call_its_result_can_be_said(
     assert bank.LEDGER.read_text() == "50\n"  # type: ignore[attr-defined]
     shown = "refunded 50" if isinstance(said, str) else '"refunded":50'
     assert "id" in said or shown in str(model.prompts[0])  # type: ignore[operator]
+
+
+def test_after_a_kill_an_answer_carries_the_state_that_the_tool_would_have_written(
+    killed: tuple[str, object],
+) -> None:
+    store, bank = killed
+    model = ScriptedModel(["refunded", "again"])
+    tools = [bank.refund_tool]  # type: ignore[attr-defined]
+    bot = Agent("bot", model=model, tools=tools, instruction="Receipt: {receipt?}.")
+
+    async def go() -> None:
+        async with Runner(bot, store=store) as runner:
+            session = await runner.session(session_id="s")
+            call_id = next(c.id for e in session.events for c in e.calls if c.name == "refund")
+            assert call_id is not None
+            for wrong in ([1], {"a": object()}, {1: "x"}):
+                answers = {call_id: ToolResult("ok", state=wrong)}  # type: ignore[arg-type]
+                with pytest.raises(SessionError) as error:
+                    await runner.resume(session_id="s", answers=answers)
+                assert error.value.where.startswith(f"answers[{call_id}].state")
+                assert await runner.session(session_id="s") == session  # nothing was stored
+            with pytest.raises(SessionError, match="ToolResult is a class"):
+                await runner.resume(session_id="s", answers={call_id: ToolResult})
+            answer = ToolResult("refunded 50", state={"receipt": "R-7", "user:refunds": 1})
+            last = await runner.resume(session_id="s", answers={call_id: answer})
+            assert last.state["receipt"] == "R-7"
+            assert last.state["user:refunds"] == 1
+            # the same answer again changes nothing, whatever it says of the state
+            await runner.run("And?", session_id="s", state={"receipt": "R-8"})
+            same = await runner.resume(session_id="s", answers={call_id: answer})
+            assert same.state["receipt"] == "R-8"
+
+    asyncio.run(go())
+    assert bank.LEDGER.read_text() == "50\n"  # type: ignore[attr-defined]
+    request = str(model.prompts[0])
+    assert "Receipt: R-7." in request
+    assert '"result":"refunded 50"' in request
+
+
+def test_each_answer_writes_the_state_of_its_own_branch() -> None:
+    @tool(long_running=True)
+    def order(item: str) -> None:
+        """Order."""
+
+    def shop(name: str) -> Agent:
+        return Agent(name, model=model, tools=[order]).writes(f"{name}_done")
+
+    model = ScriptedModel({
+        "a": [call("order", item="a"), "a ordered"], "b": [call("order", item="b"), "b ordered"],
+        "end": ["both"],
+    })  # fmt: skip
+    end = Agent("end", model=model, instruction="{a_number} {b_number} {a_done} {b_done}")
+    runner = Runner((shop("a") | shop("b")) >> end)
+
+    async def go() -> None:
+        first = await runner.run(session_id="s", message="go")
+        calls = {c.args["item"]: c.id or "" for e in first.events for c in e.calls if c.args}
+        said = {
+            calls[name]: ToolResult("sent", state={f"{name}_number": number})
+            for name, number in (("a", 1), ("b", 2))
+        }
+        last = await runner.resume(session_id="s", answers=said)
+        assert last.text == "both"
+        assert "1 2 a ordered b ordered" in str(model.prompts[-1])
+
+    asyncio.run(go())
+
+
+def test_a_question_that_is_not_about_a_result_takes_no_outcome() -> None:
+    @tool(confirm=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    model = ScriptedModel([call("pay", amount=5), "done"])
+    asks = Runner(Agent("bot", model=model, tools=[pay]))
+    gate = Runner(weft.Gate("ok", question="Fine?"))
+
+    async def go() -> None:
+        for runner, words in ((asks, "it has not run yet"), (gate, "a gate stores its answer")):
+            waiting = (await runner.run(session_id="s", message="go")).waiting
+            for key in (*waiting, *waiting.values()):
+                with pytest.raises(SessionError, match=words) as error:
+                    await runner.resume(
+                        session_id="s", answers={key: ToolResult(1, state={"x": 1})}
+                    )
+                assert "write answers=" in error.value.hint
+            assert (await runner.session(session_id="s")).waiting == waiting
+
+    asyncio.run(go())
 
 
 def test_after_a_kill_a_yes_is_no_result_and_retry_runs_it_again(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from weft import schema
-from weft.checker.functions import StateUses, keys_of, uses_of
+from weft.checker.functions import StateUses, keys_of, keys_said_by, uses_of
 from weft.checker.schemas import follow, may_lack, values_of
 from weft.checker.scope import Compared, Keys
 from weft.checker.world import Chart, Read, ReadHow, World, Writer, WriterKind
@@ -253,12 +253,15 @@ def must_hand_over(agent: Agent) -> bool:
 def before(agent: Agent, world: World) -> World:
     """The world in which the agent is asked: captures and `before_agent` callbacks ran already."""
     early = {
-        one.key for one in agent.policy.writings if isinstance(one, Capture | Extract | Distill)
+        one.key: isinstance(one, Capture)
+        for one in agent.policy.writings
+        if isinstance(one, Capture | Extract | Distill)
     }
     for key, writer, shape in writes_of(agent):
         captured = key in early and writer.origin.name == "context"
         if captured or writer.origin.name == "before_agent":
-            world = world.wrote(key, writer, shape)
+            is_message = captured and early[key]
+            world = world.wrote(key, writer, shape, is_message=is_message)
     first = [uses for name, uses in callbacks_of(agent) if name == "before_agent"]
     world = touched(handled(world, agent, "before_agent"), first)
     if not all(uses.known for uses in first):
@@ -280,9 +283,11 @@ def without_answer(agent: Agent, world: World, done: World) -> World:
 
 def after(agent: Agent, world: World) -> World:
     """The world once the agent has answered."""
+    writings = agent.policy.writings
     for key, writer, shape in writes_of(agent):
         if writer.origin.name != "before_agent":
-            world = world.wrote(key, writer, shape)
+            is_message = Capture(key) in writings and writer.origin.name == "context"
+            world = world.wrote(key, writer, shape, is_message=is_message)
     world = touched(handled(world, agent, "after_agent"), _code_of(agent))
     reason = blurs(agent)
     if reason:
@@ -429,7 +434,7 @@ class _WritePairs(DefaultVisitor[_Pairs]):
 
     def visit_custom_agent(self, node: CustomAgent) -> _Pairs:
         writer = custom_writer(node)
-        yield from ((key, writer) for key in node.writes)
+        yield from ((key, writer) for key in custom_writes(node) or ())
         yield from self.visit_other(node)
 
     def visit_agent(self, node: Agent) -> _Pairs:
@@ -468,6 +473,14 @@ def agents_called_by(agent: Agent) -> list[Node]:
     return [tool.agent for tool in agent.tools if tool.agent is not None]
 
 
+def custom_writes(node: CustomAgent) -> frozenset[str] | None:
+    """The keys that a custom agent writes: those it declares, or else those its source shows.
+
+    None where that cannot be seen.
+    """
+    return frozenset(node.writes) if node.declares_writes else keys_said_by(type(node).run)
+
+
 def custom_writer(node: CustomAgent) -> Writer:
     """The code of a custom agent as the one who writes."""
     return Writer(node.name, Origin("field", "writes", node.name), "tool")
@@ -489,7 +502,7 @@ class _MayWriteAnything(DefaultVisitor[bool]):
         return any(unknown) or any(map(self.visit, children(node)))
 
     def visit_custom_agent(self, node: CustomAgent) -> bool:
-        return not node.declares_writes or self.visit_other(node)
+        return custom_writes(node) is None or self.visit_other(node)
 
     def visit_agent(self, node: Agent) -> bool:
         agents = agents_of(node)

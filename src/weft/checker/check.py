@@ -286,7 +286,7 @@ def _world_of(inputs: Mapping[str, object] | Iterable[str] | None) -> World:
         writer = Writer(APPLICATION, Origin("config", key), "input")
         declared = types.get(key)
         shape = None if declared in ANYTHING else shape_of(declared, where=f"inputs.{key}")
-        world = world.wrote(key, writer, shape)
+        world = world.wrote(key, writer, shape, is_carried=True)
     return world
 
 

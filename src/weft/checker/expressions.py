@@ -2,10 +2,13 @@
 
 import ast
 from collections.abc import Callable, Iterable
+from typing import cast
 
 from weft.checker.key_collector import KeyCollector
 from weft.checker.scope import (
+    CHANGING,
     STATE,
+    UNKNOWN,
     Compared,
     Contents,
     FunctionScope,
@@ -16,6 +19,7 @@ from weft.checker.scope import (
     is_number,
     kind_of,
     meet,
+    merge_contents,
     texts_of,
 )
 
@@ -31,14 +35,6 @@ _PLAIN = frozenset(
     )
 )  # fmt: skip
 """Functions that change nothing that they are handed."""
-
-_CHANGING = frozenset(
-    (
-        "add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove",
-        "reverse", "setdefault", "sort", "update",
-    )
-)  # fmt: skip
-"""Methods that change what they belong to."""
 
 _Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
@@ -113,6 +109,12 @@ class ExpressionReader:
         self.stores.touch(node)
         self.at(node, path)
 
+    def name_element(self, target: ast.expr, node: ast.expr) -> None:
+        """`for order in state["orders"]`: the name stands for an element of that list."""
+        way = self._scope.way(node)
+        if isinstance(target, ast.Name) and target.id in self._scope.once and way is not None:
+            self._scope.aliases[target.id] = (way[0], (*way[1], 0))
+
     def see(self, nodes: Iterable[ast.expr]) -> None:
         """The state as a whole, where it is only looked at."""
         for node in nodes:
@@ -181,7 +183,7 @@ class ExpressionReader:
                     self.children(node, path)
                     return
                 self._collector.follow(self._scope.way(node), path)
-                if name in _CHANGING:
+                if name in CHANGING:
                     self.stores.touch(value)
             case ast.Name(id=name):
                 pass
@@ -204,7 +206,7 @@ class ExpressionReader:
         # twice in one call: which parameter does what cannot be told apart
         if len(states) != 1 or self._scope.helper is None:
             return
-        keys = self._scope.helper(node, states[0], self._scope.around)
+        keys = self._scope.helper(node, states[0], self._scope)
         # else the state counts as handed to code that cannot be seen
         if keys.reads_all or keys.writes_all:
             self._fine.add(id(states[0]))
@@ -334,11 +336,12 @@ class ExpressionReader:
 
     def _comprehension(self, node: _Comprehension, path: Path) -> None:
         first, *more = node.generators
-        if any(isinstance(one, ast.Attribute) and one.attr in _CHANGING for one in ast.walk(node)):
+        if any(isinstance(one, ast.Attribute) and one.attr in CHANGING for one in ast.walk(node)):
             for generator in node.generators:
                 self.stores.touch(generator.iter)
         self.see([first.iter])
         self.at(first.iter, path)
+        self.name_element(first.target, first.iter)
         with self._collector.perhaps(path) as inner:
             for one in first.ifs:
                 self.at(one, inner)
@@ -400,6 +403,12 @@ class AssignmentReader:
             scope.states.add(name)
             return
         contents = None if scope.holder(value) is not None else self.contents(value, path)
+        if contents is not None and contents.is_state:  # a helper that gives the state back
+            if name in scope.once:
+                scope.states.add(name)
+            else:
+                self._collector.lose(STATE)
+            return
         if contents is not None:
             scope.dicts.add(name)
             for key in path.keys_of(name):
@@ -474,20 +483,95 @@ class AssignmentReader:
         holder = self._scope.holder(node)
         # the state itself given back changes nothing
         if holder == STATE:
-            return Contents({})
+            return Contents({}, is_state=True)
         if holder is not None:
             return self._collector.of(holder, path)
         match node:
             case ast.Dict():
                 return self._pairs(zip(node.keys, node.values, strict=True), path)
-            case ast.Call(func=ast.Name(id="dict")):
-                return self._pairs(arguments(node), path)
+            case ast.Name() | ast.Attribute():
+                return self._constant(self._scope.constant(node), path)
+            case ast.DictComp():
+                return self._comprehended(node, path)
+            case ast.Await(value=value) | ast.NamedExpr(value=value):
+                return self.contents(value, path)
+            case ast.IfExp(body=body, orelse=orelse):
+                return merge_contents([self.contents(body, path), self.contents(orelse, path)])
+            case ast.BoolOp(op=ast.Or(), values=values):
+                return merge_contents([self.contents(one, path) for one in values])
             case ast.BinOp(op=ast.BitOr()):
                 return self._pairs([(None, node.left), (None, node.right)], path)
-            case ast.Call(func=ast.Attribute(value=value, attr="copy"), args=[]):
-                return None if self._scope.holder(value) is None else self.contents(value, path)
+            case ast.Call():
+                return self._called(node, path)
             case _:
                 return None
+
+    def _called(self, node: ast.Call, path: Path) -> Contents | None:
+        """The keys of the dict that a call gives back."""
+        match node:
+            case ast.Call(func=ast.Name(id="dict")):
+                return self._pairs(arguments(node), path)
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="dict"), attr="fromkeys"), args=[names, *rest]
+            ):
+                value = None if not rest or is_none(rest[0]) else UNKNOWN
+                return self._constant(dict.fromkeys(self._scope.elements(names), value), path)
+            case ast.Call(func=ast.Attribute(value=value, attr="copy"), args=[]):
+                copied = self.contents(value, path)
+                return None if copied is None else copied._replace(is_state=False)
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[value]) if (
+                name in ("copy", "deepcopy")
+            ):
+                copied = self.contents(value, path)
+                return None if copied is None else copied._replace(is_state=False)
+            case _:
+                pass
+        if self._scope.helper is None:
+            return None
+        passed = [*node.args, *(one.value for one in node.keywords if one.arg is not None)]
+        states = [one for one in passed if self._scope.holder(one) == STATE]
+        if len(states) > 1:
+            return None
+        keys = self._scope.helper(node, states[0] if states else None, self._scope)
+        if keys.returns is not None:
+            for key in (*keys.returns.sure, *sorted(keys.returns.maybe)):
+                spelled = keys.texts.get(key, frozenset[str]())
+                self._collector.write("?", key, path.branch(), keys.kinds.get(key, ""), spelled)
+        return keys.returns
+
+    def _constant(self, value: object, path: Path) -> Contents | None:
+        """The keys of a dict that stands outside of the function."""
+        if not isinstance(value, dict) or not value:  # an empty one may be filled by a run
+            return None
+        sure: dict[str, bool] = {}
+        for key, one in cast("dict[object, object]", value).items():
+            if not isinstance(key, str):
+                return None
+            sure[key] = one is not None
+            self._collector.write("?", key, path.branch(), "")
+        return Contents(sure)
+
+    def _comprehended(self, node: ast.DictComp, path: Path) -> Contents | None:
+        """The keys of `{key: ... for key in ("a", "b")}`."""
+        match node.generators:
+            case [ast.comprehension(target=target, iter=iterated, ifs=tests)]:
+                rounds = self._scope.rounds(target, iterated)
+            case _:
+                return None
+        keys: list[str | None] = []
+        for texts in rounds or ():
+            self._scope.names.update(texts)
+            keys.append(self._scope.text(node.key))
+            for name in texts:
+                del self._scope.names[name]
+        if not keys or None in keys:
+            return None
+        names = [key for key in keys if key is not None]
+        for key in names:
+            self._collector.write("?", key, path.branch(), kind_of(node.value))
+        if tests:
+            return Contents({}, frozenset(names))
+        return Contents(dict.fromkeys(names, not is_none(node.value)))
 
     def _pairs(self, pairs: Pairs, path: Path) -> Contents | None:
         sure: dict[str, bool] = {}

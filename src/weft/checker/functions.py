@@ -8,14 +8,17 @@ import ast
 import copy
 import functools
 import inspect
+import sysconfig
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from types import FunctionType
 from typing import NamedTuple, cast
 
 from weft.checker.expressions import ExpressionReader
 from weft.checker.key_collector import KeyCollector
 from weft.checker.scope import (
     STATE,
+    UNKNOWN,
     Contents,
     Function,
     FunctionScope,
@@ -173,9 +176,15 @@ def _uses_in_source(function: Callable[..., object], context: str) -> StateUses:
 
 
 def _read(
-    function: Callable[..., object], context: str, above: frozenset[object]
+    function: Callable[..., object],
+    context: str,
+    above: frozenset[object],
+    bound: Names | None = None,
 ) -> "tuple[Keys, _ContextRewriter] | None":
-    """The keys that a function of a context uses; `above` are those that it is called from."""
+    """The keys that a function of a context uses; `above` are those that it is called from.
+
+    `bound` is what is known of its other arguments.
+    """
     called, placed, named = unwrap_function(function)
     source = definition(called) if inspect.unwrap(called) is called else None
     # a function that calls itself would be followed for ever
@@ -187,9 +196,9 @@ def _read(
     everything = {*names, *(each.arg for each in source.args.kwonlyargs)}
     if not context or context not in everything - known.keys():
         return None
-    around = names_of(called, known)
+    around = with_bound(names_of(called, known), bound or {})
     inside = above | {called}
-    writer = _ContextRewriter(context, around, inside)
+    writer = _ContextRewriter(context, around, inside, body=source)
     plain = writer.rewritten(source)
     return read(plain, _STATE, around, helper=_Followed(writer, inside), answers=False), writer
 
@@ -201,21 +210,23 @@ class _Followed:
         self._writer = writer
         self._plain = Helpers(above)
 
-    def __call__(self, node: ast.Call, argument: ast.expr, names: Names) -> Keys:
+    def __call__(self, node: ast.Call, argument: ast.expr | None, scope: FunctionScope) -> Keys:
         known = self._writer.helpers.get(id(node))
-        return known if known is not None else self._plain(node, argument, names)
+        return known if known is not None else self._plain(node, argument, scope)
 
 
 class _ContextRewriter(ast.NodeTransformer):
     """Rewrites a function of a context as a function of its state that returns nothing."""
 
-    def __init__(self, context: str, names: Names, above: frozenset[object]) -> None:
+    def __init__(
+        self, context: str, names: Names, above: frozenset[object], *, body: Function
+    ) -> None:
         self.context = context
         self.leaks = False
         self.escalates = False
         self.helpers: dict[int, Keys] = {}
         """By call: what it does with the state of the context that it gets."""
-        self._names = names
+        self._scope = FunctionScope(context, names, [body])
         self._above = above
         self._contexts = {context}
 
@@ -234,6 +245,8 @@ class _ContextRewriter(ast.NodeTransformer):
 
     def visit_Return(self, node: ast.Return) -> ast.AST | list[ast.AST]:
         self.generic_visit(node)
+        if len(self._above) > 1:  # a helper: whoever called it may use what it returns
+            return node
         # what a callback returns is an answer, and no state: only its effects count
         return [ast.Expr(node.value), ast.Return()] if node.value is not None else node
 
@@ -258,9 +271,12 @@ class _ContextRewriter(ast.NodeTransformer):
         # gone from the copy, so that the context does not count as handed on
         if isinstance(node.func, ast.Name) and node.func.id in _LOOKING:
             return ast.Constant(None)
-        function = called_function(node.func, self._names)
+        function = called_function(node.func, self._scope.names)
         parameter = parameter_for(function, node, contexts[0]) if function is not None else ""
-        result = _read(function, parameter, self._above) if function and parameter else None
+        result = None
+        if function is not None and parameter:
+            bound = bind_arguments(function, node, self._scope)
+            result = _read(function, parameter, self._above, bound)
         if result is None:
             return self.generic_visit(node)
         keys, writer = result
@@ -330,6 +346,55 @@ def _renamed(body: Iterable[ast.stmt], context: str) -> set[str]:
     return {name for name in aliases if stored[name] == 1}
 
 
+_SAYS_ONLY = frozenset(
+    (
+        "agent_name", "branch", "deps", "find_memories", "invocation_id", "list_artifacts",
+        "load_artifact", "run", "say", "search_memory", "session", "state", "user_text",
+    )
+)  # fmt: skip
+"""What the context of a custom agent has: only `say` changes the state."""
+
+_MAKES_EVENTS = frozenset(("Actions", "Event", "replace", "state_delta"))
+"""What code makes events with that may hold any change."""
+
+
+@functools.lru_cache(maxsize=256)
+def keys_said_by(run: Callable[..., object]) -> frozenset[str] | None:
+    """The keys that a custom agent's code sets with `ctx.say(...)`; None where others may be set.
+
+    Code that hands its context on, or makes events itself, may set any.
+    """
+    source = definition(run)
+    arguments = _arguments(source) if source is not None else []
+    if source is None or len(arguments) != 2 or inspect.unwrap(run) is not run:
+        return None
+    context = arguments[1]
+    scope = FunctionScope(context, names_of(run, {}), [source])
+    keys: set[str] = set()
+    used = seen = 0
+    for node in ast.walk(source):
+        match node:
+            case ast.Name(id=name):
+                used += name == context
+                if name in _MAKES_EVENTS:
+                    return None
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name == context:
+                seen += attribute in _SAYS_ONLY
+            case ast.Attribute(attr=attribute) if attribute in _MAKES_EVENTS:
+                return None
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="say")) if (
+                name == context
+            ):
+                for one in node.keywords:
+                    known = {one.arg: UNKNOWN} if one.arg else scope.constant(one.value)
+                    if not isinstance(known, dict):
+                        return None
+                    keys.update(map(str, cast("dict[object, object]", known)))
+            case _:
+                pass
+    return frozenset(keys) if used == seen else None
+
+
 MOST_DEEP = 8
 """How deep the state is followed from one function into another."""
 
@@ -344,8 +409,8 @@ def read(
 ) -> Keys:
     """What a function does with the argument that is the state; `names` are those around it.
 
-    What it returns counts as written where it `answers`. A `helper` knows more than the plain
-    functions that it calls.
+    What it returns counts as written where it `answers`, and is kept apart where it is a helper.
+    A `helper` knows more than the plain functions that it calls.
     """
     body: list[ast.stmt] = (
         [ast.Return(function.body)] if isinstance(function, ast.Lambda) else function.body
@@ -354,30 +419,90 @@ def read(
     end = _StatementReader(scope, collector, answers=answers).run(body, Path())
     if end is not None:
         collector.leave(end)
+        collector.returns.append(Contents({}))
+    if any(isinstance(one, ast.Yield | ast.YieldFrom) for part in body for one in ast.walk(part)):
+        collector.returns.append(None)
     collector.proved = proved(body, scope)
     return collector.keys()
 
 
 class Helpers:
-    """Follows the state into plain functions, but not into one that it is in already."""
+    """Follows the state into plain functions, but not into one that it is in already.
+
+    A call without the state is followed too, for what it returns, if it is code of the author's.
+    """
 
     def __init__(self, above: frozenset[object] = frozenset()) -> None:
         self._above = above
+        self._known: dict[object, Keys] = {}
 
-    def __call__(self, node: ast.Call, argument: ast.expr, names: Names) -> Keys:
-        """What the called function does with the state."""
-        function = called_function(node.func, names)
-        parameter = parameter_for(function, node, argument) if function is not None else ""
-        if function is None or not parameter:
+    def __call__(self, node: ast.Call, argument: ast.expr | None, scope: FunctionScope) -> Keys:
+        """What the called function does with the state, and what it returns."""
+        function = called_function(node.func, scope.names)
+        if function is None:
             return Keys()
+        parameter = parameter_for(function, node, argument) if argument is not None else NO_STATE
         called, placed, named = unwrap_function(function)
-        source = definition(called)
+        source = definition(called) if parameter else None
         if source is None or called in self._above or len(self._above) > MOST_DEEP:
             return Keys()
-        known = {**dict(zip(_arguments(source), placed, strict=False)), **named}
-        deeper = Helpers(self._above | {called})
-        own = names_of(called, known)
-        return read(source, parameter, own, helper=deeper, answers=False)
+        if argument is None and not _is_of_author(called):
+            return Keys()
+        bound = bind_arguments(function, node, scope)
+        place = (node, parameter, repr(sorted(bound.items(), key=str)))
+        if place not in self._known:
+            known = {**dict(zip(_arguments(source), placed, strict=False)), **named}
+            own = with_bound(names_of(called, known), bound)
+            deeper = Helpers(self._above | {called})
+            keys = read(source, parameter, own, helper=deeper, answers=False)
+            wrapped = inspect.unwrap(called) is not called  # a decorator may return something else
+            self._known[place] = keys._replace(returns=None) if wrapped else keys
+        return self._known[place]
+
+
+NO_STATE = "no state"
+"""The state of a function that does not get it: no argument has that name."""
+
+
+def bind_arguments(
+    function: Callable[..., object], node: ast.Call, scope: FunctionScope
+) -> dict[str, object]:
+    """By parameter: the constant that a call passes for it, `UNKNOWN` where it is none."""
+    called, placed, _ = unwrap_function(function)
+    source = definition(called)
+    if source is None:
+        return {}
+    names = _arguments(source)[len(placed) :]
+    everything = {*names, *(each.arg for each in source.args.kwonlyargs)}
+    starred = any(isinstance(one, ast.Starred) for one in node.args)
+    if starred or any(one.arg is None for one in node.keywords):
+        rest = source.args.kwarg
+        return dict.fromkeys({*everything, *([rest.arg] if rest else [])}, UNKNOWN)
+    bound = {name: scope.constant(one) for name, one in zip(names, node.args, strict=False)}
+    keywords = [(str(one.arg), scope.constant(one.value)) for one in node.keywords]
+    bound |= {name: value for name, value in keywords if name in everything}
+    if source.args.kwarg is not None:
+        bound[source.args.kwarg.arg] = {k: UNKNOWN for k, _ in keywords if k not in everything}
+    return bound
+
+
+def with_bound(names: Names, bound: Names) -> dict[str, object]:
+    """The names of a function with what a call passes for its parameters."""
+    return {k: value for k, value in {**names, **bound}.items() if value is not UNKNOWN}
+
+
+@functools.cache
+def _library_folders() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    return (paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"])
+
+
+def _is_of_author(function: Callable[..., object]) -> bool:
+    """Whether a function is the author's own, and not of a library."""
+    if not isinstance(function, FunctionType):
+        return False
+    file = function.__code__.co_filename
+    return not file.startswith(_library_folders()) and "site-packages" not in file
 
 
 def _arguments(source: Function) -> list[str]:
@@ -392,8 +517,8 @@ class _StatementReader:
         self._collector = collector
         self._expressions = ExpressionReader(scope, collector)
         self._stores = self._expressions.stores
-        self._answers = answers
-        """Whether what is returned is written: not in a function in the function."""
+        self._answers: bool | None = answers
+        """Whether what is returned is written, or given to a caller; None in an inner function."""
         self._loops: list[_Jumps] = []
         """The loops around a statement, the innermost last."""
 
@@ -468,6 +593,9 @@ class _StatementReader:
 
     def _return(self, value: ast.expr | None, path: Path) -> None:
         """Take note of what is returned: a dict with known keys, None, or who knows what."""
+        if self._answers is False:
+            self._give_back(value, path)
+            return
         if isinstance(value, ast.IfExp) and self._answers:
             self._expressions.at(value.test, path)
             self._return(value.body, path.branch())
@@ -485,21 +613,32 @@ class _StatementReader:
             self._stores.put(STATE, contents, path)
         self._collector.leave(path)
 
+    def _give_back(self, value: ast.expr | None, path: Path) -> None:
+        """Take note of what a helper returns to its caller."""
+        if value is not None and not is_none(value):
+            used = self._collector.used()
+            self._collector.give_back(self._stores.contents(value, path), used)
+            self._expressions.returned(value)
+            self._expressions.at(value, path)
+        else:
+            self._collector.returns.append(Contents({}))
+        self._collector.leave(path)
+
     def _for(self, node: ast.For | ast.AsyncFor, path: Path) -> Path | None:
         """A round for each element; where they stand there as texts, each is walked."""
-        expressions = self._expressions
-        expressions.iterate(node.iter, path)
-        if isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Tuple | ast.List):
-            texts = [self._scope.text(one) for one in node.iter.elts]
-            # a jump could skip the rest of the rounds
-            if texts and None not in texts and not _jumps(node.body):
-                now: Path | None = path
-                for text in texts:
-                    if now is not None:
-                        self._scope.names[node.target.id] = text
-                        now = self.run(node.body, now)
-                self._scope.names.pop(node.target.id, None)
-                return now
+        self._expressions.iterate(node.iter, path)
+        self._expressions.name_element(node.target, node.iter)
+        rounds = self._scope.rounds(node.target, node.iter)
+        # a jump could skip the rest of the rounds
+        if rounds is not None and not _jumps(node.body):
+            now: Path | None = path
+            for texts in rounds:
+                if now is not None:
+                    self._scope.names.update(texts)
+                    now = self.run(node.body, now)
+                for name in texts:
+                    self._scope.names.pop(name, None)
+            return now
         return self._rounds(node, path, at_least_once=_has_elements(node.iter))
 
     def _while(self, node: ast.While, before: list[ast.stmt], path: Path) -> Path | None:
@@ -606,7 +745,7 @@ class _StatementReader:
 
     def _inside(self, body: Sequence[ast.stmt], path: Path) -> None:
         """A function in the function: what it returns is not what the outer one does."""
-        answers, self._answers = self._answers, False
+        answers, self._answers = self._answers, None
         exits = len(self._collector.exits)
         with self._collector.perhaps(path) as way:
             self.run(body, way)

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from weft.checker.scope import STATE, Compared, Contents, Keys, Path, Way
+from weft.checker.scope import STATE, Compared, Contents, Keys, Path, Way, merge_contents
 
 
 class KeyCollector:
@@ -17,6 +17,9 @@ class KeyCollector:
         self.proved: frozenset[str] = frozenset()
         self.unseen = False
         """Whether something is returned, or done to the state, that cannot be followed."""
+        self.returns: list[Contents | None] = []
+        """For each `return` of a helper: the keys of the dict that it gives back."""
+        self._returned: set[str] = set()
         self.reads_all = True
         self._numbers: set[Way] = set()
         self._compared: set[Compared] = set()
@@ -60,7 +63,13 @@ class KeyCollector:
             texts={} if self.unseen else self._all_texts(),
             paths=frozenset(self._paths),
             compared=frozenset(self._compared),
+            returns=self._merge_returns(),
         )
+
+    def _merge_returns(self) -> Contents | None:
+        if not self.returns or self._returned & self._leaked:
+            return None
+        return merge_contents(self.returns)
 
     def _all_texts(self) -> dict[str, frozenset[str]]:
         """By key: all texts that it may get, where no other value is given to it."""
@@ -74,6 +83,16 @@ class KeyCollector:
         present = path.has() - changes.keys()
         self._filled |= present
         self.exits.append({**dict.fromkeys(present, True), **changes})
+
+    def give_back(self, contents: Contents | None, used: set[str]) -> None:
+        """Note what a helper returns; `used` are the dicts in use before it was looked at."""
+        self.returns.append(contents)
+        self._returned |= self._used - used
+        self._used = used
+
+    def used(self) -> set[str]:
+        """The dicts that have gone on somewhere so far."""
+        return set(self._used)
 
     def read(self, key: str, path: Path) -> None:
         """Note a key that is read, unless the function wrote it itself."""

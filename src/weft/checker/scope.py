@@ -20,6 +20,15 @@ Names = Mapping[str, object]
 
 Operator = Literal["eq", "ne", "in", "not in", "contains"]
 
+UNKNOWN = object()
+"""A value that cannot be seen."""
+
+_CONSTANTS = (str, dict, list, tuple, set, frozenset)
+"""Types of constants that keys are written from."""
+
+MOST_ROUNDS = 64
+"""How many elements of a constant are looked at, one by one."""
+
 
 class Compared(NamedTuple):
     """A value of the state that a function compares with values that stand in its source.
@@ -42,7 +51,8 @@ class Keys(NamedTuple):
     taken away so. `touches` hold values that may be changed in place. `numbers` are compared with
     a number, `kinds` is the type of what is written, where it can be seen, `texts` are all that it
     can be, where they stand there, and `paths` are ways into values. `fills` are written only
-    where they lack. `proves` are there wherever the function says yes.
+    where they lack. `proves` are there wherever the function says yes. `returns` is the dict that
+    a helper gives back, None where that cannot be seen.
     """
 
     reads: frozenset[str] = frozenset()
@@ -62,10 +72,11 @@ class Keys(NamedTuple):
     texts: Mapping[str, frozenset[str]] = MappingProxyType({})
     paths: frozenset[tuple[str, tuple[str | int, ...]]] = frozenset()
     compared: frozenset[Compared] = frozenset()
+    returns: "Contents | None" = None
 
 
-Helper = Callable[[ast.Call, ast.expr, Names], Keys]
-"""What a call does with the state, which is the argument."""
+Helper = Callable[[ast.Call, ast.expr | None, "FunctionScope"], Keys]
+"""What a call does with the state, which is the argument if there is one."""
 
 
 class FunctionScope:
@@ -81,11 +92,10 @@ class FunctionScope:
             if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)
         )
         self.names = {name: value for name, value in names.items() if name not in stored}
-        """Names of texts."""
+        """Names from around the function, and those that stand for a text just now."""
         # a name that is set twice may mean another thing in between
         self.once = {name for name, count in stored.items() if count == 1} - {state}
         """Names that are set once, and mean the same from there on."""
-        self.around = {name: value for name, value in names.items() if name not in stored}
         self.helper = helper
         self.states = {state}
         self.dicts: set[str] = set()
@@ -96,6 +106,72 @@ class FunctionScope:
     def text(self, node: ast.AST | None) -> str | None:
         """The text that an expression is."""
         return text_of(node, self.names)
+
+    def constant(self, node: ast.AST) -> object:
+        """The text, or the dict or list of texts, that an expression is; `UNKNOWN` for others.
+
+        Values of a dict that stands there are `UNKNOWN`: its keys count.
+        """
+        text = self.text(node)
+        if text is not None:
+            return text
+        match node:
+            case ast.Name(id=name) if isinstance(self.names.get(name), _CONSTANTS):
+                return self.names[name]
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in self.names:
+                value = cast("object", inspect.getattr_static(self.names[name], attribute, None))
+                return cast("object", value) if isinstance(value, _CONSTANTS) else UNKNOWN
+            case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
+                return tuple(self.constant(one) for one in elements)
+            case ast.Dict(keys=keys, values=values):
+                texts = [self.text(key) for key in keys]
+                pairs = zip(texts, values, strict=True)
+                known = {k: None if is_none(v) else UNKNOWN for k, v in pairs if k is not None}
+                return known if None not in texts else UNKNOWN
+            case _:
+                return UNKNOWN
+
+    def elements(self, node: ast.expr) -> list[object]:
+        """The elements of a constant list, or the keys of a constant dict; none of others."""
+        known = self.constant(node)
+        several = isinstance(known, dict | list | tuple | set | frozenset)
+        return [*cast("Iterable[object]", known)] if several else []
+
+    def rounds(self, target: ast.expr, node: ast.expr) -> list[dict[str, str]] | None:
+        """For each round of a loop over constants: the texts that its names stand for.
+
+        None where the elements, or the names, cannot be seen.
+        """
+        paired = False
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr="items" | "keys" as how), args=[]):
+                paired = how == "items"
+                elements = self.elements(value) if isinstance(self.constant(value), dict) else []
+            case _:
+                elements = self.elements(node)
+        if not 0 < len(elements) <= MOST_ROUNDS:
+            return None
+        rounds: list[dict[str, str]] = []
+        for element in elements:
+            match target:
+                case ast.Name(id=name) if isinstance(element, str) and not paired:
+                    rounds.append({name: element})
+                case ast.Tuple(elts=[ast.Name(id=name), *_]) if paired and isinstance(element, str):
+                    rounds.append({name: element})
+                case ast.Tuple(elts=names) if isinstance(element, tuple | list):
+                    parts = cast("Sequence[object]", element)
+                    if len(names) != len(parts):
+                        return None
+                    pairs = zip(names, parts, strict=True)
+                    texts = {
+                        one.id: part
+                        for one, part in pairs
+                        if isinstance(one, ast.Name) and isinstance(part, str)
+                    }
+                    rounds.append(texts)
+                case _:
+                    return None
+        return rounds
 
     def holder(self, node: ast.AST) -> str | None:
         """The state, as "", or the dict of the function's own that an expression is."""
@@ -163,10 +239,7 @@ def definition(function: Callable[..., object]) -> Function | None:
     if not isinstance(target, FunctionType):
         return None
     code = target.__code__
-    # the file may have changed since it was read
-    linecache.checkcache(code.co_filename)
-    lines = linecache.getlines(code.co_filename, target.__globals__)
-    candidates = _functions("".join(lines)).get(code.co_firstlineno, ())
+    candidates = _file_of(target).functions.get(code.co_firstlineno, ())
     fits = [node for node in candidates if _is_of(node, code)]
     # two lambdas in one line: the positions of the code tell them apart
     if len(fits) > 1:
@@ -174,21 +247,57 @@ def definition(function: Callable[..., object]) -> Function | None:
     return fits[0] if len(fits) == 1 else None
 
 
+class _Source(NamedTuple):
+    """What is known of a file: its functions by their line, and names whose values it changes."""
+
+    functions: Mapping[int, tuple[Function, ...]] = {}
+    changed: frozenset[str] = frozenset()
+
+
+def _file_of(function: FunctionType) -> _Source:
+    """What is known of the file that a function stands in."""
+    code = function.__code__
+    # the file may have changed since it was read
+    linecache.checkcache(code.co_filename)
+    return _read_source("".join(linecache.getlines(code.co_filename, function.__globals__)))
+
+
 @functools.lru_cache(maxsize=64)
-def _functions(source: str) -> dict[int, tuple[Function, ...]]:
+def _read_source(source: str) -> _Source:
     """All functions of a file, by the line that they begin in, decorators and all."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
-        return {}
+        return _Source()
     functions: dict[int, tuple[Function, ...]] = {}
+    changed: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Lambda):
             functions[node.lineno] = (*functions.get(node.lineno, ()), node)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             line = min(one.lineno for one in (node, *node.decorator_list))
             functions[line] = (*functions.get(line, ()), node)
-    return functions
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()):
+                changed.add(name)
+            case ast.Attribute(value=ast.Name(id=name), attr=method) if method in CHANGING:
+                changed.add(name)
+            case ast.AugAssign(target=ast.Name(id=name)):
+                changed.add(name)
+            case ast.Global(names=names):
+                changed.update(names)
+            case _:
+                pass
+    return _Source(functions, frozenset(changed))
+
+
+CHANGING = frozenset(
+    (
+        "add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove",
+        "reverse", "setdefault", "sort", "update",
+    )
+)  # fmt: skip
+"""Methods that change what they belong to."""
 
 
 def _is_of(node: Function, code: CodeType) -> bool:
@@ -281,6 +390,10 @@ def names_of(function: object, known: Names) -> dict[str, object]:
             used[name] = cell.cell_contents
         except ValueError:  # not bound yet
             continue
+    # a list or a dict that the file changes may be another by the time of a run
+    mutable = {name for name, value in used.items() if isinstance(value, dict | list | set)}
+    if mutable:
+        used = {k: v for k, v in used.items() if k not in mutable & _file_of(function).changed}
     spare = function.__defaults__ or ()
     first = code.co_argcount - len(spare)
     used |= dict(zip(code.co_varnames[first : code.co_argcount], spare, strict=True))
@@ -331,6 +444,30 @@ class Contents(NamedTuple):
     sure: Mapping[str, bool]
     maybe: frozenset[str] = frozenset()
     may_go: frozenset[str] = frozenset()
+    is_state: bool = False
+    """Whether it is the state itself."""
+
+
+def merge_contents(several: Iterable[Contents | None]) -> Contents | None:
+    """The keys of a dict that is one of several; None where one of them cannot be seen."""
+    known: list[Contents] = []
+    for one in several:
+        if one is None:
+            return None
+        known.append(one)
+    if any(one.is_state for one in known):  # the state, or a dict: what is set later is unclear
+        return Contents({}, is_state=True) if all(one.is_state for one in known) else None
+    first, *others = known or [Contents({})]
+    sure = {
+        k: there for k, there in first.sure.items() if all(o.sure.get(k) is there for o in others)
+    }
+    written = {k for one in known for k, there in one.sure.items() if there} - sure.keys()
+    taken = {k for one in known for k, there in one.sure.items() if not there} - sure.keys()
+    return Contents(
+        sure,
+        frozenset(written).union(*(one.maybe - sure.keys() for one in known)),
+        frozenset(taken).union(*(one.may_go - sure.keys() for one in known)),
+    )
 
 
 @dataclass

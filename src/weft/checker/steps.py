@@ -60,13 +60,14 @@ def after_step(node: Step, world: World, labels: Mapping[str, frozenset[str]]) -
             # it is there already, so nothing is filled in
             if fact.must:
                 continue
-            filled = Fact(must=True, writers=(writer,), schema=shape, labels=tainted)
+            filled = Fact(True, (writer,), shape, labels=tainted, is_carried=True)
             both = filled.joined(fact)._replace(must=True, soft=False)
             done = done.holding({key: both})
             continue
-        done = done.wrote(key, writer, shape, labels=tainted)
+        fills = node.fills or key in code.fills
+        done = done.wrote(key, writer, shape, labels=tainted, is_carried=fills)
     for key in node.captures:
-        done = done.wrote(key, writer, TEXT)
+        done = done.wrote(key, writer, TEXT, is_message=True)
     if not node.writes and not node.written:
         for key in sorted(code.maybe):
             done = done.wrote(key, writer, must=False)
@@ -98,7 +99,13 @@ def _changed(
     for new, (old, fact) in renamed.items():
         tainted = fact.labels | labels.get(old, frozenset())
         world = world.wrote(
-            new, writer, fact.schema, must=fact.must, soft=fact.soft, labels=tainted
+            new,
+            writer,
+            fact.schema,
+            must=fact.must,
+            soft=fact.soft,
+            labels=tainted,
+            is_message=fact.is_message,
         )
     for old, new in node.renames:
         if new not in renamed and old not in world.facts:

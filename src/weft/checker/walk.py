@@ -18,6 +18,7 @@ from weft.checker.agents import (
     before,
     collected,
     custom_writer,
+    custom_writes,
     flow_callbacks,
     function_reads,
     gate_reads,
@@ -100,7 +101,7 @@ def take(world: World, key: str, declared: object, place: Origin) -> World:
     where = f"inputs.{key}"
     writer = Writer(APPLICATION, place, "input")
     must = not may_be_absent(declared, where=where)
-    return world.wrote(key, writer, shape_of(declared, where=where), must=must)
+    return world.wrote(key, writer, shape_of(declared, where=where), must=must, is_carried=True)
 
 
 class Walk:
@@ -120,13 +121,15 @@ class Walk:
         self.visibility = Visibility()
         self.escapes: list[World] = []
         """The worlds in which somebody left the loop that is walked just now."""
+        self.branches_last = True
+        """Whether words on branches can be the answer: not in a map whose list goes on."""
         self.passing = [key for key in written if scope_of(key) == "temp"]
         self._speaks: dict[int, bool] = {}
 
     def run(self, world: World) -> WalkRecord:
         """Walk the whole flow, and return what that leaves for the rules."""
         self.record.start = world
-        self.behind(self.survey.root, world, Beside(), last=True)
+        self.record.end = self.behind(self.survey.root, world, Beside(), last=True)
         return self.record
 
     def behind(self, node: Node, world: World, siblings: Beside, *, last: bool) -> World:
@@ -273,6 +276,7 @@ class NodeWalk(Visitor[World]):
         for flow in flows:
             inner = _with_possible(inner, walk.writes.of(flow))
         above, walk.top = walk.top, None
+        branches, walk.branches_last = walk.branches_last, True
         outer, walk.escapes = walk.escapes, []  # who leaves a loop in there leaves none out here
         pending = {key for key, _ in inner.facts.since(world.facts)}
         for flow in flows:
@@ -285,7 +289,7 @@ class NodeWalk(Visitor[World]):
             }
             pending -= soft.keys()
             done = replace(done.holding(soft), opaque=behind.opaque or done.opaque, cases=Chart())
-        walk.top, walk.escapes = above, outer
+        walk.top, walk.escapes, walk.branches_last = above, outer, branches
         return done
 
     def _transfer(self, agent: Agent, done: World, handed_over: World) -> World:
@@ -368,7 +372,9 @@ class NodeWalk(Visitor[World]):
             beside = Beside(counts, written[index])
             first_site = len(walk.record.sites)
             siblings = Beside(counts, written[index], self.siblings)
-            ends.append(walk.behind(branch, self.world, siblings, last=self.last))
+            # a map collects what the winner of a race says, and nothing of parallel branches
+            last = self.last and (isinstance(node, Race) or walk.branches_last)
+            ends.append(walk.behind(branch, self.world, siblings, last=last))
             if isinstance(node, Parallel) and not walk.muted:
                 sites = walk.record.sites[first_site:]
                 missing = tuple(
@@ -435,10 +441,12 @@ class NodeWalk(Visitor[World]):
         """The body for each element, in a branch of its own; behind it only the list is there."""
         walk = self.walk
         reads = tuple(key_reads(node.items, Origin("field", "items", node.name), "map"))
-        walk.add_site(node, self.world, reads, self.siblings)
+        walk.add_site(node, self.world, reads, self.siblings, last=self.last)
         inside = len(walk.escapes)
         inner = _in_map(node, self.world, reads, walk.record.labels)
+        outer, walk.branches_last = walk.branches_last, walk.branches_last and self.last
         behind = self._behind(node.body, inner, last=True)
+        walk.branches_last = outer
         # a run without words gives its keys as output, which counts as reading them
         if not always_speaks(node.body):
             for key in walk.writes.of(node.body):  # they are the output of a run without words
@@ -529,16 +537,17 @@ class NodeWalk(Visitor[World]):
         walk.add_site(node, world, reads, self.siblings, last=self.last)
         if not node.declares_reads:
             walk.record.read_all(world)
-        writer = custom_writer(node)
+            walk.record.heard |= {*world.spoken}  # its code may look at the whole session
+        writer, writes = custom_writer(node), custom_writes(node)
         reachable = world
-        for key in node.writes:
+        for key in sorted(writes or ()):
             if key not in world.facts:
                 reachable = reachable.wrote(key, writer, must=False, soft=True)
         for child in node.children:
             reachable = _with_possible(reachable, walk.writes.of(child))
             for agent in agents_of(child):
                 reachable = reachable.spoke(agent, agent.output_key)
-        if not node.declares_writes:
+        if writes is None:
             reachable = reachable.blurred(f"{node.name} does not say which keys it writes")
         ends = [self._behind(child, reachable, last=True) for child in node.children]
         if not node.declares_reads:
@@ -546,8 +555,9 @@ class NodeWalk(Visitor[World]):
                 walk.record.read_all(end)
         walk.record.heard |= {agent.name for one in node.children for agent in agents_of(one)}
         done = join([reachable, *ends]) or reachable
-        for key in node.writes:
-            done = done.wrote(key, writer)
+        for key in sorted(writes or ()):  # what its source shows may be on some paths only
+            must = node.declares_writes
+            done = done.wrote(key, writer, must=must, soft=not must)
         walk.add_writes(node, done, world)
         # its code may end the loop around it
         walk.escapes.append(done)

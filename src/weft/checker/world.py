@@ -14,7 +14,7 @@ from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast, overl
 
 from weft.checker.schemas import unite
 from weft.checker.scope import Compared
-from weft.declare import Agent, Node, Parallel
+from weft.declare import Agent, Node, Parallel, Step
 from weft.declare.agent import agents_of, every_agent, walk_nodes
 from weft.declare.compose import Composable
 from weft.declare.route import Route
@@ -52,6 +52,10 @@ class Fact(NamedTuple):
     schema: JsonObject | None = None
     soft: bool = False
     labels: frozenset[str] = frozenset()
+    is_message: bool = False
+    """Whether it holds what the user said."""
+    is_carried: bool = False
+    """Whether it may still hold what an earlier turn left there."""
 
     def joined(self, other: "Fact") -> "Fact":
         """What is known of the key after either of two paths."""
@@ -61,11 +65,14 @@ class Fact(NamedTuple):
         schema = unite(self.schema, other.schema)
         must = self.must and other.must
         soft = self.soft or other.soft
-        return Fact(must, writers, schema, soft, self.labels | other.labels)
+        is_message = self.is_message and other.is_message
+        is_carried = self.is_carried or other.is_carried
+        labels = self.labels | other.labels
+        return Fact(must, writers, schema, soft, labels, is_message, is_carried)
 
     def weakened(self) -> "Fact":
         """The same fact, on some paths only."""
-        return self._replace(must=False) if self.must else self
+        return self._replace(must=False, is_carried=True) if self.must else self
 
 
 class Gone(NamedTuple):
@@ -249,13 +256,16 @@ class World:
         must: bool = True,
         soft: bool = False,
         labels: Iterable[str] = (),
+        is_message: bool = False,
+        is_carried: bool = False,
     ) -> "World":
         """The world after somebody wrote a key."""
-        fact = Fact(must, (writer,), schema, soft, frozenset(labels))
+        is_carried = is_carried or not must
+        fact = Fact(must, (writer,), schema, soft, frozenset(labels), is_message, is_carried)
         known = self.facts.get(key)
         # it may be written: what stood there may still stand
         if known is not None and not must:
-            fact = fact.joined(known)._replace(must=known.must)
+            fact = fact.joined(known)._replace(must=known.must, is_carried=known.is_carried)
         cases, base = self.cases, _base(key)
         if cases and base in cases:
             remaining = {
@@ -490,6 +500,14 @@ class Survey:
         return inner_agents(self.root)
 
     @cached_property
+    def captures(self) -> bool:
+        """Whether the user's message is stored under a key."""
+        steps = (node for node, _ in self.nodes if isinstance(node, Step))
+        return any(step.captures for step in steps) or any(
+            agent.context is not None and agent.context.writings for agent in self.agents
+        )
+
+    @cached_property
     def trees(self) -> list[tuple[Agent, tuple[Agent, ...]]]:
         """The agents at the top of a tree, in the flow and in what is called, with all below."""
         nodes = [node for node, _ in self.nodes]
@@ -528,6 +546,8 @@ class WalkRecord:
     """Branches, and what they read that only a sibling writes."""
     removed_by_sibling: list[tuple[Read, Writer]] = field(default_factory=list[tuple[Read, Writer]])
     """What one branch reads and another removes, and who removes it."""
+    end: World = field(default_factory=World)
+    """What is there when everything has run."""
     inputs: dict[str, object] = field(default_factory=dict[str, object])
     """The declared inputs that nothing before them writes, with their types."""
     heard: set[str] = field(default_factory=set[str])

@@ -28,6 +28,7 @@ from weft.cli.screen import (
 from weft.declare import Node, RunBudget, RunConfig
 from weft.errors import UsageError, WeftError
 from weft.runtime import Result, Runner
+from weft.runtime.approvals import ToolResult
 from weft.runtime.run import Running
 from weft.session import Event
 from weft.session.event import new_id
@@ -61,11 +62,17 @@ def run_command(options: CommandOptions) -> int:
 
 def _require_sense(options: CommandOptions) -> None:
     """Refuse a run that is both new and old, or neither."""
-    if options.goes_on and (options.message is not None or options.state):
+    if options.goes_on and options.message is not None:
         raise UsageError(
-            "a run goes on without a message and without state",
+            "a run goes on without a message",
             where="--resume",
-            hint="leave out --resume, --answer and --retry, or the message and --state",
+            hint="leave out --resume, --answer and --retry, or the message",
+        )
+    if options.goes_on and options.state and len(options.answers or ()) != 1:
+        raise UsageError(
+            "a run goes on without state, but for what an answered call would have written",
+            where="--state",
+            hint="write it beside one --answer ID=VALUE, or leave out --state",
         )
     if options.goes_on and options.session is None:
         raise UsageError(
@@ -136,7 +143,7 @@ class _Once:
                         config=self._config,
                     )
                     return await played(running, show)
-                ending = await self._go_on(runner, answers, show)
+                ending = await self._go_on(runner, answers, state, show)
                 if not ending.events and not options.as_json:
                     screen.say(ending.result.text)
                 return ending
@@ -144,7 +151,11 @@ class _Once:
                 screen.end()
 
     async def _go_on(
-        self, runner: Runner, answers: dict[str, Json], show: Callable[[Event], None]
+        self,
+        runner: Runner,
+        answers: dict[str, Json],
+        state: dict[str, Json],
+        show: Callable[[Event], None],
     ) -> Played:
         """Give each open call its answer, one after the other, or go on without any."""
         user, id, config = self._options.user, self._session, self._config
@@ -152,7 +163,8 @@ class _Once:
         replies: list[dict[str, object]] = []
         for name, value in answers.items():
             question = find_question(questions, name, where="--answer")
-            replies.append({question.id: answer_to(question, value)})
+            reply = answer_to(question, value)
+            replies.append({question.id: ToolResult(reply, state) if state else reply})
         retries = [
             find_question(questions, name, where="--retry").id
             for name in self._options.retries or ()

@@ -98,8 +98,8 @@ Use instead:  (a | b) >> c.
         "WEFT112",
         _I,
         "key that nobody reads",
-        """A key is written, and nothing behind it reads it. Where it holds all that an agent says,
-and no other agent sees its words either, this is a warning.
+        """A key is written, and nothing reads it, behind it or on the next turn. Where it holds
+all that an agent says, and no other agent sees its words either, this is a warning.
 
 Why it matters: it may be meant for the application; else it is work for nothing.
 
@@ -120,9 +120,12 @@ Use instead:  a.writes("key") to say it, or RunConfig(infer=False) and check(inf
     Code(
         "WEFT114",
         _W,
-        "placeholder that is none",
-        """A text looks as if it read a key of the state, and does not: `{plan-x}`, `{plan!}`,
-`{usr:plan}`, `$plan`, `{state['plan']}`, `{{ plan }}`, `{plan` without its other brace.
+        "not a placeholder",
+        """A text looks as if it read a key of the state, and does not: `{plan-x}`, `{plan:>10}`,
+`%(plan)s`, `$plan`, `{state['plan']}`, `{{plan}}`, `{plan` without its other brace, `{usr:plan}`
+with a scope that there is none of. Or it does, and a sign of another language is sent with the
+value: `${plan}`, `#{plan}`. A sign before a price or a number, and doubled braces in a sentence
+about placeholders, are meant. `{ plan }` is filled in; that is a note.
 
 Why it matters: it is sent as it stands there, and the value is not.
 
@@ -161,7 +164,8 @@ Use instead:  inputs={"name": str} where the application gives it, or planner.wr
         "WEFT206",
         _W,
         "value seen twice",
-        """A value reaches an agent through its template and through the conversation.
+        """A value reaches an agent through its template and through the conversation; or the
+user's message, captured under two keys, through both.
 
 Why it matters: it is paid for twice, and the model may take it for two values.
 
@@ -173,7 +177,8 @@ Use instead:  leave out keep_duplicates(): the template wins.
         "WEFT207",
         _W,
         "output that reaches nobody",
-        """An agent's words are stored under no key, and no agent behind it sees them.
+        """An agent's words are stored under no key, and no agent behind it sees them. In a map
+this holds for branches that run at once: the list has what a run itself said last.
 
 Why it matters: what it found out is lost.
 
@@ -187,7 +192,8 @@ Use instead:  researcher.writes("findings") and {findings}, or a policy that sho
         "user's message lost",
         """An agent neither sees what the user said nor reads anything that stands for it: a label
 that a route decides by, a number or one of a few words do not. Where it reads text that an agent
-before it wrote, that may be all it needs, and this is a note.
+before it wrote, that may be all it needs, and this is a note. An instruction that stands alone,
+such as "Write two lines about the sea", needs no message.
 
 Why it matters: it answers a question that it does not know.
 
@@ -222,13 +228,16 @@ Use instead:  Agent("billing", description="Bills and refunds").
     Code(
         "WEFT304",
         _W,
-        "function of code that is not there",
-        """Code is to call a tool that its agent does not have.
+        "tool that the agent does not have",
+        """An instruction tells an agent to call a tool, or its code is to call one, and the agent has
+no tool of that name. In a text about code, which names functions that are not tools, this is a
+note.
 
-Why it matters: the code meets a NameError; often the name is misspelt.
+Why it matters: the model cannot do what it is told; a loop that waits for `exit_loop` takes all
+its rounds; code meets a NameError.
 
-Flagged:      Agent("analyst", tools=[search, PythonTool(functions=["serach"])])
-Use instead:  the tool's name, or leave `functions` out: code may then call all tools of the agent.
+Flagged:      Agent("refiner", instruction="If it is good, call exit_loop.") without tools
+Use instead:  Agent("refiner", tools=[exit_loop], instruction="If it is good, call exit_loop.")
 """,
     ),
     Code(
@@ -274,7 +283,8 @@ Use instead:  a value of the schema.
         "WEFT404",
         _W,
         "loop without an exit",
-        """Nothing in a loop writes what its condition asks for.
+        """Nothing in a loop writes what its condition asks for; or a tool that is called like
+its way out, `exit_loop`, does not end it.
 
 Why it matters: it always takes all its rounds.
 

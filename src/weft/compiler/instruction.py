@@ -298,6 +298,16 @@ def _templated(
         template, scope.state, scope.artifacts, drop_missing=scope.on_missing == "empty"
     )
     _report_missing(pieces, agent, field, scope, diagnostics)
+    # what a provider makes may hold half a brace of a value
+    for one in template.unclosed if not answer.dynamic else ():
+        diagnostics.append(
+            report(
+                "WEFT114",
+                Origin("field", field, agent.name, one.start, one.end),
+                f"`{one.text}` has no closing brace and is sent as written",
+                f"write {{{one.text[1:].strip()}}}",
+            )
+        )
     for variable in template.variables:
         current = scope.state.get(variable.key)
         # part of a value is not the whole answer: the transcript still has more to say

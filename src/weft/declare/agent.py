@@ -8,7 +8,7 @@ of the tree, whatever it is made of.
 """
 
 import types
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, cast, overload
@@ -383,7 +383,7 @@ class Agent(Composable, Generic[AnswerT]):
         tools = cast("object", self.tools)
         if type(tools) is tuple and not tools:
             return
-        if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
+        if isinstance(tools, str | bytes | Mapping | Set) or not isinstance(tools, Iterable):
             return  # the check of the field says what is wrong
         where, sources = f"{self.name}.tools", list(self.tool_sources)
         listed: list[object] = []
@@ -586,9 +586,7 @@ def check_agents(node: "Node", *, where: str) -> None:
             raise DeclarationError(
                 f"two different agents are named `{agent.name}`",
                 where=where,
-                hint=f'rename one: dataclasses.replace({agent.name}, name="{agent.name}_2")'
-                if isinstance(agent, Agent)
-                else f'rename one: {type(agent).__name__}("{agent.name}_2")',
+                hint=f"rename one: {_spell_renamed(agent)}",
             )
 
 
@@ -599,7 +597,7 @@ def _check_tree(root: "Node") -> None:
         if agent.name in seen:
             twin, first = seen[agent.name]
             where = f"{parent.name if parent is not None else root.name}.sub_agents"
-            if agent.name == root.name:
+            if agent.name == root.name and _is_copy(agent, root):
                 raise DeclarationError(
                     f"`{agent.name}` would be its own sub-agent",
                     where=where,
@@ -625,8 +623,18 @@ def _check_tree(root: "Node") -> None:
         seen[agent.name] = (agent, parent)
 
 
+def _is_copy(node: "Node", other: "Node") -> bool:
+    """Whether two nodes of one name are one, but for whom they hand over to."""
+    if not isinstance(node, Agent) or not isinstance(other, Agent):
+        return node == other
+    own = (one.name for one in fields(node) if one.compare and one.name != "sub_agents")
+    return all(getattr(node, one) == getattr(other, one) for one in own)
+
+
 def _spell_renamed(node: "Node") -> str:
     """How a copy under another name is written."""
+    kind = type(node).__name__
     if isinstance(node, Agent):
-        return f'dataclasses.replace({node.name}, name="{node.name}_2")'
-    return f'{type(node).__name__}(..., name="{node.name}_2")'
+        name = f"{node.name}_2"
+        return f'{kind}("{name}", ...), or a copy: dataclasses.replace({node.name}, name="{name}")'
+    return f'{kind}(..., name="{node.name}_2")'

@@ -7,9 +7,10 @@ agent keeps.
 import inspect
 import keyword
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from copy import deepcopy
-from types import UnionType
+from dataclasses import is_dataclass
+from types import CodeType, UnionType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
@@ -27,13 +28,14 @@ from weft.declare.functions import (
     misfit,
     name_of,
     require_arguments,
+    require_state_key,
 )
 from weft.declare.policy import Policy, TokenBudget, Transforms
 from weft.declare.tool import RESERVED, Tool, to_tools
 from weft.declare.words import C
 from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import shorten
-from weft.misuse import close
+from weft.misuse import close, hint_at_call
 from weft.values import compact, has_lone_surrogate
 
 if TYPE_CHECKING:
@@ -82,6 +84,12 @@ def check_name(name: object, *, kind: str = "Agent") -> None:
     word = "an agent" if kind in ("Agent", "CustomAgent") else f"a {kind.lower()}"
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         default = f"my_{kind.lower()}"
+        if kind == "Agent" and isinstance(name, str) and len(name.split()) > 3:
+            raise DeclarationError(
+                f"{shorten(repr(name), 60)} cannot be an agent name: it is not an identifier",
+                where="Agent.name",
+                hint='write Agent("assistant", instruction=...): the name comes first',
+            )
         fixed = "".join(c if c.isalnum() else "_" for c in str(name)).strip("_") or default
         if not fixed.isidentifier() or keyword.iskeyword(fixed):
             fixed = f"{kind.lower()}_{fixed}"
@@ -102,12 +110,31 @@ def check_model(agent: str, field: str, model: object) -> object:
     """A model is a name, or an object that has a name and speaks a dialect."""
     if model is None or is_model(model):
         return model
-    hint = "pass a name, an object with `name` and `dialect`, or None to inherit"
+    raise wrong(agent, field, f"{shorten(repr(model), 60)} is not a model", _model_hint(model))
+
+
+def _model_hint(model: object) -> str:
+    """The name of a model that somebody has of another library, or wrote in another way."""
     if isinstance(model, type):
-        hint = f'pass an object of it: {model.__name__}("NAME")'
-    elif isinstance(model, str) and model.strip().isprintable() and model.strip():
-        hint = f'write model="{model.strip()}"'
-    raise wrong(agent, field, f"{model!r} is not a model", hint)
+        return f'pass an object of it: {model.__name__}("NAME")'
+    if isinstance(model, str) and model.strip().isprintable() and model.strip():
+        return f'write model="{model.strip()}"'
+    if called := hint_at_call(model, "model={}"):
+        return called
+    names = ("model_name", "model", "model_id", "name", "deployment_name")
+    fields = {one: cast("object", getattr(model, one, None)) for one in (*names, "provider")}
+    if isinstance(model, list | tuple) and model:
+        first = cast("Sequence[object]", model)[0]
+        return f'write one name: model="{first}"' if isinstance(first, str) else _model_hint(first)
+    if isinstance(model, Mapping):
+        fields = dict(cast("Mapping[str, object]", model))
+    provider = fields.get("provider")
+    for one in names:
+        name = fields.get(one)
+        if isinstance(name, str) and name.isprintable() and name.strip():
+            prefix = f"{provider}/" if isinstance(provider, str) and "/" not in name else ""
+            return f'write the name of the model: model="{prefix}{name}"'
+    return "pass a name, an object with `name` and `dialect`, or None to inherit"
 
 
 def check_tools(agent: str, field: str, values: object) -> tuple[Tool, ...]:
@@ -120,21 +147,21 @@ def check_tools(agent: str, field: str, values: object) -> tuple[Tool, ...]:
                 agent, field, f"the tool name `{tool.name}` is Weft's own", "rename the tool"
             )
         if tool.name in seen:
-            raise wrong(
-                agent,
-                field,
-                f"two tools are named `{tool.name}`",
-                "rename one: @tool(name=...), or give its toolset a prefix",
-            )
+            rename = "@tool(name=...), or give its toolset a prefix"
+            if tool.agent is not None:
+                rename = f'{type(tool.agent).__name__}("{tool.name}_2", ...)'
+            raise wrong(agent, field, f"two tools are named `{tool.name}`", f"rename one: {rename}")
         seen.add(tool.name)
     return tools
 
 
 def check_children(agent: str, field: str, values: object) -> "tuple[Agent | Flow, ...]":
     """Agents and flows that may be handed over to."""
+    kind = describe_kind(values)
     # one agent without a list around it is a common slip
-    if isinstance(values, Composable) or not isinstance(values, Iterable):
-        raise wrong(agent, field, f"{field} is not a list", f"write {field}=[a, b]")
+    if isinstance(values, Composable | str | Set | Mapping) or not isinstance(values, Iterable):
+        hint = "leave it out" if values is None else f"write {field}=[a, b], with the agents"
+        raise wrong(agent, field, f"{field} is {kind}, not a list", hint)
     children = tuple(cast("Iterable[object]", values))
     for child in children:
         if not isinstance(child, Composable):
@@ -142,26 +169,54 @@ def check_children(agent: str, field: str, values: object) -> "tuple[Agent | Flo
                 agent,
                 field,
                 f"{shorten(repr(child), 60)} is not an Agent or a flow",
-                "pass them one by one: weft.Agent values, or flows such as Sequence(a, b)",
+                _child_hint(child, field),
             )
     return cast("tuple[Agent | Flow, ...]", children)
 
 
+def _child_hint(child: object, field: str) -> str:
+    """What to pass instead of something that is not an agent."""
+    if isinstance(child, str) and child.isidentifier():
+        return f"pass the agent itself, not its name: {field}=[{child}]"
+    if isinstance(child, type):
+        return f'pass an object of it: {field}=[{child.__name__}("name", ...)]'
+    if called := hint_at_call(child, f"{field}=[{{}}]"):
+        return called
+    return "pass them one by one: weft.Agent values, or flows such as Sequence(a, b)"
+
+
 def check_instruction(agent: str, field: str, value: object) -> object:
     """An instruction is text, or something that makes it."""
-    if isinstance(value, str) or callable(value):
+    if isinstance(value, str) or callable(value) or _names_function(value):
         return value
-    if isinstance(value, tuple):
-        pieces = cast("tuple[object, ...]", value)
-        known = len(pieces) in (2, 3) and isinstance(pieces[1], str)
-        if known and callable(getattr(pieces[0], cast("str", pieces[1]), None)):
-            return pieces
-    raise wrong(
-        agent,
-        field,
-        f"{value!r} is no instruction",
-        'pass text, a callable of one argument, or (module, "function"[, [extra]])',
-    )
+    message = f"{shorten(repr(value), 60)} is not an instruction"
+    raise wrong(agent, field, message, _text_hint(field, value))
+
+
+def _names_function(value: object) -> bool:
+    """Whether it is (module, "function"), with extra arguments or without."""
+    if not isinstance(value, tuple):
+        return False
+    pieces = cast("tuple[object, ...]", value)
+    known = len(pieces) in (2, 3) and isinstance(pieces[1], str)
+    return known and callable(getattr(pieces[0], cast("str", pieces[1]), None))
+
+
+def _text_hint(field: str, value: object) -> str:
+    """How an instruction is written that is no text yet."""
+    if value is None:
+        return "leave it out"
+    if called := hint_at_call(value, f"{field}={{}}"):
+        return called
+    if isinstance(value, list | tuple):
+        pieces = cast("Sequence[object]", value)
+        if all(isinstance(one, str) for one in pieces):
+            return f'write one text: {field}="\\n".join([...])'
+    elif isinstance(value, Mapping):
+        content = cast("Mapping[str, object]", value).get("content")
+        if isinstance(content, str):
+            return f'write the text alone: {field}=message["content"]'
+    return 'pass text, a callable of one argument, or (module, "function"[, [extra]])'
 
 
 def check_policy(agent: str, field: str, context: object) -> Policy | None:
@@ -257,6 +312,21 @@ def check_schema(agent: str, field: str, declared: object) -> object:
         )
     if inspect.isroutine(declared):
         raise wrong(agent, field, f"{declared!r} is no type", "pass a type or a JSON Schema dict")
+    if _is_model_object(declared):
+        kind = type(declared).__name__
+        raise wrong(
+            agent,
+            field,
+            f"{shorten(repr(declared), 60)} is an object, not a type",
+            f"pass the class: {field}={kind}",
+        )
+    if _is_dict_of_types(declared):
+        raise wrong(
+            agent,
+            field,
+            "a dict of types is not a JSON Schema",
+            "declare a class with these fields: a pydantic model, a dataclass or a TypedDict",
+        )
     json_schema = schema.of_type(declared, where=f"{agent}.{field}")
     # such text cannot be sent as UTF-8
     if has_lone_surrogate(compact(json_schema)):
@@ -267,18 +337,30 @@ def check_schema(agent: str, field: str, declared: object) -> object:
     return declared
 
 
+def _is_dict_of_types(value: object) -> bool:
+    """Whether it is `{"name": str}`, where a JSON Schema is wanted."""
+    if not isinstance(value, Mapping):
+        return False
+    return any(isinstance(one, type) for one in cast("Mapping[str, object]", value).values())
+
+
+def _is_model_object(value: object) -> bool:
+    """Whether it is an object of a class that describes itself, where the class is wanted."""
+    if isinstance(value, type):
+        return False
+    return is_dataclass(value) or hasattr(type(value), "model_fields")
+
+
 def check_output_key(agent: str, field: str, key: object) -> object:
     """A state key."""
-    if key is not None and (not isinstance(key, str) or not key):
-        raise wrong(agent, field, f"{key!r} is no state key", "pass a non-empty string")
+    if key is not None:
+        require_state_key(key, where=f"{agent}.{field}", example=f'write {field}="plan"')
     return key
 
 
 def check_key(flow: str, option: str, key: object) -> None:
     """A state key that a flow reads or writes."""
-    if not isinstance(key, str) or not key.strip():
-        spelling = shorten(repr(key), 60)
-        raise wrong(flow, option, f"{spelling} is no state key", f'write {option}="results"')
+    require_state_key(key, where=f"{flow}.{option}", example=f'write {option}="results"')
 
 
 def check_count(flow: str, option: str, value: object) -> None:
@@ -386,8 +468,18 @@ def check_callback(agent: str, field: str, value: object) -> object:
     chain = tuple(cast("Iterable[object]", value)) if several else (value,)
     for one in chain:
         if not callable(one):
-            raise wrong(agent, field, f"{one!r} cannot be called", "pass a function or a list")
+            hint = hint_at_call(one, f"{field}={{}}") or "pass a function or a list"
+            if isinstance(one, str) and one.isidentifier():
+                hint = f"pass the function itself, without quotes: {field}={one}"
+            raise wrong(agent, field, f"{shorten(repr(one), 60)} cannot be called", hint)
         parameters = CALLBACKS[field]
+        if "tool" in field and _first_parameter(one) == "tool":
+            raise wrong(
+                agent,
+                field,
+                f"{field} takes ({parameters}), and `{name_of(one)}` takes the tool first",
+                f"write def {field}({parameters}): the context comes first",
+            )
         taken = misfit(one, parameters.count(",") + 1)
         if taken is not None:
             raise wrong(
@@ -397,6 +489,12 @@ def check_callback(agent: str, field: str, value: object) -> object:
                 f"write def {field}({parameters})",
             )
     return chain if several else value
+
+
+def _first_parameter(function: Callable[..., object]) -> str:
+    """The name of the first argument of a function; "" where that cannot be said."""
+    code: object = getattr(function, "__code__", None)
+    return code.co_varnames[0] if isinstance(code, CodeType) and code.co_argcount else ""
 
 
 def check_predicate(predicate: object, *, where: str, at_once: bool = True) -> None:

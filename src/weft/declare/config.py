@@ -16,7 +16,13 @@ import msgspec
 from weft import schema
 from weft.declare import template
 from weft.declare.checks import check_schema, wrong
-from weft.declare.functions import PassFunction, check_choice, check_passes, is_model
+from weft.declare.functions import (
+    PassFunction,
+    check_choice,
+    check_passes,
+    is_model,
+    require_state_key,
+)
 from weft.declare.hints import CONFIG_WORDS
 from weft.declare.policy import Policy
 from weft.errors import DeclarationError, describe_kind
@@ -99,14 +105,12 @@ def check_generate_config(config: Mapping[str, Json] | None, *, where: str) -> J
             # `maxOutputTokens`, as some providers write it, is near to our name for it
             spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name)).lower()
             near = close(spelled, [*OPTIONS, *ALIASES], cutoff=0.5)
-            valid = ", ".join(OPTIONS)
-            raise DeclarationError(
-                f"`{name}` is not a generation option",
-                where=where,
-                hint=f"did you mean `{ALIASES.get(near[0], near[0])}`?"
-                if near
-                else f"valid: {valid}",
-            )
+            hint = f"valid: {', '.join(OPTIONS)}"
+            if name in ("max_steps", "tools", "model", "instruction", "output_schema"):
+                hint = f'write Agent("name", {name}=...): it belongs to the agent'
+            elif near:
+                hint = f"did you mean `{ALIASES.get(near[0], near[0])}`?"
+            raise DeclarationError(f"`{name}` is not a generation option", where=where, hint=hint)
         if canonical in checked:
             other = next(alias for alias in config if ALIASES.get(alias, alias) == canonical)
             raise DeclarationError(
@@ -445,8 +449,9 @@ def check_inputs(owner: str, field: str, declared: object) -> dict[str, object]:
         raise wrong(owner, field, f"{declared!r} names no state keys", example)
     inputs: dict[str, object] = {}
     for key in cast("Iterable[object]", declared):
+        require_state_key(key, where=f"{owner}.{field}", example=example)
         if not isinstance(key, str) or not _is_key(key):
-            raise wrong(owner, field, f"{key!r} is no state key", example)
+            raise wrong(owner, field, f"{key!r} is not a state key", example)
         if isinstance(declared, Mapping):
             inputs[key] = cast("Mapping[str, object]", declared)[key]
         else:

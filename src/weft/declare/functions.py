@@ -2,10 +2,13 @@
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, cast, final
 
+from weft.declare.hints import CHOICES_ELSEWHERE
 from weft.errors import DeclarationError, UsageError
+from weft.jsonschema import shorten
 from weft.misuse import close
 
 StateFunction: TypeAlias = Callable[[Mapping[str, Any]], object]
@@ -136,11 +139,40 @@ def check_choice(owner: str, name: str, value: object, choices: object) -> None:
     if value not in valid:
         near = close(str(value), valid, cutoff=0.4)
         options = ", ".join(repr(choice) for choice in valid)
-        raise DeclarationError(
-            f"{name}={value!r} is not one of {options}",
-            where=f"{owner}.{name}",
-            hint=f"did you mean {near[0]!r}?" if near else f"pass one of {options}",
+        word = str(value).lower().replace("-", "_")
+        hint = CHOICES_ELSEWHERE.get(f"{name}.{word}") or (
+            f"did you mean {near[0]!r}?" if near else f"pass one of {options}"
         )
+        raise DeclarationError(
+            f"{name}={value!r} is not one of {options}", where=f"{owner}.{name}", hint=hint
+        )
+
+
+_SCOPE_SLIPS = {
+    **dict.fromkeys(("usr", "uesr", "usre"), "user"),
+    **dict.fromkeys(("ap", "aap"), "app"),
+    **dict.fromkeys(("tmp", "tem"), "temp"),
+}
+
+
+def require_state_key(key: object, *, where: str, example: str) -> str:
+    """The state key, or an error for what no template could read and nobody can have meant."""
+    if isinstance(key, str) and key.isidentifier():  # nearly all are
+        return key
+    if not isinstance(key, str) or not key.strip():
+        spelling = shorten(repr(key), 60)
+        raise DeclarationError(f"{spelling} is not a state key", where=where, hint=example)
+    bare = key.strip().strip("{}?! ")
+    scope, colon, rest = bare.partition(":")
+    bare = f"{_SCOPE_SLIPS.get(scope.lower(), scope)}:{rest}" if colon else bare
+    right = re.sub(r"[\s{}\"'`?!,;]+", "_", bare).strip("_") or "key"
+    if right != key:
+        raise DeclarationError(
+            f"{key!r} is not a state key: no template could read it",
+            where=where,
+            hint=f'write "{right}", which a template reads as {{{right}}}',
+        )
+    return key
 
 
 def is_model(value: object) -> bool:

@@ -140,6 +140,104 @@ WORDS_ELSEWHERE = {
 }
 """Policies and changes by the names that others give them."""
 
+_FLOW = "a >> b for one after the other, a | b for both at once"
+_LOOP_OF_TOOLS = 'Agent("name", tools=[...]): an agent calls its tools until it answers'
+_HAND_OVER = 'Agent("name", sub_agents=[other]): it may hand over to them'
+_ASKS_PERSON = 'Gate("name", question="...") in a flow, or @tool(confirm=True)'
+_STORE = 'Runner(agent, store="sqlite:///weft.db")'
+MODEL_BY_NAME = (
+    'Agent("name", model="local"): the name of a model is enough, as in model="PROVIDER/NAME"'
+)
+
+NAMES_ELSEWHERE = {
+    **dict.fromkeys(
+        (
+            "LlmAgent", "ChatAgent", "Assistant", "ReActAgent", "AssistantAgent", "FunctionAgent",
+            "ConversableAgent", "ToolCallingAgent", "ChatCompletionAgent", "ReactAgent",
+        ),
+        "Agent",
+    ),
+    **dict.fromkeys(
+        (
+            "create_react_agent", "create_agent", "initialize_agent", "AgentExecutor", "ToolNode",
+            "create_tool_calling_agent", "tools_condition",
+        ),
+        _LOOP_OF_TOOLS,
+    ),
+    **dict.fromkeys(("SequentialAgent", "Pipeline", "SequentialChain"), "Sequence"),
+    **dict.fromkeys(("ParallelAgent", "RunnableParallel"), "Parallel"),
+    "LoopAgent": "Loop",
+    **dict.fromkeys(("BaseAgent", "BaseNode"), "CustomAgent"),
+    **dict.fromkeys(("RunnableLambda", "FunctionNode"), "Step"),
+    **dict.fromkeys(("RunnableBranch", "Router", "Switch", "Condition"), "Route"),
+    **dict.fromkeys(("Send", "MapReduce"), "Map"),
+    **dict.fromkeys(
+        (
+            "Crew", "Workflow", "StateGraph", "MessageGraph", "Graph", "GraphBuilder", "Team",
+            "AgentWorkflow", "GroupChat", "RoundRobinGroupChat", "SelectorGroupChat",
+        ),
+        _FLOW,
+    ),
+    "Task": 'Agent("name", instruction="...") for each task, and a >> b',
+    "Process": f"{_FLOW}; an agent with sub_agents=[...] decides itself",
+    **dict.fromkeys(
+        ("START", "END"), "nothing there: a flow begins with its first node, and ends with its last"
+    ),
+    **dict.fromkeys(
+        ("MessagesState", "AgentState", "GraphState"),
+        'nothing there: a session keeps messages and state; agent.writes("key") stores an answer',
+    ),
+    **dict.fromkeys(
+        ("function_tool", "FunctionTool", "StructuredTool", "BaseTool", "tool_plain"), "tool"
+    ),
+    "LongRunningFunctionTool": "@tool(long_running=True) above a function",
+    "AgentTool": "Agent(..., tools=[other]): an agent is a tool as it is",
+    **dict.fromkeys(("Handoff", "handoff", "Swarm", "transfer_to_agent"), _HAND_OVER),
+    **dict.fromkeys(
+        ("UserProxyAgent", "HumanInput", "HumanInputTool", "interrupt", "UserInput"), _ASKS_PERSON
+    ),
+    **dict.fromkeys(("InMemoryRunner", "Engine"), "Runner"),
+    **dict.fromkeys(
+        (
+            "InMemorySessionService", "DatabaseSessionService", "SessionService", "MemorySaver",
+            "InMemorySaver", "SqliteSaver", "PostgresSaver", "SQLiteSession", "Checkpointer",
+        ),
+        _STORE,
+    ),
+    **dict.fromkeys(
+        ("PromptTemplate", "ChatPromptTemplate", "SystemMessage", "SystemPrompt"),
+        'Agent("name", instruction="About {topic}.")',
+    ),
+    **dict.fromkeys(("HumanMessage", "UserMessage", "Message"), 'the text alone: run(agent, "Hi")'),
+    **dict.fromkeys(
+        (
+            "LLM", "LiteLlm", "LiteLLM", "GoogleModel", "ChatModel", "init_chat_model", "BaseLlm",
+        ),
+        MODEL_BY_NAME,
+    ),
+    **dict.fromkeys(
+        ("ModelSettings", "GenerateContentConfig", "GenerationConfig"),
+        'Agent("name", generate_config={"temperature": 0.3})',
+    ),
+    "ModelRetry": 'raise ValueError("what is wrong") in the tool: the model reads it',
+    **dict.fromkeys(("UsageLimits", "UsageLimit"), "RunConfig(budget=RunBudget(tokens=10_000))"),
+    **dict.fromkeys(("RunContextWrapper", "InvocationContext"), "ToolContext"),
+    **dict.fromkeys(
+        ("BaseCallbackHandler", "CallbackHandler", "RunHooks", "AgentHooks", "BasePlugin"), "Plugin"
+    ),
+    **dict.fromkeys(("GoogleSearch", "WebSearchTool", "google_search"), "WebSearch"),
+    **dict.fromkeys(("UrlContext", "WebFetchTool"), "WebFetch"),
+    **dict.fromkeys(("CodeInterpreter", "CodeExecutionTool"), "CodeExecution"),
+    "FileSearchTool": "FileSearch",
+    **dict.fromkeys(
+        ("TestModel", "FunctionModel", "FakeListLLM"), "from weft.testing import ScriptedModel"
+    ),
+}  # fmt: skip
+"""Classes and functions by the names that others give them: ours, or what to write."""
+
+SUB_MODULES = ("errors", "tools", "testing", "models")
+"""Where a name may live that `weft` itself does not have."""
+
 METHODS_ELSEWHERE = {
     **dict.fromkeys(
         ("ask", "run", "run_sync", "invoke", "chat", "call", "execute", "kickoff", "generate"),
@@ -173,6 +271,41 @@ METHODS_ELSEWHERE = {
 }
 """What is done with agents and flows, by the names that others give it."""
 
+_PURE = 'write effect="pure", if it changes nothing'
+_AGAIN = 'write effect="idempotent", the default, if the same call twice is the same as once'
+_ONCE = 'write effect="unsafe", if it must never be made twice'
+
+CHOICES_ELSEWHERE = {
+    "effect.safe": f"{_PURE}; {_AGAIN.removeprefix('write ')}",
+    **dict.fromkeys(
+        (
+            "effect.read", "effect.readonly", "effect.read_only", "effect.none", "effect.no",
+            "effect.nothing", "effect.false", "effect.query", "effect.get", "effect.stateless",
+        ),
+        _PURE,
+    ),
+    **dict.fromkeys(
+        (
+            "effect.retry", "effect.retryable", "effect.repeatable", "effect.safe_to_retry",
+            "effect.at_least_once", "effect.put",
+        ),
+        _AGAIN,
+    ),
+    **dict.fromkeys(
+        (
+            "effect.write", "effect.writes", "effect.true", "effect.mutating", "effect.mutation",
+            "effect.dangerous", "effect.destructive", "effect.side_effect", "effect.post",
+            "effect.exactly_once", "effect.at_most_once", "effect.once", "effect.external",
+        ),
+        _ONCE,
+    ),
+    **dict.fromkeys(
+        ("effect.atomic", "effect.db", "effect.database"),
+        'write effect="transactional", if it writes through ctx.connection',
+    ),
+}  # fmt: skip
+"""Values of options by the words that others have for them."""
+
 OPTIONS_ELSEWHERE = {
     "fn": ("how", "function", "field"),
     "function": ("how",),
@@ -200,7 +333,12 @@ OPTIONS_ELSEWHERE = {
 
 _ONE_BY_ONE = "pass the agents one by one, without a name: Sequence(first, second)"
 
+_IN_AGENT = 'write Agent("name", {0}=...): it belongs to an agent'
+
+_AGENT_ONLY = ("model", "instruction", "tools", "output_key", "output_schema", "generate_config")
+
 FLOW_WORDS = {
+    **{option: _IN_AGENT.format(option) for option in (*_AGENT_ONLY, "max_steps", "context")},
     **dict.fromkeys(
         ("sub_agents", "agents", "steps", "branches", "choices", "nodes", "children"), _ONE_BY_ONE
     ),
@@ -325,6 +463,16 @@ AGENT_WORDS = {
     **dict.fromkeys(("store", "session_service", "db"), "write Runner(agent, store=...)"),
     **dict.fromkeys(("stream", "streaming"), 'write weft.stream(agent, "message")'),
     **dict.fromkeys(("deps", "dependencies"), _AT_RUN.format("deps")),
+    **{
+        option: f"pass config=weft.RunConfig({option}=...) to the run"
+        for option in ("max_llm_calls", "budget", "busy")
+    },
+    "timeout": "write timeout(agent, 30)",
+    **dict.fromkeys(("until", "max"), "write agent * until(predicate, max=3)"),
+    **{
+        option: f"write it with the tool: @tool({option}=...)"
+        for option in ("effect", "confirm", "probe")
+    },
     **dict.fromkeys(("context_type", "deps_types", "dependency_type"), "deps_type"),
 }  # fmt: skip
 """Options of an agent by the names that others give them: ours, or what to write."""
@@ -401,6 +549,7 @@ CONFIG_WORDS = {
 """Options of a run's configuration by the names that others give them."""
 
 TOOL_WORDS = {
+    **{option: _IN_AGENT.format(option) for option in ("model", "instruction", "max_steps")},
     **dict.fromkeys(("name_override", "tool_name", "title"), "name"),
     **dict.fromkeys(("description_override", "desc", "doc"), "description"),
     **dict.fromkeys(("max_retries", "retry"), "retries"),

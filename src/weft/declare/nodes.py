@@ -28,7 +28,7 @@ from weft.declare.hints import FLOW_WORDS
 from weft.declare.tool import Tool, check_names
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
-from weft.misuse import ByFields, explained
+from weft.misuse import ByFields, explained, hint_at_call
 
 if TYPE_CHECKING:
     from weft.declare.agent import AroundAgent, Callbacks
@@ -120,7 +120,9 @@ def check_function(function: object, where: str) -> None:
         raise DeclarationError(
             f"{function.__name__} is a class, not a function",
             where=where,
-            hint=f"for a structured answer write agent @ {function.__name__}",
+            hint=f'pass an object of it: {function.__name__}("name", ...)'
+            if issubclass(function, Composable)
+            else f"for a structured answer write agent @ {function.__name__}",
         )
     if not callable(function):
         raise DeclarationError(
@@ -190,7 +192,11 @@ class Map(ByFields, Composable):
     def __post_init__(self) -> None:
         """Refuse keys that are none, and a number of runs that would run nothing."""
         describe_again(self)
-        for option, key in (("items", self.items), ("into", self.into), ("item", self.item)):
+        if not isinstance(cast("object", self.items), str) or not self.items.strip():
+            raise wrong(
+                self.name, "items", f"{self.items!r} is not a state key", 'write items="results"'
+            )
+        for option, key in (("into", self.into), ("item", self.item)):
             check_key(self.name, option, key)
         if self.item == self.into:
             raise wrong(
@@ -488,10 +494,13 @@ def to_node(value: object, *, where: str) -> "Node":
         return Step(value)
     spelling = shorten(repr(value), 60)
     hint = "an agent, a flow, or a function of one argument, the state, may stand there"
+    hint = hint_at_call(value, "{}") or hint
     if isinstance(value, Mapping):
         hint = 'write Route("key").eq("label", agent).otherwise(other)'
     elif isinstance(value, list | tuple) and value:
         hint = "write them one by one: Sequence(a, b), or (a | b) for both at once"
+    elif isinstance(value, str) and value.isidentifier():
+        hint = f"pass the agent itself, not its name: {value}, without quotes"
     raise DeclarationError(
         f"{spelling} is neither an agent, a flow nor a function", where=where, hint=hint
     )

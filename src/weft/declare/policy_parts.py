@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
 
-from weft.declare.functions import StateFunction, is_model, name_of
+from weft.declare.functions import StateFunction, is_model, name_of, require_state_key
 from weft.errors import DeclarationError
 from weft.jsonschema import shorten
 from weft.late import late_pattern
@@ -426,11 +426,7 @@ def is_pattern(kind: object) -> bool:
 
 def require_key(word: str, key: object) -> str:
     """The state key that a verb writes, or an error."""
-    if not isinstance(key, str) or not key:
-        raise DeclarationError(
-            f"{key!r} is no state key", where=f"C.{word}", hint=f'write C.default().{word}("key")'
-        )
-    return key
+    return require_state_key(key, where=f"C.{word}", example=f'write C.default().{word}("key")')
 
 
 def require_model(word: str, model: object) -> None:

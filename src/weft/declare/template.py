@@ -11,6 +11,7 @@ from typing import cast
 
 import msgspec
 
+from weft.late import late_pattern
 from weft.values import Json, compact, require_json
 
 _NAME = r"[^\W\d]\w*"
@@ -21,6 +22,9 @@ _PLACEHOLDER = (
 _DOUBLED = re.compile(r"\{(?P<inner>\{[ \t]*" + _PLACEHOLDER + r"[ \t]*\})\}")
 _VARIABLE = re.compile(r"\{[ \t]*" + _PLACEHOLDER + r"[ \t]*\}")
 _STEP = re.compile(rf"\.({_NAME})|\[(-?[0-9]+)\]")
+
+UNCLOSED = late_pattern(rf"\{{[ \t]*(?P<key>{_NAME})(?=[^\w{{}}:\"'\[(|=-][^{{}}]*(?:\{{|$)|$)")
+"""`{plan` without its other brace."""
 
 
 class Variable(msgspec.Struct, frozen=True):
@@ -55,6 +59,8 @@ class Template(msgspec.Struct, frozen=True):
     source: str
     pieces: tuple[Literal | Variable, ...]
     variables: tuple[Variable, ...]
+    unclosed: tuple[Literal, ...] = ()
+    """`{name` without its other brace, in a text that has more that open than that close."""
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -152,7 +158,11 @@ def _parsed(source: str) -> Template:
         at = searching = match.end()
     if at < len(source):
         pieces.append(Literal(source[at:], at, len(source)))
-    return Template(source, tuple(pieces), tuple(p for p in pieces if isinstance(p, Variable)))
+    unclosed: list[Literal] = []
+    if source.count("{") > source.count("}"):
+        unclosed = [Literal(one[0], one.start(), one.end()) for one in UNCLOSED.finditer(source)]
+    variables = tuple(piece for piece in pieces if isinstance(piece, Variable))
+    return Template(source, tuple(pieces), variables, tuple(unclosed))
 
 
 def render(

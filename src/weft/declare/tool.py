@@ -6,7 +6,7 @@ at hand becomes a Tool: a function, a method, an object with `run`, a toolset of
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from copy import deepcopy
 from typing import (
     TYPE_CHECKING,
@@ -38,7 +38,7 @@ from weft.declare.hints import TOOL_WORDS
 from weft.declare.provider_tools import HOSTED, HostedTool, name_of_hosted
 from weft.errors import DeclarationError, describe_kind
 from weft.jsonschema import shorten
-from weft.misuse import DeclaredStruct, declared, explained
+from weft.misuse import DeclaredStruct, declared, explained, hint_at_call
 from weft.values import JsonObject, compact, has_lone_surrogate
 
 if TYPE_CHECKING:
@@ -464,9 +464,11 @@ def check_names(option: str, keys: object, *, where: str) -> None:
 
 def to_tools(values: Iterable[object], *, where: str) -> tuple[Tool, ...]:
     """Every value as a tool, toolsets opened, in the order given."""
-    if isinstance(values, (str, bytes)) or not isinstance(cast("object", values), Iterable):
+    if isinstance(values, (str, bytes, Set)) or not isinstance(cast("object", values), Iterable):
         raise DeclarationError(
-            f"tools is {describe_kind(values)}, not a list", where=where, hint="write tools=[f]"
+            f"tools is {describe_kind(values)}, not a list",
+            where=where,
+            hint=hint_at_call(values, "tools=[{}]") or _list_hint(values),
         )
     if isinstance(values, Mapping):
         raise DeclarationError(
@@ -514,10 +516,31 @@ def _from_value(value: object, *, where: str) -> Tool:
     )
 
 
+def _list_hint(value: object) -> str:
+    """How a list of tools is written, where something else was passed."""
+    if value is None:
+        return "leave it out, or write tools=[f]"
+    if isinstance(value, Set):
+        return "write tools=[f, g]: the model reads them in their order, and a set has none"
+    name = value if isinstance(value, str) and value.isidentifier() else name_of(value)
+    known = name.isidentifier() and (isinstance(value, str) or inspect.isroutine(value))
+    return f"write tools=[{name if known else 'f'}]"
+
+
 def _tool_hint(value: object) -> str:
     """What to pass instead of something that is no tool."""
     if isinstance(value, str) and value.isidentifier():
-        return f"pass the function itself, without quotes: {value}"
+        return (
+            f"pass the function itself, without quotes: {value}; or, if a call gave this, f and"
+            " not f(...)"
+        )
+    if called := hint_at_call(value, "tools=[{}]"):
+        return called
+    if value is None or isinstance(value, str | int | float):
+        return "pass the function itself: tools=[f], not what a call of it gave: f(...)"
+    for name in ("func", "function", "fn", "callable"):
+        if callable(getattr(value, name, None)):
+            return f"pass its function: tools=[{type(value).__name__.lower()}.{name}]"
     if isinstance(value, list | tuple | set):
         return "pass the functions one by one: tools=[f, g], or .uses(f, g)"
     if isinstance(value, dict):
@@ -558,9 +581,18 @@ def _from_hosted(hosted: HostedTool) -> Tool:
 
 
 def _instance(kind: type, *, where: str) -> object:
+    called = hasattr(kind, "run") or any("__call__" in vars(one) for one in kind.__mro__)
+    if not called and not any(one in HOSTED for one in kind.__mro__):
+        raise DeclarationError(
+            f"{kind.__name__} is a class without a `run` method, and not a tool",
+            where=where,
+            hint=f"pass an object of it: {kind.__name__}(...)"
+            if hasattr(kind, "get_tools")
+            else f"pass a function; for an answer in this shape: output_schema={kind.__name__}",
+        )
     try:
         return kind()
-    except (TypeError, DeclarationError) as error:
+    except Exception as error:
         raise DeclarationError(
             f"the tool class {kind.__name__} cannot be made without arguments: {error}",
             where=where,

@@ -16,7 +16,15 @@ from typing import TypeVar, assert_never, cast
 import msgspec
 
 from weft.declare.checks import check_key, check_predicate
-from weft.declare.functions import StateFunction, ask, is_async, is_generator, misfit, name_of
+from weft.declare.functions import (
+    StateFunction,
+    ask,
+    is_async,
+    is_generator,
+    misfit,
+    name_of,
+    require_state_key,
+)
 from weft.declare.hints import OneLetter, hinted_change
 from weft.declare.nodes import Expect, Step, Tap, spell
 from weft.declare.policy_parts import Strategy
@@ -220,6 +228,8 @@ class Changes(OneLetter):
         pairs = tuple({**_mapping("rename", names), **more}.items())
         _keys("rename", [key for pair in pairs for key in pair])
         targets = [new for _, new in pairs]
+        for new in targets:
+            require_state_key(new, where="S.rename", example='write S.rename(old="new")')
         if len(set(targets)) < len(targets):
             raise _wrong("rename", "two keys get one name", "give each a name of its own")
         renames = tuple((old, new) for old, new in pairs if old != new)
@@ -409,7 +419,7 @@ def _keys(verb: str, keys: object, *, least: int = 1) -> tuple[str, ...]:
         raise _wrong(verb, f"{listed!r} is a list", f"write S.{verb}({words})")
     for key in names:
         if not isinstance(key, str) or not key:
-            raise _wrong(verb, f"{spell(key)} is no key", "a key is a text that is not empty")
+            raise _wrong(verb, f"{spell(key)} is not a key", "a key is a text that is not empty")
     return cast("tuple[str, ...]", names)
 
 
@@ -420,8 +430,8 @@ def _mapping(verb: str, values: Mapping[str, Value] | None) -> dict[str, Value]:
 
 
 def _values(verb: str, values: Mapping[str, object]) -> JsonObject:
-    _keys(verb, values)
-    for key, value in values.items():
+    for key, value in zip(_keys(verb, values), values.values(), strict=True):
+        require_state_key(key, where=f"S.{verb}", example=f"write S.{verb}(key=...)")
         if value is None:
             raise _wrong(
                 verb,

@@ -7,7 +7,7 @@ is listed, until it is answered.
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
@@ -65,6 +65,23 @@ class Deny(ByFields):
                 hint='write Deny("over the limit")',
             )
         return {"confirmed": False, **({"payload": {"reason": self.reason}} if self.reason else {})}
+
+
+@declared('ToolResult("what it returned", state={"key": "what it wrote"})')
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolResult(ByFields):
+    """What a call returned, with the state that its tool would have written.
+
+    It answers a call that waits for its result: one that runs long, or one of which nobody knows
+    whether it ran. Plain results do for tools that write nothing.
+    """
+
+    result: object
+    state: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    def delta(self, where: str) -> JsonObject:
+        """The state that goes with the result into the log; None deletes a key."""
+        return require_object(self.state, where=f"{where}.state")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,12 +7,14 @@ Top to bottom: a run that was started, how a session is followed, and how a run 
 """
 
 import asyncio
+import functools
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import aclosing
+from typing import TYPE_CHECKING, ParamSpec, cast
 
 from weft.declare import Node
-from weft.errors import SessionError
+from weft.errors import SessionError, UnknownName
 from weft.runtime.earlier import first_of, is_unfinished
 from weft.runtime.feeds import Follower
 from weft.runtime.invocation import Invocation, Services
@@ -21,6 +23,8 @@ from weft.runtime.run import Running, unknown_session
 from weft.session import Event, Session, SessionKey, Store, Usage
 from weft.session.event import numbered
 from weft.session.store import InSession
+
+P = ParamSpec("P")
 
 _log = logging.getLogger("weft")
 
@@ -37,8 +41,78 @@ _ELSEWHERE = 1.0
 """Seconds between two looks whether a run of another process is still under way."""
 
 
+class Starting(Coroutine[object, None, "StartedRun"]):
+    """A run that is about to start: `run = await runner.start(...)` starts it."""
+
+    def __init__(self, start: "Coroutine[object, None, StartedRun]") -> None:
+        self._start = start
+
+    def __await__(self) -> "Generator[object, None, StartedRun]":
+        return cast("Generator[object, None, StartedRun]", self._start.__await__())
+
+    def send(self, value: None) -> object:
+        """The next step, for whoever drives coroutines."""
+        return self._start.send(value)
+
+    def throw(self, *raised: object) -> object:
+        """Raise where it waits, as a cancelled task does."""
+        return self._start.throw(*raised)  # type: ignore[call-overload]
+
+    def close(self) -> None:
+        """Give it up."""
+        self._start.close()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say that it must be waited for: first for its start, then for its result."""
+            if name in vars(StartedRun):
+                hint = f'write (await runner.start("message")).{name}'
+            else:
+                hint = _awaited(name)
+            self._start.close()  # the error says it: no warning after it
+            raise UnknownName(
+                f"this run has not been started: it has no `{name}` yet",
+                where="runner.start",
+                hint=hint,
+            )
+
+
+def starting(
+    start: "Callable[P, Coroutine[object, None, StartedRun]]",
+) -> Callable[P, Starting]:
+    """The function whose answer says how it is to be waited for."""
+
+    @functools.wraps(start)
+    def begin(*args: P.args, **kwargs: P.kwargs) -> Starting:
+        return Starting(start(*args, **kwargs))
+
+    return begin
+
+
+def _awaited(name: str) -> str:
+    """How a part of a result is read from a run that goes on by itself."""
+    return (
+        f'write run = await runner.start("message"), then (await run).{name};'
+        f' or (await runner.run("message")).{name}, which waits for the answer'
+    )
+
+
 class StartedRun(InSession):
     """A run that goes on by itself. `id` is its invocation; await it for its result."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Say that the result is waited for."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            known = name in Result.__dataclass_fields__ or name in ("state", "check")
+            raise UnknownName(
+                f"a run that goes on has no `{name}`",
+                where="StartedRun",
+                hint=f"write (await run).{name}" if known else "await it for its result",
+            )
 
     def __init__(
         self,

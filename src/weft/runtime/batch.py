@@ -258,8 +258,8 @@ def unknown_outcome(batch: Batch) -> tuple[str, str]:
     names = ", ".join(f"{call.name} ({call.id})" for call in unknown)
     return UNKNOWN_OUTCOME, (
         f"the process died while these ran, and nobody knows whether they did: {names};"
-        " say what they returned with resume(answers={id: result}),"
-        " or run them again with resume(retry=[id])"
+        " say what they returned with resume(answers={id: result}), with weft.ToolResult(result,"
+        " state={...}) if they write state, or run them again with resume(retry=[id])"
     )
 
 

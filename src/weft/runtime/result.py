@@ -26,12 +26,23 @@ from weft.session.event import without_temp
 from weft.session.log import events_table
 from weft.values import Json, JsonObject, compact
 
-_WORDS = {
+WORDS_OF_RESULTS = {
     **dict.fromkeys(
-        ("output", "final_output", "content", "answer", "response", "message", "output_text"),
+        (
+            "output", "final_output", "content", "answer", "response", "message", "output_text",
+            "final_text", "raw", "result", "final_answer", "completion", "generated_text",
+        ),
         "result.text, or result.value for an answer with a schema",
     ),
-    **dict.fromkeys(("data", "parsed", "structured_output", "pydantic"), "result.value"),
+    **dict.fromkeys(
+        ("data", "parsed", "structured_output", "pydantic", "json_dict", "final_output_as"),
+        "result.value",
+    ),
+    **dict.fromkeys(("tokens", "token_usage", "usage_metadata"), "result.usage"),
+    **dict.fromkeys(("last_agent", "agent", "author"), "result.events[-1].author"),
+    **dict.fromkeys(("to_dict", "model_dump", "json", "to_json"), "result.session.to_json()"),
+    "tasks_output": "result.events for this run",
+    "interrupts": "result.waiting",
     **dict.fromkeys(
         ("messages", "new_messages", "all_messages", "new_items", "history", "steps"),
         "result.events for this run, result.session.events for all",
@@ -42,7 +53,7 @@ _WORDS = {
     ),
     "session_id": "result.session.id",
     "cost": "result.usage, the tokens; weft replay counts money",
-}
+}  # fmt: skip
 """What others call the parts of a result."""
 
 
@@ -113,7 +124,15 @@ class Result(ByFields, Generic[AnswerT]):
 
         def __getattr__(self, name: str) -> object:
             """Say what the answer is called here."""
-            raise unknown_name(f"a result has no `{name}`", name, Result, _WORDS)
+            raise unknown_name(f"a result has no `{name}`", name, Result, WORDS_OF_RESULTS)
+
+        def __getitem__(self, key: object) -> object:
+            """Say that it is no dict, as a state of others is."""
+            raise CallError(
+                "a result is not a dict, nor a list",
+                where="Result",
+                hint=_word_for(key),
+            )
 
         def __await__(self) -> object:
             """Say that it is there already; `await weft.run_sync(...)` is an easy slip."""
@@ -131,6 +150,15 @@ class Result(ByFields, Generic[AnswerT]):
                 hint='write async for event in weft.stream(agent, "message"), without await;'
                 " or for event in result.events",
             )
+
+
+def _word_for(key: object) -> str:
+    """What to write instead of `result["key"]`."""
+    if isinstance(key, str) and key in WORDS_OF_RESULTS:
+        return f"write {WORDS_OF_RESULTS[key]}"
+    if isinstance(key, str):
+        return f'write result.state["{key}"], or result.text for the answer'
+    return "write result.text for the answer, result.events for what happened"
 
 
 def total_usage(events: Iterable[Event]) -> Usage:

@@ -11,7 +11,7 @@ from weft.errors import SessionError, describe_kind
 from weft.runtime.payloads import to_json, to_returned
 from weft.runtime.place import expiry_in, unwrapped, visible_events
 from weft.session import Event, Session
-from weft.session.lookback import CONFIRMATION, QUESTION
+from weft.session.lookback import CONFIRMATION, INPUT, QUESTION
 from weft.values import Json, JsonObject
 
 _DECISION = frozenset(("confirmed", "hint", "payload", "response"))
@@ -35,20 +35,18 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
         return None
     events = visible_events(session)
     waiting, callers, known = session.waiting, callers_of(events), answers_in(session)
-    from weft.runtime.approvals import Approve, Deny  # few runs are asked, and answer
+    from weft.runtime.approvals import Approve, Deny, ToolResult  # few runs are asked, and answer
 
     begun = begun_calls(events)
     parts: list[Part] = []
     for key, value in answers.items():
-        # a name will do where only one call of it waits
-        named = [id for id, name in waiting.items() if name == key] if key not in waiting else []
-        call_id = named[0] if len(named) == 1 else key
+        call_id = _id_of(key, waiting)
         event = call_for(session, callers, call_id)
         call = next(c for c in event.calls if c.id == call_id)
         question = call_id if call.name == CONFIRMATION else f"{QUESTION}{call_id}"
         asks = question in callers
         decided = question in known
-        if value is Approve or value is Deny:
+        if value is Approve or value is Deny or value is ToolResult:
             raise SessionError(
                 f"{value.__name__} is a class",
                 where=f"answers[{call_id}]",
@@ -57,6 +55,9 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
         is_approval = isinstance(value, Approve | Deny)
         if is_approval:
             value = cast("Approve | Deny", value).decision(f"answers[{call_id}]")
+        if isinstance(value, ToolResult):
+            _require_result(call, call_id, asks=asks and not decided)
+            value = value.result
         plain = to_json(value) if asks else None
         if asks and decided and question != call_id and (call_id in waiting or call_id in begun):
             is_decision = isinstance(plain, bool) or _is_decision(plain)
@@ -73,6 +74,43 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
             answer = FunctionResponse(name=call.name, id=call_id, response=response)
         parts.append(Part(function_response=answer))
     return Content(parts=tuple(parts), role="user")
+
+
+def state_beside(
+    session: Session, answers: Mapping[str, object], content: Content | None
+) -> JsonObject:
+    """The state that comes with the results in a message: each is as if its tool had written it."""
+    from weft.runtime.approvals import ToolResult
+
+    outcomes = {
+        _id_of(key, session.waiting): value
+        for key, value in answers.items()
+        if isinstance(value, ToolResult)
+    }
+    delta: JsonObject = {}
+    parts = content.parts if content is not None and outcomes else ()
+    for answer in (part.function_response for part in parts or ()):
+        if answer is not None and answer.id in outcomes:
+            delta |= outcomes[answer.id].delta(f"answers[{answer.id}]")
+    return delta
+
+
+def _id_of(key: str, waiting: Mapping[str, str]) -> str:
+    """The id of a call; its name will do where only one call of it waits."""
+    named = [id for id, name in waiting.items() if name == key] if key not in waiting else []
+    return named[0] if len(named) == 1 else key
+
+
+def _require_result(call: FunctionCall, call_id: str, *, asks: bool) -> None:
+    """Refuse a result with state for a question that is not about a result."""
+    if not asks and call.name not in (CONFIRMATION, INPUT):
+        return
+    wanted = "a gate stores its answer itself" if call.name == INPUT else "it has not run yet"
+    raise SessionError(
+        f"{call.name} does not wait for what it returned: {wanted}",
+        where=f"answers[{call_id}]",
+        hint=f"write answers={{{call_id!r}: {'...' if call.name == INPUT else 'True'}}}",
+    )
 
 
 def _is_decision(value: Json) -> bool:

@@ -40,7 +40,7 @@ from weft.runtime.place import (
 )
 from weft.runtime.plugins import RunOutcome, after_run, unless_answered
 from weft.runtime.program import Program
-from weft.runtime.result import Result, result_of
+from weft.runtime.result import WORDS_OF_RESULTS, Result, result_of
 from weft.runtime.resume import (
     answers_by_event,
     answers_in,
@@ -49,6 +49,7 @@ from weft.runtime.resume import (
     last_invocation,
     new_answers,
     require_answers,
+    state_beside,
 )
 from weft.runtime.turn import run_agent
 from weft.session import Actions, Event, Lease, MemoryStore, Session, SessionKey
@@ -192,12 +193,14 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
 
         def __getattr__(self, name: str) -> object:
             """Say that the run must be waited for before there is an answer."""
-            known = name in Result.__dataclass_fields__ or name in ("state", "check")
+            known, asked = name in Result.__dataclass_fields__ or name in ("state", "check"), name
+            if not known and (word := WORDS_OF_RESULTS.get(name)):
+                known, name = True, word.removeprefix("result.").partition(",")[0].split()[0]
             self._is_used = self._is_used or known  # the error says it: no warning behind it
             raise UnknownName(
-                f"this is a run that has not been waited for: it has no `{name}` yet"
+                f"this is a run that has not been waited for: it has no `{asked}` yet"
                 if known
-                else f"a run has no `{name}`",
+                else f"a run has no `{asked}`",
                 where=type(self).__name__,
                 hint=f'write (await weft.run(agent, "message")).{name},'
                 f' or weft.run_sync(agent, "message").{name} without async'
@@ -509,6 +512,8 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
         check_decisions(asked, answers)
         # an answer that the log has is not stored again: it may have been sent twice
         news = new_answers(known, answers)
+        if written := state_beside(session, request.answers, news):
+            actions = Actions(state_delta={**actions.state_delta, **written})
         if news is not None or actions.state_delta:
             events.append(invocation.event("user", place_of(asked), news, actions=actions))
             actions = Actions()

@@ -19,7 +19,7 @@ from weft.declare.hints import RUN_WORDS
 from weft.declare.tool import to_tools
 from weft.errors import SessionBusy, UsageError, describe_kind
 from weft.misuse import explained, unknown_name
-from weft.runtime.background import Following, StartedRun, stop_run
+from weft.runtime.background import Following, StartedRun, starting, stop_run
 from weft.runtime.background import follow as follow_session
 from weft.runtime.earlier import find_request, require_request_id, rewind_event, unfinished_sessions
 from weft.runtime.feeds import Feeds, Follower
@@ -59,12 +59,26 @@ _WORDS = {
     "callbacks": "plugins",
     "run_config": "config",
     "model": "pass it in config=weft.RunConfig(model=...)",
+    **dict.fromkeys(
+        ("max_steps", "max_turns", "max_iterations"),
+        'write Agent("name", max_steps=...), or config=weft.RunConfig(max_llm_calls=...)',
+    ),
+    **dict.fromkeys(("user_id", "session_id"), 'pass it to a run: runner.run("message", ...)'),
+    **dict.fromkeys(("tools", "instruction"), 'write it with the agent: Agent("name", ...)'),
 }
 """Options of a runner by the names that others give them."""
 
 _METHODS = {
-    **dict.fromkeys(("run_sync", "chat", "ask"), 'weft.run_sync(agent, "message")'),
-    **dict.fromkeys(("run_async", "arun"), 'await runner.run("message")'),
+    **dict.fromkeys(
+        ("run_sync", "chat", "ask", "call", "execute", "generate"),
+        'weft.run_sync(agent, "message")',
+    ),
+    **dict.fromkeys(
+        ("run_async", "arun", "invoke", "ainvoke", "kickoff", "kickoff_async", "run_debug"),
+        'await runner.run("message"), or weft.run_sync(agent, "message") without async',
+    ),
+    **dict.fromkeys(("astream", "run_live", "iter"), 'async for event in runner.run("message")'),
+    **dict.fromkeys(("history", "messages", "get_session"), 'await runner.session(session_id="s")'),
     "stream": 'async for event in runner.run("message", config=RunConfig(stream=True))',
     "run_streamed": 'async for event in weft.stream(agent, "message")',
 }
@@ -204,6 +218,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         return Running(self.root, self._services, request)
 
     @explained('await runner.start("message", session_id="s")', words=RUN_WORDS)
+    @starting
     async def start(
         self,
         message: ContentLike | None = None,

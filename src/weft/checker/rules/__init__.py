@@ -12,12 +12,14 @@ from weft.checker.rules.flows import (
     unreachable,
     vain_comparison,
 )
+from weft.checker.rules.placeholders import lookalike_placeholder
 from weft.checker.rules.requests import (
     clearance_for_nothing,
     label_on_nothing,
     lost_message,
     lost_output,
     missing_function,
+    missing_tool,
     refused_by_provider,
     secret_may_reach_tool,
     secret_reaches_model,
@@ -31,7 +33,6 @@ from weft.checker.rules.requests import (
 )
 from weft.checker.rules.variables import (
     dead_key,
-    lookalike_placeholder,
     misspelt_drop,
     misspelt_read,
     parallel_writers,
@@ -59,6 +60,7 @@ RULES = (
     lost_output,
     lost_message,
     unknown_name,
+    missing_tool,
     undescribed,
     missing_function,
     unsent_global,

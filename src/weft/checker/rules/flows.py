@@ -36,14 +36,20 @@ from weft.declare import (
 from weft.declare.agent import agents_of, children, find_path, walk_nodes, walk_tree
 from weft.declare.route import Case, Comparison, Incomparable, holds, quoted, same
 from weft.declare.template import spell_path
-from weft.declare.visit import DefaultVisitor, show
+from weft.declare.visit import DefaultVisitor, every_node, show
 from weft.diagnostics import Diagnostic, Origin, Severity, report
+from weft.late import late_pattern
 from weft.misuse import meant
 from weft.values import Json, JsonObject
 
 
 def loop_without_exit(record: WalkRecord) -> Iterator[Diagnostic]:
     """A loop that ends only because its rounds are counted: nothing in it writes what it asks."""
+    tools = (tool for agent in record.survey.agents for tool in agent.tools)
+    if any(_LEAVING.fullmatch(tool.name) for tool in tools):
+        for node in every_node(record.survey.root):
+            if isinstance(node, Loop) and node.until is None and node.while_ is None:
+                yield from _feigned_exits(node)
     seen: set[int] = set()
     writes = Writes()
     for site in record.sites:
@@ -70,6 +76,26 @@ def loop_without_exit(record: WalkRecord) -> Iterator[Diagnostic]:
             _misspelt_key(keys, writes.of(loop.body))
             or "write the key in the loop, or loop a fixed number of times: flow * 3",
         )
+
+
+_LEAVING = late_pattern(r"(?:exit|end|stop|leave|finish|break|quit)_?(?:the_)?loop|escalate")
+
+
+def _feigned_exits(loop: Loop) -> Iterator[Diagnostic]:
+    """Tools that are called like a way out of the loop, and are none."""
+    agents = agents_of(loop.body)
+    if not all(map(is_tied, agents)):  # another one may end it
+        return
+    for agent in agents:
+        for tool in agent.tools:
+            if _LEAVING.fullmatch(tool.name):
+                yield report(
+                    "WEFT404",
+                    Origin("tool", tool.name, agent.name),
+                    f"the tool `{tool.name}` does not end the loop: its code never sets"
+                    " `ctx.actions.escalate`",
+                    "write ctx.actions.escalate = True in it, or from weft.tools import exit_loop",
+                )
 
 
 def _misspelt_key(keys: Iterable[str], written: Iterable[str]) -> str:

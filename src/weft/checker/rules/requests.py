@@ -5,15 +5,17 @@ description, be too long, be ordered against the cache, or be refused. Labels sa
 sent: secrets that reach somebody who is not cleared, and misspelt guards.
 """
 
+import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
+from itertools import pairwise
 
 from weft import schema
 from weft.checker.agents import blurs, declared_labels, route_reads, sees_text_of, writes_of
 from weft.checker.rules.variables import acts, saved_names
 from weft.checker.schemas import follow, kind_of, values_of
 from weft.checker.world import Read, Site, WalkRecord
-from weft.declare import Agent, Node, Policy, RunConfig, Step, TokenBudget, template
+from weft.declare import Agent, Node, Policy, RunConfig, Step, TokenBudget, Tool, template
 from weft.declare.agent import walk_nodes
 from weft.declare.compose import Composable
 from weft.declare.policy_parts import (
@@ -24,10 +26,12 @@ from weft.declare.policy_parts import (
     When,
     WithoutAgents,
 )
+from weft.declare.tool import RESERVED
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.dialects.facts import dialect_named, facts_for, require_model_name
 from weft.dialects.legality import is_model_taken
 from weft.errors import BudgetExceeded, UsageError, WeftError, with_article
+from weft.late import late_pattern
 from weft.misuse import close, few, meant
 from weft.tokens import counter_for
 from weft.values import compact
@@ -37,7 +41,11 @@ def seen_twice(record: WalkRecord) -> Iterator[Diagnostic]:
     """A value that reaches an agent through two channels, because it asked for both."""
     for site in record.sites:
         agent = site.node
-        if not isinstance(agent, Agent) or not agent.policy.duplicates:
+        if not isinstance(agent, Agent):
+            continue
+        if record.survey.captures:
+            yield from _captured_twice(agent, site)
+        if not agent.policy.duplicates:
             continue
         for speaker, key in site.world.spoken.items():
             read = next((one for one in _whole(site) if one.key == key), None)
@@ -64,6 +72,29 @@ def seen_twice(record: WalkRecord) -> Iterator[Diagnostic]:
                     " block of its policy",
                     "leave out keep_duplicates(), or one of the two",
                 )
+
+
+def _captured_twice(agent: Agent, site: Site) -> Iterator[Diagnostic]:
+    """What the user said, which a key holds: in two keys, or in one and in the conversation."""
+    facts = site.world.facts
+    reads = [one for one in _whole(site) if (fact := facts.get(one.key)) and fact.is_message]
+    for first, read in pairwise(reads):
+        if first.key != read.key:
+            yield report(
+                "WEFT206",
+                read.origin,
+                f"`{read.key}` reaches `{agent.name}` twice: `{first.key}` holds the user's message"
+                " too",
+                f"capture it once, and read {{{first.key}}}",
+            )
+    if reads and agent.policy.duplicates and agent.policy.facts.view != "nothing":
+        yield report(
+            "WEFT206",
+            reads[0].origin,
+            f"`{reads[0].key}` reaches `{agent.name}` twice: {_channel(reads[0])} and, as the"
+            " user's message, in the conversation",
+            "leave out keep_duplicates(): what the template carries is then said once",
+        )
 
 
 def _whole(site: Site) -> Iterator[Read]:
@@ -118,6 +149,8 @@ def lost_message(record: WalkRecord) -> Iterator[Diagnostic]:
         if any(_is_given(site, read) for read in reads):
             continue
         substance = any(read.key not in decided and not _is_label(site, read) for read in reads)
+        if not substance and _stands_alone(agent, agent.instruction):
+            continue
         what = " and ".join(f"`{key}`" for key in dict.fromkeys(read.key for read in reads))
         yield report(
             "WEFT208",
@@ -129,15 +162,38 @@ def lost_message(record: WalkRecord) -> Iterator[Diagnostic]:
         )
 
 
+_OPEN = late_pattern(
+    # what the user said, or something that only the user named
+    r"\bthe (?:user|customer|client|input|task|topic|text|problem|request|question|message|query"
+    r"|conversation|following|above)\b|\b(?:user|customer)'s|\b(?:it|both|them|asked|asks|help)\b"
+    r"|\banswer\s+(?:the|their|questions?|what|any|politely|briefly|kindly)\b"
+    # this, where no noun follows
+    r"|\b(?:this|these|those)\b(?=\s*(?:[.,;:!?]|$)|\s+(?:in|into|to|as|and|or|by|for|with)\b)",
+    re.IGNORECASE,
+)
+_CLOSED = late_pattern(r"\b(?:an?|one|two|three|four|five|\d+|some|that|with)\b|:\s*\S|[\"“]", re.I)
+_FEW_WORDS = 5
+
+
+def _stands_alone(agent: Agent, text: str) -> bool:
+    """Whether an instruction can be followed without the request.
+
+    It speaks of nothing that the user named, and says what to write; or a tool says the rest.
+    """
+    pieces = template.parse(text).pieces
+    own = "".join(one.text for one in pieces if isinstance(one, template.Literal))
+    if _OPEN.search(own):
+        return False
+    enough = len(re.findall(r"\w+", own)) >= _FEW_WORDS and _CLOSED.search(own) is not None
+    return enough or bool(agent.tools)
+
+
 def _is_given(site: Site, read: Read) -> bool:
     """Whether the key holds what the user or the application gave, or nobody can know."""
     fact = site.world.facts.get(read.key)
     if fact is None:
         return bool(site.world.opaque) or not read.optional
-    return any(
-        writer.kind in ("input", "map", "gate") or writer.name.startswith("capture_")
-        for writer in fact.writers
-    )
+    return fact.is_message or any(one.kind in ("input", "map", "gate") for one in fact.writers)
 
 
 def _is_label(site: Site, read: Read) -> bool:
@@ -279,6 +335,92 @@ def _undescribed(node: Node, why: str) -> Diagnostic:
         Origin("field", "description", node.name),
         f"`{node.name}` has no description, and {why}: the model has only its name to decide by",
         f'say what it is for: description="..."{" or .describe(...)" * isinstance(node, Agent)}',
+    )
+
+
+_NAMED = r"[`'\"*]*(?P<{}>[a-z]\w*_\w+)[`'\"*]*(?:\(\))?"
+_BEHIND = (
+    r"(?=[.,;:)\n]|\s*$|\s+(?:to|when|whenever|if|for|and|or|once|as|with|on|then|before|after|first"
+    r"|again|until|in|at|using|only|from|by|each|every|now|once|yourself|instead|directly|exactly"
+    r"|immediately|tool|function)\b)"
+)
+
+_CALL = late_pattern(
+    # call name(), invoke the name function, use the name tool
+    r"(?:\b(?:call|invoke|execute|trigger)\s+(?:the\s+|your\s+)?(?:tool\s+|function\s+)?"
+    rf"(?:[`'\"](?P<quoted>[a-z]\w+)[`'\"]|{_NAMED.format('plain')}{_BEHIND}"
+    rf"|(?P<word>[a-z]\w+){_BEHIND})"
+    rf"|\b(?:use|using|with|run|via)\s+(?:the\s+|your\s+)?{_NAMED.format('named')}\s+(?:tool|function)\b"
+    # use name, where that is a tool of the program, as any plain word must be
+    rf"|\b(?:use|using|with|via)\s+(?:the\s+)?{_NAMED.format('known')}{_BEHIND})",
+    re.IGNORECASE,
+)
+"""What tells a model to call a tool."""
+
+_NOT = (
+    r"(?:\bnot|n't|\bcannot|\bnever|\bwithout|\binstead of|\bno need to|\bavoid|\brather than"
+    r"|\bunable to)\b[^.;,]{0,24}$"
+)
+_DENIED = late_pattern(_NOT, re.IGNORECASE)
+_OTHERS = late_pattern(
+    rf"{_NOT}"  # do not call it
+    r"|(?<!you )(?<!we )\b(?:will|may|can|could|would|should|must|shall)\s+$"  # the critic may
+    r"|\b(?:ask|tell|let|have|wait for)\b[^.;,]{0,40}$",
+    re.IGNORECASE,
+)
+"""Before a call: it is not made, or not by the one who reads this."""
+
+_CODE = late_pattern(
+    r"\b(?:code|script|program|python|javascript|java|api|class|module|method|snippet|library)\b",
+    re.IGNORECASE,
+)
+"""A text about code names functions that are not tools."""
+
+_EXIT = "exit_loop"
+_QUOTES = late_pattern("[`'\"]")
+
+
+def missing_tool(record: WalkRecord) -> Iterator[Diagnostic]:
+    """An agent that is told to call a tool which it does not have."""
+    agents = record.survey.agents
+    tools = {tool.name for agent in agents for tool in agent.tools}
+    others = {one.name for one in (*agents, *(node for node, _ in record.survey.nodes))}
+    for agent in agents:
+        text = agent.instruction
+        # a toolset answers tools that nobody knows before a run
+        if not isinstance(text, str) or agent.tool_sources:
+            continue
+        if not tools and "_" not in text and not _QUOTES.search(text):  # the usual text names none
+            continue
+        own = {tool.name for tool in agent.tools}
+        hosted = any(tool.hosted for tool in agent.tools)  # a provider has names of its own
+        missing: dict[str, re.Match[str]] = {}
+        for match in _CALL.finditer(text):
+            name = next(one for one in match.groups() if one)
+            plain = match["known"] or match["word"] or hosted
+            if name in own | others or name in RESERVED or (plain and name not in {*tools, _EXIT}):
+                continue
+            if not _OTHERS.search(text[max(0, match.start() - 80) : match.start()]):
+                missing.setdefault(name, match)
+        # whoever is meant to end the loop, nobody can
+        mention = re.search(_EXIT, text) if _EXIT not in tools else None
+        if mention and not _DENIED.search(text[max(0, mention.start() - 80) : mention.start()]):
+            missing.setdefault(_EXIT, mention)
+        yield from (_missing_tool(agent, name, match) for name, match in missing.items())
+
+
+def _missing_tool(agent: Agent, name: str, match: re.Match[str]) -> Diagnostic:
+    own = [tool.name for tool in agent.tools]
+    add = f"give it the tool: tools=[{', '.join((*own, name))}]"
+    if name == _EXIT:
+        add = f"from weft.tools import {_EXIT}, and {add}"
+    return report(
+        "WEFT304",
+        Origin("field", "instruction", agent.name, match.start(), match.end()),
+        f"`{agent.name}` is told to call `{name}`, and has no such tool"
+        + (f"; its tools are: {', '.join(own)}" if own else ""),
+        meant(name, own) or add,
+        severity=Severity.INFO if name != _EXIT and _CODE.search(match.string) else None,
     )
 
 
@@ -522,8 +664,18 @@ def withheld_result(record: WalkRecord) -> Iterator[Diagnostic]:
                 f'write Agent("{agent.name}", cleared=["{label}"]), or give the tool to an agent'
                 " that is cleared",
                 # one that writes keys may be called for these, by a model that is to see nothing
-                severity=Severity.INFO if tool.writes else None,
+                severity=Severity.INFO if _is_of_use(record, tool, barred) else None,
             )
+
+
+def _is_of_use(record: WalkRecord, tool: Tool, labels: set[str]) -> bool:
+    """Whether somebody may use a labelled key that a tool writes: a cleared agent, or code."""
+    for site in record.sites:
+        cleared = not isinstance(site.node, Agent) or labels <= {*site.node.cleared}
+        for read in site.reads:
+            if read.key in tool.writes and (cleared or read.how not in ("template", "policy")):
+                return True
+    return False
 
 
 def label_on_nothing(record: WalkRecord) -> Iterator[Diagnostic]:

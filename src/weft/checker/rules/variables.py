@@ -14,15 +14,16 @@ from typing import NamedTuple, cast
 from weft.checker.agents import functions_in, used_by
 from weft.checker.functions import keys_of
 from weft.checker.paths import paths_without
+from weft.checker.rules.placeholders import lookalike_keys
 from weft.checker.schemas import follow, kind_of, missing_field, spell_kind
 from weft.checker.scope import Keys, definition, names_of, text_of, unwrap_function
 from weft.checker.world import Fact, Gone, Read, Site, WalkRecord, World, Writer
-from weft.declare import Agent, Gate, Map, Parallel, Policy, Sequence, Step, Tool, template
+from weft.declare import Agent, Map, Parallel, Policy, Sequence, Step, Tool, template
+from weft.declare.agent import agents_of
 from weft.declare.checks import CALLBACKS
 from weft.declare.policy_parts import ArtifactText, When
 from weft.declare.template import spell_path
 from weft.diagnostics import Diagnostic, Origin, Severity, report
-from weft.late import late_pattern
 from weft.misuse import close, few, is_slip, meant
 from weft.session.event import scope_of
 
@@ -140,7 +141,7 @@ def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
         yield _beside(site, read)
         return
     keys = [*world.facts]
-    known, near = few(keys) or "nothing", meant(read.key, keys)
+    known, near = few(keys) or "nothing", _inner_key(read, keys) or meant(read.key, keys)
     yield report(
         "WEFT108" if routed else "WEFT105",
         read.origin,
@@ -148,6 +149,19 @@ def _missing(site: Site, read: Read) -> Iterator[Diagnostic]:
         near or _hint(read),
         severity=_severity(read, world),
     )
+
+
+def _inner_key(read: Read, keys: list[str]) -> str:
+    """A hint for `{state.plan}` and `{user.lang}`: the path names a key; or for `{PLAN}`."""
+    path = [*map(str, read.path)]
+    around = ("state", "ctx", "context", "session", "inputs", "input", "vars")
+    inner = next((one for one in path if one in keys), "") if read.key in around else ""
+    scoped = f"{read.key}:{path[0]}" if path else ""
+    right = inner or (scoped if scoped in keys else "")
+    if right and read.how == "template":
+        return f"write {{{right}}}"
+    cased = next((one for one in keys if one.lower() == read.key.lower()), "")
+    return f"did you mean `{cased}`?" if cased else ""
 
 
 def _gone(read: Read, gone: Gone) -> Diagnostic:
@@ -274,11 +288,15 @@ def dead_key(record: WalkRecord) -> Iterator[Diagnostic]:
         for read in site.reads
         if (read.optional or read.guarded) and scope_of(read.key) != "temp"
     }
+    later: set[tuple[str, Writer]] | None = None
     for key, writer in record.written:
         # an input is the application's: it may give more than is read
         if (key, writer) in record.used or writer.kind == "input" or key in asked:
             continue
         if writer.name in final or writer.origin.agent in final:
+            continue
+        later = _read_next_turn(record) if later is None else later
+        if (key, writer) in later:
             continue
         wholly = lost(key, writer)
         yield report(
@@ -293,6 +311,20 @@ def dead_key(record: WalkRecord) -> Iterator[Diagnostic]:
             else "read it, or leave it out",
             severity=Severity.WARNING if wholly else None,
         )
+
+
+def _read_next_turn(record: WalkRecord) -> set[tuple[str, Writer]]:
+    """The keys that are left at the end of a turn and read in the next, with their writers."""
+    return {
+        (read.key, writer)
+        for site in record.sites
+        for read in site.reads
+        if (fact := site.world.facts.get(read.key)) is not None
+        and fact.is_carried
+        and (end := record.end.facts.get(read.key)) is not None
+        and scope_of(read.key) != "temp"
+        for writer in end.writers
+    }
 
 
 def _is_rewritten(fact: Fact | None) -> bool:
@@ -318,6 +350,11 @@ class _Lost:
             for read in site.reads
             if not _is_rewritten(site.world.facts.get(read.key))
         }
+        self._in_maps = {
+            node.name: agents_of(node.body)
+            for node, _ in record.survey.nodes
+            if isinstance(node, Map)
+        }
         self._dropped: set[str] = set()
         self._keeps: list[frozenset[str]] = []
         for node, _ in record.survey.nodes:
@@ -329,18 +366,27 @@ class _Lost:
 
     def __call__(self, key: str, writer: Writer) -> bool:
         """Whether what the writer says under the key is wholly lost."""
-        if writer.kind != "agent" or writer.origin.name != "output_key":
+        speakers: tuple[Agent | None, ...]
+        if writer.kind == "map":
+            speakers = self._in_maps.get(writer.name, ())
+        elif writer.kind == "agent" and writer.origin.name == "output_key":
+            speakers = (self._agents.get(writer.name),)
+        else:
             return False
-        if scope_of(key) in ("app", "user") or writer.name in self._record.heard:
+        if scope_of(key) in ("app", "user"):
             return False
         if key in self._read or key in self._dropped:
             return False  # what stands before it may read it on the next turn
         if any(key not in keys for keys in self._keeps):
             return False
-        agent = self._agents.get(writer.name)
-        if agent is None or agent.sub_agents or acts(agent):
-            return False
-        return key not in self._named and not close(key, self._missed, cutoff=0.6)
+        for agent in speakers:
+            if agent is None or agent.name in self._record.heard:
+                return False
+            if agent.sub_agents or acts(agent):
+                return False
+        return (
+            bool(speakers) and key not in self._named and not close(key, self._missed, cutoff=0.6)
+        )
 
     @cached_property
     def _named(self) -> set[str]:
@@ -397,142 +443,6 @@ def wrong_type(record: WalkRecord) -> Iterator[Diagnostic]:
                     f"let `{fact.writers[-1].name}` return a number: agent @ Schema, or write"
                     f" float(state{spelled})",
                 )
-
-
-# --- text that only looks like a placeholder
-
-_NAME = r"[^\W\d]\w*"
-
-_BRACES = late_pattern(r"\{\{?(?P<inner>[^{}\n]{1,100})\}\}?")
-
-_INNER = tuple(
-    map(
-        late_pattern,
-        (
-            rf"(?P<key>{_NAME})[!?.,;/#@$%&*+=~^:>-]+",  # {plan!}, {plan:}, {plan??}
-            rf"(?P<key>{_NAME})-[\w-]+",  # {plan-x}
-            rf"(?P<key>{_NAME})![rsa]",  # {plan!r}
-            rf"(?P<key>{_NAME}):(?:[<>=^+,.-][\w<>=^+,.-]*%?|[0-9]+[defgnsx%])",  # {plan:>10}
-            rf"(?P<key>{_NAME})\s*\|\s*{_NAME}(?:\([^()]*\))?",  # {plan | upper}
-            rf"(?P<key>{_NAME})\[(?:'[^']*'|\"[^\"]*\"|{_NAME})\]",  # {plan['title']}
-            rf"(?P<key>{_NAME})\.get\(.*\)",
-            rf"{_NAME}:(?P<key>{_NAME})\??",  # {usr:plan}
-            rf"(?:{_NAME}\.)*state\[\s*['\"](?P<key>[\w:]+)['\"]\s*\].*",  # {state['plan']}
-            rf"(?:{_NAME}\.)*state\.get\(\s*['\"](?P<key>[\w:]+)['\"].*\)",
-            rf"[$#@<](?P<key>{_NAME})>?|%\s*(?P<late>{_NAME})\s*%",  # {$plan}, {<plan>}, {%plan%}
-        ),
-    )
-)
-"""What stands in braces and is no placeholder, though somebody may take it for one."""
-
-_SPACED = late_pattern(
-    rf"\{{\{{[ \t]+(?P<key>{_NAME})[ \t]*\}}\}}|\{{\{{(?P<late>{_NAME})[ \t]+\}}\}}"
-)
-
-_OTHER = tuple(
-    map(
-        late_pattern,
-        (
-            # $plan, and no formula such as $n$ or $x_1$
-            r"(?<![\w$\\])\$(?P<key>[^\W\d]\w+)(?![\w$^_\\({])",
-            rf"%\((?P<key>{_NAME})\)[sdr]",  # %(plan)s
-            rf"(?<![\w%])%(?P<key>{_NAME})%",  # %plan%
-            # {plan without its end
-            rf"\{{[ \t]*(?P<key>{_NAME})(?=[^\w{{}}:\"'\[(|=-][^{{}}]*(?:\{{|$)|$)",
-            rf"(?<![{{\w\"'.:])(?P<key>{_NAME})\}}(?!\}})",  # plan} without its beginning
-        ),
-    )
-)
-"""What other template languages write, and braces of which one is missing."""
-
-
-class Lookalike(NamedTuple):
-    """A text that looks like a placeholder: the key that it names, and where it stands."""
-
-    key: str
-    text: str
-    start: int
-
-
-def lookalikes(source: str) -> Iterator[Lookalike]:
-    """Text that looks like a placeholder but is none. Escaped braces are left alone."""
-    pieces = template.parse(source).pieces
-    for piece in pieces:
-        if not isinstance(piece, template.Literal):
-            continue
-        written = source[piece.start : piece.end]
-        if written != piece.text:
-            continue  # an escape: the braces are meant
-        if not _has_mark(written):
-            continue
-        spaced = [*_SPACED.finditer(written)]
-        for match in spaced:
-            key = match["key"] or match["late"]
-            yield Lookalike(key, match[0], piece.start + match.start())
-        inside = [*_BRACES.finditer(written)]
-        for match in inside:
-            inner = match["inner"].strip()
-            for form in _INNER:  # more than one may fit: the state decides which key is meant
-                if placeholder := form.fullmatch(inner):
-                    key = placeholder["key"] or placeholder.groupdict().get("late") or ""
-                    yield Lookalike(key, match[0], piece.start + match.start())
-        for form in _OTHER:
-            for match in form.finditer(written):
-                within = (one.start() <= match.start() < one.end() for one in (*inside, *spaced))
-                if not any(within):
-                    yield Lookalike(match["key"], match[0], piece.start + match.start())
-
-
-def _has_mark(text: str) -> bool:
-    """Whether it has a mark of a placeholder: most texts have none, and no pattern need look."""
-    return any(mark in text for mark in "{}$%")
-
-
-def lookalike_placeholder(record: WalkRecord) -> Iterator[Diagnostic]:
-    """A text that names a key of the state as no template does, so that the text is sent."""
-    for key, place, one in lookalike_keys(record):
-        yield report(
-            "WEFT114",
-            Origin("field", place.name, place.agent, one.start, one.start + len(one.text)),
-            f"`{one.text}` is no placeholder and is sent as it stands there; the state has `{key}`",
-            f"write {{{key}}}, or {{{{{key}}}}} if the braces themselves are meant",
-        )
-
-
-def lookalike_keys(record: WalkRecord) -> Iterator[tuple[str, Origin, Lookalike]]:
-    """The keys of the state that texts seem to name, with the text and the place."""
-    for site in record.sites:
-        for place, source in _texts(site):
-            if not _has_mark(source):
-                continue
-            read = {one.key for one in site.reads if one.how in ("template", "policy")}
-            places: set[int] = set()
-            for one in lookalikes(source):
-                key = _key_of(one.key, site)
-                if not key or key in read or one.start in places:
-                    continue  # who reads it as well shows how a key is written, or quotes code
-                places.add(one.start)
-                yield key, place, one
-
-
-def _key_of(name: str, site: Site) -> str:
-    """The key of the state that a name stands for; one in a scope may be named without it."""
-    facts = site.world.facts
-    return next((key for key in (name, f"user:{name}", f"app:{name}") if key in facts), "")
-
-
-def _texts(site: Site) -> Iterator[tuple[Origin, str]]:
-    """The templates that are filled in at a site."""
-    node = site.node
-    if isinstance(node, Gate):
-        yield Origin("field", "question", node.name), node.question
-    elif isinstance(node, Agent):
-        for name, text in (
-            ("instruction", node.instruction),
-            ("global_instruction", node.global_instruction),
-        ):
-            if isinstance(text, str):
-                yield Origin("field", name, node.name), text
 
 
 # --- artifacts
@@ -647,11 +557,16 @@ def _artifacts_in(policy: Policy) -> Iterator[str]:
 
 _LOOKING = frozenset(
     (
-        "browse", "calculate", "compute", "count", "fetch", "find", "get", "google", "grep",
-        "lookup", "query", "read", "retrieve", "search",
+        "analyse", "analyze", "browse", "calculate", "classify", "compare", "compute", "count",
+        "describe", "detect", "extract", "fetch", "find", "get", "google", "grep", "inspect",
+        "list", "lookup", "parse", "query", "read", "retrieve", "search", "summarise", "summarize",
+        "translate", "view",
     )
 )  # fmt: skip
 """First words of tools that only look something up; not those that also do: `open_ticket`."""
+
+_LOOKUPS = frozenset(("lookup", "query", "retrieval", "retriever", "search"))
+"""Last words of such tools: `web_search`."""
 
 
 def acts(agent: Agent) -> bool:
@@ -667,4 +582,5 @@ def _may_act(tool: Tool) -> bool:
     if declared or tool.writes or used_by(tool).writes:
         return True
     first, *others = tool.name.lower().replace("-", "_").split("_")
-    return first not in _LOOKING or "and" in others
+    looks = first in _LOOKING or (bool(others) and others[-1] in _LOOKUPS)
+    return not looks or "and" in others
