@@ -16,7 +16,7 @@ from weft.errors import SessionError, UsageError
 from weft.runtime.invocation import Request
 from weft.runtime.place import Progress, hidden_events, is_failure, path_of, root_place
 from weft.runtime.resume import events_of_runs
-from weft.session import Actions, ArtifactStore, Event, Session, SessionKey, Store, scope_of
+from weft.session import Actions, ArtifactStore, Event, Session, Store, scope_of
 from weft.session.event import new_id
 from weft.session.lookback import artifacts_around
 from weft.session.strand import Strand, skim_of
@@ -141,7 +141,7 @@ def _is_at_work(events: Sequence[Event], invocation_id: str) -> bool:
 
 async def unfinished_sessions(
     root: Node, store: Store, app_name: str, *, since: float
-) -> AsyncIterator[SessionKey]:
+) -> AsyncIterator[Session]:
     """The sessions of an app that changed since a time and whose last run was cut off."""
     for info in await store.sessions(app_name):
         # the list is sorted by time: all others are older
@@ -149,7 +149,7 @@ async def unfinished_sessions(
             return
         session = await store.get(info.key)
         if session is not None and is_unfinished(root, session):
-            yield info.key
+            yield session
 
 
 # --- what the user takes back
