@@ -282,6 +282,7 @@ class TurnRunner:
                 # the queue is asked first whether the run that was cut off was given up
                 unfinished="reject",
                 busy="queue",
+                count_tokens=True,
                 queue_timeout=runner.config.queue_timeout or _LEASE_PATIENCE,
             )
             for app, runner in self._runners.items()
@@ -483,8 +484,9 @@ def pause_after(attempts: int) -> float:
 def start_turn(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
     """The run of a turn: its message, its answers, or what is open in the session."""
     running = _running(runner, turn, config)
-    if turn.tools:
-        running = running.of(runner.extended([one.tool() for one in turn.tools]))
+    if turn.tools or turn.output_schema is not None:
+        tools = [one.tool() for one in turn.tools]
+        running = running.of(runner.extended(tools, turn.output_schema))
     running.invocation.follower = turn.follower
     if turn.requires_session:
         running.invocation.request = running.invocation.request._replace(create=False)

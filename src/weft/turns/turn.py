@@ -171,6 +171,8 @@ class QueuedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the model for this turn: what `RunConfig(generate_config=)` takes."""
     tools: tuple["ClientTool", ...] = ()
     """Tools for this turn that whoever put it runs: its session waits for their results."""
+    output_schema: JsonObject | None = None
+    """The JSON Schema that the answer of this turn has, where whoever put it asks for one."""
     stream: bool = False
     """Whether the model is asked to stream, for those who follow the session."""
     follower: str | None = None
@@ -314,11 +316,14 @@ class TurnRow(NamedTuple):
         )
 
 
-_VERSION = 2
-"""The version of a turn that is written down, where it has what older workers would drop."""
+_VERSION = 3
+"""The version of a turn that is written down with a schema of its answer."""
+
+_EQUIPPED_VERSION = 2
+"""The version of one with options or tools, and without such a schema."""
 
 _PLAIN_VERSION = 1
-"""The version of one without options and tools: older workers run it as it is meant."""
+"""The version of one without any of these: the oldest workers run it as it is meant."""
 
 
 class _WrittenTurn(msgspec.Struct, omit_defaults=True):
@@ -337,6 +342,7 @@ class _WrittenTurn(msgspec.Struct, omit_defaults=True):
     every: float | None = None
     options: dict[str, msgspec.Raw] = {}
     tools: tuple[ClientTool, ...] = ()
+    output_schema: JsonObject | None = None
     stream: bool = False
     follower: str | None = None
     retries: int = 0
@@ -348,10 +354,10 @@ class UnreadableTurn(WeftError):
 
 def encode_turn(turn: QueuedTurn) -> str:
     """The turn as JSON; attempts, kills and id are for the queue to keep."""
+    schema = turn.output_schema
     return msgspec.json.encode(
         {
-            # the lowest that means the same: workers are upgraded one after the other
-            "version": _VERSION if turn.options or turn.tools else _PLAIN_VERSION,
+            "version": _version_of(turn),
             "app": turn.key.app_name,
             "user": turn.key.user_id,
             "session": turn.key.id,
@@ -364,11 +370,19 @@ def encode_turn(turn: QueuedTurn) -> str:
             **({"every": turn.every} if turn.every is not None else {}),
             **({"options": turn.options} if turn.options else {}),
             **({"tools": turn.tools} if turn.tools else {}),
+            **({"output_schema": schema} if schema is not None else {}),
             **({"stream": True} if turn.stream else {}),
             **({"follower": turn.follower} if turn.follower is not None else {}),
             **({"retries": turn.retries} if turn.retries else {}),
         }
     ).decode()
+
+
+def _version_of(turn: QueuedTurn) -> int:
+    """The lowest that means the same: workers are upgraded one after the other."""
+    if turn.output_schema is not None:
+        return _VERSION
+    return _EQUIPPED_VERSION if turn.options or turn.tools else _PLAIN_VERSION
 
 
 def decode_turn(
@@ -404,6 +418,7 @@ def decode_turn(
         every=written.every,
         options=options,
         tools=written.tools,
+        output_schema=written.output_schema,
         stream=written.stream,
         follower=written.follower,
         retries=written.retries,
