@@ -26,7 +26,7 @@ from weft.session.event import new_id
 from weft.session.store import InSession
 from weft.turns import QueuedTurn, TurnInfo, Turns
 from weft.turns.turn import ClientTool
-from weft.values import Json
+from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft.server")
 
@@ -223,6 +223,7 @@ async def queue_run(
     busy: Busy,
     options: Mapping[str, Json],
     tools: tuple[ClientTool, ...],
+    output_schema: JsonObject | None,
     stream: bool,
     **asked: Unpack[RunWords],
 ) -> QueuedRun:
@@ -259,6 +260,7 @@ async def queue_run(
         requires_session=True,
         options=dict(options),
         tools=tools,
+        output_schema=output_schema,
         stream=stream,
     )
     # an id that was made just now is known to nobody

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Literal, Unpack
@@ -20,6 +20,7 @@ from weft.runtime import Runner
 from weft.runtime.background import RunEnd, StartedRun
 from weft.runtime.costs import tokens_of
 from weft.runtime.metrics import Metrics
+from weft.runtime.runner import RunExtension
 from weft.server.access import Identity, Limits
 from weft.server.problems import Problem, invalid, require_id, unknown_app, unknown_session
 from weft.server.queued import QueuedRun, RunWords, cancel_waiting, queue_run
@@ -29,7 +30,7 @@ from weft.session import Session, SessionKey, Store
 from weft.session.event import new_id
 from weft.turns import Turns
 from weft.turns.turn import ClientTool, left_to_the_client
-from weft.values import Json
+from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft.server")
 
@@ -50,6 +51,7 @@ class Served:
         recover: float,
         turns: Turns | None = None,
         quotas: Quotas | None = None,
+        extend: Callable[[Session], RunExtension] | None = None,
     ) -> None:
         self.runners: dict[str, Runner] = {}
         for runner in runners:
@@ -76,6 +78,8 @@ class Served:
         """Open streams by user."""
         self._configs: dict[tuple[int, Busy, bool], tuple[RunConfig, RunConfig]] = {}
         self._recover = recover
+        self._extend = extend
+        """What a run that is gone on with had for itself, from the notes in its log."""
         self._runs: set[StartedRun] = set()
         self.starting = 0
         """Runs that were let in, and are not open yet."""
@@ -171,6 +175,7 @@ class Served:
         user: str,
         session: str | None,
         tools: Sequence[object] = (),
+        output_schema: JsonObject | None = None,
         config: RunConfig | None = None,
         busy: Busy = "reject",
         stream: bool = True,
@@ -187,8 +192,9 @@ class Served:
             if isinstance(message, Content):
                 _require_media(message)
             if self.turns is not None:
-                if tools:
-                    runner.extended(tools)  # what is wrong with them is said before they are put
+                if tools or output_schema is not None:
+                    # what is wrong with them is said before they are put
+                    runner.extended(tools, output_schema)
                 queued = await queue_run(
                     self.turns,
                     runner,
@@ -197,6 +203,7 @@ class Served:
                     busy=busy,
                     options=_queued_options(runner.config, config),
                     tools=_queued_tools(tools),
+                    output_schema=output_schema,
                     stream=stream,
                     **asked,
                 )
@@ -209,6 +216,7 @@ class Served:
                     user_id=user,
                     session_id=session,
                     tools=tools,
+                    output_schema=output_schema,
                     config=self._configured(chosen, busy, stream=stream),
                     **asked,
                 )
@@ -297,7 +305,8 @@ class Served:
         known = self._configs.get(key)
         if known is not None and known[0] is config:
             return known[1]
-        changed = msgspec.structs.replace(config, busy=busy, stream=stream)
+        # a quota and a client want the tokens, whether or not the provider counts them
+        changed = msgspec.structs.replace(config, busy=busy, stream=stream, count_tokens=True)
         # a config made for one request must not stay in the table
         if any(config is runner.config for runner in self.runners.values()):
             self._configs[key] = (config, changed)
@@ -405,7 +414,8 @@ class Served:
         since = time.time() - self._recover
         for runner in self.runners.values():
             try:
-                runs = await runner.recover(since=since)
+                counting = msgspec.structs.replace(runner.config, count_tokens=True)
+                runs = await runner.recover(since=since, config=counting, extend=self._extend)
             except WeftError as error:
                 _log.error("unfinished runs of %s were not resumed: %s", runner.app_name, error)
                 continue
