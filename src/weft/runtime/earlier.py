@@ -12,7 +12,7 @@ from typing import cast
 
 from weft.content import Content
 from weft.declare import Agent, Node
-from weft.errors import SessionError, UsageError
+from weft.errors import RequestTaken, SessionError, UsageError
 from weft.runtime.invocation import Request
 from weft.runtime.place import Progress, hidden_events, is_failure, path_of, root_place
 from weft.runtime.resume import events_of_runs
@@ -74,11 +74,7 @@ def find_request(session: Session | None, request: Request, *, altered: bool) ->
     content = session.events[first].content
     # the same id with other words: a slip of the client's that must not pass unseen
     if not altered and not _has_data(request.content) and content != request.content:
-        raise SessionError(
-            f"the request `{id}` came with another message before",
-            where=f"session {session.id}",
-            hint="give every message a request_id of its own, and repeat a message unchanged",
-        )
+        raise RequestTaken(id, where=f"session {session.id}")
     return first
 
 

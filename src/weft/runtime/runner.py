@@ -281,7 +281,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         request = running.invocation.request
         if request_id is not None:
             try:
-                place = await self._place_of(request)
+                place = await self._find(request)
             except BaseException:
                 # the run is given up before it began: it must not warn that nobody awaited it
                 running.close()
@@ -297,15 +297,24 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
             # the same message may have come twice at once: the other one is being stored
             for pause in _SAME_REQUEST:
                 await asyncio.sleep(pause)
-                place = await self._place_of(request)
+                place = await self._find(request)
                 if place is not None:
                     return self._joined(running, place)
             raise
         return started
 
-    async def _place_of(self, request: Request) -> int | None:
+    async def _find(self, request: Request) -> int | None:
         """Where the message of a request stands in the log, if it is there."""
         session = await self.store.get(request.key)
+        return find_request(session, request, altered=bool(self._services.on_event))
+
+    def find_message(self, session: Session, message: Content, request_id: str) -> int | None:
+        """Where the message of a `request_id` stands in the session, if it is there.
+
+        A request that came with another message before, or was rewound, is an error.
+        """
+        request = Request(self._key(session.user_id, session.id), self._config,
+                          content=message, request_id=request_id)  # fmt: skip
         return find_request(session, request, altered=bool(self._services.on_event))
 
     def _joined(self, running: Running, place: int) -> StartedRun:

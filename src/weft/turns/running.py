@@ -34,8 +34,10 @@ from weft.errors import (
     WeftError,
 )
 from weft.runtime import Result, Runner, Running
+from weft.runtime.approvals import pending_in
 from weft.session import Event
 from weft.turns.turn import (
+    NEEDS_PERSON,
     QueuedTurn,
     RunTurn,
     StopSignal,
@@ -43,6 +45,7 @@ from weft.turns.turn import (
     Turns,
     UnreadableTurn,
     decode_turn,
+    is_answer,
 )
 
 _log = logging.getLogger("weft.turns")
@@ -263,7 +266,10 @@ _LONGEST_PAUSE = 600.0
 _LEASE_PATIENCE = 10.0
 """Seconds that a turn waits in its slot for a session that a run outside of the queue has."""
 
-_FOR_GOOD = frozenset(("auth", "not_found", "bad_request", "context_overflow", "unknown_outcome"))
+_DEAD_LETTERS = 1_000
+"""How many dead letters of an app are looked at for those that somebody has answered."""
+
+_FOR_GOOD = frozenset(("auth", "not_found", "bad_request", "context_overflow"))
 """Codes of failures that another try would only repeat, or must not repeat."""
 
 
@@ -313,7 +319,9 @@ class TurnRunner:
         begun = time.monotonic()
         outcome = await self._outcome(turn)
         app = turn.key.app_name
-        self.outcomes[app, outcome.kind] = self.outcomes.get((app, outcome.kind), 0) + 1
+        is_open = outcome.reason.startswith(NEEDS_PERSON)
+        kind = "needs_person" if is_open else outcome.kind
+        self.outcomes[app, kind] = self.outcomes.get((app, kind), 0) + 1
         self.seconds[app] = self.seconds.get(app, 0.0) + time.monotonic() - begun
         if outcome.kind in ("again", "failed"):
             _log.warning(
@@ -340,7 +348,10 @@ class TurnRunner:
             # first: a schedule must not end because one of its turns fails
             if turn.every is not None:
                 await self._put_next(turn)
-            return self._judge(turn, await self._run(turn))
+            outcome = self._judge(turn, await self._run(turn))
+            if outcome.kind == "done" and is_answer(turn):
+                await self._settle_answered(turn)
+            return outcome
         except LeaseLost as error:  # whoever has the session now goes on with it
             return TurnEnd("released", str(error))
         except SessionBusy as error:
@@ -457,7 +468,8 @@ class TurnRunner:
             return TurnEnd("failed", "its session was deleted")
         error = result.error
         if error is None:
-            return TurnEnd("done")
+            unknown = _unknown_calls(result)
+            return TurnEnd("failed", unknown) if unknown else TurnEnd("done")
         words = f"{error.error_code}: {error.error_message}"
         # somebody stopped it: to try again would undo that
         if error.interrupted:
@@ -469,6 +481,17 @@ class TurnRunner:
         if error.error_code in _FOR_GOOD:
             return TurnEnd("failed", words)
         return self._again(turn, words)
+
+    async def _settle_answered(self, turn: QueuedTurn) -> None:
+        """Look again at the turns of a session for which somebody has said what a call did."""
+        app = turn.key.app_name
+        try:
+            for info in await self._turns.list(app_name=app, status="failed", limit=_DEAD_LETTERS):
+                # its run is over, or asks something else by now: whoever takes it sees that
+                if info.needs_person and info.turn.key == turn.key:
+                    await self._turns.retry(info.turn.id)
+        except StoreError as error:
+            _log.warning("a dead letter of %s is not looked at again: %s", turn.key, error.message)
 
     def _again(self, turn: QueuedTurn, reason: str) -> TurnEnd:
         if turn.attempts + 1 >= self._attempts:
@@ -503,16 +526,35 @@ def _running(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
             invocation_id=turn.invocation_id,
             config=config,
         )
-    is_answer = any(part.function_response is not None for part in turn.message.parts or ())
     return runner.run(
         turn.message,
         user_id=user_id,
         session_id=session_id,
         state=turn.state or None,
         # an answer that comes twice is taken once anyway
-        request_id=None if is_answer else turn.request_id,
+        request_id=None if is_answer(turn) else turn.request_id,
         config=config,
     )
+
+
+def _unknown_calls(result: Result) -> str:
+    """Why a run needs a person: the calls of which nobody knows what they did; empty for none."""
+    if not result.waiting:
+        return ""
+    own = {
+        call.id
+        for event in result.session.events
+        if event.invocation_id == result.invocation_id
+        for call in event.calls
+    }
+    unknown = [
+        f"{one.name} ({one.call_id})"
+        for one in pending_in(result.session)
+        if one.kind == "unknown" and one.call_id in own
+    ]
+    if not unknown:
+        return ""
+    return f"{NEEDS_PERSON}: nobody knows whether {', '.join(unknown)} ran, for its process died"
 
 
 async def _result_of(running: Running) -> Result:

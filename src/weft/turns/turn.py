@@ -15,12 +15,15 @@ import msgspec
 
 from weft.content import Content
 from weft.declare.tool import Tool
-from weft.errors import UsageError, WeftError
+from weft.errors import RequestTaken, UsageError, WeftError
 from weft.session import SessionKey
 from weft.values import Json, JsonObject
 
 TurnStatus = Literal["waiting", "running", "done", "failed", "cancelled"]
 """Where a turn is. `failed` is the list of dead letters: nobody takes it unless it is retried."""
+
+NEEDS_PERSON = "needs a person"
+"""How the reason of a dead letter begins whose run waits for somebody to say what a call did."""
 
 MOST_KILLS = 3
 """How many workers a turn may take with it until nobody takes it any more."""
@@ -130,9 +133,29 @@ class Turns(Protocol):
         """How many turns there are, by the name of their app and by status."""
         ...
 
+    async def waits(self) -> "dict[str, float]":
+        """For how many seconds the oldest turn of each app waits that a worker could take.
+
+        A turn does not count while another of its session runs, or before it is due.
+        """
+        ...
+
     async def close(self) -> None:
         """Close the connections; the next use opens them again."""
         ...
+
+
+def require_same(known: "TurnInfo | None", turn: "QueuedTurn") -> None:
+    """Refuse a turn whose request id came with another message before: it would not be said."""
+    if known is not None and known.turn.message != turn.message and not is_answer(turn):
+        raise RequestTaken(turn.request_id, where=str(turn.key))
+
+
+def is_answer(turn: "QueuedTurn") -> bool:
+    """Whether it goes on with a run that has begun: with an answer, or as it is."""
+    if turn.message is None:
+        return True
+    return any(part.function_response is not None for part in turn.message.parts or ())
 
 
 class StopSignal(Protocol):
@@ -239,6 +262,13 @@ def count_statuses(
     return counts
 
 
+def read_waits(rows: Iterable[Sequence[object]]) -> dict[str, float]:
+    """How long turns wait, from rows of app and seconds; a clock that went back makes it none."""
+    return {
+        app: max(float(seconds), 0.0) for app, seconds in cast("Iterable[tuple[str, float]]", rows)
+    }
+
+
 class TurnEnd(NamedTuple):
     """What came of a turn, for the queue.
 
@@ -272,6 +302,11 @@ class TurnInfo(NamedTuple):
     """Why it failed last."""
     put_at: float | None = None
     ended_at: float | None = None
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether it is a dead letter because nobody knows what a call of it did."""
+        return self.status == "failed" and self.reason.startswith(NEEDS_PERSON)
 
 
 class TurnRow(NamedTuple):

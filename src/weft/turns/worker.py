@@ -12,6 +12,7 @@ the worker, so that no answer at all means that the loop is stuck.
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -50,6 +51,9 @@ _PRUNE_EVERY = 60.0
 
 _PRUNE_MOST = 1000
 """How many turns are pruned at once: few enough to take no time, more than come meanwhile."""
+
+_MOST_LETTERS = 1_000
+"""How many dead letters are looked at for those that need a person."""
 
 _UNSERVED_EVERY = 60.0
 """Seconds between two looks for turns that nobody will take."""
@@ -249,8 +253,7 @@ class Worker:
             numbers.count("weft_workers_buried_total", liveness.buried)
             numbers.count("weft_turns_recovered_total", liveness.recovered)
         with suppress(StoreError):
-            for (app, status), count in (await self.turns.counts()).items():
-                numbers.gauge("weft_queue_turns", count, app=app, status=status)
+            await gauge_queue(numbers, self.turns)
         return numbers.text(
             {
                 "weft_worker_slots": self._slots,
@@ -260,9 +263,29 @@ class Worker:
         )
 
 
+async def gauge_queue(numbers: Metrics, turns: Turns) -> None:
+    """Set the numbers of a queue: its turns, how long the oldest waits, who needs a person."""
+    for (app, status), count in (await turns.counts()).items():
+        numbers.gauge("weft_queue_turns", count, app=app, status=status)
+        # an app without turns that wait has a number too: an alarm must not find nothing
+        numbers.gauge("weft_queue_oldest_seconds", 0.0, app=app)
+        numbers.gauge("weft_turns_needing_person", 0, app=app)
+    for app, seconds in (await turns.waits()).items():
+        numbers.gauge("weft_queue_oldest_seconds", round(seconds, 3), app=app)
+    letters = await turns.list(status="failed", limit=_MOST_LETTERS)
+    for app, count in Counter(one.turn.key.app_name for one in letters if one.needs_person).items():
+        numbers.gauge("weft_turns_needing_person", count, app=app)
+
+
+async def served_apps(database: QueueDatabase) -> frozenset[str]:
+    """The apps that living workers have."""
+    workers = await living_workers(database, within=HUNG_AFTER)
+    return frozenset(app for one in workers for app in one.apps)
+
+
 async def unserved(turns: Turns, database: QueueDatabase) -> dict[str, int]:
     """How many turns wait for an app that no living worker has, by that app."""
-    served = {app for one in await living_workers(database) for app in one.apps}
+    served = await served_apps(database)
     counts = await turns.counts()
     return {
         app: count
