@@ -321,7 +321,7 @@ def test_a_message_that_comes_twice_is_one_run(store: str) -> None:
         assert texts(client).count("hi") == 1
         assert len(events(client)) == 4
         other = client.post(f"{ONE}/runs", json={"message": "ho", "request_id": "r1"})
-        assert (other.status_code, other.json()["type"]) == (422, "urn:weft:problem:invalid")
+        assert (other.status_code, other.json()["type"]) == (409, "urn:weft:problem:request-taken")
         for wrong, headers in (("", {}), ("a", {"idempotency-key": "b"}), ("x" * 300, {})):
             refused = client.post(
                 f"{ONE}/runs", json={**body, "request_id": wrong}, headers=headers

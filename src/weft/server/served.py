@@ -29,7 +29,9 @@ from weft.server.stream import ChunkStream, DeadlineWatch, EventStream
 from weft.session import Session, SessionKey, Store
 from weft.session.event import new_id
 from weft.turns import Turns
+from weft.turns.databases import QueueDatabase
 from weft.turns.turn import ClientTool, left_to_the_client
+from weft.turns.worker import queue_database, served_apps, worker_name
 from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft.server")
@@ -86,6 +88,8 @@ class Served:
         self._watched: set[QueuedRun] = set()
         self._counting: set[asyncio.Task[None]] = set()
         self._recovering: asyncio.Task[None] | None = None
+        self._workers: QueueDatabase | None = None
+        """Where workers say that they live, once somebody has asked."""
 
     def start_up(self) -> None:
         """Go on with what an earlier process left unfinished; once."""
@@ -114,6 +118,8 @@ class Served:
         await self.quotas.close()
         if self.turns is not None:
             await self.turns.close()
+        if self._workers is not None:
+            await self._workers.close()
         closed: set[int] = set()
         for runner in self.runners.values():
             # two apps may share one runner
@@ -139,6 +145,17 @@ class Served:
     def stores(self) -> list[Store]:
         """The stores behind the apps, each once."""
         return list({id(r.store): r.store for r in self.runners.values()}.values())
+
+    async def apps_without_worker(self) -> list[str]:
+        """The apps whose turns wait in a queue, and that no living worker has."""
+        if self.turns is None:
+            return []
+        if self._workers is None:
+            store = self.stores[0]
+            self._workers = queue_database(store, worker_name(store))
+            await self._workers.open()
+        apps = await served_apps(self._workers)
+        return [app for app in self.runners if app not in apps]
 
     async def session(self, runner: Runner, user: str, id: str) -> Session:
         """A session, or a problem that says nothing of those of others."""

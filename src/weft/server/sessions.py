@@ -13,6 +13,7 @@ from weft.declare import Agent
 from weft.declare.agent import walk_tree
 from weft.errors import SessionBusy, StoreError, UsageError
 from weft.media import base64_bytes
+from weft.misuse import few
 from weft.runtime import Runner
 from weft.runtime.approvals import Pending, pending_in
 from weft.runtime.earlier import LONGEST_ID, is_unfinished, require_request_id
@@ -398,20 +399,18 @@ async def list_questions(call: Call) -> Answer:
 
 
 async def list_pending(call: Call) -> Answer:
-    """What the sessions of an app wait for: those of one user, or of all for the operator."""
-    runner = call.runner()
-    user = call.user_or_all()
-    limit = call.number("limit", 200, most=LARGEST_PAGE)
-    pending: list[JsonObject] = []
-    # the limit is of sessions, not of questions: reading them is what costs
-    for info in (await runner.store.sessions(runner.app_name, user))[:limit]:
-        session = await runner.store.get(info.key)
-        if session is not None and session.waiting:
-            pending += [
-                {"session": info.key.id, "user": info.key.user_id, "question": question}
-                for question in questions_of(session)
-            ]
-    return respond(pending)
+    """What the sessions of an app wait for, the oldest first: of one user, or of all."""
+    first, limit = call.number("first", 0), call.number("limit", LARGEST_PAGE, most=LARGEST_PAGE)
+    questions = await call.runner().pending(user_id=call.user_or_all())
+    answer = respond(
+        [
+            {"session": one.key.id, "user": one.key.user_id, "question": _as_question(one)}
+            for one in questions[first : first + limit]
+        ]
+    )
+    # the body is a list: how long it would be without the limit stands before it
+    answer.headers["x-total-count"] = str(len(questions))
+    return answer
 
 
 async def answer_questions(call: Call) -> Answer:
@@ -468,11 +467,20 @@ async def get_health(call: Call) -> Answer:
 
 async def get_ready(call: Call) -> Answer:
     """Whether runs can be started: the stores answer, and the server is not about to stop."""
-    if call.served.is_stopping:
+    served = call.served
+    if served.is_stopping:
         raise Problem(503, "stopping", "the server is stopping")
-    for store in call.served.stores:
+    for store in served.stores:
         # any question shows that a store answers, also one about a session that is not there
         await store.lengths([SessionKey("ready", "ready", "ready")])
+    if without := await served.apps_without_worker():
+        raise Problem(
+            503,
+            "no-worker",
+            f"no worker serves {few(without)}: turns wait until one does",
+            hint="start one: weft worker TARGET --store ADDRESS",
+            members={"apps": [*without]},
+        )
     return respond({"status": "ready"})
 
 
@@ -508,7 +516,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "GET", "/api/apps/{app}/pending", list_pending, "What sessions wait for.",
-        tag="questions", queries=("user", "limit"),
+        tag="questions", queries=("user", "first", "limit"),
     ),
     Endpoint("GET", _ONE, get_session, "One session.", queries=("user",)),
     Endpoint("DELETE", _ONE, delete_session, "Delete a session.", status=204, queries=("user",)),
