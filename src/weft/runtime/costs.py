@@ -189,15 +189,20 @@ def is_free(model: str) -> bool:
 
 def cost_of(event: Event, *, priced: bool) -> tuple[int, float]:
     """The tokens and dollars of an event, as it says, else as its usage says."""
-    notes = event.provenance
-    charge = notes.spent or Charge()
+    charge = event.provenance.spent or Charge()
     counted = charge.tokens if charge.tokens is not None else tokens_of(event.usage) or 0
-    if not priced or charge.money is not None:
-        return counted, charge.money or 0.0
-    model, usage = model_of(event), usage_of(event)
-    if not model or usage is None:
-        return counted, 0.0
-    return counted, _priced(model, usage, notes.cache_write or 0, "")
+    return counted, money_of(event, "") if priced else charge.money or 0.0
+
+
+def money_of(event: Event, model: str) -> float:
+    """What an answer of a model cost in US dollars; nothing where nobody knows its price."""
+    charge = event.provenance.spent
+    if charge is not None and charge.money is not None:
+        return charge.money
+    usage, asked = usage_of(event), model_of(event) or model
+    if usage is None or not asked:
+        return 0.0
+    return _priced(asked, usage, event.provenance.cache_write or 0, "")
 
 
 def model_of(event: Event) -> str:

@@ -35,6 +35,7 @@ from weft.errors import (
 )
 from weft.runtime import Result, Runner, Running
 from weft.runtime.approvals import pending_in
+from weft.runtime.metrics import Metrics, end_of_wait, model_names
 from weft.session import Event
 from weft.turns.turn import (
     NEEDS_PERSON,
@@ -297,6 +298,11 @@ class TurnRunner:
             app: msgspec.structs.replace(config, stream=True)
             for app, config in self._configs.items()
         }
+        self._models = {
+            app: model_names(runner.root, runner.config) for app, runner in self._runners.items()
+        }
+        self.numbers = Metrics()
+        """The runs of the turns, and what they cost."""
         self._running: dict[asyncio.Task[Result], Running] = {}
         self._is_handing_over = False
         self.outcomes: dict[tuple[str, str], int] = {}
@@ -348,7 +354,11 @@ class TurnRunner:
             # first: a schedule must not end because one of its turns fails
             if turn.every is not None:
                 await self._put_next(turn)
-            outcome = self._judge(turn, await self._run(turn))
+            begun = time.time(), time.monotonic()
+            result = await self._run(turn)
+            outcome = self._judge(turn, result)
+            if result is not None:
+                self._count(turn, result, outcome, *begun)
             if outcome.kind == "done" and is_answer(turn):
                 await self._settle_answered(turn)
             return outcome
@@ -481,6 +491,19 @@ class TurnRunner:
         if error.error_code in _FOR_GOOD:
             return TurnEnd("failed", words)
         return self._again(turn, words)
+
+    def _count(
+        self, turn: QueuedTurn, result: Result, outcome: TurnEnd, since: float, begun: float
+    ) -> None:
+        """Count the run of a turn, and what it cost, by agent and model."""
+        app, events = turn.key.app_name, result.events
+        # a run that goes on gives its earlier events again: another worker has counted them
+        if result.repeated:
+            events = tuple(event for event in events if event.timestamp >= since)
+        is_waiting = bool(result.waiting) and result.error is None
+        words = {"done": "done", "cancelled": "cancelled"}
+        word = end_of_wait(events) if is_waiting else words.get(outcome.kind, "error")
+        self.numbers.note_run(app, time.monotonic() - begun, word, events, self._models[app])
 
     async def _settle_answered(self, turn: QueuedTurn) -> None:
         """Look again at the turns of a session for which somebody has said what a call did."""
