@@ -26,7 +26,7 @@ from weft.errors import UsageError, describe_kind
 from weft.inspector.sources import SessionSource
 from weft.misuse import explained
 from weft.runtime import Runner
-from weft.server import adk, openai, openai_conversations, sessions
+from weft.server import adk, openai, openai_conversations, sessions, watching
 from weft.server.access import (
     LOOPBACK,
     Authenticate,
@@ -322,6 +322,7 @@ async def _get_openapi(call: Call) -> Answer:
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/openapi.json", _get_openapi, "This description.", tag="server"),
+    *watching.ENDPOINTS,
     *sessions.ENDPOINTS,
     *adk.ENDPOINTS,
     *openai.ENDPOINTS,

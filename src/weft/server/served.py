@@ -19,7 +19,7 @@ from weft.misuse import few, meant
 from weft.runtime import Runner
 from weft.runtime.background import RunEnd, StartedRun
 from weft.runtime.costs import tokens_of
-from weft.runtime.metrics import Metrics
+from weft.runtime.metrics import Metrics, end_of_wait, model_names
 from weft.runtime.runner import RunExtension
 from weft.server.access import Identity, Limits
 from weft.server.problems import Problem, invalid, require_id, unknown_app, unknown_session
@@ -64,6 +64,9 @@ class Served:
                     hint='give one another name: Runner(agent, app_name="...")',
                 )
             self.runners[runner.app_name] = runner
+        self._models = {
+            app: model_names(runner.root, runner.config) for app, runner in self.runners.items()
+        }
         self.limits = limits
         self.turns = turns
         """The queue of turns, where workers run them and not this process."""
@@ -355,15 +358,16 @@ class Served:
             word = "handed_over" if handed_over else "failed"
             self.metrics.note_run(runner.app_name, seconds, word)
             return
-        usage, error = end.usage, end.error
-        reservation.end(tokens_of(usage) or 0 if reservation.needs_end else 0)
+        error = end.error
+        reservation.end(tokens_of(end.usage) or 0 if reservation.needs_end else 0)
         if error is None:
-            word = "waiting" if end.is_waiting else "done"
+            word = end_of_wait(end.events) if end.is_waiting else "done"
         elif error.error_code in ("cancelled", "interrupted"):
             word = error.error_code
         else:
             word = "error"
-        self.metrics.note_run(runner.app_name, seconds, word, usage, end.events)
+        models = self._models[runner.app_name]
+        self.metrics.note_run(runner.app_name, seconds, word, end.events, models)
 
     def _end_from_log(self, runner: Runner, run: StartedRun, reservation: Reservation) -> None:
         """End the reservation of a run without a result: what it used stands in its log."""

@@ -13,11 +13,9 @@ from weft.declare import Agent
 from weft.declare.agent import walk_tree
 from weft.errors import SessionBusy, StoreError, UsageError
 from weft.media import base64_bytes
-from weft.misuse import few
 from weft.runtime import Runner
 from weft.runtime.approvals import Pending, pending_in
 from weft.runtime.earlier import LONGEST_ID, is_unfinished, require_request_id
-from weft.runtime.metrics import MEDIA_TYPE
 from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw, whole_number
 from weft.server.problems import Problem, invalid, require_id, unknown_artifact
 from weft.server.served import Busy, ServedRun
@@ -460,50 +458,9 @@ async def list_runs(call: Call) -> Answer:
     )
 
 
-async def get_health(call: Call) -> Answer:
-    """Whether the process answers."""
-    return respond({"status": "ok"})
-
-
-async def get_ready(call: Call) -> Answer:
-    """Whether runs can be started: the stores answer, and the server is not about to stop."""
-    served = call.served
-    if served.is_stopping:
-        raise Problem(503, "stopping", "the server is stopping")
-    for store in served.stores:
-        # any question shows that a store answers, also one about a session that is not there
-        await store.lengths([SessionKey("ready", "ready", "ready")])
-    if without := await served.apps_without_worker():
-        raise Problem(
-            503,
-            "no-worker",
-            f"no worker serves {few(without)}: turns wait until one does",
-            hint="start one: weft worker TARGET --store ADDRESS",
-            members={"apps": [*without]},
-        )
-    return respond({"status": "ready"})
-
-
-async def get_metrics(call: Call) -> Answer:
-    """Numbers in Prometheus' text format; for the operator, or any user of the server."""
-    served = call.served
-    gauges = {
-        "weft_runs_active": served.active,
-        "weft_streams_open": served.open_streams,
-        "weft_apps": len(served.runners),
-    }
-    return Response(served.metrics.text(gauges), media_type=MEDIA_TYPE)
-
-
 _ONE = "/api/apps/{app}/sessions/{session}"
 
 ENDPOINTS = (
-    Endpoint("GET", "/health", get_health, "Whether the process answers.", tag="server"),
-    Endpoint("GET", "/ready", get_ready, "Whether runs can be started.", tag="server"),
-    Endpoint(
-        "GET", "/metrics", get_metrics, "Numbers for Prometheus.", answers="text/plain",
-        tag="server",
-    ),
     Endpoint("GET", "/api/apps", list_apps, "The apps that are served.", tag="apps"),
     Endpoint("GET", "/api/runs", list_runs, "The runs under way.", tag="runs"),
     Endpoint(
