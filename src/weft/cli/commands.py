@@ -340,7 +340,10 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Command(
                 "migrate",
                 "store:migrate_command",
-                (Take("store", "sqlite:///FILE or postgresql://...", default=DEFAULT_STORE),),
+                (
+                    Take("store", default=DEFAULT_STORE),
+                    Take("engine", "Of this queue too: inbox, procrastinate or dbos.", default=""),
+                ),
                 "Make the tables of a store, or bring them up to date, while others use it.",
             ),
             Command(
