@@ -2,6 +2,8 @@
 
 import asyncio
 import ipaddress
+import json
+import logging
 import os
 import signal
 import socket
@@ -14,13 +16,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 import msgspec
 
 from weft.cli.inputs import without_password
 from weft.cli.load import app_of, load_node, require_folder
-from weft.cli.logs import begin_logs, say
 from weft.cli.options import CommandOptions, LogForm
 from weft.declare import RunConfig
 from weft.errors import UsageError, describe_kind
@@ -432,3 +433,46 @@ class _WorkerPlace:
         self.begun = 0.0
         self.again = 0.0
         self.pause = _FIRST_PAUSE / 2
+
+
+# --- what both say while they run: lines for people, or JSON for machines
+
+
+class JsonLines(logging.Formatter):
+    """Each record as one line of JSON: time, level, logger, message, and the error if any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        line = {
+            "time": _utc(record.created),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def begin_logs(form: LogForm) -> None:
+    """Have what Weft and its server log written to stderr, in this form."""
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(levelname)s %(message)s")
+    handler.setFormatter(JsonLines() if form is LogForm.JSON else text)
+    logging.basicConfig(handlers=[handler])
+    logging.getLogger("weft").setLevel(logging.INFO)
+    logging.captureWarnings(True)
+
+
+def say(words: str, form: LogForm, stream: TextIO) -> None:
+    """Say something that is not logged, such as the address of a server."""
+    if form is LogForm.JSON:
+        line = {"time": _utc(time.time()), "level": "INFO", "logger": "weft", "message": words}
+        words = json.dumps(line, ensure_ascii=False)
+    print(words, file=stream, flush=True)
+
+
+def _utc(seconds: float) -> str:
+    """A moment as machines read it: 2026-11-17T09:30:00.125Z."""
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{whole}.{int(seconds % 1 * 1000):03}Z"

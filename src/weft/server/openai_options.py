@@ -9,7 +9,7 @@ Top to bottom: the tables of fields, the options of the model, the form of the a
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, cast
 
 from weft.declare.answers import ANY_OBJECT
@@ -101,50 +101,44 @@ FIELDS: Mapping[Endpoint, frozenset[str]] = {
 class _Refused(NamedTuple):
     """A field that is refused, unless its value asks for nothing."""
 
-    asks_nothing: Callable[[Json], bool]
+    harmless: tuple[Json, ...]
     problem: str
     hint: str = ""
 
-
-def _never(value: Json) -> bool:
-    return False
+    def asks_nothing(self, value: Json) -> bool:
+        """Whether the answer is the same without it."""
+        # True is 1 in Python
+        return any(type(value) is type(one) and value == one for one in self.harmless)
 
 
 _REFUSED: Mapping[str, _Refused] = {
-    "n": _Refused(lambda n: n == 1 and n is not True, "an agent gives one answer"),
-    "logprobs": _Refused(lambda flag: flag is False, "an agent's answer has no logprobs"),
-    "top_logprobs": _Refused(
-        lambda n: n == 0 and n is not False, "an agent's answer has no logprobs"
-    ),
-    "logit_bias": _Refused(
-        lambda bias: bias == {}, "tokens of one model mean nothing to another", "leave it out"
-    ),
-    "modalities": _Refused(lambda kinds: kinds == ["text"], "an agent answers with text"),
-    "audio": _Refused(_never, "an agent answers with text"),
-    "functions": _Refused(_never, "functions are passed as tools here", "write `tools`"),
-    "function_call": _Refused(_never, "functions are passed as tools here", "write `tool_choice`"),
+    "n": _Refused((1,), "an agent gives one answer"),
+    "logprobs": _Refused((False,), "an agent's answer has no logprobs"),
+    "top_logprobs": _Refused((0,), "an agent's answer has no logprobs"),
+    "logit_bias": _Refused(({},), "tokens of one model mean nothing to another"),
+    "modalities": _Refused((["text"],), "an agent answers with text"),
+    "audio": _Refused((), "an agent answers with text"),
+    "functions": _Refused((), "functions are passed as tools here", "write `tools`"),
+    "function_call": _Refused((), "functions are passed as tools here", "write `tool_choice`"),
     "web_search_options": _Refused(
-        _never, "an agent searches the web with a tool of its own", "give the agent one"
+        (), "an agent searches the web with a tool of its own", "give the agent one"
     ),
-    "moderation": _Refused(_never, "nothing is moderated here"),
+    "moderation": _Refused((), "nothing is moderated here"),
     "background": _Refused(
-        lambda flag: flag is False,
+        (False,),
         "a response is not made in the background here",
         "stream it: a run goes on when its client is gone",
     ),
     "max_tool_calls": _Refused(
-        _never,
+        (),
         "an agent calls its tools as often as it needs",
         "limit its model calls where it is served: weft serve --max-llm-calls",
     ),
     "prompt": _Refused(
-        _never, "there are no prompts of yours here", "the agent has an instruction of its own"
+        (), "there are no prompts of yours here", "the agent has an instruction of its own"
     ),
-    "image": _Refused(
-        lambda image: image in ({}, {"context_compression": "auto"}),
-        "images are sent as they are",
-    ),
-    "access_programs": _Refused(_never, "there are no access programs here"),
+    "image": _Refused(({}, {"context_compression": "auto"}), "images are sent as they are"),
+    "access_programs": _Refused((), "there are no access programs here"),
 }
 
 _LOGPROBS = "message.output_text.logprobs"

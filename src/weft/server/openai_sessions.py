@@ -14,7 +14,7 @@ words, the session that a history goes on with, the reply.
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
@@ -274,7 +274,7 @@ def recall_extension(session: Session) -> RunExtension:
 
 
 @contextmanager
-def _naming(field: str) -> Iterator[None]:
+def _naming(field: str) -> Generator[None]:
     """Have a problem say which field of the request it is about."""
     try:
         yield
