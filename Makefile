@@ -55,7 +55,7 @@ demo: .venv/.made-local
 # A test that failed is run once more, alone: what fails again has failed, and what does not is
 # named, since it depends on timing and wants a look. Many failures are not repeated.
 test:
-	@$(MAKE) --no-print-directory -j $(JOBS) .venv/.made-dev $(ADK)/.made-adk $(CLIENTS)/.made-clients
+	@$(MAKE) --no-print-directory -j $(JOBS) .venv/.made-dev $(ADK)/.made-adk $(CLIENTS)/.made-node
 	@$(TOGETHER) check-style check-mypy check-pyright test-adk check-layers test-collect browser sandbox
 	$(PYTEST) || { [ $$? = 1 ] && echo "Once more, alone, the tests that failed:" && \
 	    $(BIN)/python -m pytest -v -n 0 --last-failed --last-failed-no-failures none --maxfail 3; }
@@ -177,3 +177,10 @@ $(CLIENTS)/.made-venv:
 # Programs that the tests start: nothing of Weft is installed there.
 $(CLIENTS)/.made-clients: $(CLIENTS)/.made-venv tests/server/clients.txt
 	$(call install,$(CLIENTS),tests/server/clients.txt,-r tests/server/clients.txt)
+
+# Where there is no npm, or it gets nothing, the tests of its packages are skipped, and say so.
+$(CLIENTS)/.made-node: $(CLIENTS)/.made-clients tests/server/clients-node.txt
+	@echo "installing tests/server/clients-node.txt into $(CLIENTS)"
+	@npm install --silent --ignore-scripts --no-save --no-package-lock --prefix $(CLIENTS) \
+	    $$(grep -v '^#' tests/server/clients-node.txt) && touch $@ || \
+	    echo "NOTE: there is no npm here; Vercel's client will not be tested" >&2

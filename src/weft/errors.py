@@ -11,6 +11,7 @@
     │   ├── InvalidPrompt     a pass broke a law of the IR (a bug, or a callback's doing)
     │   └── ProtectionError   a request that still holds what its policy keeps away from the model
     ├── SessionError          a session or an event that cannot be read
+    │   ├── RequestTaken      a request_id that came with another message before
     │   └── RunUnfinished     a message behind a run that was cut off, under unfinished="reject"
     ├── StoreError            a store that cannot be opened, read or written
     │   ├── Conflict          a write from a session value that the store has moved past
@@ -99,6 +100,17 @@ class ProtectionError(CompileError):
 
 class SessionError(WeftError):
     """A session or an event that cannot be read."""
+
+
+class RequestTaken(SessionError):
+    """A request id that came with another message before."""
+
+    def __init__(self, request_id: str, *, where: str) -> None:
+        super().__init__(
+            f"the request `{request_id}` came with another message before",
+            where=where,
+            hint="give every message a request_id of its own, and repeat a message unchanged",
+        )
 
 
 class RunUnfinished(SessionError):

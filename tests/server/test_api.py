@@ -12,8 +12,7 @@ import pytest
 from tests.server.live import read_events, serving
 from weft import Agent, ToolContext, tool
 from weft.content import Blob, Part
-from weft.server import Limits, app
-from weft.server.sessions import ENDPOINTS
+from weft.server import Limits, app, sessions, watching
 from weft.testing import ScriptedModel, call, chunks, delayed, usage
 
 ONE = "/api/apps/bot/sessions/s"
@@ -39,7 +38,7 @@ def events(client: httpx2.Client, path: str = ONE) -> list[dict[str, object]]:
 
 def test_the_page_shows_every_endpoint() -> None:
     page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
-    for row in ENDPOINTS:
+    for row in (*watching.ENDPOINTS, *sessions.ENDPOINTS):
         path = row.path.replace("/api/apps/{app}/sessions/{session}/", ".../")
         path = path.replace("{session}", "{id}").replace(":path", "")
         assert f"`{path}" in page, "docs/serving.md has a table of them"
@@ -235,7 +234,8 @@ def test_metrics_and_description(store: str) -> None:
             list(got.iter_lines())
         lines = client.get("/metrics").text.splitlines()
         assert 'weft_runs_total{app="bot",outcome="done"} 1' in lines
-        assert 'weft_tokens_total{app="bot",kind="cached"} 50' in lines
+        own = 'app="bot",agent="bot",model="scripted"'
+        assert f'weft_tokens_total{{{own},kind="cached"}} 50' in lines
         assert any(line.startswith("weft_http_requests_total{") for line in lines)
         described = client.get("/openapi.json").json()
         assert described["openapi"] == "3.1.0"
@@ -321,7 +321,7 @@ def test_a_message_that_comes_twice_is_one_run(store: str) -> None:
         assert texts(client).count("hi") == 1
         assert len(events(client)) == 4
         other = client.post(f"{ONE}/runs", json={"message": "ho", "request_id": "r1"})
-        assert (other.status_code, other.json()["type"]) == (422, "urn:weft:problem:invalid")
+        assert (other.status_code, other.json()["type"]) == (409, "urn:weft:problem:request-taken")
         for wrong, headers in (("", {}), ("a", {"idempotency-key": "b"}), ("x" * 300, {})):
             refused = client.post(
                 f"{ONE}/runs", json={**body, "request_id": wrong}, headers=headers

@@ -208,7 +208,7 @@ def test_what_is_wrong_is_told_as_the_client_reads_it(tmp_path: Path) -> None:
             chat(model="nobody", messages=user)  # type: ignore[call-overload]
         for options in (
             {"n": 2},
-            {"response_format": {"type": "json_object"}},
+            {"modalities": ["text", "audio"]},
             {"extra_body": {"made_up": 1}},
             {"messages": []},
             {"messages": [{"role": "robot", "content": "x"}]},

@@ -1,5 +1,6 @@
 """A server that is killed in the middle of a run: the next one goes on, and nothing is repeated."""
 
+import json
 import os
 import signal
 import subprocess
@@ -127,3 +128,36 @@ def test_a_run_of_another_server_is_seen_here_and_not_waited_for(tmp_path: Path)
             assert refused.status_code == 409
         assert theirs.post(f"{one}/cancel").json() == {"cancelled": True}
         assert theirs.get(one).json()["running"] is False
+
+
+OSLO = '{"city": "Oslo"}'
+FORMED = PROGRAM.replace('"All noted."', f'{OSLO!r} if prompt.output else "All noted."')
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+def test_a_response_has_its_form_and_its_tools_after_a_kill(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(FORMED)
+    server, client = start(tmp_path)
+    tool = {"type": "function", "name": "mine", "parameters": {"type": "object"}}
+    body = {
+        "model": "bot",
+        "input": "go",
+        "stream": True,
+        "tools": [tool],
+        "text": {"format": {"type": "json_schema", "name": "city", "schema": CITY}},
+    }
+    with client, client.stream("POST", "/v1/responses", json=body) as got:
+        id = json.loads(next(read_events(got.iter_lines()))["data"])["response"]["id"]
+        journal = tmp_path / "journal"
+        while not journal.exists() or len(journal.read_text().split()) < 2:
+            time.sleep(0.01)
+        server.send_signal(signal.SIGKILL)
+        server.communicate()
+    server, client = start(tmp_path)
+    with client:
+        while (response := client.get(f"/v1/responses/{id}").json())["status"] == "in_progress":
+            time.sleep(0.05)
+        server.terminate()
+        server.communicate()
+    assert response["status"] == "completed"
+    assert response["output"][0]["content"][0]["text"] == OSLO

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import os
 import signal
+import time
 from pathlib import Path
 
 from weft import Agent, ToolContext, tool
@@ -32,6 +33,9 @@ async def answer(prompt: Prompt) -> object:
         return f"done {item}"
     if item.startswith("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
+    if item.startswith("block"):  # the event loop stands still
+        while not Path(item.split()[1]).exists():  # noqa: ASYNC240
+            time.sleep(0.01)  # noqa: ASYNC251
     if item.startswith("until"):
         while not Path(item.split()[1]).exists():  # noqa: ASYNC110, ASYNC240
             await asyncio.sleep(0.01)

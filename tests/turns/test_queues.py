@@ -424,10 +424,13 @@ def test_a_turn_that_is_written_down_reads_the_same(app: str) -> None:
     more = msgspec.structs.replace(one, options={"temperature": 0.2}, tools=(tool,))
     assert decode_turn(encode_turn(more), id="7", attempts=2) == more
     assert '"version":2' in encode_turn(more), "older workers would drop what they cannot read"
-    newer = encode_turn(one).replace('"version":1', '"version":3')
+    formed = msgspec.structs.replace(one, output_schema={"type": "object"})
+    assert decode_turn(encode_turn(formed), id="7", attempts=2) == formed
+    assert '"version":3' in encode_turn(formed), "a worker that drops it would answer in words"
+    newer = encode_turn(one).replace('"version":1', '"version":4')
     with pytest.raises(UnreadableTurn, match="newer Weft"):
         decode_turn(newer)
-    assert decode_turn(retried(newer.replace('"version":3', '"version":1'))).retries == 2
+    assert decode_turn(retried(newer.replace('"version":4', '"version":1'))).retries == 2
 
 
 def test_addresses_and_durations_that_cannot_be_meant_are_refused(app: str) -> None:

@@ -311,6 +311,57 @@ async def test_a_worker_says_how_it_is(file_desk: Desk) -> None:
     assert await worker.code() == 0
 
 
+async def test_a_tool_that_blocks_the_worker_does_not_fail_its_health(
+    file_desk: Desk, tmp_path: Path
+) -> None:
+    worker = await file_desk.start("--stuck", "9")
+    go = tmp_path / "go"
+    await file_desk.put("s", f"block {go}")
+
+    async def health() -> tuple[int, str]:
+        return await asyncio.to_thread(worker.read, "/health")
+
+    async with asyncio.timeout(120):
+        while "but a tool blocks the event loop" not in (answer := await health())[1]:
+            assert answer == (200, "ok\n")
+        assert answer[0] == 200
+        assert await asyncio.to_thread(worker.read, "/ready") == (200, "ok\n")
+        status, text = await asyncio.to_thread(worker.read, "/metrics")
+        assert (status, "weft_worker_active 1" in text) == (200, True)
+        assert float(text.split("\nweft_loop_still_seconds ")[1].split("\n")[0]) > 5
+        # for good it is not well
+        while (await health())[0] == 200:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        assert "has stood still for" in (await health())[1]
+    go.touch()
+    await file_desk.until(lambda infos: infos[f"block {go}"].status == "done")
+    assert await worker.says("/health", 200) == "ok\n"
+    worker.send(signal.SIGTERM)
+    assert await worker.code() == 0
+
+
+async def test_a_worker_logs_json_on_request(file_desk: Desk) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "weft", "worker", "tests.turns.desk:desk"),
+        *("--store", "env:DESK_STORE", "--attempts", "1", "--log-format", "json"),
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "DESK_STORE": file_desk.address},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    await file_desk.put("s", "slow x")
+    await file_desk.until(lambda infos: infos["slow x"].status == "failed")
+    process.terminate()
+    out, err = await process.communicate()
+    lines = [json.loads(line) for line in (out + err).decode().splitlines()]
+    assert all(set(one) >= {"time", "level", "logger", "message"} for one in lines)
+    assert [one["message"] for one in lines if one["message"].startswith("ready: ")]
+    (failed,) = (one for one in lines if "failed: " in one["message"])
+    assert (failed["level"], failed["logger"]) == ("WARNING", "weft.turns")
+    (raised,) = (one for one in lines if "the model raised" in one["message"])
+    assert "ValueError" in raised["message"]
+
+
 async def test_a_running_turn_is_cancelled_by_command_and_can_be_retried(
     file_desk: Desk, tmp_path: Path
 ) -> None:

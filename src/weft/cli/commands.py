@@ -13,7 +13,7 @@ from typing import Annotated, cast, get_args, get_type_hints
 from typer import Argument, Typer
 from typer.models import ParameterInfo
 
-from weft.cli.options import DEFAULT_STORE, CommandOptions
+from weft.cli.options import DEFAULT_STORE, CommandOptions, read_address
 
 _USUAL = object()
 
@@ -130,7 +130,8 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             "host port tokens auth allow_host grace workers queue engine",
             Take("slots", "How many turns each of the --workers runs at once."),
             "turns_per_minute open_runs tokens_per_day app_turns_per_minute app_open_runs",
-            "app_tokens_per_day max_runs max_waiting model max_llm_calls",
+            "app_tokens_per_day max_runs max_waiting metrics_port metrics_host log_form model",
+            "max_llm_calls",
         ),
         """Serve agents over HTTP: an API, streams, and the APIs that other clients speak.
 
@@ -147,7 +148,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Take("store", default=DEFAULT_STORE),
             "slots engine",
             Take("grace", "Seconds that turns may go on when it stops.", default=30.0),
-            "attempts hung keep host health_port model max_llm_calls",
+            "attempts hung keep host health_port stuck log_form model max_llm_calls",
         ),
         """Take turns of agents from the queue of a store, beside any number of other workers.
 
@@ -339,7 +340,10 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
             Command(
                 "migrate",
                 "store:migrate_command",
-                (Take("store", "sqlite:///FILE or postgresql://...", default=DEFAULT_STORE),),
+                (
+                    Take("store", default=DEFAULT_STORE),
+                    Take("engine", "Of this queue too: inbox, procrastinate or dbos.", default=""),
+                ),
                 "Make the tables of a store, or bring them up to date, while others use it.",
             ),
             Command(
@@ -496,6 +500,8 @@ def function_of(
         # a copy: the dataclass is frozen, and its constructor wants what this command does not take
         options = copy.copy(_UNTAKEN)
         vars(options).update(values)
+        if options.store is not None:
+            vars(options)["store"] = read_address(options.store)
         return run(options)
 
     parameters = [

@@ -4,6 +4,7 @@ A command lists which of them it takes (`commands.py`) and gets them as one `Com
 Nothing heavy is imported here, so that `weft --help` is there at once.
 """
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -11,8 +12,15 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from weft.errors import UsageError
+
 DEFAULT_STORE = "sqlite:///weft.db"
 """Where sessions are kept unless told otherwise: a file in the working folder."""
+
+_STORE_HELP = (
+    "sqlite:///FILE, postgresql://... or memory://; env:NAME reads it from a variable, where no"
+    " other process sees its password."
+)
 
 Texts = list[str] | None
 """The values of an option that may be given several times."""
@@ -25,6 +33,13 @@ class ReportForm(StrEnum):
     JSON = "json"
     SARIF = "sarif"
     GITHUB = "github"
+
+
+class LogForm(StrEnum):
+    """The forms of what a process logs."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 class PictureForm(StrEnum):
@@ -111,7 +126,7 @@ class CommandOptions:
     ] = False
     store: Annotated[
         str | None,
-        Option("--store", help="sqlite:///FILE, postgresql://... or memory://", metavar="ADDRESS"),
+        Option("--store", help=_STORE_HELP, metavar="ADDRESS"),
     ] = None
     user: Annotated[str, Option("--user", help="Whose session it is.", metavar="ID")] = "user"
     only_user: Annotated[
@@ -283,6 +298,31 @@ class CommandOptions:
             "--port", help="Answer /health, /ready and /metrics here; 0 for a free port.", min=0
         ),
     ] = None
+    stuck: Annotated[
+        float,
+        Option(
+            "--stuck",
+            help="Seconds that a tool may block the worker until /health is 503.",
+            metavar="SECONDS",
+            min=1,
+        ),
+    ] = 600.0
+    metrics_port: Annotated[
+        int | None,
+        Option(
+            "--metrics-port",
+            help="Answer /metrics, /health and /ready here without a token; 0 for a free port.",
+            metavar="PORT",
+            min=0,
+        ),
+    ] = None
+    metrics_host: Annotated[
+        str,
+        Option("--metrics-host", help="The address that --metrics-port is on.", metavar="HOST"),
+    ] = "127.0.0.1"
+    log_form: Annotated[
+        LogForm, Option("--log-format", help="How stderr is written: text, or a JSON a line.")
+    ] = LogForm.TEXT
     workers: Annotated[
         int,
         Option("--workers", help="Run turns in so many processes of this machine.", min=0),
@@ -450,3 +490,21 @@ class CommandOptions:
     def goes_on(self) -> bool:
         """Whether a run goes on that stopped, instead of a new one."""
         return self.resume or bool(self.answers) or bool(self.retries)
+
+
+def read_address(store: str) -> str:
+    """The address of a store, from a variable where `env:NAME` stands for it.
+
+    An address may hold a password, and whoever lists processes sees their arguments.
+    """
+    if not store.startswith("env:"):
+        return store
+    name = store.removeprefix("env:")
+    address = os.environ.get(name, "").strip()
+    if not address:
+        raise UsageError(
+            f"the variable {name} is not set",
+            where="--store",
+            hint="set it to the address of a store: sqlite:///FILE, postgresql://...",
+        )
+    return address

@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import json
 import logging
 import os
 import signal
@@ -10,18 +11,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 import msgspec
 
 from weft.cli.inputs import without_password
 from weft.cli.load import app_of, load_node, require_folder
-from weft.cli.options import CommandOptions
+from weft.cli.options import CommandOptions, LogForm
 from weft.declare import RunConfig
 from weft.errors import UsageError, describe_kind
 from weft.runtime import Runner
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from weft.server.access import Authenticate, Limits, Tokens
     from weft.server.application import Application
     from weft.server.quotas import Quotas
+
+
+_STORE = "WEFT_STORE"
+"""The variable that tells workers which the server's store is."""
 
 
 def serve_command(options: CommandOptions) -> int:
@@ -43,7 +48,15 @@ def serve_command(options: CommandOptions) -> int:
     if not options.workers:
         run_application(application, options, what=what)
         return 0
-    with WorkerProcesses(_worker_command(options), options.workers, grace=options.grace):
+    workers = WorkerProcesses(
+        _worker_command(options),
+        options.workers,
+        grace=options.grace,
+        # not as an argument: whoever lists processes sees those
+        environment={_STORE: options.address},
+        form=options.log_form,
+    )
+    with workers:
         run_application(application, options, what=f"{what} with {options.workers} workers")
     return 0
 
@@ -51,8 +64,9 @@ def serve_command(options: CommandOptions) -> int:
 def _worker_command(options: CommandOptions) -> list[str]:
     """The command of a worker that runs what this server serves."""
     command = [sys.executable, "-m", "weft", "worker", *options.targets]
-    command += ["--store", options.address, "--engine", options.engine]
+    command += ["--store", f"env:{_STORE}", "--engine", options.engine]
     command += ["--slots", str(options.slots), "--grace", str(options.grace)]
+    command += ["--log-format", options.log_form]
     if options.model is not None:
         command += ["--model", options.model]
     if options.max_llm_calls is not None:
@@ -69,13 +83,25 @@ def run_application(application: "Application", options: CommandOptions, *, what
             "the server needs uvicorn", where="serve", hint='pip install "weft[serve]"'
         ) from None
     from weft.server.http import LARGEST_HEAD, guarded_protocol
+    from weft.server.watching import watch_pages
+    from weft.turns.health import HealthServer, LoopPulse, listen
 
     # before the server: the port is known when it is announced
-    listening = _listening(options)
+    listening = listen(options.host, options.port)
+    watching = None
+    if options.metrics_port is not None:
+        watching = listen(options.metrics_host, options.metrics_port, option="--metrics-port")
     host, port = listening.getsockname()[:2]
 
     class Server(uvicorn.Server):
         """A server that ends its streams before it waits for the connections."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            """Begin to answer, also on the port for those who watch."""
+            await super().startup(sockets)
+            if watching is not None:
+                pages = watch_pages(application.served, LoopPulse())
+                self.watcher = HealthServer(pages, watching)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             """Stop."""
@@ -83,18 +109,22 @@ def run_application(application: "Application", options: CommandOptions, *, what
             await super().shutdown(sockets)
 
     # clients are told no more than that the server failed: here is why
-    logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("weft").setLevel(logging.INFO)
+    begin_logs(options.log_form)
     config = uvicorn.Config(
         application,
         log_level="warning",
+        log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=int(options.grace) + 5,
         http=guarded_protocol(),
         h11_max_incomplete_event_size=LARGEST_HEAD,
     )
-    _announce(application, what, _shown_host(str(host)), int(port))
+    form = options.log_form
+    if watching is not None:
+        at = f"http://{_shown_host(options.metrics_host)}:{watching.getsockname()[1]}/metrics"
+        say(f"numbers at {at}", form, sys.stderr)
+    _announce(application, what, f"{_shown_host(str(host))}:{port}", form)
     Server(config).run(sockets=[listening])
 
 
@@ -215,34 +245,17 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _listening(options: CommandOptions) -> socket.socket:
-    """The socket that connections come to."""
-    try:
-        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        # on Windows this option would let two servers have one port
-        if os.name == "posix":
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((options.host, options.port))
-        listening.listen(2048)
-    except (OSError, OverflowError) as error:
-        from weft.turns.worker import cannot_listen
-
-        raise cannot_listen(options.host, options.port, error) from None
-    return listening
-
-
 def _shown_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _announce(application: "Application", what: str, host: str, port: int) -> None:
+def _announce(application: "Application", what: str, place: str, form: LogForm) -> None:
     """Say what is served, and the address to open."""
-    print(f"serving {what}", file=sys.stderr)
-    address = f"http://{host}:{port}/"
+    say(f"serving {what}", form, sys.stderr)
+    address = f"http://{place}/"
     if application.token is not None:
         address += f"?token={application.token}"
-    print(address, flush=True)
+    say(address, form, sys.stdout)
 
 
 # --- a worker, which takes turns from a queue
@@ -258,8 +271,7 @@ def worker_command(options: CommandOptions) -> int:
     """Work; the exit code is 0 after SIGTERM or Ctrl-C, and 3 after being declared dead."""
     from weft.turns.worker import Worker
 
-    logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("weft").setLevel(logging.INFO)
+    begin_logs(options.log_form)
     runners = load_runners(options)
     names = ", ".join(runner.app_name for runner in runners)
 
@@ -272,6 +284,7 @@ def worker_command(options: CommandOptions) -> int:
             attempts=options.attempts,
             hung=options.hung,
             keep=options.keep,
+            stuck=options.stuck,
         )
         loop = asyncio.get_running_loop()
         for sign in (signal.SIGTERM, signal.SIGINT):
@@ -279,10 +292,11 @@ def worker_command(options: CommandOptions) -> int:
 
         def ready(port: int | None) -> None:
             at = f", health at http://{options.host}:{port}/health" if port is not None else ""
-            print(f"ready: {worker.name} takes turns of {names}{at}", flush=True)
+            words = f"ready: {worker.name} takes turns of {names}{at}"
+            say(words, options.log_form, sys.stdout)
 
         watching = asyncio.create_task(_watch_parent(worker.stop))
-        print(f"worker on {without_password(options.address)}", file=sys.stderr)
+        say(f"worker on {without_password(options.address)}", options.log_form, sys.stderr)
         try:
             return await worker.run(host=options.host, port=options.health_port, ready=ready)
         finally:
@@ -336,8 +350,18 @@ _LAST_WAIT = 5.0
 class WorkerProcesses:
     """So many processes of a command, while the block runs."""
 
-    def __init__(self, command: Sequence[str], count: int, *, grace: float) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        count: int,
+        *,
+        grace: float,
+        environment: Mapping[str, str] = {},
+        form: LogForm = LogForm.TEXT,
+    ) -> None:
         self._command = [*command]
+        self._environment = environment
+        self._form = form
         self._places = [_WorkerPlace() for _ in range(count)]
         self._grace = grace
         self._stopping = threading.Event()
@@ -364,7 +388,7 @@ class WorkerProcesses:
             try:
                 process.wait(timeout=max(until - time.monotonic(), 0.1))
             except subprocess.TimeoutExpired:
-                _say(f"worker {process.pid} does not end: it is killed")
+                self._say(f"worker {process.pid} does not end: it is killed")
                 process.kill()
                 process.wait()
 
@@ -373,12 +397,15 @@ class WorkerProcesses:
         # Ctrl-C reaches the whole group: the server itself tells the workers, once
         place.process = subprocess.Popen(
             self._command,
-            env={**os.environ, PARENT: str(os.getpid())},
+            env={**os.environ, **self._environment, PARENT: str(os.getpid())},
             stdin=subprocess.DEVNULL,
             # the server's stdout has its address, for whoever reads it
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
+
+    def _say(self, words: str) -> None:
+        say(words, self._form, sys.stderr)
 
     def _watch(self) -> None:
         while not self._stopping.wait(_LOOK_EVERY):
@@ -389,17 +416,13 @@ class WorkerProcesses:
                     place.pause = min(place.pause * 2, _LONGEST_PAUSE) if is_young else _FIRST_PAUSE
                     place.again = now + place.pause
                     place.process = None
-                    _say(f"a worker ended with {code}: the next starts in {place.pause:g} s")
+                    self._say(f"a worker ended with {code}: the next starts in {place.pause:g} s")
                 elif place.process is None and now >= place.again:
                     self._start(place)
 
 
 def _go_on(number: int, frame: object) -> None:
     """Do nothing about a signal."""
-
-
-def _say(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)
 
 
 class _WorkerPlace:
@@ -410,3 +433,46 @@ class _WorkerPlace:
         self.begun = 0.0
         self.again = 0.0
         self.pause = _FIRST_PAUSE / 2
+
+
+# --- what both say while they run: lines for people, or JSON for machines
+
+
+class JsonLines(logging.Formatter):
+    """Each record as one line of JSON: time, level, logger, message, and the error if any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        line = {
+            "time": _utc(record.created),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def begin_logs(form: LogForm) -> None:
+    """Have what Weft and its server log written to stderr, in this form."""
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(levelname)s %(message)s")
+    handler.setFormatter(JsonLines() if form is LogForm.JSON else text)
+    logging.basicConfig(handlers=[handler])
+    logging.getLogger("weft").setLevel(logging.INFO)
+    logging.captureWarnings(True)
+
+
+def say(words: str, form: LogForm, stream: TextIO) -> None:
+    """Say something that is not logged, such as the address of a server."""
+    if form is LogForm.JSON:
+        line = {"time": _utc(time.time()), "level": "INFO", "logger": "weft", "message": words}
+        words = json.dumps(line, ensure_ascii=False)
+    print(words, file=stream, flush=True)
+
+
+def _utc(seconds: float) -> str:
+    """A moment as machines read it: 2026-11-17T09:30:00.125Z."""
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{whole}.{int(seconds % 1 * 1000):03}Z"

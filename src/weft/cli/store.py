@@ -338,9 +338,23 @@ def status_command(options: CommandOptions) -> int:
 
 
 def migrate_command(options: CommandOptions) -> int:
-    """Make the tables, or bring them up to date."""
-    _say(asyncio.run(migrate_store(options.address)))
+    """Make the tables, or bring them up to date; with an engine, those of its queue too."""
+    version = asyncio.run(migrate_store(options.address))
+    if options.engine:
+        asyncio.run(_migrate_queue(options.address, options.engine))
+    _say(version)
     return 0
+
+
+async def _migrate_queue(address: str, engine: str) -> None:
+    from weft.turns import open_turns
+
+    async with opened(address) as store:
+        turns = open_turns(store, engine)
+        try:
+            await turns.open()
+        finally:
+            await turns.close()
 
 
 def downgrade_command(options: CommandOptions) -> int:

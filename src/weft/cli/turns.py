@@ -18,8 +18,14 @@ from weft.misuse import meant
 from weft.runtime.background import interrupt_session
 from weft.session import Store
 from weft.turns import TurnInfo, Turns, TurnStatus, open_turns
-from weft.turns.turn import poison_reason
+from weft.turns.turn import NEEDS_PERSON, poison_reason
 from weft.turns.worker import queue_database, unserved, worker_name
+
+_HOW_TO_ANSWER = (
+    "hint: find out whether the call ran; say what it returned (POST .../answers, or weft run"
+    " TARGET --resume --session SESSION --answer CALL=RESULT), or run it again (--retry CALL);"
+    " where no worker takes the answer, weft turns retry ID then"
+)
 
 _LISTED = 100
 """How many turns are listed, unless somebody asks for more."""
@@ -55,6 +61,8 @@ def list_command(options: CommandOptions) -> int:
         print("no turns", file=sys.stderr)
     for app, count in waiting.items():
         print(f"{count} wait for the app `{app}`, which no worker has", file=sys.stderr)
+    if any(info.needs_person for info in infos):
+        print(_HOW_TO_ANSWER, file=sys.stderr)
     return 0
 
 
@@ -67,7 +75,7 @@ def show_command(options: CommandOptions) -> int:
 
     info = asyncio.run(work())
     for name, value in _as_json(info).items():
-        if value not in (None, "", 0):
+        if value not in (None, "", 0, False):
             print(f"{name}: {safe(str(value))}")
     return 0
 
@@ -151,7 +159,7 @@ def _cells(info: TurnInfo) -> list[str]:
         safe(turn.key.id),
         safe(turn.key.user_id),
         safe(turn.key.app_name),
-        info.status,
+        NEEDS_PERSON if info.needs_person else info.status,
         safe(turn.request_id),
         clip(safe(info.reason or _suspicion(info)), 60),
     ]
@@ -176,6 +184,7 @@ def _as_json(info: TurnInfo) -> dict[str, object]:
         if turn.message is not None
         else None,
         "status": info.status,
+        "needs_person": info.needs_person,
         "priority": info.priority,
         "attempts": turn.attempts,
         "kills": info.kills,

@@ -198,7 +198,7 @@ def _unbound(agent: Agent) -> str:
 def output_for(path: tuple[Agent, ...]) -> Output | None:
     """How the agent's output schema is asked for, by what its model can do."""
     chosen = _written(path, DEFAULT)
-    target = _target_of(chosen if chosen is not None else _default(), path[-1])
+    target = _target_of(chosen if chosen is not None else default_model(), path[-1])
     return _output_of(path, target, recalls=_recalls(path, policy_of(path[-1]), target))
 
 
@@ -296,7 +296,7 @@ def _fits(plan: Plan) -> bool:
     """Whether the model is still the one that would be chosen, under the name it had."""
     model = plan.model
     if isinstance(model, str):
-        return model == _default()
+        return model == default_model()
     return model.name == plan.target.model and model.dialect == plan.target.dialect
 
 
@@ -314,7 +314,7 @@ def _make_plan(root: Agent, name: str | None, config: RunConfig, labels: tuple[L
     words, facts, limit = str(policy), policy.facts, agent.token_budget
     # the run's model first, then the agent's, then those above it
     written = _written(path, config)
-    chosen = written if written is not None else _default()
+    chosen = written if written is not None else default_model()
     target = _target_of(chosen, agent)
     recalls = _recalls(path, policy, target)
     output = _output_of(path, target, recalls=recalls)
@@ -456,7 +456,8 @@ def _written(path: tuple[Agent, ...], config: RunConfig) -> str | ModelLike | No
     return None
 
 
-def _default() -> str:
+def default_model() -> str:
+    """The model of agents for which nobody wrote one down."""
     return os.environ.get("WEFT_MODEL", "").strip() or "local"
 
 

@@ -312,6 +312,8 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
     """Whether models are asked for what a policy wants of them; else it does without."""
     budget: RunBudget | None = None
     """The most that the run may spend, with all its agents."""
+    count_tokens: bool = False
+    """Whether the tokens of an answer are counted here where its provider reports none."""
     passes: Sequence[PassFunction] = ()
     """Passes on the requests of all agents, behind those of their own."""
     global_instruction: str | None = None
@@ -348,6 +350,7 @@ class RunConfig(DeclaredStruct, frozen=True, kw_only=True, forbid_unknown_fields
             ("stream", self.stream),
             ("effects", self.effects),
             ("infer", self.infer),
+            ("count_tokens", self.count_tokens),
         ):
             if not isinstance(cast("object", flag), bool):
                 raise _wrong_option(name, f"{name}={flag!r}", "pass True or False")

@@ -8,7 +8,7 @@ gives it. `show` is a flow as text: the operators that make it, with all parenth
 # ruff: noqa: D102  a method's name says the kind, and `Visitor` says what it is
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar, assert_never, cast
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, assert_never, cast
 from weft.declare.agent import Agent, agents_of, below, children, walk_tree
 from weft.declare.compose import Composable
 from weft.declare.custom import CustomAgent
-from weft.declare.flow import Fallback, Loop, Node, Parallel, Sequence, until, while_
+from weft.declare.flow import Fallback, Flow, Loop, Node, Parallel, Sequence, until, while_
 from weft.declare.functions import name_of
 from weft.declare.nodes import Expect, Map, Race, Step, Tap, Timeout
 from weft.declare.route import Case, Gate, Route, quoted, spell_options
@@ -185,8 +185,13 @@ def rebuild(node: Node, change: Callable[[Agent], Agent]) -> Node:
     # the same object: plans are kept by identity
     if all(new is old for new, old in zip(new_children, node.children, strict=True)):
         return node
+    return with_children(node, new_children)
+
+
+def with_children(node: Flow, new_children: Iterable[Node]) -> Node:
+    """The flow with these nodes in the place of its children, in their order."""
     if isinstance(node, CustomAgent):
-        return node.adopting(new_children)
+        return node.adopting([*new_children])
     fresh = iter(new_children)
     # field by field: `__init__` takes other arguments, and would check everything again
     rebuilt = copy(node)

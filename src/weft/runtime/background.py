@@ -18,7 +18,7 @@ from weft.errors import SessionError, UnknownName
 from weft.runtime.earlier import first_of, is_unfinished
 from weft.runtime.feeds import Follower
 from weft.runtime.invocation import Invocation, Services
-from weft.runtime.result import Result, failure_of, result_of, total_usage
+from weft.runtime.result import Result, counted_usage, failure_of, result_of
 from weft.runtime.run import Running, unknown_session
 from weft.session import Event, Session, SessionKey, Store, Usage
 from weft.session.event import numbered
@@ -298,7 +298,7 @@ class RunEnd:
     @property
     def usage(self) -> Usage:
         """What its answers cost."""
-        return total_usage(self.events)
+        return counted_usage(self.events)
 
     @property
     def error(self) -> Event | None:

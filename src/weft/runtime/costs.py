@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from weft.compiler import Compilation
 from weft.compiler.costs import Load, advise_price, price_of, rates_for
 from weft.compiler.plan import ModelLike
@@ -95,14 +97,17 @@ class Spending:
 
     def entry(self, compiled: Compilation, response: ModelResponse, steps: int) -> Provenance:
         """What an answer cost, for its event, and the warning if this is the time for it."""
-        tokens = tokens_of(response.usage) or estimated(compiled, response)
+        counted = charge_for(compiled, response)
+        tokens = tokens_of(response.usage) or counted.tokens or 0
         money = 0.0
         if self.budget.money is not None:
             money = money_for(compiled.prompt.model, response, compiled, tokens)
         spent = self.now(steps)
         spent = spent._replace(tokens=spent.tokens + tokens, money=spent.money + money)
         seconds = round(spent.seconds, 3)
-        charge = Charge(compiled.prompt.model, tokens, seconds, money or None)
+        charge = msgspec.structs.replace(
+            counted, tokens=tokens, seconds=seconds, money=money or None
+        )
         if self._warned:
             return Provenance(spent=charge)
         near = [name for name, share in self._shares(spent) if share >= WARNS]
@@ -112,14 +117,6 @@ class Spending:
         words = f"the run nears its budget of {' and '.join(map(self._limit, near))}: {spent}"
         _log.warning("WEFT505 %s", words)
         return Provenance(spent=charge, run_budget={"code": "WEFT505", "message": words})
-
-    def effect(self, asked: str, response: ModelResponse, model: str) -> Charge | None:
-        """What asking a model for a policy cost, where its provider does not say."""
-        if response.usage is not None:
-            return None
-        counter = counter_for(model)
-        tokens = counter.count(asked) + answer_tokens(response, counter)
-        return Charge(model, tokens)
 
     def _shares(self, spent: Spent) -> list[tuple[str, float]]:
         """What share of each limit is spent."""
@@ -192,16 +189,28 @@ def is_free(model: str) -> bool:
 
 def cost_of(event: Event, *, priced: bool) -> tuple[int, float]:
     """The tokens and dollars of an event, as it says, else as its usage says."""
-    notes = event.provenance
-    charge = notes.spent or Charge()
+    charge = event.provenance.spent or Charge()
     counted = charge.tokens if charge.tokens is not None else tokens_of(event.usage) or 0
-    if not priced or charge.money is not None:
-        return counted, charge.money or 0.0
+    return counted, money_of(event, "") if priced else charge.money or 0.0
+
+
+def money_of(event: Event, model: str) -> float:
+    """What an answer of a model cost in US dollars; nothing where nobody knows its price."""
+    charge = event.provenance.spent
+    if charge is not None and charge.money is not None:
+        return charge.money
+    usage, asked = usage_of(event), model_of(event) or model
+    if usage is None or not asked:
+        return 0.0
+    return _priced(asked, usage, event.provenance.cache_write or 0, "")
+
+
+def model_of(event: Event) -> str:
+    """The model that an event is the answer of, as the log says; empty where it does not."""
+    notes = event.provenance
     effect = notes.effect or {}
-    model = str(charge.model or effect.get("model") or event.model_version or "")
-    if not model or event.usage is None:
-        return counted, 0.0
-    return counted, _priced(model, event.usage, 0, "")
+    asked = notes.spent.model if notes.spent is not None else None
+    return str(asked or effect.get("model") or notes.model or event.model_version or "")
 
 
 def tokens_of(usage: Usage | None) -> int | None:
@@ -212,9 +221,35 @@ def tokens_of(usage: Usage | None) -> int | None:
     return usage.total_token_count or sum(part or 0 for part in parts) or None
 
 
-def estimated(compiled: Compilation, response: ModelResponse) -> int:
-    """The tokens of a request and its answer where the provider reports none."""
-    return compiled.tokens + answer_tokens(response, compiled.scale.counter)
+def usage_of(event: Event) -> Usage | None:
+    """What an answer used: as its provider counted, else as it was counted here."""
+    charge = event.provenance.spent if tokens_of(event.usage) is None else None
+    if charge is None or charge.prompt is None:
+        return event.usage
+    answer = max(0, (charge.tokens or 0) - charge.prompt)
+    return Usage(
+        prompt_token_count=charge.prompt,
+        candidates_token_count=answer,
+        total_token_count=charge.prompt + answer,
+    )
+
+
+def charge_for(compiled: Compilation, response: ModelResponse) -> Charge:
+    """Who answered, and the tokens of request and answer where the provider reports none."""
+    model = compiled.prompt.model
+    if tokens_of(response.usage) is not None:
+        return Charge(model)
+    prompt = compiled.tokens
+    return Charge(model, prompt + answer_tokens(response, compiled.scale.counter), prompt=prompt)
+
+
+def charge_for_effect(asked: str, response: ModelResponse, model: str) -> Charge | None:
+    """What asking a model for a policy cost, where its provider does not say."""
+    if response.usage is not None:
+        return None
+    counter = counter_for(model)
+    prompt = counter.count(asked)
+    return Charge(model, prompt + answer_tokens(response, counter), prompt=prompt)
 
 
 def answer_tokens(response: ModelResponse, counter: Counter) -> int:

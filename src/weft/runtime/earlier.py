@@ -12,11 +12,11 @@ from typing import cast
 
 from weft.content import Content
 from weft.declare import Agent, Node
-from weft.errors import SessionError, UsageError
+from weft.errors import RequestTaken, SessionError, UsageError
 from weft.runtime.invocation import Request
 from weft.runtime.place import Progress, hidden_events, is_failure, path_of, root_place
 from weft.runtime.resume import events_of_runs
-from weft.session import Actions, ArtifactStore, Event, Session, SessionKey, Store, scope_of
+from weft.session import Actions, ArtifactStore, Event, Session, Store, scope_of
 from weft.session.event import new_id
 from weft.session.lookback import artifacts_around
 from weft.session.strand import Strand, skim_of
@@ -74,11 +74,7 @@ def find_request(session: Session | None, request: Request, *, altered: bool) ->
     content = session.events[first].content
     # the same id with other words: a slip of the client's that must not pass unseen
     if not altered and not _has_data(request.content) and content != request.content:
-        raise SessionError(
-            f"the request `{id}` came with another message before",
-            where=f"session {session.id}",
-            hint="give every message a request_id of its own, and repeat a message unchanged",
-        )
+        raise RequestTaken(id, where=f"session {session.id}")
     return first
 
 
@@ -141,7 +137,7 @@ def _is_at_work(events: Sequence[Event], invocation_id: str) -> bool:
 
 async def unfinished_sessions(
     root: Node, store: Store, app_name: str, *, since: float
-) -> AsyncIterator[SessionKey]:
+) -> AsyncIterator[Session]:
     """The sessions of an app that changed since a time and whose last run was cut off."""
     for info in await store.sessions(app_name):
         # the list is sorted by time: all others are older
@@ -149,7 +145,7 @@ async def unfinished_sessions(
             return
         session = await store.get(info.key)
         if session is not None and is_unfinished(root, session):
-            yield info.key
+            yield session
 
 
 # --- what the user takes back

@@ -34,6 +34,7 @@ from weft.digest.keeping import invented, marks_in, missing, normal
 from weft.errors import DeclarationError, ModelError, SchemaError, WeftError
 from weft.ir import ModelResponse, ResultBlock, TextBlock, Want
 from weft.late import late_pattern
+from weft.runtime.costs import charge_for_effect
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.place import Place, stopped
@@ -204,10 +205,10 @@ class _Asking(NamedTuple):
         if want.key and "outcome" in effect:
             delta = {want.key: self._written(want, effect["outcome"])}
         notes = Provenance(effect=effect)
-        spending = self.invocation.spending
-        if spending is not None and response is not None:
+        counts = self.invocation.spending is not None or self.invocation.config.count_tokens
+        if counts and response is not None:
             asked = f"{want.instruction}\n{want.text}"
-            charge = spending.effect(asked, response, str(effect["model"]))
+            charge = charge_for_effect(asked, response, str(effect["model"]))
             notes = Provenance(effect=effect, spent=charge)
         event = self.invocation.event(
             self.plan.agent.name, self.place, actions=Actions(state_delta=delta), notes=notes

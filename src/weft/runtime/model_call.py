@@ -28,6 +28,7 @@ from weft.errors import BudgetExceeded, MissingVariable, ModelError, WeftError
 from weft.ir import ModelResponse, Prompt, verify
 from weft.late import late_pattern
 from weft.models import Model
+from weft.runtime.costs import charge_for
 from weft.runtime.invocation import Invocation
 from weft.runtime.labels import labelled_texts, part_of
 from weft.runtime.payloads import load_media
@@ -249,7 +250,9 @@ class ModelCall:
         if self.context is not None and chain:
             response = await chain.replaced(ModelResponse, response, self.context)
         watched = await self._watched(response) if response.usage is not None else None
-        more = self._spent(response) if self._invocation.spending is not None else NOTHING
+        counts = response.usage is None and self._invocation.config.count_tokens
+        is_charged = counts or self._invocation.spending is not None
+        more = self._spent(response) if is_charged else NOTHING
         if self._withheld and response.content is not None:
             calls = [part.function_call for part in response.content.parts or ()]
             names = {call.name or "" for call in calls if call is not None}
@@ -261,11 +264,13 @@ class ModelCall:
         return self._reply(response, watched, more)
 
     def _spent(self, response: ModelResponse) -> Provenance:
-        """What the answer cost, for a run that has a budget; where nobody answered, nothing."""
+        """What the answer cost, for a run that counts it; where nobody answered, nothing."""
         spending = self._invocation.spending
         failed = response.error_code is not None and response.usage is None
-        if spending is None or not self._is_sent or failed:
+        if not self._is_sent or failed:
             return NOTHING
+        if spending is None:
+            return Provenance(spent=charge_for(self._compiled, response))
         return spending.entry(self._compiled, response, self._invocation.llm_calls)
 
     async def _watched(self, response: ModelResponse) -> Miss | None:

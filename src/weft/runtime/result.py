@@ -19,7 +19,7 @@ from weft.errors import CallError, RunError, SchemaError
 from weft.ir import Output
 from weft.misuse import ByFields, declared, unknown_name
 from weft.notebook import framed, line
-from weft.runtime.costs import warning_in
+from weft.runtime.costs import usage_of, warning_in
 from weft.runtime.invocation import Invocation
 from weft.session import Event, Session, Usage
 from weft.session.event import without_temp
@@ -162,8 +162,16 @@ def _word_for(key: object) -> str:
 
 
 def total_usage(events: Iterable[Event]) -> Usage:
-    """What all answers together cost."""
-    used = [event.usage for event in events if event.usage is not None]
+    """What all answers together cost, as their providers counted."""
+    return _sum_up([event.usage for event in events if event.usage is not None])
+
+
+def counted_usage(events: Iterable[Event]) -> Usage:
+    """What all answers together cost, as their providers counted or as it was counted here."""
+    return _sum_up([used for event in events if (used := usage_of(event)) is not None])
+
+
+def _sum_up(used: list[Usage]) -> Usage:
     if not used:
         return _NO_USAGE
     return Usage(

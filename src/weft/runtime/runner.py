@@ -4,19 +4,20 @@ import asyncio
 import inspect
 import os
 from abc import ABCMeta
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
-from typing import TYPE_CHECKING, Generic, cast
+from typing import TYPE_CHECKING, Generic, TypeAlias, cast
 
 import msgspec
 
 from weft.content import Content, ContentLike, Part, require_posted, to_content
 from weft.declare import Agent, CustomAgent, Flow, MemorySearch, Node, RunConfig
 from weft.declare.agent import AnswerT
+from weft.declare.answers import with_answer_schema
 from weft.declare.config import run_over
 from weft.declare.hints import RUN_WORDS
-from weft.declare.tool import to_tools
+from weft.declare.tool import Tool, to_tools
 from weft.errors import SessionBusy, UsageError, describe_kind
 from weft.misuse import explained, unknown_name
 from weft.runtime.background import Following, StartedRun, starting, stop_run
@@ -30,7 +31,7 @@ from weft.session import ArtifactStore, Event, Session, SessionKey, Store
 from weft.session.event import new_id, scope_of, without_shared
 from weft.session.store import ErasingStore, attach, require_place
 from weft.stores import beside_store, create_filled, open_artifacts, open_store
-from weft.values import Json, digest, require_object
+from weft.values import Json, JsonObject, digest, require_object
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,13 +39,16 @@ if TYPE_CHECKING:
     from weft.runtime.approvals import Pending
     from weft.stores.upkeep import Erased
 
+RunExtension: TypeAlias = tuple[Sequence[Tool], JsonObject | None]
+"""What one run has beside what its root declares: tools, and the schema of its answer."""
+
 _DEFAULT = RunConfig()
 
 _SAME_REQUEST = (0.01, 0.05, 0.2, 0.5)
 """Seconds to wait between looks whether the run that has the session answers the same message."""
 
 _MOST_EXTENSIONS = 64
-"""How many sets of tools of single runs are remembered."""
+"""How many roots that were extended for single runs are remembered."""
 
 _WORDS = {
     "agent": "pass the agent first, without a name: Runner(agent)",
@@ -153,7 +157,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
             limits={},
         )
         self._started: set[StartedRun] = set()
-        self._extensions: dict[str, Agent] = {}
+        self._extensions: dict[str, Node] = {}
 
     @explained('runner.run("message", session_id="s")', words=RUN_WORDS)
     def run(
@@ -231,6 +235,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         invocation_id: str | None = None,
         request_id: str | None = None,
         tools: Sequence[object] = (),
+        output_schema: JsonObject | None = None,
         follow: bool = False,
         create: bool = True,
         config: RunConfig | None = None,
@@ -241,7 +246,8 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         It returns when the message is in the log. A session that is busy (under
         `busy="reject"`), unknown, or asked for something impossible is an error here. Without a
         message it goes on as `resume` does, with `answers` and `retry`. `tools` are for this run
-        only, beside those of the root agent. With `follow`, `run.events()` misses no partial event.
+        only, beside those of the root agent; so is `output_schema`, a JSON Schema that its answer
+        has. With `follow`, `run.events()` misses no partial event.
         Without `create`, a session that does not exist is an error.
         With a `request_id` that the session has, it is the run that answers it, or has answered.
         """
@@ -255,7 +261,8 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
                 if invocation_id is not None
                 else "leave it out: an answer that comes twice is taken once anyway",
             )
-        extended = self.extended(tools) if tools else None
+        is_extended = bool(tools) or output_schema is not None
+        extended = self.extended(tools, output_schema) if is_extended else None
         if message is not None:
             if answers or retry:
                 raise UsageError(
@@ -289,7 +296,7 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         request = running.invocation.request
         if request_id is not None:
             try:
-                place = await self._place_of(request)
+                place = await self._find(request)
             except BaseException:
                 # the run is given up before it began: it must not warn that nobody awaited it
                 running.close()
@@ -305,15 +312,24 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
             # the same message may have come twice at once: the other one is being stored
             for pause in _SAME_REQUEST:
                 await asyncio.sleep(pause)
-                place = await self._place_of(request)
+                place = await self._find(request)
                 if place is not None:
                     return self._joined(running, place)
             raise
         return started
 
-    async def _place_of(self, request: Request) -> int | None:
+    async def _find(self, request: Request) -> int | None:
         """Where the message of a request stands in the log, if it is there."""
         session = await self.store.get(request.key)
+        return find_request(session, request, altered=bool(self._services.on_event))
+
+    def find_message(self, session: Session, message: Content, request_id: str) -> int | None:
+        """Where the message of a `request_id` stands in the session, if it is there.
+
+        A request that came with another message before, or was rewound, is an error.
+        """
+        request = Request(self._key(session.user_id, session.id), self._config,
+                          content=message, request_id=request_id)  # fmt: skip
         return find_request(session, request, altered=bool(self._services.on_event))
 
     def _joined(self, running: Running, place: int) -> StartedRun:
@@ -434,18 +450,33 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
         """The sessions that this runner runs now."""
         return self._services.feeds.keys()
 
-    async def recover(self, *, since: float = 0.0) -> list[StartedRun]:
+    async def recover(
+        self,
+        *,
+        since: float = 0.0,
+        config: RunConfig | None = None,
+        extend: Callable[[Session], RunExtension] | None = None,
+    ) -> list[StartedRun]:
         """Go on with the runs that a crash cut off, in sessions that changed since a time.
 
-        A run that another process has, that failed, was cancelled or waits is left alone.
+        A run that another process has, that failed, was cancelled or waits is left alone. `extend`
+        says what the run of a session had for itself: its tools, and the schema of its answer.
         """
         # a busy session has a living process: its run was not cut off
-        config = msgspec.structs.replace(self._config, busy="reject", stream=True)
+        chosen = _config(config, self._config)
+        config = msgspec.structs.replace(chosen, busy="reject", stream=True)
         resumed: list[StartedRun] = []
-        async for key in unfinished_sessions(self.root, self.store, self.app_name, since=since):
+        async for session in unfinished_sessions(self.root, self.store, self.app_name, since=since):
+            tools, output_schema = extend(session) if extend is not None else ((), None)
             with suppress(SessionBusy):
                 resumed.append(
-                    await self.start(user_id=key.user_id, session_id=key.id, config=config)
+                    await self.start(
+                        user_id=session.user_id,
+                        session_id=session.id,
+                        tools=tools,
+                        output_schema=output_schema,
+                        config=config,
+                    )
                 )
         return resumed
 
@@ -535,29 +566,41 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
             create=create,
         )
 
-    def extended(self, tools: Sequence[object]) -> Node:
-        """The root agent with more tools; the same object for the same tools, as far as it can be.
+    def extended(
+        self, tools: Sequence[object] = (), output_schema: JsonObject | None = None
+    ) -> Node:
+        """The root with more tools, and with another schema of its answer.
 
-        What is worked out for a root is kept by its identity.
+        It is the same object for the same, as far as it can be: what is worked out for a root is
+        kept by its identity.
         """
-        if not isinstance(self.root, Agent):
-            raise UsageError(
-                "the root is a flow: it has no tools of its own",
-                where="Runner.start",
-                hint="give the tools to an agent of the flow",
-            )
         listed = to_tools(tools, where="tools")
         signature = digest(
-            msgspec.json.encode([(one.name, one.description, one.parameters) for one in listed])
+            msgspec.json.encode(
+                [[(one.name, one.description, one.parameters) for one in listed], output_schema]
+            )
         )
         extended = self._extensions.get(signature)
         if extended is None:
+            extended = self._extend(listed, output_schema)
             if len(self._extensions) >= _MOST_EXTENSIONS:
                 oldest = self._extensions.pop(next(iter(self._extensions)))
                 # the program would keep the dropped agent in memory
                 self._services.programs.pop(id(oldest), None)
-            extended = self._extensions[signature] = self.root.uses(*listed)
+            self._extensions[signature] = extended
         return extended
+
+    def _extend(self, tools: Sequence[Tool], output_schema: JsonObject | None) -> Node:
+        root = self.root
+        if tools:
+            if not isinstance(root, Agent):
+                raise UsageError(
+                    "the root is a flow: it has no tools of its own",
+                    where="Runner.start",
+                    hint="give the tools to an agent of the flow",
+                )
+            root = root.uses(*tools)
+        return root if output_schema is None else with_answer_schema(root, output_schema)
 
     def _configured(self, config: RunConfig | None) -> RunConfig:
         """The configuration of a run, with what this runner and its plugins say to all agents."""

@@ -26,7 +26,7 @@ from weft.errors import UsageError, describe_kind
 from weft.inspector.sources import SessionSource
 from weft.misuse import explained
 from weft.runtime import Runner
-from weft.server import adk, openai, openai_conversations, sessions
+from weft.server import adk, openai, openai_conversations, sessions, watching
 from weft.server.access import (
     LOOPBACK,
     Authenticate,
@@ -39,6 +39,8 @@ from weft.server.access import (
 from weft.server.adk_page import page_routes
 from weft.server.endpoints import ROUTES, Answer, ApiRoute, Call, Endpoint, describe, respond
 from weft.server.inspect import ServedSources, inspector_routes
+from weft.server.openai_answers import shape_problem
+from weft.server.openai_sessions import recall_extension
 from weft.server.problems import Problem
 from weft.server.quotas import Quotas
 from weft.server.served import Served
@@ -75,7 +77,14 @@ class Application:
         quotas: Quotas | None = None,
         source: Callable[[Request], SessionSource] | None = None,
     ) -> None:
-        self.served = Served(runners, limits=limits, recover=recover, turns=turns, quotas=quotas)
+        self.served = Served(
+            runners,
+            limits=limits,
+            recover=recover,
+            turns=turns,
+            quotas=quotas,
+            extend=recall_extension,
+        )
         self.token: str | None = None
         """The token of this start, where no other authentication is configured."""
         authenticate: Authenticate | Tokens | StartToken
@@ -133,7 +142,7 @@ class Application:
     def _routes(self) -> list[Route | Mount]:
         routes: list[Route | Mount] = []
         for row in ENDPOINTS:
-            shape = openai.shape_problem if row.path.startswith("/v1/") else Problem.response
+            shape = shape_problem if row.path.startswith("/v1/") else Problem.response
             endpoint = row.bind(self.served, shape)
             route = ApiRoute(row.path, _AsgiEndpoint(endpoint), methods=[row.method], name=row.path)
             routes.append(route)
@@ -297,7 +306,7 @@ class _AsgiEndpoint:
 def _shape_refusal(scope: Scope, problem: Problem) -> Response:
     """What the gate refuses, as the clients of that path read it."""
     is_openai = inner_path(scope).startswith("/v1/")
-    return openai.shape_problem(problem) if is_openai else problem.response()
+    return shape_problem(problem) if is_openai else problem.response()
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
@@ -313,6 +322,7 @@ async def _get_openapi(call: Call) -> Answer:
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/openapi.json", _get_openapi, "This description.", tag="server"),
+    *watching.ENDPOINTS,
     *sessions.ENDPOINTS,
     *adk.ENDPOINTS,
     *openai.ENDPOINTS,

@@ -11,38 +11,29 @@ answer; the client brings the result with its next request.
 Responses are read again from the log: `openai_stored.py` finds them there. Conversations are in
 `openai_conversations.py`.
 
-Top to bottom: the endpoints, what a run says, the two forms of an answer.
+What is said in an answer, and the two forms of it, is in `openai_answers.py`.
 """
 
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from functools import partial
-from typing import NamedTuple
 
-import msgspec
-from starlette.responses import Response
-
-from weft.content import FunctionCall
 from weft.runtime.earlier import is_unfinished
-from weft.runtime.result import total_usage
 from weft.server.endpoints import Answer, Call, Endpoint, decoded, respond
-from weft.server.openai_requests import chat_history, client_tools, input_items
-from weft.server.openai_sessions import (
-    SESSION_HEADER,
-    ClientRequest,
-    in_words,
-    open_questions,
-    read_request,
+from weft.server.openai_answers import (
+    ChatForm,
+    Piece,
+    ResponseForm,
+    ResponseHead,
+    pieces_of,
 )
+from weft.server.openai_options import read_tools, wants_usage
+from weft.server.openai_sessions import SESSION_HEADER, ClientRequest, read_request
 from weft.server.openai_stored import (
     PAGE_QUERIES,
     RequestNote,
     StoredResponse,
-    call_arguments,
-    call_item,
     find_response,
     input_of,
-    is_minted,
     page_of,
     response_id,
     runners_of,
@@ -50,8 +41,7 @@ from weft.server.openai_stored import (
 )
 from weft.server.problems import Problem, invalid
 from weft.server.served import ServedRun
-from weft.server.stream import stream_problem
-from weft.session import Event, Session, Usage
+from weft.session import Event, Session
 from weft.values import Json, JsonObject
 
 
@@ -73,20 +63,18 @@ async def get_model(call: Call) -> Answer:
 async def create_chat_completion(call: Call) -> Answer:
     """Answer a chat."""
     body = decoded(await call.raw_body(), dict[str, Json])
-    asked = read_request(call, body, "messages", chat_history)
+    asked, include_usage = read_request(call, body, "chat"), wants_usage(body)
     run = await asked.start(call)
-    options = body.get("stream_options")
-    include_usage = isinstance(options, dict) and bool(options.get("include_usage"))
-    form = _ChatForm(asked, run, include_usage=include_usage)
+    form = ChatForm(asked, run, include_usage=include_usage)
     return await _answered(call, asked, run, form)
 
 
 async def create_response(call: Call) -> Answer:
     """Answer with a response."""
     body = decoded(await call.raw_body(), dict[str, Json])
-    asked = read_request(call, body, "input", input_items)
+    asked = read_request(call, body, "responses")
     run = await asked.start(call)
-    head = _ResponseHead(
+    head = ResponseHead(
         id=response_id(run.session_id, run.id, run.after),
         run=run.id,
         begin=run.after if asked.goes_on else None,
@@ -94,7 +82,7 @@ async def create_response(call: Call) -> Answer:
         session=run.session_id,
         note=asked.note,
     )
-    return await _answered(call, asked, run, _ResponseForm(head))
+    return await _answered(call, asked, run, ResponseForm(head))
 
 
 async def get_response(call: Call) -> Answer:
@@ -111,7 +99,7 @@ async def get_response(call: Call) -> Answer:
 
 async def show_response(response: StoredResponse) -> JsonObject:
     """A response as the log has it."""
-    head = _ResponseHead(
+    head = ResponseHead(
         response.id,
         response.run,
         response.begin if response.goes_on else None,
@@ -119,7 +107,7 @@ async def show_response(response: StoredResponse) -> JsonObject:
         response.session.id,
         response.note,
     )
-    form = _ResponseForm(head)
+    form = ResponseForm(head)
     async for piece in _stored_pieces(response):
         form.note(piece)
     # a later response can only follow one that is over
@@ -157,23 +145,18 @@ async def cancel_response(call: Call) -> Answer:
     )
 
 
-def shape_problem(problem: Problem) -> Response:
-    """A problem as OpenAI's clients read it; the members of a problem document stand beside."""
-    kind = "invalid_request_error" if problem.status < 500 else "server_error"
-    error: JsonObject = {
-        "message": f"{problem.detail}{f' ({problem.hint})' if problem.hint else ''}",
-        "type": kind,
-        "param": problem.where or None,
-        "code": problem.kind.replace("-", "_"),
-    }
-    return problem.response(extra={"error": error})
-
-
 async def _answered(
-    call: Call, asked: "ClientRequest", run: ServedRun, form: "_ChatForm | _ResponseForm"
+    call: Call, asked: ClientRequest, run: ServedRun, form: ChatForm | ResponseForm
 ) -> Answer:
     """The answer in one piece, or as a stream."""
-    pieces = _pieces(run.events(), run.final_session, run.id, asked.tool_names)
+    pieces = pieces_of(
+        run.events(),
+        run.final_session,
+        run.id,
+        asked.tool_names,
+        has_form=asked.form is not None,
+        streams=asked.stream and asked.is_answered_at_once,
+    )
     # a header carries ASCII only, and an id may be in any script
     header = run.session_id if run.session_id.isascii() else ""
     if asked.stream:
@@ -189,32 +172,7 @@ async def _answered(
     return answer
 
 
-class _Text(NamedTuple):
-    """More of the answer's text."""
-
-    delta: str
-
-
-class _ToolCall(NamedTuple):
-    """A call of one of the client's tools."""
-
-    call: FunctionCall
-
-
-class _Ended(NamedTuple):
-    """How the run ended, and what it cost."""
-
-    usage: Usage
-    is_cut: bool
-    failure: Problem | None
-    begun: float | None
-    """When it was asked for, as the log has it."""
-
-
-_Piece = _Text | _ToolCall | _Ended
-
-
-async def _stored_pieces(response: StoredResponse) -> AsyncGenerator[_Piece, None]:
+async def _stored_pieces(response: StoredResponse) -> AsyncGenerator[Piece, None]:
     """What the run of a stored response said."""
 
     async def events() -> AsyncGenerator[Event, None]:
@@ -225,355 +183,10 @@ async def _stored_pieces(response: StoredResponse) -> AsyncGenerator[_Piece, Non
         # to look at the session as it was costs more the longer it is
         return response.session.before(response.end if response.may_wait else 0)
 
-    tools = frozenset(tool.name for tool in client_tools(response.note.tools))
-    async for piece in _pieces(events(), session, response.run, tools):
+    tools = frozenset(tool.name for tool in read_tools(response.note.tools))
+    has_form = bool(response.note.format)
+    async for piece in pieces_of(events(), session, response.run, tools, has_form=has_form):
         yield piece
-
-
-async def _pieces(
-    events: AsyncGenerator[Event, None],
-    final_session: Callable[[], Awaitable[Session]],
-    run: str,
-    tools: frozenset[str],
-) -> AsyncGenerator[_Piece, None]:
-    """What a run says to the client, each text once however it came."""
-    streamed: dict[str, str] = {}
-    complete: list[Event] = []
-    texts = 0
-    failure: Problem | None = None
-    try:
-        async for event in events:
-            if event.author == "user":
-                complete += [] if event.partial else [event]
-                continue
-            # what an agent says inside a tool, and what an error says, is no part of the answer
-            if event.audience != "internal" and not event.isolation_scope and not event.error_code:
-                text = event.text
-                before = streamed.get(event.id, "")
-                if event.partial:
-                    streamed[event.id] = before + text
-                    new = text
-                else:
-                    # words that are sent cannot be taken back: a text that differs adds nothing
-                    new = text.removeprefix(before) if text.startswith(before) else ""
-                if new:
-                    # answers of several agents or steps are paragraphs of one
-                    first_of_answer = not before and texts
-                    texts += 1
-                    yield _Text(f"\n\n{new}" if first_of_answer else new)
-            if event.partial:
-                continue
-            complete.append(event)
-            for tool_call in event.calls:
-                if tool_call.name in tools:
-                    yield _ToolCall(tool_call)
-        # only the log at the end knows which calls are open
-        questions = open_questions(await final_session(), run, tools)
-        if questions:
-            words = in_words(questions)
-            yield _Text(f"\n\n{words}" if texts else words)
-    except Exception as error:
-        failure = stream_problem(error)
-    last = complete[-1] if complete else None
-    if failure is None and last is not None and last.error_code:
-        words = last.error_message or last.error_code
-        failure = Problem(502, f"run-{last.error_code}".replace("_", "-").lower(), words)
-    cut = any(event.finish_reason == "MAX_TOKENS" for event in complete)
-    begun = complete[0].timestamp if complete else None
-    yield _Ended(total_usage(complete), cut, failure, begun)
-
-
-class _Form:
-    """What both forms of an answer gather."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.calls: list[FunctionCall] = []
-        self.cuts: list[int] = []
-        """How long the text was at each of the calls."""
-        self.ended: _Ended | None = None
-        self.created = int(time.time())
-
-    @property
-    def failure(self) -> Problem | None:
-        """Why there is no answer."""
-        return self.ended.failure if self.ended is not None else None
-
-    def note(self, piece: _Piece) -> None:
-        """Take in a piece."""
-        match piece:
-            case _Text():
-                self.text += piece.delta
-            case _ToolCall():
-                self.calls.append(piece.call)
-                self.cuts.append(len(self.text))
-            case _Ended():
-                self.ended = piece
-
-    @property
-    def usage(self) -> Usage:
-        """What it cost."""
-        return self.ended.usage if self.ended is not None else Usage()
-
-
-class _ChatForm(_Form):
-    """A chat completion."""
-
-    def __init__(self, asked: "ClientRequest", run: ServedRun, *, include_usage: bool) -> None:
-        super().__init__()
-        self.asked = asked
-        self.run = run
-        self._include_usage = include_usage
-
-    def whole(self) -> JsonObject:
-        """The answer in one piece."""
-        message: JsonObject = {"role": "assistant", "content": self.text or None, "refusal": None}
-        if self.calls:
-            message["tool_calls"] = [_chat_call(one) for one in self.calls]
-        choice: JsonObject = {
-            "index": 0,
-            "message": message,
-            "finish_reason": self._finish_reason(),
-            "logprobs": None,
-        }
-        return {**self._head("chat.completion"), "choices": [choice], "usage": self._usage()}
-
-    async def stream(self, pieces: AsyncGenerator[_Piece, None]) -> AsyncGenerator[bytes, None]:
-        """The answer in chunks."""
-        yield self._chunk({"role": "assistant", "content": ""})
-        async for piece in pieces:
-            self.note(piece)
-            if isinstance(piece, _Text):
-                yield self._chunk({"content": piece.delta})
-            elif isinstance(piece, _ToolCall):
-                index = len(self.calls) - 1
-                yield self._chunk({"tool_calls": [{"index": index, **_chat_call(piece.call)}]})
-        if self.failure is not None:
-            # the status is sent already: the clients read an error from a chunk
-            data = shape_problem(self.failure).body
-            yield b"data: %b\n\n" % bytes(data)
-            return
-        yield self._chunk({}, self._finish_reason())
-        if self._include_usage:
-            usage = {**self._head("chat.completion.chunk"), "choices": [], "usage": self._usage()}
-            yield b"data: %b\n\n" % msgspec.json.encode(usage)
-        yield b"data: [DONE]\n\n"
-
-    def _chunk(self, delta: JsonObject, finish_reason: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
-        chunk = {**self._head("chat.completion.chunk"), "choices": [choice]}
-        return b"data: %b\n\n" % msgspec.json.encode(chunk)
-
-    def _head(self, kind: str) -> JsonObject:
-        return {
-            "id": f"chatcmpl-{self.run.id}",
-            "object": kind,
-            "created": self.created,
-            "model": self.asked.model,
-        }
-
-    def _finish_reason(self) -> str:
-        if self.calls:
-            return "tool_calls"
-        return "length" if self.ended is not None and self.ended.is_cut else "stop"
-
-    def _usage(self) -> JsonObject:
-        used = self.usage
-        prompt, output = used.prompt_token_count or 0, _output(used)
-        return {
-            "prompt_tokens": prompt,
-            "completion_tokens": output,
-            "total_tokens": prompt + output,
-            "prompt_tokens_details": {"cached_tokens": used.cached_content_token_count or 0},
-            "completion_tokens_details": {"reasoning_tokens": used.thoughts_token_count or 0},
-        }
-
-
-def _chat_call(call: FunctionCall) -> JsonObject:
-    function: JsonObject = {"name": call.name, "arguments": call_arguments(call)}
-    return {"id": call.id, "type": "function", "function": function}
-
-
-def _output(usage: Usage) -> int:
-    return (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-
-
-class _ResponseHead(NamedTuple):
-    """What a response says beside its answer."""
-
-    id: str
-    run: str
-    begin: int | None
-    """Where it begins in the session, if its run has had a response before."""
-    model: str
-    session: str
-    note: RequestNote
-
-
-class _ResponseForm(_Form):
-    """A response, and the events that it is streamed as."""
-
-    def __init__(self, head: _ResponseHead) -> None:
-        super().__init__()
-        self.head = head
-        self._number = -1
-        self._output: list[Json] = []
-
-    def whole(self, *, is_over: bool = True) -> JsonObject:
-        """The response in one piece, with the items that a stream of it has."""
-        start = 0
-        for at, one in zip(self.cuts, self.calls, strict=True):
-            if at > start:
-                self._output.append(self._message(self.text[start:at], "completed"))
-                start = at
-            self._output.append(call_item(one, "completed"))
-        # an answer without a word is an empty message, as in the stream of it
-        if self.text[start:] or (not self._output and self.failure is None and is_over):
-            self._output.append(self._message(self.text[start:], "completed"))
-        return self._final() if is_over else self._response("in_progress", self._output)
-
-    def _final(self) -> JsonObject:
-        """The response as it ended."""
-        if self.failure is not None:
-            failed = self._response("failed", self._output)
-            failed["error"] = {"code": "server_error", "message": self.failure.detail}
-            return failed
-        is_cut = self.ended is not None and self.ended.is_cut
-        return self._response("incomplete" if is_cut else "completed", self._output)
-
-    async def stream(self, pieces: AsyncGenerator[_Piece, None]) -> AsyncGenerator[bytes, None]:
-        """The response as events; the order is part of the protocol."""
-        begun = self._response("in_progress", [])
-        yield self._event("response.created", response=begun)
-        yield self._event("response.in_progress", response=begun)
-        is_speaking = False
-        async for piece in pieces:
-            self.note(piece)
-            if isinstance(piece, _Text):
-                if not is_speaking:
-                    is_speaking = True
-                    for data in self._begin_message():
-                        yield data
-                yield self._event(
-                    "response.output_text.delta", **self._place(), delta=piece.delta, logprobs=[]
-                )
-            elif isinstance(piece, _ToolCall):
-                if is_speaking:
-                    is_speaking = False
-                    for data in self._end_message():
-                        yield data
-                for data in self._call_events(piece.call):
-                    yield data
-        if is_speaking or not self._output:
-            if not is_speaking and self.failure is None:
-                for data in self._begin_message():
-                    yield data
-            if is_speaking or self.failure is None:
-                for data in self._end_message():
-                    yield data
-        final = self._final()
-        yield self._event(f"response.{final['status']}", response=final)
-
-    def _begin_message(self) -> list[bytes]:
-        item = self._message("", "in_progress")
-        item["content"] = []
-        part: JsonObject = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-        return [
-            self._event("response.output_item.added", output_index=len(self._output), item=item),
-            self._event("response.content_part.added", **self._place(), part=part),
-        ]
-
-    def _end_message(self) -> list[bytes]:
-        text = self.text[self._start :]
-        self._start = len(self.text)
-        part: JsonObject = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-        item = self._message(text, "completed")
-        ends = [
-            self._event("response.output_text.done", **self._place(), text=text, logprobs=[]),
-            self._event("response.content_part.done", **self._place(), part=part),
-            self._event("response.output_item.done", output_index=len(self._output), item=item),
-        ]
-        self._output.append(item)
-        return ends
-
-    def _call_events(self, call: FunctionCall) -> list[bytes]:
-        place: JsonObject = {"output_index": len(self._output), "item_id": f"fc_{call.id}"}
-        arguments = call_arguments(call)
-        begun = {**call_item(call, "in_progress"), "arguments": ""}
-        item = call_item(call, "completed")
-        events = [
-            self._event("response.output_item.added", output_index=len(self._output), item=begun),
-            self._event("response.function_call_arguments.delta", **place, delta=arguments),
-            self._event(
-                "response.function_call_arguments.done",
-                **place,
-                name=call.name,
-                arguments=arguments,
-            ),
-            self._event("response.output_item.done", output_index=len(self._output), item=item),
-        ]
-        self._output.append(item)
-        return events
-
-    _start = 0
-    """Where in the text the message begins that is spoken now."""
-
-    def _place(self) -> JsonObject:
-        index = len(self._output)
-        return {"item_id": self._message_id(index), "output_index": index, "content_index": 0}
-
-    def _message_id(self, index: int) -> str:
-        begin = self.head.begin
-        return f"msg_{self.head.run}_{'' if begin is None else f'{begin}_'}{index}"
-
-    def _message(self, text: str, status: str) -> JsonObject:
-        part: JsonObject = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-        return {
-            "id": self._message_id(len(self._output)),
-            "type": "message",
-            "role": "assistant",
-            "status": status,
-            "content": [part],
-        }
-
-    def _event(self, kind: str, **fields: Json) -> bytes:
-        self._number += 1
-        data = msgspec.json.encode({"type": kind, "sequence_number": self._number, **fields})
-        return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
-
-    def _response(self, status: str, output: list[Json]) -> JsonObject:
-        head, note, used = self.head, self.head.note, self.usage
-        prompt, answer = used.prompt_token_count or 0, _output(used)
-        usage: JsonObject = {
-            "input_tokens": prompt,
-            "input_tokens_details": {"cached_tokens": used.cached_content_token_count or 0},
-            "output_tokens": answer,
-            "output_tokens_details": {"reasoning_tokens": used.thoughts_token_count or 0},
-            "total_tokens": prompt + answer,
-        }
-        cut: JsonObject | None = {"reason": "max_output_tokens"} if status == "incomplete" else None
-        begun = self.ended.begun if self.ended is not None else None
-        conversation = note.conversation or (head.session if is_minted(head.session) else None)
-        return {
-            "id": head.id,
-            "object": "response",
-            "created_at": int(begun) if begun is not None else self.created,
-            "status": status,
-            "error": None,
-            "incomplete_details": cut,
-            "instructions": note.instructions,
-            "metadata": note.metadata,
-            "model": head.model,
-            "output": [*output],
-            "parallel_tool_calls": True,
-            "previous_response_id": note.previous,
-            "conversation": {"id": conversation} if conversation else None,
-            "temperature": None,
-            "tool_choice": "auto",
-            "tools": note.tools,
-            "top_p": None,
-            "usage": usage if status in ("completed", "incomplete") else None,
-        }
 
 
 _row = partial(Endpoint, tag="openai")

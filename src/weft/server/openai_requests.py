@@ -1,6 +1,6 @@
-"""Requests of OpenAI's clients: messages, input items, tools and options as Weft has them.
+"""Requests of OpenAI's clients: messages and input items as Weft has them.
 
-Nothing is passed over in silence. A field is read, or known to have no effect here, or refused.
+What else a request says is in `openai_options.py`.
 """
 
 import mimetypes
@@ -10,11 +10,9 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from weft.content import Blob, FileData, FunctionCall, FunctionResponse, Part
-from weft.declare.tool import Tool
 from weft.errors import describe_kind
 from weft.server.problems import invalid
 from weft.session.lookback import RESERVED
-from weft.turns.turn import ClientTool
 from weft.values import Json, JsonObject
 
 Role = Literal["user", "assistant"]
@@ -38,118 +36,6 @@ class ClientMessage(NamedTuple):
         return ClientMessage(role, (Part(text=text),))
 
 
-_NO_EFFECT = frozenset(
-    (
-        "metadata", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-        "service_tier", "stream_options", "include", "max_tool_calls", "truncation",
-        "verbosity", "modalities", "prediction", "web_search_options",
-    )
-)  # fmt: skip
-"""Fields for whoever bills or routes requests: an agent answers the same with and without."""
-
-_READ = frozenset(
-    (
-        "model", "messages", "input", "instructions", "stream", "store", "tools", "tool_choice",
-        "conversation", "previous_response_id", "reasoning", "reasoning_effort", "text", "n",
-        "response_format", "logprobs", "parallel_tool_calls", "background",
-    )
-)  # fmt: skip
-
-_OPTIONS = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "max_tokens": "max_output_tokens",
-    "max_completion_tokens": "max_output_tokens",
-    "max_output_tokens": "max_output_tokens",
-    "stop": "stop_sequences",
-    "seed": "seed",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-    "parallel_tool_calls": "parallel_tool_calls",
-}
-
-
-def generation(body: dict[str, Json]) -> JsonObject:
-    """The options of a request; one that an agent cannot take is refused."""
-    options: JsonObject = {}
-    for name, value in body.items():
-        if value is None:
-            continue
-        if name in _OPTIONS:
-            options[_OPTIONS[name]] = value
-            # OpenAI takes one text or a list, models here take a list
-            if name == "stop" and isinstance(value, str):
-                options[_OPTIONS[name]] = [value]
-        elif name not in _READ and name not in _NO_EFFECT:
-            raise invalid(f"`{name[:100]}` is not known here", where=name[:100])
-    if body.get("n") not in (None, 1):
-        raise invalid("an agent gives one answer", where="n")
-    for name in ("stream", "store", "background"):
-        if not isinstance(body.get(name), bool | None):
-            raise invalid(f"`{name}` is {str(body[name])[:40]!r}, not true or false", where=name)
-    if body.get("background"):
-        raise invalid(
-            "a response is not made in the background here",
-            where="background",
-            hint="stream it: a run goes on when its client is gone",
-        )
-    if body.get("logprobs"):
-        raise invalid("an agent's answer has no logprobs", where="logprobs")
-    for name, form in (
-        ("response_format", body.get("response_format")),
-        ("text", (_object(body.get("text"), "text") or {}).get("format")),
-    ):
-        if form is not None and _object(form, name).get("type") not in (None, "text"):
-            raise invalid(
-                "the form of the answer is the agent's to declare",
-                where=name,
-                hint="declare it: Agent(output_schema=...)",
-            )
-    effort = body.get("reasoning_effort")
-    if effort is None:
-        effort = (_object(body.get("reasoning"), "reasoning") or {}).get("effort")
-    if effort is not None:
-        options["thinking"] = {"effort": effort}
-    choice = body.get("tool_choice")
-    if choice is not None and choice != "auto":
-        options["tool_choice"] = _choice(choice)
-    return options
-
-
-def _choice(choice: Json) -> Json:
-    if choice == "required":
-        return "any"
-    if choice == "none":
-        return "none"
-    if isinstance(choice, dict):
-        function = choice.get("function", choice)
-        if isinstance(function, dict) and isinstance(function.get("name"), str):
-            return {"name": function["name"]}
-    raise invalid("this is no choice of a tool", where="tool_choice")
-
-
-def client_tools(listed: list[Json]) -> list[Tool]:
-    """The client's tools: declared to the model, and left to the client to run."""
-    tools: list[Tool] = []
-    for at, entry in enumerate(listed):
-        where = f"tools[{at}]"
-        tool = _object(entry, where)
-        if tool.get("type") != "function":
-            raise invalid(
-                f"a tool of type {tool.get('type')!r} cannot be passed on",
-                where=where,
-                hint='pass {"type": "function", ...}',
-            )
-        function = _object(tool.get("function", tool), where)  # a response has it flat
-        name, about = function.get("name"), function.get("description") or ""
-        parameters = function.get("parameters") or {"type": "object", "properties": {}}
-        if not isinstance(name, str) or not isinstance(about, str):
-            raise invalid("the tool has no name, or odd words", where=where)
-        _refuse_reserved(name, where)
-        tools.append(ClientTool(name, about, _object(parameters, f"{where}.parameters")).tool())
-    return tools
-
-
 def chat_history(messages: Json) -> list[ClientMessage]:
     """The messages of a chat."""
     if not isinstance(messages, list) or not messages:
@@ -157,14 +43,23 @@ def chat_history(messages: Json) -> list[ClientMessage]:
     history: list[ClientMessage] = []
     for at, entry in enumerate(messages):
         where = f"messages[{at}]"
-        message = _object(entry, where)
+        message = read_object(entry, where)
         role, content = message.get("role"), message.get("content")
         if role in ("system", "developer", "user"):
             history.append(ClientMessage("user", _parts(content, where)))
         elif role == "assistant":
+            for name in ("function_call", "audio"):
+                if message.get(name) is not None:
+                    raise invalid(
+                        f"`{name}` of a message cannot be read",
+                        where=f"{where}.{name}",
+                        hint="write `tool_calls`" if name == "function_call" else "write its text",
+                    )
             parts = _parts(content, where) if content else ()
+            if refusal := message.get("refusal"):
+                parts = (*parts, *_parts([{"type": "refusal", "refusal": refusal}], where))
             tool_calls = message.get("tool_calls") or []
-            calls = [_chat_call(one, f"{where}.tool_calls") for one in _list(tool_calls, where)]
+            calls = [_chat_call(one, f"{where}.tool_calls") for one in read_list(tool_calls, where)]
             history.append(ClientMessage("assistant", (*parts, *calls)))
         elif role == "tool":
             history.append(
@@ -176,8 +71,8 @@ def chat_history(messages: Json) -> list[ClientMessage]:
 
 
 def _chat_call(entry: Json, where: str) -> Part:
-    tool_call = _object(entry, where)
-    function = _object(tool_call.get("function"), where)
+    tool_call = read_object(entry, where)
+    function = read_object(tool_call.get("function"), where)
     return _call(tool_call.get("id"), function.get("name"), function.get("arguments"), where)
 
 
@@ -185,7 +80,7 @@ def input_items(items: Json) -> list[ClientMessage]:
     """The input of a response."""
     if isinstance(items, str):
         return [ClientMessage.text("user", items)]
-    listed = _list(items, "input")
+    listed = read_list(items, "input")
     # thoughts of ours that the client gives back: the log has them
     history = [_item(one, f"input[{at}]") for at, one in enumerate(listed) if not _is_thought(one)]
     if not history:
@@ -231,7 +126,7 @@ def _is_thought(entry: Json) -> bool:
 
 def _item(entry: Json, where: str) -> ClientMessage:
     """An item as the message that it is."""
-    item = _object(entry, where)
+    item = read_object(entry, where)
     kind = item.get("type", "message")
     if kind == "message":
         role = item.get("role")
@@ -250,15 +145,15 @@ def _item(entry: Json, where: str) -> ClientMessage:
 def _call(id: Json, name: Json, arguments: Json, where: str) -> Part:
     if not isinstance(id, str) or not isinstance(name, str):
         raise invalid("the call has no id or no name", where=where)
-    _refuse_reserved(name, where)
+    refuse_reserved(name, where)
     try:
         args = _read_json(arguments) if isinstance(arguments, str) and arguments else {}
     except (ValueError, RecursionError):
         raise invalid("the arguments are not JSON", where=where) from None
-    return Part(function_call=FunctionCall(id=id, name=name, args=_object(args, where)))
+    return Part(function_call=FunctionCall(id=id, name=name, args=read_object(args, where)))
 
 
-def _refuse_reserved(name: str, where: str) -> None:
+def refuse_reserved(name: str, where: str) -> None:
     """Refuse a question of the runtime's own: the answer to it would run a tool of the agent."""
     if name.startswith(RESERVED):
         raise invalid(
@@ -297,9 +192,9 @@ def _parts(content: Json, where: str) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (Part(text=content),) if content else ()
     parts: list[Part] = []
-    for at, entry in enumerate(_list(content, f"{where}.content")):
+    for at, entry in enumerate(read_list(content, f"{where}.content")):
         place = f"{where}.content[{at}]"
-        piece = _object(entry, place)
+        piece = read_object(entry, place)
         kind = piece.get("type")
         if kind in ("text", "input_text", "output_text", "refusal"):
             text = piece.get("text", piece.get("refusal"))
@@ -326,7 +221,8 @@ def _image(address: Json, where: str) -> Part:
     raise invalid("the image has no address that can be read", where=where)
 
 
-def _object(value: Json, where: str) -> JsonObject:
+def read_object(value: Json, where: str) -> JsonObject:
+    """An object, or a problem; null is an empty one."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -334,7 +230,8 @@ def _object(value: Json, where: str) -> JsonObject:
     return value
 
 
-def _list(value: Json, where: str) -> list[Json]:
+def read_list(value: Json, where: str) -> list[Json]:
+    """A list, or a problem."""
     if not isinstance(value, list):
         raise invalid("this is not a list", where=where)
     return value

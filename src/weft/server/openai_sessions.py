@@ -14,20 +14,32 @@ words, the session that a history goes on with, the reply.
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import msgspec
 
+from weft.compiler.plan import plan_for
 from weft.content import Content, Part
-from weft.declare import RunConfig
+from weft.declare import Agent, RunConfig
 from weft.declare.tool import Tool
+from weft.errors import UsageError
 from weft.runtime import Runner
 from weft.runtime.approvals import Approve, Deny, Pending, pending_in
 from weft.runtime.background import RunEnd
+from weft.runtime.runner import RunExtension
 from weft.server.endpoints import Call
-from weft.server.openai_requests import ClientMessage, client_tools, generation
+from weft.server.openai_options import (
+    AnswerForm,
+    Endpoint,
+    model_options,
+    read_form,
+    read_tools,
+    require_fields,
+)
+from weft.server.openai_requests import ClientMessage, chat_history, input_items
 from weft.server.openai_stored import (
     RequestNote,
     ends_in_note,
@@ -36,6 +48,7 @@ from weft.server.openai_stored import (
     find_session,
     is_minted,
     posts_for,
+    request_note,
     speaker_of,
     write_note,
 )
@@ -59,6 +72,8 @@ class ClientRequest:
     stream: bool
     config: RunConfig
     tools: list[Tool]
+    form: AnswerForm | None
+    """The form that its answer is to have; None for plain text."""
     session: str | None
     note: RequestNote
     """What the log has no place for, as the client wrote it."""
@@ -66,6 +81,24 @@ class ClientRequest:
     is_response: bool
     goes_on: bool = False
     """Whether it answers what a run waits for; said once it has started."""
+
+    @property
+    def output_schema(self) -> JsonObject | None:
+        """The schema of its answer, if it asks for one."""
+        return self.form.schema if self.form is not None else None
+
+    @property
+    def is_answered_at_once(self) -> bool:
+        """Whether the first text of a form is the answer: one agent, whose model has the schema.
+
+        Elsewhere a later agent may speak, or what the model says may not fit the form.
+        """
+        root = self.runner.extended(self.tools, self.output_schema)
+        if self.form is None or not isinstance(root, Agent) or root.sub_agents:
+            return False
+        plan = plan_for(root, None, self.config)
+        is_native = plan.output is not None and plan.output.how == "native"
+        return is_native and not plan.policy.protections
 
     @property
     def tool_names(self) -> frozenset[str]:
@@ -78,7 +111,8 @@ class ClientRequest:
         begins = _trailing(self.messages)
         parts = tuple(part for one in self.messages[begins:] for part in one.parts)
         if not parts:
-            raise invalid("there is no message of the user behind the last answer")
+            where = "input" if self.is_response else "messages"
+            raise invalid("there is no message of the user after the last answer", where=where)
         await call.served.require_room(self.runner.app_name, user)  # before a session is made
         at = self.session
         if self.note.previous is not None:
@@ -89,7 +123,8 @@ class ClientRequest:
         posts: list[Event] = []
         conversation = self.note.conversation
         if session is None and conversation:  # it may be that of another app
-            posts = posts_for(self.runner, await find_conversation(call, conversation))
+            with _naming("conversation"):
+                posts = posts_for(self.runner, await find_conversation(call, conversation))
         self.goes_on = answers is not None
         is_new = at is None and answers is None
         note = self._note(begins, parts if answers is not None else None, is_new=is_new)
@@ -112,6 +147,7 @@ class ClientRequest:
                 session=key.id,
                 answers=answers,
                 tools=self.tools,
+                output_schema=self.output_schema,
                 config=self.config,
                 stream=self.stream,
                 follow=True,
@@ -152,25 +188,26 @@ class ClientRequest:
 
     async def _continued(self, call: Call, user: str, previous: str) -> str:
         """The session of the previous response; a copy, if it has gone on since."""
-        response = await find_response(call, previous, [self.runner])
+        with _naming("previous_response_id"):
+            response = await find_response(call, previous, [self.runner])
         if response.is_last:
             return response.key.id
         forked = await self.runner.fork(user_id=user, session_id=response.key.id, upto=response.end)
         return forked.id
 
 
-def read_request(
-    call: Call, body: dict[str, Json], source: Literal["messages", "input"],
-    history: Callable[[Json], list[ClientMessage]],
-) -> ClientRequest:  # fmt: skip
+def read_request(call: Call, body: dict[str, Json], endpoint: Endpoint) -> ClientRequest:
     """The request, or a problem that names the field."""
     model = body.get("model")
     if not isinstance(model, str):
         raise invalid("`model` names no app", where="model")
-    runner = call.served.runner(model)
+    with _naming("model"):
+        runner = call.served.runner(model)
+    require_fields(body, endpoint)
+    source = "messages" if endpoint == "chat" else "input"
     if source not in body:
         raise invalid(f"`{source}` is missing", where=source)
-    messages = history(body[source])
+    messages = (chat_history if endpoint == "chat" else input_items)(body[source])
     instructions = body.get("instructions")
     if instructions is not None:
         if not isinstance(instructions, str):
@@ -198,14 +235,21 @@ def read_request(
     metadata = body.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise invalid("`metadata` is not an object", where="metadata")
-    options = {**runner.config.generate_config, **generation(body)}
+    options = {**runner.config.generate_config, **model_options(body)}
+    form, tools = read_form(body), read_tools(raw_tools)
+    if tools or form is not None:
+        try:
+            runner.extended(tools, form.schema if form is not None else None)
+        except UsageError as error:  # before a session is made for it
+            raise invalid(error.message, hint=error.hint, where=error.where) from None
     return ClientRequest(
         runner=runner,
         model=model,
         messages=messages,
         stream=bool(stream),
         config=msgspec.structs.replace(runner.config, generate_config=options),
-        tools=client_tools(raw_tools),
+        tools=tools,
+        form=form,
         session=cast("str | None", session),
         note=RequestNote(
             previous=cast("str | None", previous),
@@ -213,10 +257,30 @@ def read_request(
             instructions=instructions,
             metadata=metadata,
             tools=raw_tools,
+            format=form.written if form is not None else {},
         ),
         keeps=keeps is not False,
-        is_response=source == "input",
+        is_response=endpoint == "responses",
     )
+
+
+def recall_extension(session: Session) -> RunExtension:
+    """What the request of the last run brought along, if it noted that: tools, and a form."""
+    last = session.events[-1].invocation_id if len(session.events) else ""
+    begin = next((at for at, one in enumerate(session.events) if one.invocation_id == last), 0)
+    note = request_note(session, begin) or RequestNote()
+    form = read_form({"text": {"format": note.format or None}})
+    return read_tools(note.tools), form.schema if form is not None else None
+
+
+@contextmanager
+def _naming(field: str) -> Generator[None]:
+    """Have a problem say which field of the request it is about."""
+    try:
+        yield
+    except Problem as problem:
+        problem.where = field
+        raise
 
 
 def _forgetting(runner: Runner, key: SessionKey) -> Callable[[object], None]:

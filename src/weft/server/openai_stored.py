@@ -95,6 +95,8 @@ class RequestNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     instructions: str | None = None
     metadata: JsonObject = {}
     tools: list[Json] = []
+    format: JsonObject = {}
+    """The form that the answer was asked for in; empty for plain text."""
     history: int = 0
     """How many events right before the note the client brought along."""
     lengths: list[int] = []
@@ -134,7 +136,7 @@ def _note_in(event: Event) -> RequestNote | None:
         return None  # somebody else's key of this name
 
 
-def _request_note(session: Session, after: int) -> RequestNote | None:
+def request_note(session: Session, after: int) -> RequestNote | None:
     """What was noted for the response that comes after so many events."""
     note = _note_in(session.events[after - 1]) if 0 < after <= len(session.events) else None
     return note if note is not None and note.is_of_request else None
@@ -142,7 +144,7 @@ def _request_note(session: Session, after: int) -> RequestNote | None:
 
 def ends_in_note(session: Session) -> bool:
     """Whether a response was noted that never began: the next one must not be taken for it."""
-    return _request_note(session, len(session.events)) is not None
+    return request_note(session, len(session.events)) is not None
 
 
 async def write_note(runner: Runner, key: SessionKey, note: RequestNote) -> bool:
@@ -224,7 +226,7 @@ async def find_response(call: Call, id: str, runners: Iterable[Runner]) -> Store
         # the events stay in the log, where later responses build on them
         if any(_is_deletion(event, run, bounds[0]) for event in session.events[bounds[1] :]):
             break
-        note = _request_note(session, after) or _NOTHING
+        note = request_note(session, after) or _NOTHING
         goes_on = any(event.invocation_id == run for event in session.events[: bounds[0]])
         return StoredResponse(id, runner, session, run, *bounds, note, goes_on)
     raise unknown_response(id)
@@ -352,7 +354,7 @@ def groups_of(runner: Runner, session: Session) -> list[ItemGroup]:
             groups[latest[run]] = group._replace(response=group.response._replace(end=at + 1))
             silent -= set() if is_user else {run}
         elif is_user and event.content is not None:
-            note = msgspec.structs.replace(_request_note(session, at) or _NOTHING, history=0)
+            note = msgspec.structs.replace(request_note(session, at) or _NOTHING, history=0)
             id = response_id(session.id, run, at)
             response = StoredResponse(
                 id, runner, session, run, at, at + 1, note, goes_on=run in latest

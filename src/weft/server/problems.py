@@ -14,6 +14,7 @@ from weft.errors import (
     Conflict,
     DeclarationError,
     ModelError,
+    RequestTaken,
     SchemaError,
     SessionBusy,
     SessionError,
@@ -112,6 +113,8 @@ def problem_of(error: BaseException) -> Problem:
                 "another run has the session",
                 hint='wait for it, cancel it, or send "busy": "queue" or "interrupt"',
             )
+        case RequestTaken():
+            return _problem(409, "request-taken", error)
         case Conflict():
             return _problem(409, "conflict", error)
         case ModelError():

@@ -25,8 +25,8 @@ from weft.session import Busy, Event, Session, SessionKey
 from weft.session.event import new_id
 from weft.session.store import InSession
 from weft.turns import QueuedTurn, TurnInfo, Turns
-from weft.turns.turn import ClientTool
-from weft.values import Json
+from weft.turns.turn import ClientTool, require_same
+from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft.server")
 
@@ -223,6 +223,7 @@ async def queue_run(
     busy: Busy,
     options: Mapping[str, Json],
     tools: tuple[ClientTool, ...],
+    output_schema: JsonObject | None,
     stream: bool,
     **asked: Unpack[RunWords],
 ) -> QueuedRun:
@@ -259,10 +260,15 @@ async def queue_run(
         requires_session=True,
         options=dict(options),
         tools=tools,
+        output_schema=output_schema,
         stream=stream,
     )
     # an id that was made just now is known to nobody
     known = await turns.find(key, request) if request_id is not None else None
+    require_same(known, turn)
+    if request_id is not None and stored is not None and content is not None:
+        # the turn may be pruned, and the log knows its message
+        runner.find_message(stored, content, request_id)
     # a message that comes again must not stop, or be refused for, its own run
     if known is None:
         try:
@@ -283,6 +289,8 @@ async def queue_run(
         if reader is not None:
             turn = msgspec.structs.replace(turn, follower=reader.name)
         is_new = known is None and await turns.put(turn)
+        if not is_new and known is None:  # another request was faster
+            require_same(await turns.find(key, request), turn)
     except BaseException:
         if reader is not None:
             runner.leave(reader)

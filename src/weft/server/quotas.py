@@ -20,7 +20,7 @@ import msgspec
 
 from weft.errors import UsageError, WeftError, describe_kind
 from weft.misuse import few, meant
-from weft.runtime.costs import tokens_of
+from weft.runtime.costs import cost_of
 from weft.server.problems import Problem
 from weft.session import SessionKey, Store
 from weft.session.store import Count, CountingStore, Tally
@@ -632,4 +632,4 @@ class QueueDepth:
 async def stored_tokens(store: Store, key: SessionKey, run: str, after: int) -> int:
     """The tokens that a run used, as its log says; events up to `after` came before it."""
     events = await store.events(key, after=after) or ()
-    return sum(tokens_of(event.usage) or 0 for event in events if event.invocation_id == run)
+    return sum(cost_of(event, priced=False)[0] for event in events if event.invocation_id == run)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Literal, Unpack
@@ -19,7 +19,8 @@ from weft.misuse import few, meant
 from weft.runtime import Runner
 from weft.runtime.background import RunEnd, StartedRun
 from weft.runtime.costs import tokens_of
-from weft.runtime.metrics import Metrics
+from weft.runtime.metrics import Metrics, end_of_wait, model_names
+from weft.runtime.runner import RunExtension
 from weft.server.access import Identity, Limits
 from weft.server.problems import Problem, invalid, require_id, unknown_app, unknown_session
 from weft.server.queued import QueuedRun, RunWords, cancel_waiting, queue_run
@@ -28,8 +29,10 @@ from weft.server.stream import ChunkStream, DeadlineWatch, EventStream
 from weft.session import Session, SessionKey, Store
 from weft.session.event import new_id
 from weft.turns import Turns
+from weft.turns.databases import QueueDatabase
 from weft.turns.turn import ClientTool, left_to_the_client
-from weft.values import Json
+from weft.turns.worker import queue_database, served_apps, worker_name
+from weft.values import Json, JsonObject
 
 _log = logging.getLogger("weft.server")
 
@@ -50,6 +53,7 @@ class Served:
         recover: float,
         turns: Turns | None = None,
         quotas: Quotas | None = None,
+        extend: Callable[[Session], RunExtension] | None = None,
     ) -> None:
         self.runners: dict[str, Runner] = {}
         for runner in runners:
@@ -60,6 +64,9 @@ class Served:
                     hint='give one another name: Runner(agent, app_name="...")',
                 )
             self.runners[runner.app_name] = runner
+        self._models = {
+            app: model_names(runner.root, runner.config) for app, runner in self.runners.items()
+        }
         self.limits = limits
         self.turns = turns
         """The queue of turns, where workers run them and not this process."""
@@ -76,12 +83,16 @@ class Served:
         """Open streams by user."""
         self._configs: dict[tuple[int, Busy, bool], tuple[RunConfig, RunConfig]] = {}
         self._recover = recover
+        self._extend = extend
+        """What a run that is gone on with had for itself, from the notes in its log."""
         self._runs: set[StartedRun] = set()
         self.starting = 0
         """Runs that were let in, and are not open yet."""
         self._watched: set[QueuedRun] = set()
         self._counting: set[asyncio.Task[None]] = set()
         self._recovering: asyncio.Task[None] | None = None
+        self._workers: QueueDatabase | None = None
+        """Where workers say that they live, once somebody has asked."""
 
     def start_up(self) -> None:
         """Go on with what an earlier process left unfinished; once."""
@@ -110,6 +121,8 @@ class Served:
         await self.quotas.close()
         if self.turns is not None:
             await self.turns.close()
+        if self._workers is not None:
+            await self._workers.close()
         closed: set[int] = set()
         for runner in self.runners.values():
             # two apps may share one runner
@@ -135,6 +148,17 @@ class Served:
     def stores(self) -> list[Store]:
         """The stores behind the apps, each once."""
         return list({id(r.store): r.store for r in self.runners.values()}.values())
+
+    async def apps_without_worker(self) -> list[str]:
+        """The apps whose turns wait in a queue, and that no living worker has."""
+        if self.turns is None:
+            return []
+        if self._workers is None:
+            store = self.stores[0]
+            self._workers = queue_database(store, worker_name(store))
+            await self._workers.open()
+        apps = await served_apps(self._workers)
+        return [app for app in self.runners if app not in apps]
 
     async def session(self, runner: Runner, user: str, id: str) -> Session:
         """A session, or a problem that says nothing of those of others."""
@@ -171,6 +195,7 @@ class Served:
         user: str,
         session: str | None,
         tools: Sequence[object] = (),
+        output_schema: JsonObject | None = None,
         config: RunConfig | None = None,
         busy: Busy = "reject",
         stream: bool = True,
@@ -187,8 +212,9 @@ class Served:
             if isinstance(message, Content):
                 _require_media(message)
             if self.turns is not None:
-                if tools:
-                    runner.extended(tools)  # what is wrong with them is said before they are put
+                if tools or output_schema is not None:
+                    # what is wrong with them is said before they are put
+                    runner.extended(tools, output_schema)
                 queued = await queue_run(
                     self.turns,
                     runner,
@@ -197,6 +223,7 @@ class Served:
                     busy=busy,
                     options=_queued_options(runner.config, config),
                     tools=_queued_tools(tools),
+                    output_schema=output_schema,
                     stream=stream,
                     **asked,
                 )
@@ -209,6 +236,7 @@ class Served:
                     user_id=user,
                     session_id=session,
                     tools=tools,
+                    output_schema=output_schema,
                     config=self._configured(chosen, busy, stream=stream),
                     **asked,
                 )
@@ -297,7 +325,8 @@ class Served:
         known = self._configs.get(key)
         if known is not None and known[0] is config:
             return known[1]
-        changed = msgspec.structs.replace(config, busy=busy, stream=stream)
+        # a quota and a client want the tokens, whether or not the provider counts them
+        changed = msgspec.structs.replace(config, busy=busy, stream=stream, count_tokens=True)
         # a config made for one request must not stay in the table
         if any(config is runner.config for runner in self.runners.values()):
             self._configs[key] = (config, changed)
@@ -329,15 +358,16 @@ class Served:
             word = "handed_over" if handed_over else "failed"
             self.metrics.note_run(runner.app_name, seconds, word)
             return
-        usage, error = end.usage, end.error
-        reservation.end(tokens_of(usage) or 0 if reservation.needs_end else 0)
+        error = end.error
+        reservation.end(tokens_of(end.usage) or 0 if reservation.needs_end else 0)
         if error is None:
-            word = "waiting" if end.is_waiting else "done"
+            word = end_of_wait(end.events) if end.is_waiting else "done"
         elif error.error_code in ("cancelled", "interrupted"):
             word = error.error_code
         else:
             word = "error"
-        self.metrics.note_run(runner.app_name, seconds, word, usage, end.events)
+        models = self._models[runner.app_name]
+        self.metrics.note_run(runner.app_name, seconds, word, end.events, models)
 
     def _end_from_log(self, runner: Runner, run: StartedRun, reservation: Reservation) -> None:
         """End the reservation of a run without a result: what it used stands in its log."""
@@ -405,7 +435,8 @@ class Served:
         since = time.time() - self._recover
         for runner in self.runners.values():
             try:
-                runs = await runner.recover(since=since)
+                counting = msgspec.structs.replace(runner.config, count_tokens=True)
+                runs = await runner.recover(since=since, config=counting, extend=self._extend)
             except WeftError as error:
                 _log.error("unfinished runs of %s were not resumed: %s", runner.app_name, error)
                 continue

@@ -16,7 +16,6 @@ from weft.media import base64_bytes
 from weft.runtime import Runner
 from weft.runtime.approvals import Pending, pending_in
 from weft.runtime.earlier import LONGEST_ID, is_unfinished, require_request_id
-from weft.runtime.metrics import MEDIA_TYPE
 from weft.server.endpoints import Answer, Body, Call, Endpoint, respond, respond_raw, whole_number
 from weft.server.problems import Problem, invalid, require_id, unknown_artifact
 from weft.server.served import Busy, ServedRun
@@ -398,20 +397,18 @@ async def list_questions(call: Call) -> Answer:
 
 
 async def list_pending(call: Call) -> Answer:
-    """What the sessions of an app wait for: those of one user, or of all for the operator."""
-    runner = call.runner()
-    user = call.user_or_all()
-    limit = call.number("limit", 200, most=LARGEST_PAGE)
-    pending: list[JsonObject] = []
-    # the limit is of sessions, not of questions: reading them is what costs
-    for info in (await runner.store.sessions(runner.app_name, user))[:limit]:
-        session = await runner.store.get(info.key)
-        if session is not None and session.waiting:
-            pending += [
-                {"session": info.key.id, "user": info.key.user_id, "question": question}
-                for question in questions_of(session)
-            ]
-    return respond(pending)
+    """What the sessions of an app wait for, the oldest first: of one user, or of all."""
+    first, limit = call.number("first", 0), call.number("limit", LARGEST_PAGE, most=LARGEST_PAGE)
+    questions = await call.runner().pending(user_id=call.user_or_all())
+    answer = respond(
+        [
+            {"session": one.key.id, "user": one.key.user_id, "question": _as_question(one)}
+            for one in questions[first : first + limit]
+        ]
+    )
+    # the body is a list: how long it would be without the limit stands before it
+    answer.headers["x-total-count"] = str(len(questions))
+    return answer
 
 
 async def answer_questions(call: Call) -> Answer:
@@ -461,41 +458,9 @@ async def list_runs(call: Call) -> Answer:
     )
 
 
-async def get_health(call: Call) -> Answer:
-    """Whether the process answers."""
-    return respond({"status": "ok"})
-
-
-async def get_ready(call: Call) -> Answer:
-    """Whether runs can be started: the stores answer, and the server is not about to stop."""
-    if call.served.is_stopping:
-        raise Problem(503, "stopping", "the server is stopping")
-    for store in call.served.stores:
-        # any question shows that a store answers, also one about a session that is not there
-        await store.lengths([SessionKey("ready", "ready", "ready")])
-    return respond({"status": "ready"})
-
-
-async def get_metrics(call: Call) -> Answer:
-    """Numbers in Prometheus' text format; for the operator, or any user of the server."""
-    served = call.served
-    gauges = {
-        "weft_runs_active": served.active,
-        "weft_streams_open": served.open_streams,
-        "weft_apps": len(served.runners),
-    }
-    return Response(served.metrics.text(gauges), media_type=MEDIA_TYPE)
-
-
 _ONE = "/api/apps/{app}/sessions/{session}"
 
 ENDPOINTS = (
-    Endpoint("GET", "/health", get_health, "Whether the process answers.", tag="server"),
-    Endpoint("GET", "/ready", get_ready, "Whether runs can be started.", tag="server"),
-    Endpoint(
-        "GET", "/metrics", get_metrics, "Numbers for Prometheus.", answers="text/plain",
-        tag="server",
-    ),
     Endpoint("GET", "/api/apps", list_apps, "The apps that are served.", tag="apps"),
     Endpoint("GET", "/api/runs", list_runs, "The runs under way.", tag="runs"),
     Endpoint(
@@ -508,7 +473,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "GET", "/api/apps/{app}/pending", list_pending, "What sessions wait for.",
-        tag="questions", queries=("user", "limit"),
+        tag="questions", queries=("user", "first", "limit"),
     ),
     Endpoint("GET", _ONE, get_session, "One session.", queries=("user",)),
     Endpoint("DELETE", _ONE, delete_session, "Delete a session.", status=204, queries=("user",)),

@@ -56,7 +56,7 @@ class OfferedTools(msgspec.Struct, frozen=True):
 
 
 class Charge(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one answer of a model cost, in a run with a budget."""
+    """What one answer of a model cost, in a run that counts it."""
 
     model: str | None = None
     """The model that was asked."""
@@ -66,6 +66,8 @@ class Charge(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long the run had lasted when the answer came."""
     money: float | None = None
     """US dollars."""
+    prompt: int | None = None
+    """Tokens of the request alone, where they were counted here: the provider reported none."""
 
 
 class Provenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):

@@ -46,6 +46,7 @@ from weft.turns.turn import (
     TurnStatus,
     count_statuses,
     encode_turn,
+    read_waits,
 )
 
 if TYPE_CHECKING:
@@ -212,6 +213,11 @@ class DbosTurns:
         """How many turns there are, by the name of their app and by status."""
         await self.open()
         return count_statuses(await self._database.execute(tables.COUNTS, {}), tables.STATUSES)
+
+    async def waits(self) -> dict[str, float]:
+        """For how long the oldest turn of each app waits that a worker could take."""
+        await self.open()
+        return read_waits(await self._database.execute(tables.WAITS, {}))
 
     async def close(self) -> None:
         """Close the connections."""

@@ -277,3 +277,13 @@ COUNTS = f"""
 SELECT app_name, status, count(*) FROM weft.dbos_turns
 JOIN {_STATUS} ON workflow_uuid = {_ID} GROUP BY 1, 2
 """
+
+WAITS = f"""
+SELECT app_name, {_NOW}::float8 - min(status.created_at) / 1000.0::float8
+FROM weft.dbos_turns AS head JOIN {_STATUS} AS status ON workflow_uuid = {_ID}
+WHERE status.status = 'ENQUEUED' AND NOT EXISTS (
+    SELECT 1 FROM {_STATUS} AS other
+    WHERE other.queue_name = status.queue_name AND other.status = 'PENDING'
+        AND other.queue_partition_key = status.queue_partition_key)
+GROUP BY 1
+"""

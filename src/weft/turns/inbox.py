@@ -26,6 +26,7 @@ from weft.turns.turn import (
     TurnStatus,
     count_statuses,
     encode_turn,
+    read_waits,
     retried,
 )
 
@@ -136,6 +137,10 @@ class InboxTurns:
         """How many turns there are, by the name of their app and by status."""
         rows = await self._database.run(self._statements.counts, {})
         return count_statuses(rows, {status: status for status in get_args(TurnStatus)})
+
+    async def waits(self) -> dict[str, float]:
+        """For how long the oldest turn of each app waits that a worker could take."""
+        return read_waits(await self._database.run(self._statements.waits, {}))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -292,6 +297,14 @@ class Statements:
                 WHERE ended_at <= {now} - :keep)
             RETURNING number"""
         self.counts = f"SELECT app_name, status, count(*) FROM {table} GROUP BY 1, 2"
+        self.waits = f"""
+            SELECT app_name, {now} - min(coalesce(due, put_at)) FROM {table} AS head
+            WHERE status = 'waiting' AND place IS NOT NULL AND (due IS NULL OR due <= {now})
+                AND NOT EXISTS (
+                    SELECT 1 FROM {table} AS other
+                    WHERE other.app_name = head.app_name AND other.user_id = head.user_id
+                        AND other.session = head.session AND other.status = 'running')
+            GROUP BY app_name"""
 
 
 def _info(cells: Sequence[Cell]) -> TurnInfo:

@@ -269,12 +269,20 @@ class Liveness:
             self._loop.call_soon_threadsafe(call)
 
 
-async def living_workers(database: QueueDatabase) -> list[WorkerInfo]:
-    """The workers that live now."""
+async def living_workers(
+    database: QueueDatabase, *, within: float | None = None
+) -> list[WorkerInfo]:
+    """The workers that live now: that nobody declared dead.
+
+    `within` asks for a sign of life in as many seconds too, for who is not a worker: when the last
+    worker has died there is nobody left to declare it dead.
+    """
+    sql = database.sql
+    fresh = f" WHERE beat > {sql.now} - :within" if within is not None else ""
     rows = await database.run(
-        f"SELECT worker, apps, engine, slots, since FROM {database.sql.schema}turn_workers"
+        f"SELECT worker, apps, engine, slots, since FROM {sql.schema}turn_workers{fresh}"
         " ORDER BY since",
-        {},
+        {"within": within} if within is not None else {},
     )
     return [
         WorkerInfo(

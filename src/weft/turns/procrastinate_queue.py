@@ -33,6 +33,7 @@ from weft.turns.turn import (
     TurnStatus,
     count_statuses,
     encode_turn,
+    read_waits,
     retried,
 )
 
@@ -227,6 +228,11 @@ class ProcrastinateTurns:
         """How many turns there are, by the name of their app and by status."""
         await self.open()
         return count_statuses(await self._database.execute(_COUNTS, {"task": _TASK}), _STATUSES)
+
+    async def waits(self) -> dict[str, float]:
+        """For how long the oldest turn of each app waits that a worker could take."""
+        await self.open()
+        return read_waits(await self._database.execute(_WAITS, {"task": _TASK}))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -602,4 +608,18 @@ SELECT id FROM gone
 _COUNTS = """
 SELECT args ->> 'app', status::text, count(*) FROM procrastinate_jobs
 WHERE task_name = %(task)s GROUP BY 1, 2
+"""
+
+_WAITS = """
+SELECT args ->> 'app', extract(epoch FROM clock_timestamp() - min(coalesce(
+    scheduled_at,
+    (SELECT min(at) FROM procrastinate_events WHERE job_id = head.id AND type = 'deferred')
+)))::float8
+FROM procrastinate_jobs AS head
+WHERE task_name = %(task)s AND status = 'todo' AND lock IS NOT NULL
+    AND (scheduled_at IS NULL OR scheduled_at <= now())
+    AND NOT EXISTS (
+        SELECT 1 FROM procrastinate_jobs AS other
+        WHERE other.lock = head.lock AND other.status = 'doing')
+GROUP BY 1
 """

@@ -34,8 +34,11 @@ from weft.errors import (
     WeftError,
 )
 from weft.runtime import Result, Runner, Running
+from weft.runtime.approvals import pending_in
+from weft.runtime.metrics import Metrics, end_of_wait, model_names
 from weft.session import Event
 from weft.turns.turn import (
+    NEEDS_PERSON,
     QueuedTurn,
     RunTurn,
     StopSignal,
@@ -43,6 +46,7 @@ from weft.turns.turn import (
     Turns,
     UnreadableTurn,
     decode_turn,
+    is_answer,
 )
 
 _log = logging.getLogger("weft.turns")
@@ -263,7 +267,10 @@ _LONGEST_PAUSE = 600.0
 _LEASE_PATIENCE = 10.0
 """Seconds that a turn waits in its slot for a session that a run outside of the queue has."""
 
-_FOR_GOOD = frozenset(("auth", "not_found", "bad_request", "context_overflow", "unknown_outcome"))
+_DEAD_LETTERS = 1_000
+"""How many dead letters of an app are looked at for those that somebody has answered."""
+
+_FOR_GOOD = frozenset(("auth", "not_found", "bad_request", "context_overflow"))
 """Codes of failures that another try would only repeat, or must not repeat."""
 
 
@@ -282,6 +289,7 @@ class TurnRunner:
                 # the queue is asked first whether the run that was cut off was given up
                 unfinished="reject",
                 busy="queue",
+                count_tokens=True,
                 queue_timeout=runner.config.queue_timeout or _LEASE_PATIENCE,
             )
             for app, runner in self._runners.items()
@@ -290,6 +298,11 @@ class TurnRunner:
             app: msgspec.structs.replace(config, stream=True)
             for app, config in self._configs.items()
         }
+        self._models = {
+            app: model_names(runner.root, runner.config) for app, runner in self._runners.items()
+        }
+        self.numbers = Metrics()
+        """The runs of the turns, and what they cost."""
         self._running: dict[asyncio.Task[Result], Running] = {}
         self._is_handing_over = False
         self.outcomes: dict[tuple[str, str], int] = {}
@@ -312,7 +325,9 @@ class TurnRunner:
         begun = time.monotonic()
         outcome = await self._outcome(turn)
         app = turn.key.app_name
-        self.outcomes[app, outcome.kind] = self.outcomes.get((app, outcome.kind), 0) + 1
+        is_open = outcome.reason.startswith(NEEDS_PERSON)
+        kind = "needs_person" if is_open else outcome.kind
+        self.outcomes[app, kind] = self.outcomes.get((app, kind), 0) + 1
         self.seconds[app] = self.seconds.get(app, 0.0) + time.monotonic() - begun
         if outcome.kind in ("again", "failed"):
             _log.warning(
@@ -339,7 +354,14 @@ class TurnRunner:
             # first: a schedule must not end because one of its turns fails
             if turn.every is not None:
                 await self._put_next(turn)
-            return self._judge(turn, await self._run(turn))
+            begun = time.time(), time.monotonic()
+            result = await self._run(turn)
+            outcome = self._judge(turn, result)
+            if result is not None:
+                self._count(turn, result, outcome, *begun)
+            if outcome.kind == "done" and is_answer(turn):
+                await self._settle_answered(turn)
+            return outcome
         except LeaseLost as error:  # whoever has the session now goes on with it
             return TurnEnd("released", str(error))
         except SessionBusy as error:
@@ -456,7 +478,8 @@ class TurnRunner:
             return TurnEnd("failed", "its session was deleted")
         error = result.error
         if error is None:
-            return TurnEnd("done")
+            unknown = _unknown_calls(result)
+            return TurnEnd("failed", unknown) if unknown else TurnEnd("done")
         words = f"{error.error_code}: {error.error_message}"
         # somebody stopped it: to try again would undo that
         if error.interrupted:
@@ -468,6 +491,30 @@ class TurnRunner:
         if error.error_code in _FOR_GOOD:
             return TurnEnd("failed", words)
         return self._again(turn, words)
+
+    def _count(
+        self, turn: QueuedTurn, result: Result, outcome: TurnEnd, since: float, begun: float
+    ) -> None:
+        """Count the run of a turn, and what it cost, by agent and model."""
+        app, events = turn.key.app_name, result.events
+        # a run that goes on gives its earlier events again: another worker has counted them
+        if result.repeated:
+            events = tuple(event for event in events if event.timestamp >= since)
+        is_waiting = bool(result.waiting) and result.error is None
+        words = {"done": "done", "cancelled": "cancelled"}
+        word = end_of_wait(events) if is_waiting else words.get(outcome.kind, "error")
+        self.numbers.note_run(app, time.monotonic() - begun, word, events, self._models[app])
+
+    async def _settle_answered(self, turn: QueuedTurn) -> None:
+        """Look again at the turns of a session for which somebody has said what a call did."""
+        app = turn.key.app_name
+        try:
+            for info in await self._turns.list(app_name=app, status="failed", limit=_DEAD_LETTERS):
+                # its run is over, or asks something else by now: whoever takes it sees that
+                if info.needs_person and info.turn.key == turn.key:
+                    await self._turns.retry(info.turn.id)
+        except StoreError as error:
+            _log.warning("a dead letter of %s is not looked at again: %s", turn.key, error.message)
 
     def _again(self, turn: QueuedTurn, reason: str) -> TurnEnd:
         if turn.attempts + 1 >= self._attempts:
@@ -483,8 +530,9 @@ def pause_after(attempts: int) -> float:
 def start_turn(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
     """The run of a turn: its message, its answers, or what is open in the session."""
     running = _running(runner, turn, config)
-    if turn.tools:
-        running = running.of(runner.extended([one.tool() for one in turn.tools]))
+    if turn.tools or turn.output_schema is not None:
+        tools = [one.tool() for one in turn.tools]
+        running = running.of(runner.extended(tools, turn.output_schema))
     running.invocation.follower = turn.follower
     if turn.requires_session:
         running.invocation.request = running.invocation.request._replace(create=False)
@@ -501,16 +549,35 @@ def _running(runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
             invocation_id=turn.invocation_id,
             config=config,
         )
-    is_answer = any(part.function_response is not None for part in turn.message.parts or ())
     return runner.run(
         turn.message,
         user_id=user_id,
         session_id=session_id,
         state=turn.state or None,
         # an answer that comes twice is taken once anyway
-        request_id=None if is_answer else turn.request_id,
+        request_id=None if is_answer(turn) else turn.request_id,
         config=config,
     )
+
+
+def _unknown_calls(result: Result) -> str:
+    """Why a run needs a person: the calls of which nobody knows what they did; empty for none."""
+    if not result.waiting:
+        return ""
+    own = {
+        call.id
+        for event in result.session.events
+        if event.invocation_id == result.invocation_id
+        for call in event.calls
+    }
+    unknown = [
+        f"{one.name} ({one.call_id})"
+        for one in pending_in(result.session)
+        if one.kind == "unknown" and one.call_id in own
+    ]
+    if not unknown:
+        return ""
+    return f"{NEEDS_PERSON}: nobody knows whether {', '.join(unknown)} ran, for its process died"
 
 
 async def _result_of(running: Running) -> Result:

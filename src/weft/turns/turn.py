@@ -15,12 +15,15 @@ import msgspec
 
 from weft.content import Content
 from weft.declare.tool import Tool
-from weft.errors import UsageError, WeftError
+from weft.errors import RequestTaken, UsageError, WeftError
 from weft.session import SessionKey
 from weft.values import Json, JsonObject
 
 TurnStatus = Literal["waiting", "running", "done", "failed", "cancelled"]
 """Where a turn is. `failed` is the list of dead letters: nobody takes it unless it is retried."""
+
+NEEDS_PERSON = "needs a person"
+"""How the reason of a dead letter begins whose run waits for somebody to say what a call did."""
 
 MOST_KILLS = 3
 """How many workers a turn may take with it until nobody takes it any more."""
@@ -130,9 +133,29 @@ class Turns(Protocol):
         """How many turns there are, by the name of their app and by status."""
         ...
 
+    async def waits(self) -> "dict[str, float]":
+        """For how many seconds the oldest turn of each app waits that a worker could take.
+
+        A turn does not count while another of its session runs, or before it is due.
+        """
+        ...
+
     async def close(self) -> None:
         """Close the connections; the next use opens them again."""
         ...
+
+
+def require_same(known: "TurnInfo | None", turn: "QueuedTurn") -> None:
+    """Refuse a turn whose request id came with another message before: it would not be said."""
+    if known is not None and known.turn.message != turn.message and not is_answer(turn):
+        raise RequestTaken(turn.request_id, where=str(turn.key))
+
+
+def is_answer(turn: "QueuedTurn") -> bool:
+    """Whether it goes on with a run that has begun: with an answer, or as it is."""
+    if turn.message is None:
+        return True
+    return any(part.function_response is not None for part in turn.message.parts or ())
 
 
 class StopSignal(Protocol):
@@ -171,6 +194,8 @@ class QueuedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the model for this turn: what `RunConfig(generate_config=)` takes."""
     tools: tuple["ClientTool", ...] = ()
     """Tools for this turn that whoever put it runs: its session waits for their results."""
+    output_schema: JsonObject | None = None
+    """The JSON Schema that the answer of this turn has, where whoever put it asks for one."""
     stream: bool = False
     """Whether the model is asked to stream, for those who follow the session."""
     follower: str | None = None
@@ -237,6 +262,13 @@ def count_statuses(
     return counts
 
 
+def read_waits(rows: Iterable[Sequence[object]]) -> dict[str, float]:
+    """How long turns wait, from rows of app and seconds; a clock that went back makes it none."""
+    return {
+        app: max(float(seconds), 0.0) for app, seconds in cast("Iterable[tuple[str, float]]", rows)
+    }
+
+
 class TurnEnd(NamedTuple):
     """What came of a turn, for the queue.
 
@@ -270,6 +302,11 @@ class TurnInfo(NamedTuple):
     """Why it failed last."""
     put_at: float | None = None
     ended_at: float | None = None
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether it is a dead letter because nobody knows what a call of it did."""
+        return self.status == "failed" and self.reason.startswith(NEEDS_PERSON)
 
 
 class TurnRow(NamedTuple):
@@ -314,11 +351,14 @@ class TurnRow(NamedTuple):
         )
 
 
-_VERSION = 2
-"""The version of a turn that is written down, where it has what older workers would drop."""
+_VERSION = 3
+"""The version of a turn that is written down with a schema of its answer."""
+
+_EQUIPPED_VERSION = 2
+"""The version of one with options or tools, and without such a schema."""
 
 _PLAIN_VERSION = 1
-"""The version of one without options and tools: older workers run it as it is meant."""
+"""The version of one without any of these: the oldest workers run it as it is meant."""
 
 
 class _WrittenTurn(msgspec.Struct, omit_defaults=True):
@@ -337,6 +377,7 @@ class _WrittenTurn(msgspec.Struct, omit_defaults=True):
     every: float | None = None
     options: dict[str, msgspec.Raw] = {}
     tools: tuple[ClientTool, ...] = ()
+    output_schema: JsonObject | None = None
     stream: bool = False
     follower: str | None = None
     retries: int = 0
@@ -348,10 +389,10 @@ class UnreadableTurn(WeftError):
 
 def encode_turn(turn: QueuedTurn) -> str:
     """The turn as JSON; attempts, kills and id are for the queue to keep."""
+    schema = turn.output_schema
     return msgspec.json.encode(
         {
-            # the lowest that means the same: workers are upgraded one after the other
-            "version": _VERSION if turn.options or turn.tools else _PLAIN_VERSION,
+            "version": _version_of(turn),
             "app": turn.key.app_name,
             "user": turn.key.user_id,
             "session": turn.key.id,
@@ -364,11 +405,19 @@ def encode_turn(turn: QueuedTurn) -> str:
             **({"every": turn.every} if turn.every is not None else {}),
             **({"options": turn.options} if turn.options else {}),
             **({"tools": turn.tools} if turn.tools else {}),
+            **({"output_schema": schema} if schema is not None else {}),
             **({"stream": True} if turn.stream else {}),
             **({"follower": turn.follower} if turn.follower is not None else {}),
             **({"retries": turn.retries} if turn.retries else {}),
         }
     ).decode()
+
+
+def _version_of(turn: QueuedTurn) -> int:
+    """The lowest that means the same: workers are upgraded one after the other."""
+    if turn.output_schema is not None:
+        return _VERSION
+    return _EQUIPPED_VERSION if turn.options or turn.tools else _PLAIN_VERSION
 
 
 def decode_turn(
@@ -404,6 +453,7 @@ def decode_turn(
         every=written.every,
         options=options,
         tools=written.tools,
+        output_schema=written.output_schema,
         stream=written.stream,
         follower=written.follower,
         retries=written.retries,

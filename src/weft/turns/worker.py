@@ -4,25 +4,24 @@ It can be killed at any time: others notice within about a second and go on with
 to stop, it takes no more turns, lets those that run end for a while, and leaves the others to the
 next worker, without a word in their logs.
 
-Top to bottom: the worker, what it says of itself, what it needs, and the pages over HTTP for the
-machines that watch it: `/health`, `/ready` and `/metrics`. They are answered from the event loop of
-the worker, so that no answer at all means that the loop is stuck.
+Top to bottom: the worker, what it says of itself to the machines that watch it, what it needs.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
-from weft.errors import StoreError, UsageError, describe_kind
+from weft.errors import StoreError, UsageError, WeftError, describe_kind
 from weft.runtime import Runner
 from weft.runtime.metrics import MEDIA_TYPE, Metrics
 from weft.session import Store
 from weft.stores.leases import new_worker
 from weft.stores.relay import RelayingStore
 from weft.turns.databases import FileDatabase, QueueDatabase, ServerDatabase
+from weft.turns.health import STUCK_AFTER, HealthAnswer, HealthServer, LoopPulse, Pages, listen
 from weft.turns.liveness import (
     HUNG_AFTER,
     LEAST_HUNG,
@@ -51,6 +50,12 @@ _PRUNE_EVERY = 60.0
 _PRUNE_MOST = 1000
 """How many turns are pruned at once: few enough to take no time, more than come meanwhile."""
 
+_SCRAPE_LIMIT = 5.0
+"""Seconds in which the numbers of the queue must be there."""
+
+_MOST_LETTERS = 1_000
+"""How many dead letters are looked at for those that need a person."""
+
 _UNSERVED_EVERY = 60.0
 """Seconds between two looks for turns that nobody will take."""
 
@@ -61,7 +66,8 @@ class Worker:
     `slots` is how many turns run at once, `grace` how many seconds they may take to end when the
     worker is told to stop. `attempts` is how often a turn that fails is run. A worker that gives
     no sign of life for `hung` seconds is cut off by the others. A turn that is done stays in the
-    queue for `keep` days.
+    queue for `keep` days. A tool may block the event loop for `stuck` seconds until `/health` says
+    that the worker is not well.
     """
 
     def __init__(
@@ -73,6 +79,7 @@ class Worker:
         attempts: int = ATTEMPTS,
         hung: float = HUNG_AFTER,
         keep: float = KEEP_DAYS,
+        stuck: float = STUCK_AFTER,
         turns: Turns | None = None,
     ) -> None:
         self._runners = {runner.app_name: runner for runner in runners}
@@ -87,6 +94,7 @@ class Worker:
         self._grace = grace
         self._hung = hung
         self._keep = keep * 86400.0
+        self._stuck = stuck
         self._prune_at = 0.0
         """When to look for old turns again, by the monotonic clock."""
         self._stop = asyncio.Event()
@@ -107,23 +115,25 @@ class Worker:
         With a `port`, `/health`, `/ready` and `/metrics` are answered there; `ready` is called
         with the port when the worker takes turns.
         """
-        server: asyncio.Server | None = None
+        pulse, server = LoopPulse(), None
         try:
+            # first: whoever watches sees that it lives while it waits for the database
+            if port is not None:
+                server = HealthServer(self._pages(pulse), listen(host, port))
+                port = server.port
             await self._database.open()
             await self.turns.open()
             self._liveness = await self._live()
             # before the first turn: whoever put it may follow it in another process
             if isinstance(self.store, RelayingStore):
                 await self.store.relay.watch()
-            if port is not None:
-                server = await answer_health(self._pages(), host=host, port=port)
-                port = int(server.sockets[0].getsockname()[1])
             if ready is not None:
                 ready(port)
             return await self._work()
         finally:
+            pulse.stop()
             if server is not None:
-                server.close()
+                await asyncio.to_thread(server.stop)
             if self._liveness is not None:
                 await self._liveness.stop()
             await self.turns.close()
@@ -222,47 +232,83 @@ class Worker:
                     )
             await asyncio.sleep(_UNSERVED_EVERY)
 
-    def _pages(self) -> "Pages":
-        async def health() -> HealthAnswer:
-            return HealthAnswer(200, "ok\n")
-
-        async def ready() -> HealthAnswer:
-            if not self._is_working:
+    def _pages(self, pulse: LoopPulse) -> Pages:
+        def ready() -> HealthAnswer:
+            liveness = self._liveness
+            if self._stop.is_set():
                 return HealthAnswer(503, "it is stopping\n")
-            if self._liveness is None or not self._liveness.is_beating:
+            if liveness is not None and not liveness.is_beating:
                 return HealthAnswer(503, "the database cannot be reached\n")
+            if not self._is_working:
+                return HealthAnswer(503, "it is starting\n")
             return HealthAnswer(200, "ok\n")
 
-        async def metrics() -> HealthAnswer:
-            return HealthAnswer(200, await self._metrics(), MEDIA_TYPE)
+        async def numbers() -> str:
+            queue = Metrics()
+            await gauge_queue(queue, self.turns)
+            return self._metrics(pulse) + queue.text({})
 
-        return {"/health": health, "/ready": ready, "/metrics": metrics}
+        def metrics() -> HealthAnswer:
+            text = pulse.ask(numbers, _SCRAPE_LIMIT)
+            # nothing changes the worker's own numbers while the loop stands still
+            return HealthAnswer(200, self._metrics(pulse) if text is None else text, MEDIA_TYPE)
 
-    async def _metrics(self) -> str:
-        numbers = Metrics()
-        for (app, outcome), count in self._run.outcomes.items():
+        return {
+            "/health": lambda: pulse.health(self._stuck),
+            "/ready": ready,
+            "/metrics": metrics,
+        }
+
+    def _metrics(self, pulse: LoopPulse) -> str:
+        numbers, run = Metrics(), self._run
+        for (app, outcome), count in run.outcomes.items():
             numbers.count("weft_turns_total", count, app=app, outcome=outcome)
-        for app, seconds in self._run.seconds.items():
+        for app, seconds in run.seconds.items():
             numbers.count("weft_turn_seconds_total", seconds, app=app)
         liveness = self._liveness
         if liveness is not None:
             numbers.count("weft_workers_buried_total", liveness.buried)
             numbers.count("weft_turns_recovered_total", liveness.recovered)
-        with suppress(StoreError):
-            for (app, status), count in (await self.turns.counts()).items():
-                numbers.gauge("weft_queue_turns", count, app=app, status=status)
-        return numbers.text(
-            {
-                "weft_worker_slots": self._slots,
-                "weft_worker_active": self._run.active,
-                "weft_worker_ready": int(liveness is not None and liveness.is_beating),
-            }
-        )
+        gauges = {
+            "weft_worker_slots": self._slots,
+            "weft_worker_active": run.active,
+            "weft_worker_ready": int(liveness is not None and liveness.is_beating),
+            "weft_loop_still_seconds": round(pulse.still_for, 3),
+        }
+        return numbers.text(gauges) + run.numbers.text({})
+
+
+async def gauge_queue(numbers: Metrics, turns: Turns) -> None:
+    """Set the numbers of a queue: its turns, how long the oldest waits, who needs a person.
+
+    All of them are read before one is set: a number that could not be read is not there.
+    """
+    try:
+        counts, waits = await turns.counts(), await turns.waits()
+        letters = await turns.list(status="failed", limit=_MOST_LETTERS)
+    except WeftError as error:
+        _log.warning("the numbers of the queue cannot be read: %s", error.message)
+        numbers.gauge("weft_queue_readable", 0)
+        return
+    numbers.gauge("weft_queue_readable", 1)
+    for (app, status), count in counts.items():
+        numbers.gauge("weft_queue_turns", count, app=app, status=status)
+    needing = Counter(one.turn.key.app_name for one in letters if one.needs_person)
+    # an app of which no turn waits has a number too: an alarm must not find nothing
+    for app in {app for app, _ in counts}:
+        numbers.gauge("weft_queue_oldest_seconds", round(waits.get(app, 0.0), 3), app=app)
+        numbers.gauge("weft_turns_needing_person", needing[app], app=app)
+
+
+async def served_apps(database: QueueDatabase) -> frozenset[str]:
+    """The apps that living workers have."""
+    workers = await living_workers(database, within=HUNG_AFTER)
+    return frozenset(app for one in workers for app in one.apps)
 
 
 async def unserved(turns: Turns, database: QueueDatabase) -> dict[str, int]:
     """How many turns wait for an app that no living worker has, by that app."""
-    served = {app for one in await living_workers(database) for app in one.apps}
+    served = await served_apps(database)
     counts = await turns.counts()
     return {
         app: count
@@ -331,73 +377,3 @@ def _check(runners: Sequence[Runner], by_app: dict[str, Runner], slots: int) -> 
         )
     if slots < 1:
         raise UsageError(f"slots={slots}", where="Worker", hint="pass 1 or more")
-
-
-# --- the pages over HTTP
-
-_SECONDS = 10.0
-"""How long a client may take to ask."""
-
-_LONGEST_LINE = 8_000
-
-
-class HealthAnswer(NamedTuple):
-    """An answer: its status, its text and what kind of text that is."""
-
-    status: int
-    text: str
-    media_type: str = "text/plain; charset=utf-8"
-
-
-Pages = dict[str, Callable[[], Awaitable[HealthAnswer]]]
-
-
-async def answer_health(pages: Pages, *, host: str, port: int) -> asyncio.Server:
-    """Listen, and answer what is asked for these pages."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, TimeoutError, ValueError, asyncio.IncompleteReadError):
-            async with asyncio.timeout(_SECONDS):
-                path = await _asked(reader)
-                page = pages.get(path)
-                response = await page() if page is not None else HealthAnswer(404, "not here\n")
-                writer.write(_spelled(response))
-                await writer.drain()
-        writer.close()
-
-    try:
-        return await asyncio.start_server(answer, host, port, limit=_LONGEST_LINE)
-    except (OSError, OverflowError) as error:
-        raise cannot_listen(host, port, error) from None
-
-
-def cannot_listen(host: str, port: int, error: Exception) -> UsageError:
-    """The error for a port that cannot be had."""
-    return UsageError(
-        f"nothing can listen there: {error}",
-        where=f"{host}:{port}",
-        hint="choose another port: --port 8001, or --port 0 for a free one",
-    )
-
-
-async def _asked(reader: asyncio.StreamReader) -> str:
-    """The path that a client asks for; the rest of its request is read and not needed."""
-    method, path, _ = (await reader.readuntil(b"\r\n")).decode("latin-1").split(" ", 2)
-    # the headers are read, or closing would reset the connection before the answer is there
-    while await reader.readuntil(b"\r\n") != b"\r\n":
-        pass
-    return path.partition("?")[0] if method in ("GET", "HEAD") else ""
-
-
-_REASONS = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}
-
-
-def _spelled(answer: HealthAnswer) -> bytes:
-    body = answer.text.encode()
-    head = (
-        f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\n"
-        f"content-type: {answer.media_type}\r\n"
-        f"content-length: {len(body)}\r\n"
-        "connection: close\r\n\r\n"
-    )
-    return head.encode("latin-1") + body
