@@ -16,17 +16,17 @@ from typing import NamedTuple
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import Cost, cost_of, read_again
 from weft.compiler.explain import source_of
-from weft.compiler.mask import Mask, MaskRules, redactions_in, rules_of
+from weft.compiler.mask import Mask, MaskRules, rules_of
 from weft.compiler.prefix import TurnSegments
+from weft.compiler.tools import declared_policy
 from weft.declare import Agent, C, Node, Policy, RunConfig, Sequence
-from weft.declare.policy_parts import Label, Redact
-from weft.declare.visit import rebuild
+from weft.declare.policy_parts import Redact
 from weft.declare.words import policy_from
 from weft.dialects import Entry
 from weft.errors import UsageError
 from weft.recordings import Recording
 from weft.replay.replay import recorded_agents
-from weft.replay.steps import Answered, StepWalk
+from weft.replay.steps import Answered, StepWalk, protect_as, under_policy
 from weft.runtime.approvals import pending_in
 from weft.session import Event, Session
 from weft.session.lookback import waiting_in
@@ -52,21 +52,22 @@ class Variant(NamedTuple):
     budget: int = 0
     model: str = ""
 
-    def laid_over(self, root: Node) -> Node:
+    def laid_over(self, root: Node, config: RunConfig) -> Node:
         """The same agents, each under the policy that this makes of its own."""
         if not (self.policy or self.window or self.budget):
             return root
-        return rebuild(root, lambda agent: agent.sees(self.policy_for(agent)))
+        return under_policy(root, lambda agent: self.policy_for(agent, config), config)
 
-    def policy_for(self, agent: Agent) -> Policy:
-        """The agent's policy, changed. What it redacts or withholds stays so under any other."""
-        policy = policy_from(self.policy) if self.policy else agent.context or PLAIN
+    def policy_for(self, agent: Agent, config: RunConfig) -> Policy:
+        """The agent's policy, changed. What it redacts or labels stays hidden."""
+        own = declared_policy(agent, config)
+        policy = policy_from(self.policy) if self.policy else own
         if self.window:
             limit, policy = policy.limit, C.window(self.window)
             policy = dataclasses.replace(policy, limit=limit)
         if self.budget:
             policy = dataclasses.replace(policy, limit=None).budget(self.budget)
-        return _as_protected(policy, agent.context)
+        return protect_as(policy, own)
 
     def config(self, base: RunConfig) -> RunConfig:
         """The run's config, with this model where one is named."""
@@ -74,22 +75,13 @@ class Variant(NamedTuple):
 
         return replace(base, model=self.model) if self.model else base
 
-    def code(self, agent: Agent) -> str:
+    def code(self, agent: Agent, config: RunConfig) -> str:
         """The variant as a line of Python, to be copied."""
         model = f"model={self.model!r}, " if self.model else ""
         changed = (
             f"dataclasses.replace({agent.name}, {model.rstrip(', ')})" if model else agent.name
         )
-        return f"{agent.name} = {changed}.sees({self.policy_for(agent)})"
-
-
-def _as_protected(policy: Policy, own: Policy | None) -> Policy:
-    """A policy with all that another one keeps from models."""
-    if own is None:
-        return policy
-    labels = (one for one in own.protections if isinstance(one, Label))
-    protections = dict.fromkeys((*policy.protections, *redactions_in(own), *labels))
-    return dataclasses.replace(policy, protections=tuple(protections))
+        return f"{agent.name} = {changed}.sees({self.policy_for(agent, config)})"
 
 
 class Inspection:
@@ -125,8 +117,6 @@ class Inspection:
         self._rehearsing = RLock()
         self._watchers = 0
         self.shared = SharedTurns()
-        self.sent_tokens: dict[str, int] | None = None
-        """Of a variant: the tokens of what was sent, by the event that answered it."""
         self.notice = ""
         """What a reader has to know of how the requests were rebuilt."""
 
@@ -201,7 +191,6 @@ class Inspection:
             self.session,
             config=self.config,
             artifacts=self.artifacts,
-            sent_tokens=self.sent_tokens,
         )
 
     def grown(self, session: Session) -> "Inspection":
@@ -279,18 +268,11 @@ class Inspection:
         rehearsed = self._rehearsed.get(variant)
         if rehearsed is not None:
             return rehearsed
-        other = self.anew(
-            self.session, root=variant.laid_over(self.root), config=variant.config(self.config)
+        return self.anew(
+            self.session,
+            root=variant.laid_over(self.root, self.config),
+            config=variant.config(self.config),
         )
-        other.sent_tokens = self.tokens_of_sent()
-        return other
-
-    def tokens_of_sent(self) -> dict[str, int]:
-        """The tokens of the requests that were sent, by the events that answered them."""
-        if self.sent_tokens is None:
-            steps = ((step.event.id, step.request) for step in self.steps)
-            return {id: request.tokens for id, request in steps if request is not None}
-        return self.sent_tokens
 
     @cached_property
     def plain(self) -> "Inspection":

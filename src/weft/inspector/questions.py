@@ -7,7 +7,7 @@ did untrusted text go: each is answered by compiling again, without a model.
 import dataclasses
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -18,12 +18,13 @@ from weft.compiler.costs import cost_of, rates_for
 from weft.compiler.explain import notes_of
 from weft.compiler.mask import Mask
 from weft.compiler.report import block_text
-from weft.declare import Agent, C, Node
+from weft.compiler.tools import declared_policy
+from weft.declare import Agent, C, Node, RunConfig
 from weft.declare.agent import walk_tree
-from weft.declare.visit import rebuild
+from weft.declare.visit import rebuild_program
 from weft.errors import UsageError
 from weft.graph import graph_of, to_svg
-from weft.inspector.inspection import PLAIN, Inspection, Variant
+from weft.inspector.inspection import Inspection, Variant
 from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
 from weft.replay.steps import Answered, homes_of
@@ -49,7 +50,7 @@ def _what_if(inspection: Inspection, number: int, variant: Variant) -> JsonObjec
     agent = _agent(inspection.root, now.prompt.agent)
     return {
         "view": there.to_json(raw=False),
-        "code": variant.code(agent),
+        "code": variant.code(agent, inspection.config),
         "tokens": request.tokens,
         "tokens_now": now.tokens,
         "cached": request.cached.cached,
@@ -65,10 +66,14 @@ def _what_if(inspection: Inspection, number: int, variant: Variant) -> JsonObjec
 def compare(inspection: Inspection, variant: Variant) -> JsonObject:
     """The whole session as it was and as it would be: two film strips, and what each costs."""
     other = inspection.under(variant)
+    asked = dict.fromkeys(
+        step.request.prompt.agent for step in inspection.steps if step.request is not None
+    )
+    agents = (_agent(inspection.root, name) for name in asked)
     return {
         "now": inspection.film(),
         "then": other.film(),
-        "code": variant.code(next(iter(homes_of(inspection.root).values()))),
+        "code": "\n".join(variant.code(agent, inspection.config) for agent in agents),
     }
 
 
@@ -84,8 +89,10 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
             where="force in",
             hint="name events by their ids, as the view of what was left out lists them",
         )
+    groups = [_partners(before.events, event) for event in events]
+    forced_in = set[str]().union(*groups)
     tagged = [
-        _tagged(event) if event.id in wanted else event for event in inspection.session.events
+        _tagged(event) if event.id in forced_in else event for event in inspection.session.events
     ]
     session = Session(
         before.id,
@@ -94,12 +101,14 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
         state=inspection.session.initial,
         events=tagged,
     )
-    root = rebuild(inspection.root, _with_forced)
+    config = inspection.config
+    root = rebuild_program(inspection.root, lambda agent: _with_forced(agent, config))
     forced = inspection.anew(session, root=root)
-    forced.sent_tokens = inspection.tokens_of_sent()
     view, now = _at(forced, number, Variant(), step=step), inspection.request(number)
+    for group in groups:
+        _require_sent(view, group)
     cost, was = cost_of(view.request), cost_of(now)
-    agent = _with_forced(_agent(inspection.root, now.prompt.agent))
+    agent = _with_forced(_agent(inspection.root, now.prompt.agent), config)
     return {
         "view": view.to_json(raw=False),
         "code": f"{agent.name}.sees({agent.context})",
@@ -109,6 +118,26 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
         "cost_now": was.total,
         "money": cost.rates.money and was.rates.money,
     }
+
+
+def _partners(events: Sequence[Event], wanted: str) -> set[str]:
+    """An event, and those with the other side of its calls: they are sent together."""
+    sides = {event.id: {one.id for one in (*event.calls, *event.results)} for event in events}
+    mine = sides[wanted] - {None}
+    return {wanted, *(event for event, ids in sides.items() if not ids.isdisjoint(mine))}
+
+
+def _require_sent(view: RequestView, events: Collection[str]) -> None:
+    """Refuse to show a request as if it held events that no policy can put into it."""
+    if any(row.origin.kind == "event" and row.origin.name in events for row in view.report.sent):
+        return
+    rows = (row for row in view.report.left_out if row.origin.name in events)
+    why = next((f": {row.step} leaves it out, because {row.reason}" for row in rows), "")
+    raise UsageError(
+        f"no policy puts this event into the request{why}",
+        where="force in",
+        hint="force in what a policy left out",
+    )
 
 
 def bisect(inspection: Inspection, text: str) -> JsonObject:
@@ -256,25 +285,23 @@ def as_test(inspection: Inspection, number: int, variant: Variant, *, target: st
             where="target",
             hint="write pkg.module:agent",
         )
-    agent = view.request.prompt.agent
-    policy = variant.policy_for(_agent(inspection.root, agent))
+    root = name or (inspection.root.name if inspection.root.name.isidentifier() else "program")
+    changes = ", ".join(f"{key}={value!r}" for key, value in variant._asdict().items() if value)
     identifier = re.sub(r"\W", "_", inspection.session.id)
     return "\n".join(
         (
             "from pathlib import Path",
             "",
-            "import weft",
-            "from weft import C, Session",
-            f"from {module or 'my_module'} import {name or agent}",
+            "from weft import Session",
+            "from weft.inspector import Inspection, Variant",
+            f"from {module or 'my_module'} import {root}",
             "",
             "",
             f"def test_step_{number}_of_{identifier}():",
             "    # written by: weft sessions export, or session.to_json()",
             f"    data = Path({json.dumps(inspection.session.id + '.json')}).read_bytes()",
-            "    session = Session.from_json(data)",
-            f"    before = session.before({inspection.step(number).place})",
-            f"    changed = {name or agent}.sees({policy})",
-            f"    request = weft.compile(changed, session=before, agent={agent!r})",
+            f"    inspection = Inspection({root}, Session.from_json(data))",
+            f"    request = inspection.under(Variant({changes})).request({number})",
             f"    assert request.tokens <= {view.request.tokens}",
             f"    assert request.hash == {view.request.hash!r}",
             "",
@@ -303,8 +330,8 @@ def _agent(root: Node, name: str) -> Agent:
     )
 
 
-def _with_forced(agent: Agent) -> Agent:
-    policy = agent.context or PLAIN
+def _with_forced(agent: Agent, config: RunConfig) -> Agent:
+    policy = declared_policy(agent, config)
     limit = policy.limit
     united = dataclasses.replace(policy, limit=None) + C.select(tag=FORCED)
     return agent.sees(dataclasses.replace(united, limit=limit))

@@ -17,7 +17,8 @@ from weft.compiler.costs import RELATIVE, Load, rates_for
 from weft.compiler.page import whole_page
 from weft.recordings import Aside, Recording
 from weft.replay.frontier import ORACLE
-from weft.replay.replay import Trial, is_answer
+from weft.replay.replay import Trial
+from weft.replay.steps import is_answer
 from weft.values import JsonObject
 
 _WIDTH, _HEIGHT, _EDGE = 560, 320, 48
