@@ -44,6 +44,27 @@ _FEW = 4
 """How many what-ifs of a session are remembered."""
 
 
+class CacheCount(NamedTuple):
+    """How many tokens of a request the provider has read before, or could have, and how many not.
+
+    Whatever is shown of the cache is this one count, in the tokens of the request itself: what is
+    cached and what is not are all of it.
+    """
+
+    cached: int
+    possible: int
+    fresh: int
+
+    @classmethod
+    def of(cls, request: Compilation) -> "CacheCount":
+        """The count of one request."""
+        prediction, tokens = request.cached, request.tokens
+        # a model that runs here may count a request otherwise, by a token or two
+        possible = min(prediction.possible, tokens)
+        cached = min(prediction.cached, possible)
+        return cls(cached, possible, tokens - cached)
+
+
 class Variant(NamedTuple):
     """What a what-if changes: the policy as it is written, a window, a budget, the model."""
 
@@ -358,8 +379,8 @@ class Inspection:
         """The session in a line: who, how long, what it cost."""
         costs = [(step, cost_of(step.request)) for step in self.steps if step.request is not None]
         total = sum(cost.total for _, cost in costs)
-        tokens = sum(step.request.tokens for step in self.steps if step.request is not None)
-        cached = sum(step.request.cached.cached for step in self.steps if step.request is not None)
+        requests = [step.request for step in self.steps if step.request is not None]
+        cached = sum(CacheCount.of(request).cached for request in requests)
         errors = sum(1 for event in self.session.events if event.error_code)
         return {
             "id": self.session.id,
@@ -367,7 +388,7 @@ class Inspection:
             "user": self.session.user_id,
             "events": len(self.session.events),
             "steps": len(self.steps),
-            "tokens": tokens,
+            "tokens": sum(request.tokens for request in requests),
             "cached": cached,
             "cost": total,
             "money": all(cost.rates.money for _, cost in costs) and bool(costs),
@@ -563,7 +584,7 @@ def _frame(step: Answered, tokens: _SourceTokens, show: _MaskedTexts) -> JsonObj
             "tokens": request.tokens,
             "sources": dict[str, Json](tokens.of(request)),
             "prefix": prefix.tokens,
-            "cached": request.cached.cached,
+            **CacheCount.of(request)._asdict(),
             "read_again": read_again(request),
             "broken": str(broken) if broken is not None else "",
             **_money(cost_of(request)),
@@ -581,7 +602,7 @@ def _ghost(request: Compilation | None) -> JsonObject | None:
         return None
     return {
         "tokens": request.tokens,
-        "cached": request.cached.cached,
+        "cached": CacheCount.of(request).cached,
         "cost": cost_of(request).total,
     }
 

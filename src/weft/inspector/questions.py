@@ -24,7 +24,7 @@ from weft.declare.agent import walk_tree
 from weft.declare.visit import rebuild_program
 from weft.errors import UsageError
 from weft.graph import graph_of, to_svg
-from weft.inspector.inspection import Inspection, Variant
+from weft.inspector.inspection import CacheCount, Inspection, Variant
 from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
 from weft.replay.steps import Answered, homes_of
@@ -53,8 +53,8 @@ def _what_if(inspection: Inspection, number: int, variant: Variant) -> JsonObjec
         "code": variant.code(agent, inspection.config),
         "tokens": request.tokens,
         "tokens_now": now.tokens,
-        "cached": request.cached.cached,
-        "cached_now": now.cached.cached,
+        "cached": CacheCount.of(request).cached,
+        "cached_now": CacheCount.of(now).cached,
         "prefix": request.stable_prefix.tokens,
         "prefix_now": now.stable_prefix.tokens,
         "cost": cost.total,

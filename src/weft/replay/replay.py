@@ -346,8 +346,8 @@ def requests_of(
                     raise
                 refused.append(error)
             else:
+                compiled.follows(before.get(asked))
                 if asked in before:
-                    compiled.follows(before[asked])
                     if gap is not None and not timed:
                         compiled.asked = before[asked].answered + gap
                 yield index, event, compiled

@@ -88,9 +88,11 @@ class StepWalk:
         speaker = speaker_of(last)
         for index in range(place - 1, -1, -1):
             if is_answer(events[index]) and speaker_of(events[index]) == speaker:
+                self._place = 0
                 self._go_to(session, index)
-                self._step(events[index])
-                break
+                # one that did not fit its budget was never sent
+                if self._step(events[index]).request is not None:
+                    break
         self._go_to(session, place)
         return self._step(last)
 
@@ -128,10 +130,8 @@ class StepWalk:
         except BudgetExceeded as error:
             return Answered(number, place, event, None, error.message)
         speaker = speaker_of(event)
-        before = self._before.get(speaker)
         # what the provider kept of the request before decides what this one costs
-        if before is not None:
-            request.follows(before)
+        request.follows(self._before.get(speaker))
         self._before[speaker] = request
         # no usage: all tokens are counted here, so that they add up, whatever the policy
         request.answered, request.known = event.timestamp, event.provenance.known
