@@ -7,14 +7,14 @@ what was sent, to the byte. A variant is the same log under another policy, budg
 import copy
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from threading import RLock
 from typing import NamedTuple
 
 from weft.compiler.compiled import Compilation
-from weft.compiler.costs import Cost, cost_of, read_again
+from weft.compiler.costs import Cost, Load, cost_of, rates_for, read_again
 from weft.compiler.explain import source_of
 from weft.compiler.mask import Mask, MaskRules, rules_of
 from weft.compiler.prefix import TurnSegments
@@ -24,9 +24,17 @@ from weft.declare.policy_parts import Redact
 from weft.declare.words import policy_from
 from weft.dialects import Entry
 from weft.errors import UsageError
+from weft.passes.summaries import name_of_model
 from weft.recordings import Recording
 from weft.replay.replay import recorded_agents
-from weft.replay.steps import Answered, StepWalk, protect_as, under_policy
+from weft.replay.steps import (
+    Answered,
+    StepWalk,
+    homes_of,
+    is_answer,
+    protect_as,
+    under_policy,
+)
 from weft.runtime.approvals import pending_in
 from weft.session import Event, Session
 from weft.session.lookback import waiting_in
@@ -63,6 +71,62 @@ class CacheCount(NamedTuple):
         possible = min(prediction.possible, tokens)
         cached = min(prediction.cached, possible)
         return cls(cached, possible, tokens - cached)
+
+
+class Spending(NamedTuple):
+    """What the requests of a session took: tokens, those that were cached, and what they cost.
+
+    `cost` is in US dollars where `money`, else in fresh tokens.
+    """
+
+    tokens: int = 0
+    cached: int = 0
+    cost: float = 0.0
+    money: bool = False
+
+    @classmethod
+    def of_request(cls, request: Compilation) -> "Spending":
+        """What Weft counts of one request, without its answer."""
+        cost = cost_of(request)
+        return cls(
+            request.tokens, CacheCount.of(request).cached, cost.total, money=cost.rates.money
+        )
+
+    @classmethod
+    def total(cls, several: Iterable["Spending"]) -> "Spending":
+        """Several requests together."""
+        listed = [*several]
+        return cls(
+            sum(one.tokens for one in listed),
+            sum(one.cached for one in listed),
+            sum(one.cost for one in listed),
+            money=bool(listed) and all(one.money for one in listed),
+        )
+
+    @classmethod
+    def reported(cls, session: Session, model: str = "") -> "Spending | None":
+        """What the provider counted, with the answers; None if it did not count every request.
+
+        `model` is who answered where an event does not say.
+        """
+        tokens = cached = 0
+        cost, money = 0.0, True
+        answers = [event for event in session.events if is_answer(event)]
+        for event in answers:
+            usage, notes = event.usage, event.provenance
+            if usage is None or usage.prompt_token_count is None:
+                return None
+            prompt, read = usage.prompt_token_count, usage.cached_content_token_count or 0
+            written = min(notes.cache_write or 0, max(0, prompt - read))
+            answer = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
+            rates = rates_for(notes.model or event.model_version or model, tokens=prompt)
+            tokens, cached, money = tokens + prompt, cached + read, money and rates.money
+            cost += rates.cost(Load(read, written, max(0, prompt - read - written), answer))
+        return cls(tokens, cached, cost, money=money) if answers else None
+
+    def to_json(self) -> JsonObject:
+        """As the page draws it."""
+        return {**self._asdict()}
 
 
 class Variant(NamedTuple):
@@ -154,7 +218,9 @@ class Inspection:
                 hint="inspect a recording that holds a model's answers",
             )
         root = agents[0] if len(agents) == 1 else Sequence(*agents)
-        return cls(root, recording.session, config=RunConfig(model=model), redact=redact)
+        # the model that answered, where the recording says which
+        config = RunConfig(model=model or recording.asked_model or None)
+        return cls(root, recording.session, config=config, redact=redact)
 
     def anew(
         self, session: Session, *, root: Node | None = None, config: RunConfig | None = None
@@ -213,6 +279,12 @@ class Inspection:
             config=self.config,
             artifacts=self.artifacts,
         )
+
+    def walk(self) -> Iterator[Answered]:
+        """The steps one by one, each at the price of what is new in it; they are not kept."""
+        walk = StepWalk(self.root, self.session, config=self.config, artifacts=self.artifacts)
+        for event in self.session.events:
+            yield from walk.take((event,))
 
     def grown(self, session: Session) -> "Inspection":
         """The same inspection of the session with more events: only what is new is rebuilt."""
@@ -377,10 +449,8 @@ class Inspection:
 
     def summary(self) -> JsonObject:
         """The session in a line: who, how long, what it cost."""
-        costs = [(step, cost_of(step.request)) for step in self.steps if step.request is not None]
-        total = sum(cost.total for _, cost in costs)
-        requests = [step.request for step in self.steps if step.request is not None]
-        cached = sum(CacheCount.of(request).cached for request in requests)
+        requests = (step.request for step in self.steps if step.request is not None)
+        reported = Spending.reported(self.session, self.model)
         errors = sum(1 for event in self.session.events if event.error_code)
         return {
             "id": self.session.id,
@@ -388,15 +458,20 @@ class Inspection:
             "user": self.session.user_id,
             "events": len(self.session.events),
             "steps": len(self.steps),
-            "tokens": sum(request.tokens for request in requests),
-            "cached": cached,
-            "cost": total,
-            "money": all(cost.rates.money for _, cost in costs) and bool(costs),
+            **Spending.total(map(Spending.of_request, requests)).to_json(),
+            "reported": reported.to_json() if reported is not None else None,
             "errors": errors,
             "waiting": len(self.waiting),
             "agents": list[Json](dict.fromkeys(step.event.author for step in self.steps)),
             "updated": max((event.timestamp for event in self.session.events), default=0.0),
         }
+
+    @property
+    def model(self) -> str:
+        """The model that most likely answered where an event does not say which."""
+        models: list[object] = [self.config.model]
+        models += [home.model for home in homes_of(self.root).values()]
+        return next((name for name in map(name_of_model, models) if name), "")
 
     @cached_property
     def authors(self) -> dict[str, str]:
@@ -574,7 +649,7 @@ def _frame(step: Answered, tokens: _SourceTokens, show: _MaskedTexts) -> JsonObj
         "calls": [{"id": call.id, "name": call.name} for call in event.calls],
         "text": show.text(event.text or "", 200),
         "error": event.error_code or "",
-        "reported": _reported(event),
+        "reported": reported(event),
     }
     if request is not None:
         prefix, broken = request.stable_prefix, request.prefix_break
@@ -607,7 +682,7 @@ def _ghost(request: Compilation | None) -> JsonObject | None:
     }
 
 
-def _reported(event: Event) -> JsonObject | None:
+def reported(event: Event) -> JsonObject | None:
     """What the provider said it counted."""
     usage = event.usage
     if usage is None:

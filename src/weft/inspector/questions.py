@@ -8,7 +8,6 @@ import dataclasses
 import json
 import re
 from collections.abc import Collection, Iterator, Sequence
-from itertools import pairwise
 
 import msgspec
 
@@ -21,15 +20,18 @@ from weft.compiler.report import block_text
 from weft.compiler.tools import declared_policy
 from weft.declare import Agent, C, Node, RunConfig
 from weft.declare.agent import walk_tree
-from weft.declare.visit import rebuild_program
+from weft.declare.tool import RESERVED
+from weft.declare.visit import every_node, rebuild_program
+from weft.diagnostics import Diagnostic
 from weft.errors import UsageError
 from weft.graph import graph_of, to_svg
 from weft.inspector.inspection import CacheCount, Inspection, Variant
 from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
-from weft.replay.steps import Answered, homes_of
+from weft.replay.steps import Answered, homes_of, speaker_of
 from weft.session import Event, Session
 from weft.session.strand import collector_paused
+from weft.session.talk import INTERNAL_CALLS
 from weft.values import Json, JsonObject, compact
 
 FORCED = "weft:forced"
@@ -122,7 +124,10 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
 
 def _partners(events: Sequence[Event], wanted: str) -> set[str]:
     """An event, and those with the other side of its calls: they are sent together."""
-    sides = {event.id: {one.id for one in (*event.calls, *event.results)} for event in events}
+    sides = {
+        event.id: {one.id for one in event.calls} | {one.id for one in event.results}
+        for event in events
+    }
     mine = sides[wanted] - {None}
     return {wanted, *(event for event, ids in sides.items() if not ids.isdisjoint(mine))}
 
@@ -141,21 +146,30 @@ def _require_sent(view: RequestView, events: Collection[str]) -> None:
 
 
 def bisect(inspection: Inspection, text: str) -> JsonObject:
-    """In which steps a text was in view, and the step and pass with which it vanished."""
+    """In which steps a text was in view, and where it vanished from an agent's requests.
+
+    A request is compared with the one before it of the same agent, in the same branch and call:
+    what another agent never saw has not vanished.
+    """
     seen = _TextSearch(text)
-    rows = [
-        (step, step.request is not None and seen.in_request(step.request))
-        for step in inspection.steps
-    ]
-    vanished: JsonObject | None = None
-    for (_, there), (step, here) in pairwise(rows):
-        if there and not here and step.request is not None:
-            vanished = {
-                "number": step.number,
-                "agent": step.event.author,
-                "because": list[Json](_reasons(inspection, step.request, text)),
-            }
-            break
+    held: dict[tuple[str, str | None, str | None], bool] = {}
+    rows: list[tuple[Answered, bool]] = []
+    vanished: list[Json] = []
+    for step in inspection.steps:
+        here = step.request is not None and seen.in_request(step.request)
+        rows.append((step, here))
+        if step.request is None:
+            continue
+        speaker = speaker_of(step.event)
+        if held.get(speaker) and not here:
+            vanished.append(
+                {
+                    "number": step.number,
+                    "agent": step.event.author,
+                    "because": list[Json](_reasons(inspection, step.request, text)),
+                }
+            )
+        held[speaker] = here
     in_log = next(
         (
             index
@@ -166,7 +180,10 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
     )
     return {
         "text": _mask_text(inspection, text),
-        "steps": [{"number": step.number, "in_view": here} for step, here in rows],
+        "steps": [
+            {"number": step.number, "agent": step.event.author, "in_view": here}
+            for step, here in rows
+        ],
         "born": in_log,
         "vanished": vanished,
     }
@@ -239,13 +256,17 @@ def trust(inspection: Inspection) -> JsonObject:
                 if note.step.startswith("fence"):
                     fenced[note.before.event] = _mask_text(inspection, _text(note.before))
     for event in inspection.session.events:
-        if event.results:
-            whole: Json = [result.response for result in event.results]
+        # what the runtime itself answers, such as a hand-over, comes from nobody outside
+        foreign = [one for one in event.results if one.name not in (*RESERVED, *INTERNAL_CALLS)]
+        if foreign:
+            whole: Json = [result.response for result in foreign]
             masked = mask.value(whole) if mask is not None else whole
             fenced.setdefault(event.id, compact(masked))
     return {
         "guards": list[Json](guards.values()),
-        "flows": list[Json](_flows(inspection.session.events, fenced, mask)),
+        "flows": list[Json](
+            _flows(inspection.session.events, fenced, mask, _declared_words(inspection.root))
+        ),
         "hidden": list[Json](inspection.rules.words),
     }
 
@@ -257,8 +278,9 @@ def picture(inspection: Inspection) -> JsonObject:
         author = _mask_text(inspection, step.event.author)
         counts[author] = counts.get(author, 0) + 1
     state = inspection.session.state
+    checks = check(inspection.root, inputs=_given_keys(inspection.session))
     return {
-        "svg": _mask_svg(inspection),
+        "svg": _mask_svg(inspection, checks),
         "checks": [
             {
                 "code": one.code,
@@ -267,11 +289,29 @@ def picture(inspection: Inspection) -> JsonObject:
                 "where": str(one.origin),
                 "hint": one.hint,
             }
-            for one in check(inspection.root)
+            for one in checks
         ],
         "steps": dict[str, Json](counts),
         "state": state if inspection.mask is None else inspection.mask.state(state),
     }
+
+
+def _given_keys(session: Session) -> set[str]:
+    """The state keys that the newest run found, and those that no agent wrote.
+
+    What an agent of the run writes is the program's own: an agent before it that reads the key
+    does so too early.
+    """
+    events = session.events
+    newest = events.tip.invocation_id if events.tip is not None else ""
+    written = {key for event in events for key in event.actions.state_delta}
+    # another session of the user may have written some
+    keys = {key for key in session.state if key not in written} | session.initial.keys()
+    for event in events:
+        for key, value in event.actions.state_delta.items():
+            if event.invocation_id != newest or event.author == "user":
+                keys = keys - {key} if value is None else keys | {key}
+    return keys
 
 
 def as_test(inspection: Inspection, number: int, variant: Variant, *, target: str) -> str:
@@ -410,8 +450,20 @@ _WORDS = re.compile(r"<[A-Z][A-Z0-9_]{1,40}_[0-9a-f]{10}>|[A-Za-z0-9_][\w./:@-]{
 """Words that hardly two texts have by chance, and placeholders."""
 
 
+def _declared_words(root: Node) -> set[str]:
+    """The words that the program's author wrote: who repeats them repeats no result."""
+    texts: list[str] = []
+    for node in every_node(root):
+        texts += (node.name, node.description)
+        if isinstance(node, Agent):
+            texts += [text for text in (node.instruction,) if isinstance(text, str)]
+            for tool in node.tools:
+                texts += (tool.name, tool.description, compact(tool.parameters))
+    return set(_WORDS.findall("\n".join(texts)))
+
+
 def _flows(
-    events: Sequence[Event], untrusted: dict[str, str], mask: Mask | None
+    events: Sequence[Event], untrusted: dict[str, str], mask: Mask | None, declared: set[str]
 ) -> Iterator[JsonObject]:
     """Words of results and fenced texts that stand in the arguments of later calls."""
     known: dict[str, str] = {}
@@ -419,7 +471,7 @@ def _flows(
         for call in event.calls:
             args: Json = call.args or {}
             args = mask.value(args) if mask is not None else args
-            words = sorted(set(_WORDS.findall(_values_of(args))) & known.keys())
+            words = sorted((set(_WORDS.findall(_values_of(args))) & known.keys()) - declared)
             if words:
                 yield {
                     "call": call.name,
@@ -447,11 +499,13 @@ def _mask_text(inspection: Inspection, text: str) -> str:
     return inspection.mask.text(text) if inspection.mask is not None else text
 
 
-def _mask_svg(inspection: Inspection) -> str:
+def _mask_svg(inspection: Inspection, checks: Sequence[Diagnostic]) -> str:
     """The graph as SVG, with its words as they may be shown."""
     from html import escape, unescape
 
-    svg = to_svg(graph_of(inspection.root))
+    graph = graph_of(inspection.root, inputs=_given_keys(inspection.session), problems=checks)
+    # boxes are marked; the list of what is wrong stands next to the drawing, once
+    svg = to_svg(dataclasses.replace(graph, problems=()))
     if inspection.mask is None:
         return svg
     mask_text = inspection.mask.text
