@@ -11,6 +11,7 @@
     │   ├── InvalidPrompt     a pass broke a law of the IR (a bug, or a callback's doing)
     │   └── ProtectionError   a request that still holds what its policy keeps away from the model
     ├── SessionError          a session or an event that cannot be read
+    │   ├── LostContent       a recording of which something would be lost
     │   └── RunUnfinished     a message behind a run that was cut off, under unfinished="reject"
     ├── StoreError            a store that cannot be opened, read or written
     │   ├── Conflict          a write from a session value that the store has moved past
@@ -98,6 +99,10 @@ class ProtectionError(CompileError):
 
 class SessionError(WeftError):
     """A session or an event that cannot be read."""
+
+
+class LostContent(SessionError):
+    """A recording of which a call, a result, media or words would be lost."""
 
 
 class RunUnfinished(SessionError):

@@ -252,6 +252,8 @@ def _read(options: CommandOptions) -> RecordingsRead:
     if options.store is not None:
         if options.recorded_format is not None:
             raise UsageError("a store has its own format", where="--format", hint="leave it out")
+        if options.lenient:
+            raise UsageError("a store loses nothing", where="--lenient", hint="leave it out")
         return RecordingsRead(asyncio.run(_stored(options, options.store)))
     require_format(options.recorded_format)
     read = RecordingsRead()
@@ -261,7 +263,8 @@ def _read(options: CommandOptions) -> RecordingsRead:
         if room is not None and room <= 0:
             break
         try:
-            read.recordings += islice(read_file(path, format=options.recorded_format), room)
+            recordings = read_file(path, format=options.recorded_format, lenient=options.lenient)
+            read.recordings += islice(recordings, room)
         except SessionError as error:
             # the only file: its error is all there is to say
             if len(files) == 1 and not read.recordings:

@@ -378,7 +378,7 @@ class Compilation:
         return predict(self, self.reads or reads)
 
     def follows(self, before: "Compilation | None") -> None:
-        """Take this as the request before, which need not be rebuilt then; None: it is the first."""
+        """Take this as the request before, which need not be rebuilt; None: this is the first."""
         # where `cached_property` keeps it
         self.__dict__["previous"] = before
 

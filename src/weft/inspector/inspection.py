@@ -73,7 +73,7 @@ class CacheCount(NamedTuple):
         return cls(cached, possible, tokens - cached)
 
 
-class Spending(NamedTuple):
+class SessionSpending(NamedTuple):
     """What the requests of a session took: tokens, those that were cached, and what they cost.
 
     `cost` is in US dollars where `money`, else in fresh tokens.
@@ -85,7 +85,7 @@ class Spending(NamedTuple):
     money: bool = False
 
     @classmethod
-    def of_request(cls, request: Compilation) -> "Spending":
+    def of_request(cls, request: Compilation) -> "SessionSpending":
         """What Weft counts of one request, without its answer."""
         cost = cost_of(request)
         return cls(
@@ -93,7 +93,7 @@ class Spending(NamedTuple):
         )
 
     @classmethod
-    def total(cls, several: Iterable["Spending"]) -> "Spending":
+    def total(cls, several: Iterable["SessionSpending"]) -> "SessionSpending":
         """Several requests together."""
         listed = [*several]
         return cls(
@@ -104,14 +104,21 @@ class Spending(NamedTuple):
         )
 
     @classmethod
-    def reported(cls, session: Session, model: str = "") -> "Spending | None":
+    def reported(
+        cls, session: Session, model: str = "", recorded: frozenset[str] | None = None
+    ) -> "SessionSpending | None":
         """What the provider counted, with the answers; None if it did not count every request.
 
-        `model` is who answered where an event does not say.
+        `model` is who answered where an event does not say. In a log of calls, `recorded` are the
+        events whose requests are in it.
         """
         tokens = cached = 0
         cost, money = 0.0, True
-        answers = [event for event in session.events if is_answer(event)]
+        answers = [
+            event
+            for event in session.events
+            if is_answer(event) and (recorded is None or event.id in recorded)
+        ]
         for event in answers:
             usage, notes = event.usage, event.provenance
             if usage is None or usage.prompt_token_count is None:
@@ -202,6 +209,8 @@ class Inspection:
         self._rehearsing = RLock()
         self._watchers = 0
         self.shared = SharedTurns()
+        self.answers: frozenset[str] | None = None
+        """In a log of calls: the events whose requests were recorded."""
         self.notice = ""
         """What a reader has to know of how the requests were rebuilt."""
 
@@ -220,13 +229,15 @@ class Inspection:
         root = agents[0] if len(agents) == 1 else Sequence(*agents)
         # the model that answered, where the recording says which
         config = RunConfig(model=model or recording.asked_model or None)
-        return cls(root, recording.session, config=config, redact=redact)
+        inspection = cls(root, recording.session, config=config, redact=redact)
+        inspection.answers = recording.answers
+        return inspection
 
     def anew(
         self, session: Session, *, root: Node | None = None, config: RunConfig | None = None
     ) -> "Inspection":
         """Another session, program or config, looked at as this one is."""
-        return Inspection(
+        other = Inspection(
             root or self.root,
             session,
             config=config or self.config,
@@ -234,6 +245,8 @@ class Inspection:
             files=self.files,
             redact=self.redact,
         )
+        other.answers = self.answers
+        return other
 
     # What may not be shown
 
@@ -273,16 +286,20 @@ class Inspection:
 
     @cached_property
     def _walk(self) -> StepWalk:
+        return self._new_walk()
+
+    def _new_walk(self) -> StepWalk:
         return StepWalk(
             self.root,
             self.session,
             config=self.config,
             artifacts=self.artifacts,
+            answers=self.answers,
         )
 
     def walk(self) -> Iterator[Answered]:
         """The steps one by one, each at the price of what is new in it; they are not kept."""
-        walk = StepWalk(self.root, self.session, config=self.config, artifacts=self.artifacts)
+        walk = self._new_walk()
         for event in self.session.events:
             yield from walk.take((event,))
 
@@ -450,7 +467,7 @@ class Inspection:
     def summary(self) -> JsonObject:
         """The session in a line: who, how long, what it cost."""
         requests = (step.request for step in self.steps if step.request is not None)
-        reported = Spending.reported(self.session, self.model)
+        reported = SessionSpending.reported(self.session, self.model, self.answers)
         errors = sum(1 for event in self.session.events if event.error_code)
         return {
             "id": self.session.id,
@@ -458,7 +475,7 @@ class Inspection:
             "user": self.session.user_id,
             "events": len(self.session.events),
             "steps": len(self.steps),
-            **Spending.total(map(Spending.of_request, requests)).to_json(),
+            **SessionSpending.total(map(SessionSpending.of_request, requests)).to_json(),
             "reported": reported.to_json() if reported is not None else None,
             "errors": errors,
             "waiting": len(self.waiting),

@@ -152,7 +152,7 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
     what another agent never saw has not vanished.
     """
     seen = _TextSearch(text)
-    held: dict[tuple[str, str | None, str | None], bool] = {}
+    in_view: dict[tuple[str, str | None, str | None], bool] = {}
     rows: list[tuple[Answered, bool]] = []
     vanished: list[Json] = []
     for step in inspection.steps:
@@ -161,7 +161,7 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
         if step.request is None:
             continue
         speaker = speaker_of(step.event)
-        if held.get(speaker) and not here:
+        if in_view.get(speaker) and not here:
             vanished.append(
                 {
                     "number": step.number,
@@ -169,7 +169,7 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
                     "because": list[Json](_reasons(inspection, step.request, text)),
                 }
             )
-        held[speaker] = here
+        in_view[speaker] = here
     in_log = next(
         (
             index

@@ -15,7 +15,7 @@ import msgspec
 from weft.declare import Node, RunConfig
 from weft.declare.policy_parts import Redact
 from weft.errors import SessionError
-from weft.inspector.inspection import Inspection, Spending
+from weft.inspector.inspection import Inspection, SessionSpending
 from weft.recordings import Recording, recording_of
 from weft.replay.steps import homes_of, model_events, texts_at
 from weft.session import ArtifactStore, Session, SessionInfo, SessionKey, Store
@@ -88,19 +88,19 @@ class _SessionCount:
 
     def __init__(self, inspection: Inspection) -> None:
         self.version = _version(inspection.session)
-        self.total: Spending | None = None
+        self.total: SessionSpending | None = None
         """What was counted, once all of it is."""
-        self._parts: list[Spending] = []
+        self._parts: list[SessionSpending] = []
         self._steps = inspection.walk()
 
     def go_on(self, end: float) -> None:
         """Count until a time; at least one request."""
         for step in self._steps:
             if step.request is not None:
-                self._parts.append(Spending.of_request(step.request))
+                self._parts.append(SessionSpending.of_request(step.request))
             if time.monotonic() > end:
                 return
-        self.total = Spending.total(self._parts)
+        self.total = SessionSpending.total(self._parts)
 
 
 _SOON = 0.25
@@ -134,7 +134,8 @@ class RecordedSessions:
         rows: list[JsonObject] = []
         for key, recording in self._recordings.items():
             session = recording.session
-            row = _row(key, session, self._model or recording.asked_model)
+            model = self._model or recording.asked_model
+            row = _row(key, session, model, recording.answers)
             if row["counting"] and not self._counts.has(key, session):
                 self._counts.add(key, self._inspect(key))
             rows.append({**row, "id": recording.id})
@@ -306,10 +307,12 @@ def _named(key: SessionKey, updated: float) -> JsonObject:
     }
 
 
-def _row(key: str, session: Session, model: str) -> JsonObject:
+def _row(
+    key: str, session: Session, model: str, recorded: frozenset[str] | None = None
+) -> JsonObject:
     """A session in the list, with what its provider reported; else it must be counted."""
-    reported = Spending.reported(session, model)
-    steps = len(model_events(session))
+    reported = SessionSpending.reported(session, model, recorded)
+    steps = len(model_events(session)) if recorded is None else len(recorded)
     return {
         "key": key,
         "id": session.id,
@@ -317,7 +320,7 @@ def _row(key: str, session: Session, model: str) -> JsonObject:
         "user": session.user_id,
         "events": len(session.events),
         "steps": steps,
-        **(reported or Spending()).to_json(),
+        **(reported or SessionSpending()).to_json(),
         "counted": False,
         "counting": reported is None and steps > 0,
         "errors": sum(1 for event in session.events if event.error_code),

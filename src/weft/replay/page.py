@@ -113,7 +113,7 @@ def recorded_facts(recordings: Iterable[Recording]) -> RecordedFacts:
         sessions += 1
         formats[recording.format] += 1
         for event in recording.session.events:
-            if not is_answer(event):
+            if not is_answer(event) or not recording.is_recorded(event):
                 continue
             answers += 1
             counted = event.usage

@@ -333,7 +333,7 @@ def requests_of(
     waiting: list[Event] = []
     timed = _has_times(session.events)
     for index, event in enumerate(_answered(recording)):
-        if is_answer(event) and event.author in roots:
+        if is_answer(event) and event.author in roots and _is_asked(recording, event):
             grown = grown.append(*waiting)
             waiting = []
             asked = speaker_of(event)
@@ -347,9 +347,8 @@ def requests_of(
                 refused.append(error)
             else:
                 compiled.follows(before.get(asked))
-                if asked in before:
-                    if gap is not None and not timed:
-                        compiled.asked = before[asked].answered + gap
+                if asked in before and gap is not None and not timed:
+                    compiled.asked = before[asked].answered + gap
                 yield index, event, compiled
                 compiled.answered = event.timestamp if timed else compiled.asked or 1.0
                 before[asked] = compiled
@@ -367,7 +366,16 @@ def _answered(recording: Recording) -> Iterator[Event]:
     yield from recording.session.events
     if recording.asks:
         nothing = Content(parts=(), role="model")
-        yield Event(author=recording.asks, content=nothing, id="unanswered", timestamp=0.0)
+        yield Event(author=recording.asks, content=nothing, id=_UNANSWERED, timestamp=0.0)
+
+
+def _is_asked(recording: Recording, event: Event) -> bool:
+    """Whether an answer's request is replayed: in a log of calls, if it is one of them."""
+    return event.id == _UNANSWERED or recording.is_recorded(event)
+
+
+_UNANSWERED = "unanswered"
+"""The id of the empty answer to a request that a recording ends with."""
 
 
 def speakers(recording: Recording) -> list[str]:

@@ -53,8 +53,11 @@ class StepWalk:
         *,
         config: RunConfig | None = None,
         artifacts: Mapping[str, str] | None = None,
+        answers: frozenset[str] | None = None,
     ) -> None:
+        """`answers` are the events whose requests are rebuilt, where that is not all answers."""
         self._homes = homes_of(root)
+        self._answers = answers
         self._config = rebuilding(config or RunConfig())
         self._labels = labels_of(root, self._config)
         self._artifacts = artifacts
@@ -69,7 +72,7 @@ class StepWalk:
         """The steps that these next events of the session end."""
         steps: list[Answered] = []
         for event in events:
-            if is_answer(event):
+            if self._is_asked(event):
                 self._number += 1
                 self._log, self._waiting = self._log.append(*self._waiting), []
                 steps.append(self._step(event))
@@ -87,7 +90,7 @@ class StepWalk:
         last = events[place]
         speaker = speaker_of(last)
         for index in range(place - 1, -1, -1):
-            if is_answer(events[index]) and speaker_of(events[index]) == speaker:
+            if self._is_asked(events[index]) and speaker_of(events[index]) == speaker:
                 self._place = 0
                 self._go_to(session, index)
                 # one that did not fit its budget was never sent
@@ -95,6 +98,9 @@ class StepWalk:
                     break
         self._go_to(session, place)
         return self._step(last)
+
+    def _is_asked(self, event: Event) -> bool:
+        return is_answer(event) and (self._answers is None or event.id in self._answers)
 
     def _go_to(self, session: Session, place: int) -> None:
         """Read the events before a place, without rebuilding what they answer."""
