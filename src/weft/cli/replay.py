@@ -229,14 +229,16 @@ def _roots(recording: Recording, agents: dict[str, Agent] | None) -> dict[str, A
     if agents is None:
         return None
     spoke = speakers(recording)
-    missing = [name for name in spoke if name not in agents]
+    # what a toolset gives a run to call may be in no declaration
+    called = {event.author for event in recording.session.events if event.isolation_scope}
+    missing = [name for name in spoke if name not in agents and name not in called]
     if missing:
         raise UsageError(
             f"`{missing[0]}` speaks in session {recording.id}, and is not here",
             where="--target",
             hint=f"this target has: {', '.join(agents)}",
         )
-    return {name: agents[name] for name in spoke}
+    return {name: agents[name] for name in spoke if name in agents}
 
 
 @dataclass

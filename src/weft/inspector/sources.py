@@ -5,6 +5,7 @@ counted, which means to compile every request: that is done while somebody looks
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from threading import Lock
@@ -22,6 +23,8 @@ from weft.session import ArtifactStore, Session, SessionInfo, SessionKey, Store
 from weft.session.lookback import waiting_in
 from weft.session.store import attach
 from weft.values import Json, JsonObject, compact
+
+_log = logging.getLogger("weft")
 
 LISTED = 200
 """How many sessions are read for the list, the newest; of more, only names and times are shown."""
@@ -95,11 +98,16 @@ class _SessionCount:
 
     def go_on(self, end: float) -> None:
         """Count until a time; at least one request."""
-        for step in self._steps:
-            if step.request is not None:
-                self._parts.append(SessionSpending.of_request(step.request))
-            if time.monotonic() > end:
-                return
+        try:
+            for step in self._steps:
+                if step.request is not None:
+                    self._parts.append(SessionSpending.of_request(step.request))
+                if time.monotonic() > end:
+                    return
+        except Exception:
+            # the list has no number then; who opens the session is told why
+            _log.warning("a session cannot be counted", exc_info=True)
+            self._parts = []
         self.total = SessionSpending.total(self._parts)
 
 

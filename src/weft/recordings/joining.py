@@ -6,6 +6,7 @@ with a conversation if its request begins with all of it. One that begins with a
 a retry or an edited message, is a fork: it has the part as its past, and its own answer alone.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -18,28 +19,38 @@ from weft.recordings.recording import (
     merge_asides,
     with_events,
 )
-from weft.session import Event
+from weft.session import Event, Session
 from weft.values import compact
 
 
-def join_calls(recordings: Sequence[Recording]) -> list[Recording]:
-    """The recordings of one file, its calls joined; those that are no calls stay as they are."""
-    if sum(one.call is not None for one in recordings) < 2:
-        return [*map(_name_missing_past, recordings)]
-    if all(one.call is not None and one.call.time for one in recordings):
-        # exports may have the newest first
-        recordings = sorted(recordings, key=lambda one: one.call.time if one.call else 0.0)
+def join_calls(recordings: Iterable[Recording]) -> list[Recording]:
+    """The recordings of one file, its calls joined; those that are no calls stay as they are.
+
+    Of a call only what is new in it is kept: a log repeats each word in every later line.
+    """
     log = _CallLog()
-    # in the place of the first call of each
+    # each conversation is in the place of its first call
     places: list[Recording | _Conversation] = []
-    for one in recordings:
-        if one.call is None:
-            places.append(one)
-            continue
-        conversation = log.take(one)
+    for one in _in_time(recordings):
+        conversation = log.take(one) if one.call is not None else one
         if conversation is not None:
             places.append(conversation)
-    return [one.recording() if isinstance(one, _Conversation) else one for one in places]
+    return [
+        one.recording(is_log=log.count > 1) if isinstance(one, _Conversation) else one
+        for one in places
+    ]
+
+
+def _in_time(recordings: Iterable[Recording]) -> Iterable[Recording]:
+    """The calls in the order in which they were made: exports may have the newest first."""
+    rest = iter(recordings)
+    first = next(rest, None)
+    if first is None or first.call is None or not first.call.time:
+        return itertools.chain(() if first is None else (first,), rest)
+    listed = [first, *rest]
+    if not all(one.call is not None and one.call.time for one in listed):
+        return listed
+    return sorted(listed, key=lambda one: one.call.time if one.call is not None else 0.0)
 
 
 def _name_missing_past(call: Recording) -> Recording:
@@ -58,9 +69,11 @@ class _CallLog:
     def __init__(self) -> None:
         self._by_words: dict[int, _Conversation] = {}
         self._by_reply: dict[str, tuple[_Conversation, int]] = {}
+        self.count = 0
 
     def take(self, call: Recording) -> "_Conversation | None":
         """Add a call to its conversation; a new conversation, where it begins one."""
+        self.count += 1
         id, follows, *_ = call.call or RecordedCall()
         words = _SpokenPieces(call.session.events)
         past, start = None, 0
@@ -122,12 +135,14 @@ class _Conversation:
             self.answers.add(len(self.events))
         self.events += added
         self.words.extend(added)
-        self.calls.append(call)
+        self.calls.append(call._replace(session=_NOTHING))
         if not call.asks:
             self.answers.add(len(self.events) - 1)
 
-    def recording(self) -> Recording:
-        """All calls as one recording, with what the last one was sent."""
+    def recording(self, *, is_log: bool) -> Recording:
+        """All calls as one recording, with what the last one was sent; a lone call is no log."""
+        if not is_log:
+            return self.first
         last = self.calls[-1]
         events = renumber(self.events)
         tools = {tool.name: tool for call in self.calls for tool in call.tools}
@@ -209,6 +224,10 @@ def _pieces(event: Event) -> Iterator[tuple[str, ...]]:
             yield "media", file.file_uri or ""
         elif part.text and not part.thought and part.text.strip():
             yield event.author, part.text.strip()
+
+
+_NOTHING = Session("")
+"""In the place of what a call repeats."""
 
 
 def _is_model(event: Event) -> bool:

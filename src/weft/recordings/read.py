@@ -47,6 +47,7 @@ from weft.recordings.providers import (
     read_messages,
     read_plain,
     read_provider,
+    unwrapped,
 )
 from weft.recordings.recording import (
     AGENT,
@@ -58,6 +59,7 @@ from weft.recordings.recording import (
     raise_first,
     read_json,
     recording_of,
+    seconds,
     tools_of,
 )
 from weft.recordings.traces import (
@@ -249,20 +251,23 @@ class _Values:
             raise_first(broken)
             yield from _with(whole, Asides.of(*mended.values(), _torn_line(torn)))
             return
-        read: list[Recording] = []
-        for number, row in enumerate(rows, 1):
-            single = len(rows) == 1
-            label = self.stem if single else f"{self.stem}-{number}"
-            recordings = self.read(cast("Json", row.value), label, row.where, single=single)
-            last = _torn_line(torn if number == len(rows) else None)
-            try:
-                read += _with(recordings, Asides.of(mended[row.where], last))
-            except SessionError as error:
-                broken = [*broken, error]
-                if number == len(rows) and torn is not None:
-                    broken.append(torn)
-        yield from _with(join_calls(read), self.skipped)
-        raise_first(broken)
+        errors = [*broken]
+
+        def read_rows() -> Iterator[Recording]:
+            for number, row in enumerate(rows, 1):
+                single = len(rows) == 1
+                label = self.stem if single else f"{self.stem}-{number}"
+                recordings = self.read(cast("Json", row.value), label, row.where, single=single)
+                last = _torn_line(torn if number == len(rows) else None)
+                try:
+                    yield from _with(recordings, Asides.of(mended[row.where], last))
+                except SessionError as error:
+                    errors.append(error)
+                    if number == len(rows) and torn is not None:
+                        errors.append(torn)
+
+        yield from _with(join_calls(read_rows()), self.skipped)
+        raise_first(errors)
 
     def _conversation(self, rows: Sequence[TranscriptLine]) -> Iterable[Recording] | None:
         """The recordings of lines that are messages, events or a transcript; None if not so."""
@@ -298,10 +303,16 @@ class _Values:
         objects = [one for one in value if isinstance(one, dict)]
         documents = any(map(_is_document, objects)) or all(isinstance(one, list) for one in value)
         if documents:
-            read: list[Recording] = []
-            for number, one in enumerate(value, 1):
-                place = f"{self.name}: recording {number}" if single else f"{where}[{number - 1}]"
-                read += self.read(one, f"{self.stem}-{number}", place, single=False)
+            read = (
+                recording
+                for number, one in enumerate(value, 1)
+                for recording in self.read(
+                    one,
+                    f"{self.stem}-{number}",
+                    f"{self.name}: recording {number}" if single else f"{where}[{number - 1}]",
+                    single=False,
+                )
+            )
             yield from _with(join_calls(read), self.skipped)
             return
         lines = [TranscriptLine(f"{where}[{at}]", one) for at, one in enumerate(objects)]
@@ -362,6 +373,8 @@ class _Values:
             recording = read_provider(
                 request, dialect, label, where, response=response, model=_model_in(raw)
             )
+            if recording.call is not None:
+                recording = recording._replace(call=recording.call._replace(time=_time_in(raw)))
             beside = () if inner is None else _fields_beside(raw, _ENVELOPE, "request", where)
             yield recording._replace(aside=(*recording.aside, *beside))
             return
@@ -444,6 +457,16 @@ def _model_in(raw: JsonObject) -> str:
         if match:
             return match[1]
     return ""
+
+
+def _time_in(raw: JsonObject) -> float:
+    """When a call was made, where its recorder or its answer says so; else 0."""
+    answer = object_in(unwrapped(raw.get("response")))
+    times = (
+        raw.get(name) for name in ("timestamp", "time", "created_at", "createdAt", "startTime")
+    )
+    moments = map(seconds, (*times, answer.get("created"), answer.get("created_at")))
+    return next((time for time in moments if time), 0.0)
 
 
 def _fields_beside(raw: JsonObject, known: Sequence[str], what: str, where: str) -> Iterator[Aside]:
