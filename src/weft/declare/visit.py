@@ -8,7 +8,7 @@ gives it. `show` is a flow as text: the operators that make it, with all parenth
 # ruff: noqa: D102  a method's name says the kind, and `Visitor` says what it is
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Generic, TypeVar, assert_never, cast
@@ -224,7 +224,7 @@ def _rebuild(
                 changed = change(node)
                 rebuilt[id(node)] = changed if is_same else _with_inside(changed, rebuilt)
             else:
-                rebuilt[id(node)] = node if is_same else _with_nodes(node, heirs)
+                rebuilt[id(node)] = node if is_same else with_children(node, heirs)
     return rebuilt[id(root)]
 
 
@@ -243,16 +243,16 @@ def _with_inside(agent: Agent, rebuilt: Mapping[int, Node]) -> Agent:
     return copied
 
 
-def _with_nodes(node: Flow, heirs: tuple[Node, ...]) -> Node:
-    """The flow with other nodes in the place of its children."""
+def with_children(node: Flow, new_children: Iterable[Node]) -> Node:
+    """The flow with these nodes in the place of its children, in their order."""
     if isinstance(node, CustomAgent):
-        return node.adopting(heirs)
-    fresh = iter(heirs)
+        return node.adopting([*new_children])
+    fresh = iter(new_children)
     # field by field: `__init__` takes other arguments, and would check everything again
-    copied = copy(node)
+    rebuilt = copy(node)
     for name, value in vars(node).items():
-        object.__setattr__(copied, name, _with_children(value, fresh))
-    return copied
+        object.__setattr__(rebuilt, name, _with_children(value, fresh))
+    return rebuilt
 
 
 def _with_children(value: object, fresh: Iterator[Node]) -> object:

@@ -158,7 +158,7 @@ def replay(
     requests = requests_of(
         recording, policy, model=model, agents=agents, refused=tally.refused, gap=gap
     )
-    for index, event, compiled in requests:
+    for index, answer, compiled in requests:
         spent = _spent(compiled, by_price=model is not None)
         # only a first request can share its head with another session
         if sessions_per_hour and not tally.sizes:
@@ -166,7 +166,7 @@ def replay(
         tally.step(compiled, spent)
         used, edited = uses.by_event.get(index, ()), uses.edits.get(index)
         # an agent that runs as a tool was told what its caller wrote, and nothing of the rest
-        if event.isolation_scope is None and (used or edited is not None):
+        if answer.isolation_scope is None and (used or edited is not None):
             view = View(compiled, texts, records)
             at_once = uses.at_once.get(index, frozenset[str]())
             tally.evidence(view, used, at_once, spent, compiled)
