@@ -279,3 +279,11 @@ def test_lenient_is_refused_where_there_is_nothing_to_lose(tmp_path: Path) -> No
         done = weft(tmp_path, *arguments)
         assert done.returncode == 2
         assert "--lenient" in done.stderr
+
+
+def test_a_file_that_nests_too_deep_is_an_error() -> None:
+    deep = '{"a":[' * 900 + "]}" * 900
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": deep}}
+    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": [call]}]
+    with pytest.raises(SessionError, match="it nests too deep"):
+        read({"messages": messages})

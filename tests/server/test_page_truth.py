@@ -47,7 +47,9 @@ class World:
             sub_agents=[desk],
         )
         self.router = Runner(router, app_name="team")
-        writer = Agent("writer", model=ScriptedModel(["Done."] * 9), instruction="On {topic}.")
+        writer = Agent(
+            "writer", model=ScriptedModel(["Done."] * 9), instruction="On {topic}, {tone}."
+        )
         self.flow = Runner(
             Agent("first", model=ScriptedModel(["Yes."] * 9)) >> writer, app_name="flow"
         )
@@ -62,7 +64,7 @@ class World:
     async def prepare(self) -> None:
         """Run what the tests look at."""
         await self.router.run("What do I owe?", session_id="t")
-        await self.flow.run("Write", session_id="f", state={"topic": "moss"})
+        await self.flow.run("Write", session_id="f", state={"topic": "moss", "tone": "dry"})
         for turn in range(5):
             await self.metered.run(f"Question {turn}?", session_id="m")
 

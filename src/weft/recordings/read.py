@@ -143,6 +143,13 @@ def read_recordings(
 ) -> Iterator[Recording]:
     """The recordings in a file's bytes, one by one; an error names the line."""
     require_format(format)
+    try:
+        yield from _read_bytes(data, name, _Values(name, format, lenient=lenient))
+    except RecursionError:
+        raise SessionError("it nests too deep", where=name, hint="is it damaged?") from None
+
+
+def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording]:
     if data[:2] == b"\x1f\x8b":
         try:
             data = gzip.decompress(data)
@@ -162,7 +169,7 @@ def read_recordings(
     if not lines:
         raise SessionError("there is no recording in it", where=name, hint=FORMS)
     if len(lines) == 1 or _is_whole(lines[0][1]):
-        yield from _read_lines(lines, _Values(name, format, lenient=lenient))
+        yield from _read_lines(lines, values)
         return
     asides = Asides()
     try:
@@ -172,9 +179,8 @@ def read_recordings(
         if lines[0][1].strip()[:2] in (b"{", b"[") or lines[0][1].lstrip().startswith(b"["):
             raise
         # its first line is broken
-        yield from _read_lines(lines, _Values(name, format, lenient=lenient))
+        yield from _read_lines(lines, values)
         return
-    values = _Values(name, format, lenient=lenient)
     yield from _with(values.read(value, Path(name).stem, name), asides)
 
 
