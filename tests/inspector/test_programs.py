@@ -2,11 +2,15 @@
 
 import asyncio
 import collections.abc
+import json
 import re
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 
+from tests.cli.run import weft
 from tests.inspector.programs import Programmer, Shape, every_shape, ran, shapes
 from weft import Agent, C, RunConfig, Sequence
 from weft.compiler.compile import compile_request
@@ -181,3 +185,50 @@ def test_a_budget_alone_leaves_the_view_of_an_agent_without_a_policy() -> None:
     inspection = Inspection(notes >> last, session)
     large = questions.what_if(inspection, 2, Variant(budget=100_000))
     assert large["tokens"] == large["tokens_now"]
+
+
+PROGRAM = """
+from weft import Agent, C, Runner
+from weft.testing import ScriptedModel, call
+
+KIND = {"name": "claude-opus-5", "dialect": "anthropic"}
+answers = ScriptedModel([f"Answer {n}. " * 40 for n in range(9)], **KIND)
+helper = Agent("helper", model=answers, instruction="Help. " * 300).sees(C.none())
+script = [call("helper", request=f"Look {n}") if n % 2 == 0 else f"Done {n}." for n in range(9)]
+desk_model = ScriptedModel(script, **KIND)
+desk = Agent("desk", model=desk_model, tools=[helper], instruction="Serve. " * 300)
+desk = desk.sees(C.window(1))
+hand_over = ScriptedModel([call("transfer_to_agent", agent_name="desk")], **KIND)
+router = Agent("router", model=hand_over, sub_agents=[desk])
+
+
+def run(store):
+    import asyncio
+
+    async def talk():
+        runner = Runner(router, store=store, app_name="router")
+        for turn in range(4):
+            await runner.run(f"Question {turn}? " * 20, session_id="s")
+        return await runner.session(session_id="s")
+
+    return asyncio.run(talk())
+"""
+
+
+def test_the_ghost_is_what_the_command_replays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "team.py").write_text(PROGRAM, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    team = import_module("team")
+    session = team.run(f"sqlite:///{tmp_path / 'weft.db'}")
+    done = weft(
+        tmp_path, "replay", "--store", "sqlite:///weft.db", "--session", "s", "--target",
+        "team:router", "--model", "claude-opus-5", "--policy", "C.default()", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (plain,) = json.loads(done.stdout)["rows"]
+    ghosts = Inspection(team.router, session).ghosts()
+    assert plain["requests"] == len(ghosts) == 13
+    assert plain["tokens"] == sum(ghost["tokens"] for ghost in ghosts)
+    assert plain["cost"] == pytest.approx(sum(ghost["cost"] for ghost in ghosts))

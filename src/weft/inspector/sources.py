@@ -65,6 +65,8 @@ class SessionCounts:
 
     async def fill(self, rows: list[JsonObject]) -> list[Json]:
         """The rows with what is counted by now; short sessions are waited for."""
+        listed = {row["key"] for row in rows}
+        self._counts = {key: count for key, count in self._counts.items() if key in listed}
         if any(count.total is None for count in self._counts.values()):
             if self._work is None or self._work.done():
                 self._work = asyncio.get_running_loop().run_in_executor(None, self._count)
@@ -209,8 +211,8 @@ class StoredSessions:
             if session is None:
                 rows.append(_named(info.key, info.last_update_time))
                 continue
-            key = key_text(info.key)
-            rows.append(_row(key, session, self._model_of(info.key)))
+            key, recorded = key_text(info.key), recording_of(session).answers
+            rows.append(_row(key, session, self._model_of(info.key), recorded))
             if rows[-1]["counting"] and not self._counts.has(key, session):
                 self._counts.add(key, await self._inspect(session))
         return await self._counts.fill(rows)
