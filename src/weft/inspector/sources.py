@@ -65,7 +65,7 @@ class SessionCounts:
 
     async def fill(self, rows: list[JsonObject]) -> list[Json]:
         """The rows with what is counted by now; short sessions are waited for."""
-        listed = {row["key"] for row in rows}
+        listed = {str(row["key"]) for row in rows}
         self._counts = {key: count for key, count in self._counts.items() if key in listed}
         if any(count.total is None for count in self._counts.values()):
             if self._work is None or self._work.done():
