@@ -12,6 +12,7 @@
     │   └── ProtectionError   a request that still holds what its policy keeps away from the model
     ├── SessionError          a session or an event that cannot be read
     │   ├── RequestTaken      a request_id that came with another message before
+    │   ├── LostContent       a recording of which something would be lost
     │   └── RunUnfinished     a message behind a run that was cut off, under unfinished="reject"
     ├── StoreError            a store that cannot be opened, read or written
     │   ├── Conflict          a write from a session value that the store has moved past
@@ -111,6 +112,10 @@ class RequestTaken(SessionError):
             where=where,
             hint="give every message a request_id of its own, and repeat a message unchanged",
         )
+
+
+class LostContent(SessionError):
+    """A recording of which a call, a result, media or words would be lost."""
 
 
 class RunUnfinished(SessionError):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tests.cli.run import refusal, weft
 from tests.cli.test_stored import STORE, ran
+from weft.testing import make_session
 
 STORED = ("--store", STORE, "--session", "s")
 
@@ -58,3 +59,26 @@ def test_what_cannot_be_compared_is_said(bots: Path) -> None:
     said, hint = refusal(weft(bots, "diff", "bots:weather", *STORED, "--policy", "C.windw(2)"))
     assert "windw" in said
     assert "window" in hint
+
+
+PROGRAM = """
+from weft import Agent
+clerk = Agent("clerk", model="gpt-5", instruction="Serve.")
+router = Agent("router", model="gpt-5", sub_agents=[clerk])
+caller = Agent("caller", model="gpt-5", tools=[router])
+"""
+
+
+def test_a_policy_is_laid_over_agents_below_agents_and_behind_tools(tmp_path: Path) -> None:
+    (tmp_path / "team.py").write_text(PROGRAM, "utf-8")
+    said = ("user", "The first question. " * 20)
+    session = make_session(said, ("clerk", "Yes."), ("user", "Again."), ("clerk", "No."))
+    (tmp_path / "s.json").write_bytes(session.to_json())
+    for target in ("team:router", "team:caller"):
+        done = weft(
+            tmp_path, "diff", target, "--session", "s.json", "--policy", "C.none()", "--json"
+        )
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert told["from"] == "step 2 (clerk), clerk's own policy"
+        assert told["before"] > told["after"] + 50

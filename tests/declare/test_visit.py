@@ -29,8 +29,8 @@ from weft import (
 )
 from weft.checker.walk import NodeWalk
 from weft.declare import Flow, Node
-from weft.declare.agent import below, children, walk_nodes
-from weft.declare.visit import DefaultVisitor, Visitor, rebuild
+from weft.declare.agent import below, children, every_agent, walk_nodes
+from weft.declare.visit import DefaultVisitor, Visitor, rebuild, rebuild_program
 from weft.graph.build import graph_of
 from weft.graph.mermaid import to_mermaid
 from weft.graph.model import vertices_of
@@ -214,3 +214,39 @@ def test_every_kind_is_checked_and_drawn(node: Node) -> None:
     assert to_svg(graph)
     assert to_mermaid(graph)
     assert to_text(graph)
+
+
+PROGRAMS: tuple[Node, ...] = (
+    Agent("router", sub_agents=[Agent("clerk", sub_agents=[Agent("deep")]), b]),
+    Agent("caller", tools=[Agent("called", tools=[a >> b])]),
+    Agent("top", sub_agents=[Picks("picks", first=a, others=[b]), (b | c) >> Agent("end")]),
+    a >> Agent("host", sub_agents=[Map("items", Agent("each", tools=[c]), into="out")]),
+    Picks("code", first=Agent("router", sub_agents=[a]), others=[Agent("caller", tools=[b])]),
+)
+
+
+@pytest.mark.parametrize("root", PROGRAMS, ids=lambda root: root.name)
+def test_a_program_is_changed_in_flows_below_agents_and_behind_tools(root: Node) -> None:
+    assert rebuild_program(root, lambda agent: agent) is root, "plans are kept by identity"
+    changed = rebuild_program(root, lambda agent: replace(agent, description="changed"))
+    described = {agent.name: agent.description for agent in every_agent(changed)}
+    assert described == dict.fromkeys((agent.name for agent in every_agent(root)), "changed")
+    assert not any(agent.description for agent in every_agent(root)), "a declaration is frozen"
+
+
+def test_an_agent_in_several_places_stays_one_agent() -> None:
+    shared = Agent("shared")
+    root = Agent("first", tools=[shared]) >> Agent("second", tools=[shared])
+    changed = rebuild_program(root, lambda agent: replace(agent, description="changed"))
+    one, other = (step.tools[0].agent for step in changed.children)
+    assert one is other
+
+
+def test_a_program_is_changed_at_any_depth() -> None:
+    node: Node = Agent("deepest")
+    for level in range(600):
+        node = timeout(Agent(f"level_{level}", tools=[node]), 3)
+    changed = rebuild_program(node, lambda agent: replace(agent, description="changed"))
+    agents = every_agent(changed)
+    assert len(agents) == 601
+    assert {agent.description for agent in agents} == {"changed"}

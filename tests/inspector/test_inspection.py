@@ -13,17 +13,25 @@ from pathlib import Path
 import pytest
 
 from tests.inspector.sessions import find_flights, inspected, travelled
-from weft import Agent, C, Policy, Runner
-from weft.content import Content, FunctionCall, FunctionResponse, Part, to_content
+from weft import Actions, Agent, C, Policy, RunConfig, Runner
+from weft.content import (
+    Content,
+    FunctionCall,
+    FunctionResponse,
+    Part,
+    result_part,
+    to_content,
+)
 from weft.errors import DeclarationError, UsageError
 from weft.inspector import Inspection, Variant, questions
 from weft.inspector.export import PAGE, export
 from weft.inspector.inspection import REHEARSED
 from weft.inspector.request import RequestView
+from weft.inspector.sources import StoredSessions, key_text
 from weft.recordings import recording_of
-from weft.session import Event, Session
+from weft.session import Event, Session, SessionKey
 from weft.testing import ScriptedModel, call, make_session, usage
-from weft.values import compact
+from weft.values import JsonObject, compact
 
 
 def test_rebuilt_requests_are_those_that_were_sent() -> None:
@@ -192,8 +200,9 @@ def test_bisect_finds_the_step_and_the_pass() -> None:
     answer = questions.bisect(inspection, "SK501, DY522 to City1") | {}
     seen = [row["number"] for row in answer["steps"] if row["in_view"]]
     assert seen == [4, 5, 6]
-    assert answer["vanished"]["number"] == 7
-    assert answer["vanished"]["because"][0]["pass"] == "select_window"
+    (vanished,) = answer["vanished"]
+    assert vanished["number"] == 7
+    assert vanished["because"][0]["pass"] == "select_window"
     assert questions.bisect(inspection, "nobody said this")["born"] is None
 
 
@@ -403,3 +412,96 @@ def _travelled():
 
 def _content(role, part):
     return Content(role=role, parts=(part,))
+
+
+def test_bisect_compares_an_agent_with_itself() -> None:
+    first = Agent("first", model="gpt-5", instruction="The codeword is heather.").sees(C.none())
+    second = Agent("second", model="gpt-5", instruction="Go on.").sees(C.none())
+    turns = [("user", "Go."), ("first", "Yes."), ("second", "No.")]
+    session = make_session(*turns, ("user", "The flower is moss."), *turns[1:], *turns)
+    inspection = Inspection(first >> second, session)
+    assert questions.bisect(inspection, "heather")["vanished"] == []
+    gone = questions.bisect(inspection, "moss")["vanished"]
+    assert [(one["agent"], one["number"]) for one in gone] == [("first", 5), ("second", 6)]
+
+
+def test_the_graph_is_red_for_what_the_session_lacks_and_for_nothing_else() -> None:
+    reader = Agent("reader", model="gpt-5", instruction="On {topic} and {late}.")
+    writer = Agent("writer", model="gpt-5", instruction="Write.").writes("late")
+    events = make_session(("user", "Go.", {"topic": "moss"}), ("reader", "Yes.")).events
+    session = Session("s", events=[*events], state={"app:name": "x"})
+    session = session.append(
+        Event(
+            author="writer",
+            invocation_id="i1",
+            content=to_content("No."),
+            actions=Actions(state_delta={"late": "No."}),
+        )
+    )
+    drawn = questions.picture(Inspection(reader >> writer, session))
+    (error,) = [one for one in drawn["checks"] if one["severity"] == "error"]
+    assert "{late}" in error["message"]
+    assert error["message"] not in drawn["svg"].replace("&#x27;", "'").split("</title>")[-1]
+    again = session.append(Event(author="user", invocation_id="i2", content=to_content("Again.")))
+    checks = questions.picture(Inspection(reader >> writer, again))["checks"]
+    assert not [one for one in checks if one["severity"] == "error"], "the run before wrote it"
+
+
+def test_words_that_the_author_wrote_are_no_leak() -> None:
+    desk = Agent("billing_desk", model="gpt-5", description="Bills customers.")
+    agent = Agent("a", model="gpt-5", tools=[find_flights], sub_agents=[desk])
+    session = make_session(
+        ("user", "go"),
+        ("a", call("transfer_to_agent", agent_name="billing_desk")),
+        ("a", result_part("transfer_to_agent", {"result": "handed over to billing_desk, sir-x"})),
+        ("a", call("find_flights", city="sir-x")),
+        ("a", result_part("find_flights", {"result": "ask billing_desk about order-4711"})),
+        ("a", call("transfer_to_agent", agent_name="billing_desk")),
+        ("a", call("find_flights", city="order-4711")),
+    )
+    flows = questions.trust(Inspection(agent, session))["flows"]
+    assert [one["words"] for one in flows] == [["order-4711"]]
+
+
+def test_the_config_of_all_runs_holds_in_the_inspector_too() -> None:
+    model = ScriptedModel(["One.", "Two.", "Three."], name="gpt-5", dialect="openai-chat")
+    config = RunConfig(context=C.none(), global_instruction="Be kind.")
+    runner = Runner(Agent("a", model=model), config=config)
+
+    async def look() -> Inspection:
+        for turn in range(3):
+            await runner.run(f"Turn {turn}", session_id="s")
+        source = StoredSessions(
+            runner.store, {runner.app_name: runner.root}, configs={runner.app_name: runner.config}
+        )
+        return await source.inspection(key_text(SessionKey(runner.app_name, "user", "s")))
+
+    inspection = asyncio.run(look())
+    assert [step.request.wire for step in inspection.steps] == model.wires
+
+
+def test_the_list_counts_sessions_whose_provider_reported_nothing() -> None:
+    script = [usage("One.", prompt=900, cached=100, output=7), "Two.", "Three."]
+    runner = Runner(Agent("a", model=ScriptedModel(script, name="claude-opus-5")))
+
+    async def look() -> tuple[list[JsonObject], StoredSessions]:
+        for name in ("all", "some", "some"):
+            await runner.run("Go.", session_id=name)
+        await runner.store.create(SessionKey(runner.app_name, "user", "none"))
+        source = StoredSessions(runner.store, {runner.app_name: runner.root})
+        rows = await source.sessions()
+        while any(row["counting"] for row in rows):
+            rows = await source.sessions()
+        return rows, source
+
+    rows, source = asyncio.run(look())
+    by_id = {row["id"]: row for row in rows}
+    assert by_id["all"]["tokens"] == 900
+    assert by_id["all"]["cached"] == 100
+    assert not by_id["all"]["counted"]
+    summary = asyncio.run(source.inspection(by_id["some"]["key"])).summary()
+    for name in ("tokens", "cached", "cost", "money"):
+        assert by_id["some"][name] == summary[name]
+    assert by_id["some"]["counted"]
+    assert by_id["none"]["tokens"] == 0
+    assert summary["reported"] is None

@@ -79,6 +79,16 @@ EXPECTED = [
     # custom calls are read as function calls, and are set aside by name
     ("codex.jsonl", "codex", "", "codex.request.json",
      ["/input/5/arguments", "/input/5/input", "/input/5/status", "/input/5/type", "/input/6/type"]),
+    ("bedrock.json", "bedrock", "", "anthropic.json", []),
+    *(
+        (name, "vercel", CHAT, "langchain.request.json",
+         ["/messages/2/content", "/messages/3/name"])
+        for name in ("vercel.json", "vercel-ui.json")
+    ),
+    # the export has no system text
+    ("opencode.json", "opencode", CHAT, "opencode.request.json", []),
+    ("langfuse.jsonl", "langfuse", CHAT, "langchain.request.json",
+     ["/messages/2/content", "/messages/3/name"]),
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import typer
 
 import weft
 from weft.cli.commands import COMMANDS, Command, CommandGroup
-from weft.errors import LoweringError, MissingVariable, WeftError
+from weft.errors import LostContent, LoweringError, MissingVariable, WeftError
 
 
 def _version(wanted: bool) -> None:
@@ -93,9 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _usage(error, words)
     except WeftError as error:
         _complain(str(error))
-        return (
-            1 if "--strict" in words and isinstance(error, LoweringError | MissingVariable) else 2
-        )
+        is_strict = "--strict" in words and isinstance(error, LoweringError | MissingVariable)
+        return 1 if is_strict or isinstance(error, LostContent) else 2
     except OSError as error:
         _complain(f"{error.filename or 'input/output'}: {error.strerror or error}")
         return 2

@@ -192,7 +192,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         (
             "listed",
             Take("store", default=DEFAULT_STORE),
-            "recorded_format",
+            "recorded_format lenient",
             Take("model", "Show requests as another model would get them."),
             "redact host port",
             Take("html", "Write one session as a page of its own, redacted, and stop."),
@@ -259,7 +259,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 "imports:import_command",
                 (
                     Take("files", required=True),
-                    "recorded_format",
+                    "recorded_format lenient",
                     Take("store", "sqlite:///FILE or postgresql://...", default=DEFAULT_STORE),
                     Take("only_user", "Whose they are; their own, else `user`, if left out."),
                     Take("app", "Their app; their own, else `imported`, if left out."),
@@ -372,7 +372,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "requests:explain_command",
         (
             *_REQUEST,
-            "recorded_format",
+            "recorded_format lenient",
             Take("as_json", "The report as JSON."),
             "html everything step",
         ),
@@ -418,7 +418,7 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
         "replay",
         "replay:replay_command",
         (
-            "files recorded_format policies models recorded_target limit gap",
+            "files recorded_format lenient policies models recorded_target limit gap",
             "sessions_per_hour oracle store session",
             _ONLY_APP,
             "only_user",

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from weft.diagnostics import safe
 from weft.errors import SessionError
 from weft.recordings import Aside, Recording, files_in, read_file
 from weft.recordings.read import require_format
-from weft.recordings.recording import AGENT
+from weft.recordings.recording import AGENT, merge_asides
 from weft.session import SessionKey, Store
 from weft.stores import create_filled, open_store
 from weft.values import Json, JsonObject
@@ -54,7 +54,10 @@ async def _imported(options: CommandOptions, files: list[Path]) -> ImportOutcome
             if room is not None and room <= 0:
                 break
             try:
-                for recording in islice(read_file(path, format=options.recorded_format), room):
+                recordings = read_file(
+                    path, format=options.recorded_format, lenient=options.lenient
+                )
+                for recording in islice(recordings, room):
                     await _take(store, recording, options, outcome)
             except SessionError as error:
                 outcome.failed.append(error)
@@ -121,14 +124,7 @@ def aside_lines(recordings: Iterable[Recording]) -> list[str]:
 
 def merged_aside(recordings: Iterable[Recording]) -> list[Aside]:
     """What was set aside in all of them, by kind; the most frequent first."""
-    merged: dict[tuple[str, str], Aside] = {}
-    for recording in recordings:
-        for one in recording.aside:
-            before = merged.get((one.what, one.why))
-            merged[one.what, one.why] = (
-                one if before is None else replace(before, count=before.count + one.count)
-            )
-    return sorted(merged.values(), key=lambda one: -one.count)
+    return [*merge_asides(one for recording in recordings for one in recording.aside)]
 
 
 def _as_json(outcome: ImportOutcome) -> JsonObject:

@@ -15,16 +15,23 @@ from weft.cli.load import app_of, load_node
 from weft.cli.options import DEFAULT_STORE, CommandOptions
 from weft.compiler import Compilation, compile_request
 from weft.compiler.protected import Whole
-from weft.declare import Agent, Node, Policy, RunConfig
+from weft.declare import Agent, Node, RunConfig
 from weft.declare.agent import labels_of
 from weft.declare.config import shape_of
-from weft.declare.visit import rebuild
 from weft.declare.words import policy_from
 from weft.diagnostics import Severity
 from weft.dialects import dialect_named
 from weft.errors import SessionError, UsageError
 from weft.misuse import close
-from weft.replay.steps import at_step, homes_of, index_of, model_events, speaking, texts_at
+from weft.replay.steps import (
+    at_step,
+    homes_of,
+    index_of,
+    model_events,
+    speaking,
+    texts_at,
+    under_policy,
+)
 from weft.session import Session, SessionInfo, Store, read_session
 from weft.stores import beside_store, open_artifacts, open_store
 from weft.values import Json
@@ -47,7 +54,8 @@ def request(options: CommandOptions, *, policy: str | None = None) -> Compilatio
     root = load_node(options.target)
     state = state_of(root, options.state or ())
     if policy is not None:
-        root = seeing(root, policy_from(policy))
+        laid_over = policy_from(policy)
+        root = under_policy(root, lambda agent: laid_over)
     if options.store is not None:
         session, artifacts = asyncio.run(_stored(options, options.store, root))
     if options.step is not None:
@@ -99,11 +107,6 @@ def last_step(options: CommandOptions) -> int:
             "which session?", where="--session", hint="--session FILE, or --store and --session ID"
         )
     return len(model_events(session, options.agent))
-
-
-def seeing(root: Node, policy: Policy) -> Node:
-    """The same agents, each of which sees what a policy lets it see."""
-    return rebuild(root, lambda agent: agent.sees(policy))
 
 
 def exit_code(compiled: Compilation, *, strict: bool) -> int:

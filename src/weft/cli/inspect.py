@@ -16,6 +16,7 @@ from weft.errors import DeclarationError, UsageError
 from weft.inspector import Inspection
 from weft.inspector.export import export
 from weft.inspector.sources import RecordedSessions, SessionSource, StoredSessions, key_text
+from weft.recordings import Recording
 from weft.recordings.read import read_files
 from weft.session import SessionKey
 from weft.stores import beside_store, open_artifacts, open_store
@@ -70,6 +71,11 @@ def _with_store(options: CommandOptions) -> CommandOptions:
 
 def _require_use(options: CommandOptions) -> None:
     """Refuse an option that would say nothing."""
+    is_stored = not any(map(_is_recording, options.listed or ()))
+    if options.lenient and is_stored:
+        raise UsageError(
+            "only a recording is read leniently", where="--lenient", hint="name a file"
+        )
     needs = {
         "--raw": (options.raw, options.html, "--html FILE"),
         "--session": (options.session, options.html, "--html FILE"),
@@ -118,10 +124,15 @@ def _source(options: CommandOptions, redact: tuple[Redact, ...]) -> tuple[Sessio
                 where="inspect",
                 hint="name recordings, or programs with the --store of their sessions",
             )
-        read = list(read_files(recordings, format=options.recorded_format))
+        read = _read(options, recordings)
         source = RecordedSessions(read, model=options.model, redact=redact)
         return source, f"{len(read)} recordings"
     return _stored(options, redact), f"the sessions of {without_password(options.address)}"
+
+
+def _read(options: CommandOptions, files: list[Path]) -> list[Recording]:
+    """The recordings in files."""
+    return [*read_files(files, format=options.recorded_format, lenient=options.lenient)]
 
 
 def _stored(options: CommandOptions, redact: tuple[Redact, ...]) -> StoredSessions:
@@ -156,6 +167,8 @@ def _write(options: CommandOptions, file: Path, redact: tuple[Redact, ...]) -> i
         again = ["weft", "inspect", *(options.listed or ())]
         if options.recorded_format:
             again += ["--format", options.recorded_format]
+        if options.lenient:
+            again.append("--lenient")
     if options.model:
         again += ["--model", options.model]
     page = export(inspection, key=key, command=shlex.join(again), raw=options.raw)
@@ -176,7 +189,7 @@ def _kind_words(inspection: Inspection, *, raw: bool) -> str:
 
 def _recorded_session(options: CommandOptions, redact: tuple[Redact, ...]) -> Inspection:
     recordings = [Path(one) for one in options.listed or () if _is_recording(one)]
-    read = list(read_files(recordings, format=options.recorded_format))
+    read = _read(options, recordings)
     if len(read) != 1:
         raise UsageError(
             f"a page holds one session, and {len(read)} recordings are named",

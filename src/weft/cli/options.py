@@ -85,6 +85,10 @@ class CommandOptions:
         str | None,
         Option("--format", help="Their format, if its shape does not tell.", metavar="NAME"),
     ] = None
+    lenient: Annotated[
+        bool,
+        Option("--lenient", help="Read on where a call, a result, media or words would be lost."),
+    ] = False
     recorded_target: Annotated[
         str | None,
         Option("--target", help="The agents that were recorded.", metavar="MODULE:OBJECT"),

@@ -229,14 +229,16 @@ def _roots(recording: Recording, agents: dict[str, Agent] | None) -> dict[str, A
     if agents is None:
         return None
     spoke = speakers(recording)
-    missing = [name for name in spoke if name not in agents]
+    # what a toolset gives a run to call may be in no declaration
+    called = {event.author for event in recording.session.events if event.isolation_scope}
+    missing = [name for name in spoke if name not in agents and name not in called]
     if missing:
         raise UsageError(
             f"`{missing[0]}` speaks in session {recording.id}, and is not here",
             where="--target",
             hint=f"this target has: {', '.join(agents)}",
         )
-    return {name: agents[name] for name in spoke}
+    return {name: agents[name] for name in spoke if name in agents}
 
 
 @dataclass
@@ -252,6 +254,8 @@ def _read(options: CommandOptions) -> RecordingsRead:
     if options.store is not None:
         if options.recorded_format is not None:
             raise UsageError("a store has its own format", where="--format", hint="leave it out")
+        if options.lenient:
+            raise UsageError("a store loses nothing", where="--lenient", hint="leave it out")
         return RecordingsRead(asyncio.run(_stored(options, options.store)))
     require_format(options.recorded_format)
     read = RecordingsRead()
@@ -261,7 +265,8 @@ def _read(options: CommandOptions) -> RecordingsRead:
         if room is not None and room <= 0:
             break
         try:
-            read.recordings += islice(read_file(path, format=options.recorded_format), room)
+            recordings = read_file(path, format=options.recorded_format, lenient=options.lenient)
+            read.recordings += islice(recordings, room)
         except SessionError as error:
             # the only file: its error is all there is to say
             if len(files) == 1 and not read.recordings:

@@ -25,10 +25,11 @@ def explain_command(options: CommandOptions) -> int:
     if options.html is not None:
         require_folder(options.html, "--html")
     recorded = is_recording(options.target)
-    if options.recorded_format is not None and not recorded:
-        raise UsageError(
-            "only a recording has a format", where="--format", hint="name a file as the target"
-        )
+    for flag, value in (("--format", options.recorded_format), ("--lenient", options.lenient)):
+        if value and not recorded:
+            raise UsageError(
+                "this is about a recording", where=flag, hint="name a file as the target"
+            )
     compiled = recorded_request(options) if recorded else request(options)
     read_as_its_model_does(compiled)
     report = compiled.explain()
@@ -72,7 +73,7 @@ def recorded_request(options: CommandOptions) -> Compilation:
             raise UsageError(
                 "a recording is explained as it is", where=flag, hint="--step, --session, --model"
             )
-    recordings = list(read_file(path, format=options.recorded_format))
+    recordings = list(read_file(path, format=options.recorded_format, lenient=options.lenient))
     ids = [one.id for one in recordings]
     if options.session is None and len(recordings) > 1:
         raise UsageError(

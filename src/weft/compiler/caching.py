@@ -47,8 +47,9 @@ class Reader(Protocol):
 class Prediction(NamedTuple):
     """How many tokens of a request its provider has read before, of how many, and why not more.
 
-    `possible` is what it would be if nothing had changed; `exact` says that the answer must
-    report just this number; `blame` and `origin` say what keeps it lower than possible.
+    `possible` is what it would be if nothing had changed, at most the whole request; `exact` says
+    that the answer must report just this number; `blame` and `origin` say what keeps it lower than
+    possible.
     """
 
     cached: int
@@ -99,7 +100,8 @@ def predict(compiled: "Compilation", tokens: Tokens | None = None) -> Prediction
     total = round(total * _calibration(before))
     sent, now = before.lowered(compiled.dialect).wire, compiled.lowered().wire
     whole = _whole(before)
-    possible = _tokens_reused(before, whole, sent, cache)
+    # a request that became shorter cannot have more read before than it has
+    possible = min(total, _tokens_reused(before, whole, sent, cache))
     # a model that runs here compares tokens, whatever field they come from
     changed = "" if cache.exact else _other_change(sent, now, compiled.dialect)
     if before.prompt.model != compiled.prompt.model:
@@ -114,7 +116,7 @@ def predict(compiled: "Compilation", tokens: Tokens | None = None) -> Prediction
     if shared is not None and shared.system and shared.turns >= whole.turns:
         cached = possible
     elif shared is not None:
-        cached = _tokens_reused(before, shared, now, cache)
+        cached = min(possible, _tokens_reused(before, shared, now, cache))
     if broken is not None and cached < possible:
         blame = _break_words(broken)
         return Prediction(cached, total, possible, blame=blame, origin=broken.origin)
@@ -133,6 +135,7 @@ def _exactly(
         cached, exact = possible, before.known is not None
     # the last token of a request is always read
     cached = min(cached, len(now) - 1)
+    possible = min(max(possible, cached), len(now) - 1)
     blame, origin = "", None
     if broken is not None and cached < possible:
         blame, origin = _break_words(broken), broken.origin

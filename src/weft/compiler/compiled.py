@@ -377,8 +377,8 @@ class Compilation:
         reads = model.tokens if isinstance(model, Reader) else None
         return predict(self, self.reads or reads)
 
-    def follows(self, before: "Compilation") -> None:
-        """Take this as the request before, which need not be rebuilt then."""
+    def follows(self, before: "Compilation | None") -> None:
+        """Take this as the request before, which need not be rebuilt; None: this is the first."""
         # where `cached_property` keeps it
         self.__dict__["previous"] = before
 

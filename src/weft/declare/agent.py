@@ -537,21 +537,21 @@ def labels_of(node: "Node", config: "RunConfig | None" = None) -> tuple[Label, .
     labels: list[Label] = []
     for agent in every_agent(node):
         if agent.context is not None:
-            labels += _declared_labels(agent.context)
+            labels += labels_in(agent.context)
         for tool in agent.tools:
             names = tool.writes
             labels += [Label(label, keys=names, tools=(tool.name,)) for label in tool.labels]
     if config is not None and config.context is not None:
-        labels += _declared_labels(config.context)
+        labels += labels_in(config.context)
     return unite_labels(labels)
 
 
-def _declared_labels(policy: Policy) -> "Iterator[Label]":
+def labels_in(policy: Policy) -> "Iterator[Label]":
     """The labels of a policy; also those under a condition, since a secret is one at any time."""
     yield from (one for one in policy.protections if isinstance(one, Label))
     for stage in policy.stages:
         if isinstance(stage.selector, When):
-            yield from _declared_labels(stage.selector.policy)
+            yield from labels_in(stage.selector.policy)
 
 
 def unite_labels(labels: Iterable[Label]) -> tuple[Label, ...]:

@@ -8,10 +8,12 @@ gives it. `show` is a flow as text: the operators that make it, with all parenth
 # ruff: noqa: D102  a method's name says the kind, and `Visitor` says what it is
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar, assert_never, cast
+from typing import Generic, TypeVar, assert_never, cast
+
+import msgspec
 
 from weft.declare.agent import Agent, agents_of, below, children, walk_tree
 from weft.declare.compose import Composable
@@ -21,10 +23,6 @@ from weft.declare.functions import name_of
 from weft.declare.nodes import Expect, Map, Race, Step, Tap, Timeout
 from weft.declare.route import Case, Gate, Route, quoted, spell_options
 from weft.declare.template import parse
-
-if TYPE_CHECKING:
-    pass
-
 
 T = TypeVar("T")
 
@@ -178,14 +176,71 @@ class DefaultVisitor(Visitor[T]):
 
 
 def rebuild(node: Node, change: Callable[[Agent], Agent]) -> Node:
-    """The node with every agent of its flow changed; the very same node where none is."""
-    if isinstance(node, Agent):
-        return change(node)
-    new_children = tuple(rebuild(child, change) for child in node.children)
-    # the same object: plans are kept by identity
-    if all(new is old for new, old in zip(new_children, node.children, strict=True)):
-        return node
-    return with_children(node, new_children)
+    """The node with every agent of its flow changed; the very same node where none is.
+
+    What an agent hands over to, or calls as a tool, stays as it is: `rebuild_program` changes
+    that too.
+    """
+    return _rebuild(node, change, _nothing_inside)
+
+
+def rebuild_program(root: Node, change: Callable[[Agent], Agent]) -> Node:
+    """The program with every agent changed: in flows, below agents, and behind tools.
+
+    An agent that stands in several places is changed once, and is the same agent in all of them.
+    """
+    return _rebuild(root, change, _inside_agent)
+
+
+def _nothing_inside(agent: Agent) -> tuple[Node, ...]:
+    return ()
+
+
+def _inside_agent(agent: Agent) -> tuple[Node, ...]:
+    """The nodes that an agent hands over to, and those that it calls as tools."""
+    called = (tool.agent for tool in agent.tools if tool.agent is not None)
+    return (*agent.sub_agents, *called)
+
+
+def _rebuild(
+    root: Node, change: Callable[[Agent], Agent], inside: Callable[[Agent], tuple[Node, ...]]
+) -> Node:
+    """Rebuild from the leaves up, without recursion: a program may be nested to any depth."""
+    rebuilt: dict[int, Node] = {}
+    waiting: list[Node] = [root]
+    while waiting:
+        node = waiting[-1]
+        below = inside(node) if isinstance(node, Agent) else node.children
+        missing = [child for child in below if id(child) not in rebuilt]
+        if missing:
+            waiting += missing
+            continue
+        waiting.pop()
+        if id(node) not in rebuilt:
+            heirs = tuple(rebuilt[id(child)] for child in below)
+            # the same object where nothing changes: plans are kept by identity
+            is_same = all(new is old for new, old in zip(heirs, below, strict=True))
+            if isinstance(node, Agent):
+                changed = change(node)
+                rebuilt[id(node)] = changed if is_same else _with_inside(changed, rebuilt)
+            else:
+                rebuilt[id(node)] = node if is_same else with_children(node, heirs)
+    return rebuilt[id(root)]
+
+
+def _with_inside(agent: Agent, rebuilt: Mapping[int, Node]) -> Agent:
+    """The agent with rebuilt sub-agents and tools; it was checked when it was declared."""
+    copied = copy(agent)
+    children = tuple(rebuilt.get(id(child), child) for child in agent.sub_agents)
+    tools = tuple(
+        tool
+        if tool.agent is None
+        else msgspec.structs.replace(tool, agent=rebuilt.get(id(tool.agent), tool.agent))
+        for tool in agent.tools
+    )
+    object.__setattr__(copied, "sub_agents", children)
+    object.__setattr__(copied, "tools", tools)
+    return copied
 
 
 def with_children(node: Flow, new_children: Iterable[Node]) -> Node:

@@ -7,26 +7,34 @@ what was sent, to the byte. A variant is the same log under another policy, budg
 import copy
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from threading import RLock
 from typing import NamedTuple
 
 from weft.compiler.compiled import Compilation
-from weft.compiler.costs import Cost, cost_of, read_again
+from weft.compiler.costs import Cost, Load, cost_of, rates_for, read_again
 from weft.compiler.explain import source_of
-from weft.compiler.mask import Mask, MaskRules, redactions_in, rules_of
+from weft.compiler.mask import Mask, MaskRules, rules_of
 from weft.compiler.prefix import TurnSegments
+from weft.compiler.tools import declared_policy
 from weft.declare import Agent, C, Node, Policy, RunConfig, Sequence
-from weft.declare.policy_parts import Label, Redact
-from weft.declare.visit import rebuild
+from weft.declare.policy_parts import Redact
 from weft.declare.words import policy_from
 from weft.dialects import Entry
 from weft.errors import UsageError
+from weft.passes.summaries import name_of_model
 from weft.recordings import Recording
 from weft.replay.replay import recorded_agents
-from weft.replay.steps import Answered, StepWalk
+from weft.replay.steps import (
+    Answered,
+    StepWalk,
+    homes_of,
+    is_answer,
+    protect_as,
+    under_policy,
+)
 from weft.runtime.approvals import pending_in
 from weft.session import Event, Session
 from weft.session.lookback import waiting_in
@@ -44,6 +52,90 @@ _FEW = 4
 """How many what-ifs of a session are remembered."""
 
 
+class CacheCount(NamedTuple):
+    """How many tokens of a request the provider has read before, or could have, and how many not.
+
+    Whatever is shown of the cache is this one count, in the tokens of the request itself: what is
+    cached and what is not are all of it.
+    """
+
+    cached: int
+    possible: int
+    fresh: int
+
+    @classmethod
+    def of(cls, request: Compilation) -> "CacheCount":
+        """The count of one request."""
+        prediction, tokens = request.cached, request.tokens
+        # a model that runs here may count a request otherwise, by a token or two
+        possible = min(prediction.possible, tokens)
+        cached = min(prediction.cached, possible)
+        return cls(cached, possible, tokens - cached)
+
+
+class SessionSpending(NamedTuple):
+    """What the requests of a session took: tokens, those that were cached, and what they cost.
+
+    `cost` is in US dollars where `money`, else in fresh tokens.
+    """
+
+    tokens: int = 0
+    cached: int = 0
+    cost: float = 0.0
+    money: bool = False
+
+    @classmethod
+    def of_request(cls, request: Compilation) -> "SessionSpending":
+        """What Weft counts of one request, without its answer."""
+        cost = cost_of(request)
+        return cls(
+            request.tokens, CacheCount.of(request).cached, cost.total, money=cost.rates.money
+        )
+
+    @classmethod
+    def total(cls, several: Iterable["SessionSpending"]) -> "SessionSpending":
+        """Several requests together."""
+        listed = [*several]
+        return cls(
+            sum(one.tokens for one in listed),
+            sum(one.cached for one in listed),
+            sum(one.cost for one in listed),
+            money=bool(listed) and all(one.money for one in listed),
+        )
+
+    @classmethod
+    def reported(
+        cls, session: Session, model: str = "", recorded: frozenset[str] | None = None
+    ) -> "SessionSpending | None":
+        """What the provider counted, with the answers; None if it did not count every request.
+
+        `model` is who answered where an event does not say. In a log of calls, `recorded` are the
+        events whose requests are in it.
+        """
+        tokens = cached = 0
+        cost, money = 0.0, True
+        answers = [
+            event
+            for event in session.events
+            if is_answer(event) and (recorded is None or event.id in recorded)
+        ]
+        for event in answers:
+            usage, notes = event.usage, event.provenance
+            if usage is None or usage.prompt_token_count is None:
+                return None
+            prompt, read = usage.prompt_token_count, usage.cached_content_token_count or 0
+            written = min(notes.cache_write or 0, max(0, prompt - read))
+            answer = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
+            rates = rates_for(notes.model or event.model_version or model, tokens=prompt)
+            tokens, cached, money = tokens + prompt, cached + read, money and rates.money
+            cost += rates.cost(Load(read, written, max(0, prompt - read - written), answer))
+        return cls(tokens, cached, cost, money=money) if answers else None
+
+    def to_json(self) -> JsonObject:
+        """As the page draws it."""
+        return {**self._asdict()}
+
+
 class Variant(NamedTuple):
     """What a what-if changes: the policy as it is written, a window, a budget, the model."""
 
@@ -52,21 +144,22 @@ class Variant(NamedTuple):
     budget: int = 0
     model: str = ""
 
-    def laid_over(self, root: Node) -> Node:
+    def laid_over(self, root: Node, config: RunConfig) -> Node:
         """The same agents, each under the policy that this makes of its own."""
         if not (self.policy or self.window or self.budget):
             return root
-        return rebuild(root, lambda agent: agent.sees(self.policy_for(agent)))
+        return under_policy(root, lambda agent: self.policy_for(agent, config), config)
 
-    def policy_for(self, agent: Agent) -> Policy:
-        """The agent's policy, changed. What it redacts or withholds stays so under any other."""
-        policy = policy_from(self.policy) if self.policy else agent.context or PLAIN
+    def policy_for(self, agent: Agent, config: RunConfig) -> Policy:
+        """The agent's policy, changed. What it redacts or labels stays hidden."""
+        own = declared_policy(agent, config)
+        policy = policy_from(self.policy) if self.policy else own
         if self.window:
             limit, policy = policy.limit, C.window(self.window)
             policy = dataclasses.replace(policy, limit=limit)
         if self.budget:
             policy = dataclasses.replace(policy, limit=None).budget(self.budget)
-        return _as_protected(policy, agent.context)
+        return protect_as(policy, own)
 
     def config(self, base: RunConfig) -> RunConfig:
         """The run's config, with this model where one is named."""
@@ -74,22 +167,13 @@ class Variant(NamedTuple):
 
         return replace(base, model=self.model) if self.model else base
 
-    def code(self, agent: Agent) -> str:
+    def code(self, agent: Agent, config: RunConfig) -> str:
         """The variant as a line of Python, to be copied."""
         model = f"model={self.model!r}, " if self.model else ""
         changed = (
             f"dataclasses.replace({agent.name}, {model.rstrip(', ')})" if model else agent.name
         )
-        return f"{agent.name} = {changed}.sees({self.policy_for(agent)})"
-
-
-def _as_protected(policy: Policy, own: Policy | None) -> Policy:
-    """A policy with all that another one keeps from models."""
-    if own is None:
-        return policy
-    labels = (one for one in own.protections if isinstance(one, Label))
-    protections = dict.fromkeys((*policy.protections, *redactions_in(own), *labels))
-    return dataclasses.replace(policy, protections=tuple(protections))
+        return f"{agent.name} = {changed}.sees({self.policy_for(agent, config)})"
 
 
 class Inspection:
@@ -125,8 +209,8 @@ class Inspection:
         self._rehearsing = RLock()
         self._watchers = 0
         self.shared = SharedTurns()
-        self.sent_tokens: dict[str, int] | None = None
-        """Of a variant: the tokens of what was sent, by the event that answered it."""
+        self.answers: frozenset[str] | None = None
+        """In a log of calls: the events whose requests were recorded."""
         self.notice = ""
         """What a reader has to know of how the requests were rebuilt."""
 
@@ -143,13 +227,17 @@ class Inspection:
                 hint="inspect a recording that holds a model's answers",
             )
         root = agents[0] if len(agents) == 1 else Sequence(*agents)
-        return cls(root, recording.session, config=RunConfig(model=model), redact=redact)
+        # the model that answered, where the recording says which
+        config = RunConfig(model=model or recording.asked_model or None)
+        inspection = cls(root, recording.session, config=config, redact=redact)
+        inspection.answers = recording.answers
+        return inspection
 
     def anew(
         self, session: Session, *, root: Node | None = None, config: RunConfig | None = None
     ) -> "Inspection":
         """Another session, program or config, looked at as this one is."""
-        return Inspection(
+        other = Inspection(
             root or self.root,
             session,
             config=config or self.config,
@@ -157,6 +245,8 @@ class Inspection:
             files=self.files,
             redact=self.redact,
         )
+        other.answers = self.answers
+        return other
 
     # What may not be shown
 
@@ -196,13 +286,22 @@ class Inspection:
 
     @cached_property
     def _walk(self) -> StepWalk:
+        return self._new_walk()
+
+    def _new_walk(self) -> StepWalk:
         return StepWalk(
             self.root,
             self.session,
             config=self.config,
             artifacts=self.artifacts,
-            sent_tokens=self.sent_tokens,
+            answers=self.answers,
         )
+
+    def walk(self) -> Iterator[Answered]:
+        """The steps one by one, each at the price of what is new in it; they are not kept."""
+        walk = self._new_walk()
+        for event in self.session.events:
+            yield from walk.take((event,))
 
     def grown(self, session: Session) -> "Inspection":
         """The same inspection of the session with more events: only what is new is rebuilt."""
@@ -279,18 +378,11 @@ class Inspection:
         rehearsed = self._rehearsed.get(variant)
         if rehearsed is not None:
             return rehearsed
-        other = self.anew(
-            self.session, root=variant.laid_over(self.root), config=variant.config(self.config)
+        return self.anew(
+            self.session,
+            root=variant.laid_over(self.root, self.config),
+            config=variant.config(self.config),
         )
-        other.sent_tokens = self.tokens_of_sent()
-        return other
-
-    def tokens_of_sent(self) -> dict[str, int]:
-        """The tokens of the requests that were sent, by the events that answered them."""
-        if self.sent_tokens is None:
-            steps = ((step.event.id, step.request) for step in self.steps)
-            return {id: request.tokens for id, request in steps if request is not None}
-        return self.sent_tokens
 
     @cached_property
     def plain(self) -> "Inspection":
@@ -374,10 +466,8 @@ class Inspection:
 
     def summary(self) -> JsonObject:
         """The session in a line: who, how long, what it cost."""
-        costs = [(step, cost_of(step.request)) for step in self.steps if step.request is not None]
-        total = sum(cost.total for _, cost in costs)
-        tokens = sum(step.request.tokens for step in self.steps if step.request is not None)
-        cached = sum(step.request.cached.cached for step in self.steps if step.request is not None)
+        requests = (step.request for step in self.steps if step.request is not None)
+        reported = SessionSpending.reported(self.session, self.model, self.answers)
         errors = sum(1 for event in self.session.events if event.error_code)
         return {
             "id": self.session.id,
@@ -385,15 +475,20 @@ class Inspection:
             "user": self.session.user_id,
             "events": len(self.session.events),
             "steps": len(self.steps),
-            "tokens": tokens,
-            "cached": cached,
-            "cost": total,
-            "money": all(cost.rates.money for _, cost in costs) and bool(costs),
+            **SessionSpending.total(map(SessionSpending.of_request, requests)).to_json(),
+            "reported": reported.to_json() if reported is not None else None,
             "errors": errors,
             "waiting": len(self.waiting),
             "agents": list[Json](dict.fromkeys(step.event.author for step in self.steps)),
             "updated": max((event.timestamp for event in self.session.events), default=0.0),
         }
+
+    @property
+    def model(self) -> str:
+        """The model that most likely answered where an event does not say which."""
+        models: list[object] = [self.config.model]
+        models += [home.model for home in homes_of(self.root).values()]
+        return next((name for name in map(name_of_model, models) if name), "")
 
     @cached_property
     def authors(self) -> dict[str, str]:
@@ -571,7 +666,7 @@ def _frame(step: Answered, tokens: _SourceTokens, show: _MaskedTexts) -> JsonObj
         "calls": [{"id": call.id, "name": call.name} for call in event.calls],
         "text": show.text(event.text or "", 200),
         "error": event.error_code or "",
-        "reported": _reported(event),
+        "reported": reported(event),
     }
     if request is not None:
         prefix, broken = request.stable_prefix, request.prefix_break
@@ -581,7 +676,7 @@ def _frame(step: Answered, tokens: _SourceTokens, show: _MaskedTexts) -> JsonObj
             "tokens": request.tokens,
             "sources": dict[str, Json](tokens.of(request)),
             "prefix": prefix.tokens,
-            "cached": request.cached.cached,
+            **CacheCount.of(request)._asdict(),
             "read_again": read_again(request),
             "broken": str(broken) if broken is not None else "",
             **_money(cost_of(request)),
@@ -599,12 +694,12 @@ def _ghost(request: Compilation | None) -> JsonObject | None:
         return None
     return {
         "tokens": request.tokens,
-        "cached": request.cached.cached,
+        "cached": CacheCount.of(request).cached,
         "cost": cost_of(request).total,
     }
 
 
-def _reported(event: Event) -> JsonObject | None:
+def reported(event: Event) -> JsonObject | None:
     """What the provider said it counted."""
     usage = event.usage
     if usage is None:

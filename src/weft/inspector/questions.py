@@ -7,8 +7,7 @@ did untrusted text go: each is answered by compiling again, without a model.
 import dataclasses
 import json
 import re
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -18,17 +17,21 @@ from weft.compiler.costs import cost_of, rates_for
 from weft.compiler.explain import notes_of
 from weft.compiler.mask import Mask
 from weft.compiler.report import block_text
-from weft.declare import Agent, C, Node
+from weft.compiler.tools import declared_policy
+from weft.declare import Agent, C, Node, RunConfig
 from weft.declare.agent import walk_tree
-from weft.declare.visit import rebuild
+from weft.declare.tool import RESERVED
+from weft.declare.visit import every_node, rebuild_program
+from weft.diagnostics import Diagnostic
 from weft.errors import UsageError
 from weft.graph import graph_of, to_svg
-from weft.inspector.inspection import PLAIN, Inspection, Variant
+from weft.inspector.inspection import CacheCount, Inspection, Variant
 from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
-from weft.replay.steps import Answered, homes_of
+from weft.replay.steps import Answered, homes_of, speaker_of
 from weft.session import Event, Session
 from weft.session.strand import collector_paused
+from weft.session.talk import INTERNAL_CALLS
 from weft.values import Json, JsonObject, compact
 
 FORCED = "weft:forced"
@@ -49,11 +52,11 @@ def _what_if(inspection: Inspection, number: int, variant: Variant) -> JsonObjec
     agent = _agent(inspection.root, now.prompt.agent)
     return {
         "view": there.to_json(raw=False),
-        "code": variant.code(agent),
+        "code": variant.code(agent, inspection.config),
         "tokens": request.tokens,
         "tokens_now": now.tokens,
-        "cached": request.cached.cached,
-        "cached_now": now.cached.cached,
+        "cached": CacheCount.of(request).cached,
+        "cached_now": CacheCount.of(now).cached,
         "prefix": request.stable_prefix.tokens,
         "prefix_now": now.stable_prefix.tokens,
         "cost": cost.total,
@@ -65,10 +68,14 @@ def _what_if(inspection: Inspection, number: int, variant: Variant) -> JsonObjec
 def compare(inspection: Inspection, variant: Variant) -> JsonObject:
     """The whole session as it was and as it would be: two film strips, and what each costs."""
     other = inspection.under(variant)
+    asked = dict.fromkeys(
+        step.request.prompt.agent for step in inspection.steps if step.request is not None
+    )
+    agents = (_agent(inspection.root, name) for name in asked)
     return {
         "now": inspection.film(),
         "then": other.film(),
-        "code": variant.code(next(iter(homes_of(inspection.root).values()))),
+        "code": "\n".join(variant.code(agent, inspection.config) for agent in agents),
     }
 
 
@@ -84,8 +91,10 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
             where="force in",
             hint="name events by their ids, as the view of what was left out lists them",
         )
+    groups = [_partners(before.events, event) for event in events]
+    forced_in = set[str]().union(*groups)
     tagged = [
-        _tagged(event) if event.id in wanted else event for event in inspection.session.events
+        _tagged(event) if event.id in forced_in else event for event in inspection.session.events
     ]
     session = Session(
         before.id,
@@ -94,12 +103,14 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
         state=inspection.session.initial,
         events=tagged,
     )
-    root = rebuild(inspection.root, _with_forced)
+    config = inspection.config
+    root = rebuild_program(inspection.root, lambda agent: _with_forced(agent, config))
     forced = inspection.anew(session, root=root)
-    forced.sent_tokens = inspection.tokens_of_sent()
     view, now = _at(forced, number, Variant(), step=step), inspection.request(number)
+    for group in groups:
+        _require_sent(view, group)
     cost, was = cost_of(view.request), cost_of(now)
-    agent = _with_forced(_agent(inspection.root, now.prompt.agent))
+    agent = _with_forced(_agent(inspection.root, now.prompt.agent), config)
     return {
         "view": view.to_json(raw=False),
         "code": f"{agent.name}.sees({agent.context})",
@@ -111,22 +122,54 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
     }
 
 
+def _partners(events: Sequence[Event], wanted: str) -> set[str]:
+    """An event, and those with the other side of its calls: they are sent together."""
+    sides = {
+        event.id: {one.id for one in event.calls} | {one.id for one in event.results}
+        for event in events
+    }
+    mine = sides[wanted] - {None}
+    return {wanted, *(event for event, ids in sides.items() if not ids.isdisjoint(mine))}
+
+
+def _require_sent(view: RequestView, events: Collection[str]) -> None:
+    """Refuse to show a request as if it held events that no policy can put into it."""
+    if any(row.origin.kind == "event" and row.origin.name in events for row in view.report.sent):
+        return
+    rows = (row for row in view.report.left_out if row.origin.name in events)
+    why = next((f": {row.step} leaves it out, because {row.reason}" for row in rows), "")
+    raise UsageError(
+        f"no policy puts this event into the request{why}",
+        where="force in",
+        hint="force in what a policy left out",
+    )
+
+
 def bisect(inspection: Inspection, text: str) -> JsonObject:
-    """In which steps a text was in view, and the step and pass with which it vanished."""
+    """In which steps a text was in view, and where it vanished from an agent's requests.
+
+    A request is compared with the one before it of the same agent, in the same branch and call:
+    what another agent never saw has not vanished.
+    """
     seen = _TextSearch(text)
-    rows = [
-        (step, step.request is not None and seen.in_request(step.request))
-        for step in inspection.steps
-    ]
-    vanished: JsonObject | None = None
-    for (_, there), (step, here) in pairwise(rows):
-        if there and not here and step.request is not None:
-            vanished = {
-                "number": step.number,
-                "agent": step.event.author,
-                "because": list[Json](_reasons(inspection, step.request, text)),
-            }
-            break
+    in_view: dict[tuple[str, str | None, str | None], bool] = {}
+    rows: list[tuple[Answered, bool]] = []
+    vanished: list[Json] = []
+    for step in inspection.steps:
+        here = step.request is not None and seen.in_request(step.request)
+        rows.append((step, here))
+        if step.request is None:
+            continue
+        speaker = speaker_of(step.event)
+        if in_view.get(speaker) and not here:
+            vanished.append(
+                {
+                    "number": step.number,
+                    "agent": step.event.author,
+                    "because": list[Json](_reasons(inspection, step.request, text)),
+                }
+            )
+        in_view[speaker] = here
     in_log = next(
         (
             index
@@ -137,7 +180,10 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
     )
     return {
         "text": _mask_text(inspection, text),
-        "steps": [{"number": step.number, "in_view": here} for step, here in rows],
+        "steps": [
+            {"number": step.number, "agent": step.event.author, "in_view": here}
+            for step, here in rows
+        ],
         "born": in_log,
         "vanished": vanished,
     }
@@ -210,13 +256,17 @@ def trust(inspection: Inspection) -> JsonObject:
                 if note.step.startswith("fence"):
                     fenced[note.before.event] = _mask_text(inspection, _text(note.before))
     for event in inspection.session.events:
-        if event.results:
-            whole: Json = [result.response for result in event.results]
+        # what the runtime itself answers, such as a hand-over, comes from nobody outside
+        foreign = [one for one in event.results if one.name not in (*RESERVED, *INTERNAL_CALLS)]
+        if foreign:
+            whole: Json = [result.response for result in foreign]
             masked = mask.value(whole) if mask is not None else whole
             fenced.setdefault(event.id, compact(masked))
     return {
         "guards": list[Json](guards.values()),
-        "flows": list[Json](_flows(inspection.session.events, fenced, mask)),
+        "flows": list[Json](
+            _flows(inspection.session.events, fenced, mask, _declared_words(inspection.root))
+        ),
         "hidden": list[Json](inspection.rules.words),
     }
 
@@ -228,8 +278,9 @@ def picture(inspection: Inspection) -> JsonObject:
         author = _mask_text(inspection, step.event.author)
         counts[author] = counts.get(author, 0) + 1
     state = inspection.session.state
+    checks = check(inspection.root, inputs=_given_keys(inspection.session))
     return {
-        "svg": _mask_svg(inspection),
+        "svg": _mask_svg(inspection, checks),
         "checks": [
             {
                 "code": one.code,
@@ -238,11 +289,29 @@ def picture(inspection: Inspection) -> JsonObject:
                 "where": str(one.origin),
                 "hint": one.hint,
             }
-            for one in check(inspection.root)
+            for one in checks
         ],
         "steps": dict[str, Json](counts),
         "state": state if inspection.mask is None else inspection.mask.state(state),
     }
+
+
+def _given_keys(session: Session) -> set[str]:
+    """The state keys that the newest run found, and those that no agent wrote.
+
+    What an agent of the run writes is the program's own: an agent before it that reads the key
+    does so too early.
+    """
+    events = session.events
+    newest = events.tip.invocation_id if events.tip is not None else ""
+    written = {key for event in events for key in event.actions.state_delta}
+    # another session of the user may have written some
+    keys = {key for key in session.state if key not in written} | session.initial.keys()
+    for event in events:
+        for key, value in event.actions.state_delta.items():
+            if event.invocation_id != newest or event.author == "user":
+                keys = keys - {key} if value is None else keys | {key}
+    return keys
 
 
 def as_test(inspection: Inspection, number: int, variant: Variant, *, target: str) -> str:
@@ -256,25 +325,23 @@ def as_test(inspection: Inspection, number: int, variant: Variant, *, target: st
             where="target",
             hint="write pkg.module:agent",
         )
-    agent = view.request.prompt.agent
-    policy = variant.policy_for(_agent(inspection.root, agent))
+    root = name or (inspection.root.name if inspection.root.name.isidentifier() else "program")
+    changes = ", ".join(f"{key}={value!r}" for key, value in variant._asdict().items() if value)
     identifier = re.sub(r"\W", "_", inspection.session.id)
     return "\n".join(
         (
             "from pathlib import Path",
             "",
-            "import weft",
-            "from weft import C, Session",
-            f"from {module or 'my_module'} import {name or agent}",
+            "from weft import Session",
+            "from weft.inspector import Inspection, Variant",
+            f"from {module or 'my_module'} import {root}",
             "",
             "",
             f"def test_step_{number}_of_{identifier}():",
             "    # written by: weft sessions export, or session.to_json()",
             f"    data = Path({json.dumps(inspection.session.id + '.json')}).read_bytes()",
-            "    session = Session.from_json(data)",
-            f"    before = session.before({inspection.step(number).place})",
-            f"    changed = {name or agent}.sees({policy})",
-            f"    request = weft.compile(changed, session=before, agent={agent!r})",
+            f"    inspection = Inspection({root}, Session.from_json(data))",
+            f"    request = inspection.under(Variant({changes})).request({number})",
             f"    assert request.tokens <= {view.request.tokens}",
             f"    assert request.hash == {view.request.hash!r}",
             "",
@@ -303,8 +370,8 @@ def _agent(root: Node, name: str) -> Agent:
     )
 
 
-def _with_forced(agent: Agent) -> Agent:
-    policy = agent.context or PLAIN
+def _with_forced(agent: Agent, config: RunConfig) -> Agent:
+    policy = declared_policy(agent, config)
     limit = policy.limit
     united = dataclasses.replace(policy, limit=None) + C.select(tag=FORCED)
     return agent.sees(dataclasses.replace(united, limit=limit))
@@ -383,8 +450,20 @@ _WORDS = re.compile(r"<[A-Z][A-Z0-9_]{1,40}_[0-9a-f]{10}>|[A-Za-z0-9_][\w./:@-]{
 """Words that hardly two texts have by chance, and placeholders."""
 
 
+def _declared_words(root: Node) -> set[str]:
+    """The words that the program's author wrote: who repeats them repeats no result."""
+    texts: list[str] = []
+    for node in every_node(root):
+        texts += (node.name, node.description)
+        if isinstance(node, Agent):
+            texts += [text for text in (node.instruction,) if isinstance(text, str)]
+            for tool in node.tools:
+                texts += (tool.name, tool.description, compact(tool.parameters))
+    return set(_WORDS.findall("\n".join(texts)))
+
+
 def _flows(
-    events: Sequence[Event], untrusted: dict[str, str], mask: Mask | None
+    events: Sequence[Event], untrusted: dict[str, str], mask: Mask | None, declared: set[str]
 ) -> Iterator[JsonObject]:
     """Words of results and fenced texts that stand in the arguments of later calls."""
     known: dict[str, str] = {}
@@ -392,7 +471,7 @@ def _flows(
         for call in event.calls:
             args: Json = call.args or {}
             args = mask.value(args) if mask is not None else args
-            words = sorted(set(_WORDS.findall(_values_of(args))) & known.keys())
+            words = sorted((set(_WORDS.findall(_values_of(args))) & known.keys()) - declared)
             if words:
                 yield {
                     "call": call.name,
@@ -420,11 +499,13 @@ def _mask_text(inspection: Inspection, text: str) -> str:
     return inspection.mask.text(text) if inspection.mask is not None else text
 
 
-def _mask_svg(inspection: Inspection) -> str:
+def _mask_svg(inspection: Inspection, checks: Sequence[Diagnostic]) -> str:
     """The graph as SVG, with its words as they may be shown."""
     from html import escape, unescape
 
-    svg = to_svg(graph_of(inspection.root))
+    graph = graph_of(inspection.root, inputs=_given_keys(inspection.session), problems=checks)
+    # boxes are marked; the list of what is wrong stands next to the drawing, once
+    svg = to_svg(dataclasses.replace(graph, problems=()))
     if inspection.mask is None:
         return svg
     mask_text = inspection.mask.text

@@ -22,7 +22,7 @@ from weft.declare import Agent, Node
 from weft.declare.tool import Tool
 from weft.detect.redaction import TextCut, moved, replaced
 from weft.diagnostics import Origin
-from weft.inspector.inspection import Inspection
+from weft.inspector.inspection import CacheCount, Inspection, reported
 from weft.ir import Item
 from weft.replay.steps import homes_of
 from weft.values import Json, JsonObject
@@ -201,9 +201,9 @@ class RequestView:
         answer: JsonObject = {
             "number": self.number,
             "first": before is None,
-            "cached": prediction.cached,
-            "possible": prediction.possible,
-            "total": prediction.total,
+            **CacheCount.of(request)._asdict(),
+            "total": request.tokens,
+            "reported": reported(self.inspection.step(self.number).event),
             "exact": prediction.exact,
             "blame": prediction.blame,
             "cost": cost.total,

@@ -1,23 +1,30 @@
-"""Where the inspector finds sessions: in a store, or in recordings."""
+"""Where the inspector finds sessions, in a store or in recordings, and what its list says of them.
+
+The tokens of a session are those that its provider reported. Where it reported none, they are
+counted, which means to compile every request: that is done while somebody looks at the list.
+"""
 
 import asyncio
+import logging
+import time
 from collections.abc import Mapping, Sequence
+from threading import Lock
 from typing import Protocol
 
 import msgspec
 
-from weft.compiler.costs import Load, rates_for
-from weft.declare import Node
+from weft.declare import Node, RunConfig
 from weft.declare.policy_parts import Redact
 from weft.errors import SessionError
-from weft.inspector.inspection import Inspection
-from weft.passes.summaries import name_of_model
+from weft.inspector.inspection import Inspection, SessionSpending
 from weft.recordings import Recording, recording_of
 from weft.replay.steps import homes_of, model_events, texts_at
 from weft.session import ArtifactStore, Session, SessionInfo, SessionKey, Store
 from weft.session.lookback import waiting_in
 from weft.session.store import attach
 from weft.values import Json, JsonObject, compact
+
+_log = logging.getLogger("weft")
 
 LISTED = 200
 """How many sessions are read for the list, the newest; of more, only names and times are shown."""
@@ -39,6 +46,83 @@ class SessionSource(Protocol):
         ...
 
 
+class SessionCounts:
+    """What sessions took whose provider reported nothing, counted a bit at a time."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, _SessionCount] = {}
+        self._lock = Lock()
+        self._work: asyncio.Future[None] | None = None
+
+    def has(self, key: str, session: Session) -> bool:
+        """Whether a session is counted as it is now, or will be."""
+        count = self._counts.get(key)
+        return count is not None and count.version == _version(session)
+
+    def add(self, key: str, inspection: Inspection) -> None:
+        """Count a session as it is now."""
+        self._counts[key] = _SessionCount(inspection)
+
+    async def fill(self, rows: list[JsonObject]) -> list[Json]:
+        """The rows with what is counted by now; short sessions are waited for."""
+        listed = {str(row["key"]) for row in rows}
+        self._counts = {key: count for key, count in self._counts.items() if key in listed}
+        if any(count.total is None for count in self._counts.values()):
+            if self._work is None or self._work.done():
+                self._work = asyncio.get_running_loop().run_in_executor(None, self._count)
+            await asyncio.wait([self._work], timeout=_SOON)
+        filled: list[Json] = []
+        for row in rows:
+            count = self._counts.get(str(row["key"])) if row.get("counting") else None
+            if count is not None and count.total is not None:
+                row = {**row, **count.total.to_json(), "counted": True, "counting": False}
+            filled.append(row)
+        return filled
+
+    def _count(self) -> None:
+        end = time.monotonic() + _LONGEST
+        with self._lock:
+            for count in [*self._counts.values()]:
+                while count.total is None and time.monotonic() < end:
+                    count.go_on(time.monotonic() + _SLICE)
+                    time.sleep(_SLICE)  # a server has other things to do
+
+
+class _SessionCount:
+    """One session that is being counted."""
+
+    def __init__(self, inspection: Inspection) -> None:
+        self.version = _version(inspection.session)
+        self.total: SessionSpending | None = None
+        """What was counted, once all of it is."""
+        self._parts: list[SessionSpending] = []
+        self._steps = inspection.walk()
+
+    def go_on(self, end: float) -> None:
+        """Count until a time; at least one request."""
+        try:
+            for step in self._steps:
+                if step.request is not None:
+                    self._parts.append(SessionSpending.of_request(step.request))
+                if time.monotonic() > end:
+                    return
+        except Exception:
+            # the list has no number then; who opens the session is told why
+            _log.warning("a session cannot be counted", exc_info=True)
+            self._parts = []
+        self.total = SessionSpending.total(self._parts)
+
+
+_SOON = 0.25
+"""Seconds that a list waits for counts."""
+
+_SLICE = 0.004
+"""Seconds that are counted at a time; the thread then rests as long."""
+
+_LONGEST = 2.0
+"""Seconds that sessions are counted for each time the list is asked for."""
+
+
 class RecordedSessions:
     """Recordings of any kind that `weft replay` reads."""
 
@@ -53,22 +137,30 @@ class RecordedSessions:
         self._model = model
         self._redact = redact
         self._open: dict[str, Inspection] = {}
+        self._counts = SessionCounts()
 
     async def sessions(self) -> list[Json]:
         """A row for each recording, in the order of the file."""
-        return [
-            _row(key, recording.session, name=recording.id, model=self._model or "")
-            for key, recording in self._recordings.items()
-        ]
+        rows: list[JsonObject] = []
+        for key, recording in self._recordings.items():
+            session = recording.session
+            model = self._model or recording.asked_model
+            row = _row(key, session, model, recording.answers)
+            if row["counting"] and not self._counts.has(key, session):
+                self._counts.add(key, self._inspect(key))
+            rows.append({**row, "id": recording.id})
+        return await self._counts.fill(rows)
+
+    def _inspect(self, key: str) -> Inspection:
+        recording = self._recordings[key]
+        return Inspection.of_recording(recording, model=self._model, redact=self._redact)
 
     async def inspection(self, key: str) -> Inspection:
         """The recording of that number."""
         if key not in self._recordings:
             raise _no_session(key)
         if key not in self._open:
-            self._open[key] = Inspection.of_recording(
-                self._recordings[key], model=self._model, redact=self._redact
-            )
+            self._open[key] = self._inspect(key)
         return self._open[key]
 
     async def length(self, key: str) -> int | None:
@@ -80,7 +172,8 @@ class RecordedSessions:
 class StoredSessions:
     """Sessions in a store, with the programs that ran them by the name of their app.
 
-    `user` limits it to one user's sessions. `redact` hides values beside what the agents hide.
+    `configs` are what all runs of an app share. `user` limits it to one user's sessions. `redact`
+    hides values beside what the agents hide.
     """
 
     def __init__(
@@ -90,33 +183,39 @@ class StoredSessions:
         *,
         artifacts: ArtifactStore | None = None,
         files: tuple[str, ...] = (),
+        configs: Mapping[str, RunConfig] | None = None,
         user: str | None = None,
         model: str | None = None,
         redact: tuple[Redact, ...] = (),
     ) -> None:
         self.store = store
         self.programs = dict(programs)
+        self._configs = configs or {}
         self._artifacts = artifacts
         self._files = files
         self._user = user
         self._model = model
         self._redact = redact
         self._open: dict[SessionKey, Inspection] = {}
+        self._counts = SessionCounts()
 
     async def sessions(self) -> list[Json]:
-        """A row for each session; its tokens are what the provider said it counted."""
+        """A row for each session, the newest first."""
         infos: list[SessionInfo] = []
         for app in await self.store.apps():
             infos += await self.store.sessions(app, self._user)
         infos.sort(key=lambda info: info.last_update_time, reverse=True)
-        rows: list[Json] = []
+        rows: list[JsonObject] = []
         for number, info in enumerate(infos):
             session = await self.store.get(info.key) if number < LISTED else None
             if session is None:
                 rows.append(_named(info.key, info.last_update_time))
-            else:
-                rows.append(_row(key_text(info.key), session, model=self._model_of(info.key)))
-        return rows
+                continue
+            key, recorded = key_text(info.key), recording_of(session).answers
+            rows.append(_row(key, session, self._model_of(info.key), recorded))
+            if rows[-1]["counting"] and not self._counts.has(key, session):
+                self._counts.add(key, await self._inspect(session))
+        return await self._counts.fill(rows)
 
     async def inspection(self, key: str) -> Inspection:
         """The session of that key; what was rebuilt of it before is kept."""
@@ -125,13 +224,13 @@ class StoredSessions:
         if session is None:
             self._open.pop(place, None)
             raise _no_session(place.id)
-        if self._artifacts is not None:
-            await attach(session, self._artifacts)
         known = self._open.get(place)
         if known is None:
             known = await self._inspect(session)
         # in a thread: many requests may have to be compiled
-        elif not _is_same(known.session, session):
+        elif _version(known.session) != _version(session):
+            if self._artifacts is not None:
+                await attach(session, self._artifacts)
             known = await asyncio.to_thread(known.grown, session)
         self._open[place] = known
         while len(self._open) > _KEPT:
@@ -155,6 +254,8 @@ class StoredSessions:
         return SessionKey(app, user, id)
 
     async def _inspect(self, session: Session) -> Inspection:
+        if self._artifacts is not None:
+            await attach(session, self._artifacts)
         root = self.programs.get(session.app_name)
         # another program may have the app's name by now
         if root is None or not _speaks(root, session):
@@ -169,25 +270,30 @@ class StoredSessions:
         texts: dict[str, str] = {}
         if self._artifacts is not None:
             texts = await texts_at(self._artifacts, session, len(session.events))
-        return Inspection(root, session, artifacts=texts, files=self._files, redact=self._redact)
+        return Inspection(
+            root,
+            session,
+            config=self._configs.get(session.app_name),
+            artifacts=texts,
+            files=self._files,
+            redact=self._redact,
+        )
 
     def _model_of(self, key: SessionKey) -> str:
         root = self.programs.get(key.app_name)
         if root is None:
             return self._model or ""
-        models = [home.model for home in homes_of(root).values() if home.model is not None]
-        return next(map(name_of_model, models), "")
+        return Inspection(root, Session(), config=self._configs.get(key.app_name)).model
 
 
 _KEPT = 8
 """How many sessions stay rebuilt."""
 
 
-def _is_same(known: Session, session: Session) -> bool:
-    """Whether nothing was added; another session may have the id of one that was deleted."""
-    last, now = known.events.tip, session.events.tip
-    same_end = (last.id if last is not None else None) == (now.id if now is not None else None)
-    return same_end and len(known.events) == len(session.events)
+def _version(session: Session) -> tuple[int, str]:
+    """What tells a session from itself before; one that was deleted may have left its id."""
+    last = session.events.tip
+    return len(session.events), last.id if last is not None else ""
 
 
 def key_text(key: SessionKey) -> str:
@@ -211,32 +317,22 @@ def _named(key: SessionKey, updated: float) -> JsonObject:
     }
 
 
-def _row(key: str, session: Session, *, name: str = "", model: str = "") -> JsonObject:
-    """A session in the list: what its answers reported, at the price of their models."""
-    tokens = cached = priced = 0
-    cost, money = 0.0, True
-    for event in session.events:
-        usage = event.usage
-        if usage is None or event.partial:
-            continue
-        priced += 1
-        prompt, read = usage.prompt_token_count or 0, usage.cached_content_token_count or 0
-        tokens, cached = tokens + prompt, cached + read
-        rates = rates_for(event.provenance.model or model, tokens=prompt)
-        money = money and rates.money
-        answer = usage.candidates_token_count or 0
-        cost += rates.cost(Load(read, 0, max(0, prompt - read), answer))
+def _row(
+    key: str, session: Session, model: str, recorded: frozenset[str] | None = None
+) -> JsonObject:
+    """A session in the list, with what its provider reported; else it must be counted."""
+    reported = SessionSpending.reported(session, model, recorded)
+    steps = len(model_events(session)) if recorded is None else len(recorded)
     return {
         "key": key,
-        "id": name or session.id,
+        "id": session.id,
         "app": session.app_name,
         "user": session.user_id,
         "events": len(session.events),
-        "steps": len(model_events(session)),
-        "tokens": tokens,
-        "cached": cached,
-        "cost": cost,
-        "money": money and priced > 0,
+        "steps": steps,
+        **(reported or SessionSpending()).to_json(),
+        "counted": False,
+        "counting": reported is None and steps > 0,
         "errors": sum(1 for event in session.events if event.error_code),
         "waiting": len(waiting_in(session.events)),
         "updated": max((event.timestamp for event in session.events), default=0.0),

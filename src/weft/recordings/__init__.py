@@ -1,7 +1,9 @@
 """Recordings: sessions that were kept as files, ours or those of other programs.
 
 `read.py` finds the format by its shape. Each family of formats has a file: `providers.py`,
-`frameworks.py` and `coding.py`. `requests.py` reads a provider's request into a prompt.
+`frameworks.py`, `vercel.py`, `coding.py` and `traces.py`. `requests.py` reads a provider's request
+into a prompt. `accounting.py` looks whether anything was lost, and `joining.py` makes conversations
+of the calls in a log.
 """
 
 from weft.recordings.read import FORMATS, files_in, from_messages, read_file, read_recordings

@@ -1,6 +1,6 @@
-"""Transcripts of coding agents: Claude Code's and Codex's JSONL, a line for everything.
+"""Transcripts of coding agents: Claude Code's and Codex's JSONL, and OpenCode's export.
 
-Both write more than what was sent: progress, snapshots, titles, copies of results for display.
+They write more than what was sent: progress, snapshots, titles, copies of results for display.
 What was sent becomes the session; every other kind of line is set aside, counted by kind.
 """
 
@@ -9,11 +9,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from weft.content import Part, call_part, result_part, text_part
+from weft.content import Part, call_part, result_part, text_part, thought_part
 from weft.dialects import dialect_named
-from weft.dialects.wire import object_in, objects_in, text_at
+from weft.dialects.wire import linked_part, object_in, objects_in, text_at
 from weft.errors import SessionError, UsageError
-from weft.recordings.recording import Recording, Transcript, seconds, used, with_fields
+from weft.recordings.recording import (
+    Recording,
+    Transcript,
+    seconds,
+    show_media,
+    used,
+    with_fields,
+)
 from weft.recordings.requests import RequestReader
 from weft.session import Usage
 from weft.values import Json, JsonObject, compact
@@ -91,7 +98,7 @@ class _ClaudeCode:
                 self._other(line, str(kind))
                 continue
             if line.where not in chosen:
-                self.transcript.put_aside(
+                self.transcript.leave_out(
                     f"`{kind}` message", "it is on a branch that was left", line.where
                 )
                 continue
@@ -190,7 +197,7 @@ class _ClaudeCode:
         message = object_in(last.value.get("message"))
         if last.value.get("isApiErrorMessage") or text_at(message, "model") == "<synthetic>":
             for line in lines:
-                self.transcript.put_aside(
+                self.transcript.leave_out(
                     "error message", "the program wrote it, no model did", line.where
                 )
             return
@@ -315,7 +322,9 @@ class _Codex:
             text = text_at(payload, "message")
             parts = [text_part(text)] if text else []
             for item in history:
-                parts += [text_part(one) for one in _texts(item.get("content"))]
+                parts += [
+                    one for one in self._parts(item, where) if one.text or one.kind == "media"
+                ]
             transcript.summary(parts, time=time)
         else:
             inner = text_at(payload, "type")
@@ -447,3 +456,92 @@ def _output(item: JsonObject) -> JsonObject:
     if isinstance(output, dict) and isinstance(output.get("content"), str):
         return {"result": output["content"]}
     return {"result": output if isinstance(output, str) else compact(output)}
+
+
+# --- OpenCode
+
+
+def is_opencode(messages: list[JsonObject]) -> bool:
+    """Whether a list is of OpenCode's messages, which have their facts apart from their parts."""
+    return all(
+        isinstance(one.get("info"), dict) and isinstance(one.get("parts"), list) for one in messages
+    )
+
+
+def read_opencode(messages: list[Json], id: str, where: str) -> Recording:
+    """What `opencode export` writes: a message for each answer, results within their calls."""
+    transcript = Transcript(where, format="opencode")
+    for index, message in enumerate(messages):
+        transcript.place = f"{where}: messages[{index}]"
+        if not isinstance(message, dict) or not is_opencode([message]):
+            raise SessionError(
+                "a message has `info` and `parts`",
+                where=transcript.place,
+                hint="is it another format?",
+            )
+        _take_opencode(transcript, object_in(message["info"]), objects_in(message["parts"]))
+    facts = object_in(object_in(messages[0]).get("info"))
+    return transcript.recording(text_at(facts, "sessionID") or id, answered=True)
+
+
+def _take_opencode(transcript: Transcript, info: JsonObject, parts: list[JsonObject]) -> None:
+    created = object_in(info.get("time")).get("created")
+    time = created / 1000 if isinstance(created, int | float) else None
+    spoken: list[Part] = []
+    results: list[Part] = []
+    for at, part in enumerate(parts):
+        kind, state = text_at(part, "type"), object_in(part.get("state"))
+        if kind == "text":
+            spoken += [text_part(text_at(part, "text"))] if part.get("text") else []
+        elif kind == "reasoning":
+            spoken += [thought_part(text_at(part, "text"))] if part.get("text") else []
+        elif kind == "file" and part.get("url"):
+            mime = text_at(part, "mime") or "application/octet-stream"
+            spoken.append(linked_part(text_at(part, "url"), mime, text_at(part, "filename")))
+        elif kind == "tool":
+            name, call_id = text_at(part, "tool"), text_at(part, "callID")
+            spoken.append(call_part(name, object_in(state.get("input")), id=call_id))
+            if state.get("status") in ("completed", "error"):
+                results.append(_opencode_result(name, call_id, state))
+        else:
+            place = f"{transcript.place}.parts[{at}]"
+            transcript.put_aside(f"part `{kind}`", "it was never sent to the model", place)
+    if info.get("role") == "user":
+        if spoken:
+            transcript.user(spoken, time=time)
+        return
+    if info.get("summary") is True:
+        if any(part.thought for part in spoken):
+            transcript.leave_out("thought about a summary", "no model is sent it", transcript.place)
+        transcript.summary([part for part in spoken if part.text and not part.thought], time=time)
+        return
+    failure = object_in(info.get("error"))
+    if not spoken:
+        transcript.put_aside("answer", f"it is an error: {failure.get('name')}", transcript.place)
+        return
+    tokens = object_in(info.get("tokens"))
+    cache = object_in(tokens.get("cache"))
+    read, written = _count(cache, "read"), _count(cache, "write")
+    fresh, output = tokens.get("input"), _count(tokens, "output") + _count(tokens, "reasoning")
+    transcript.answer(
+        spoken,
+        time=time,
+        model=text_at(info, "modelID"),
+        usage=used(fresh + read + written, output, read) if isinstance(fresh, int) else None,
+        cache_write=written or None,
+        error=text_at(failure, "name") or None,
+    )
+    if results:
+        transcript.results(results, time=time)
+
+
+def _opencode_result(name: str, call_id: str, state: JsonObject) -> Part:
+    if state.get("status") == "error":
+        return result_part(name, {"error": state.get("error")}, id=call_id)
+    result = result_part(name, {"result": state.get("output")}, id=call_id)
+    attached = [
+        linked_part(text_at(one, "url"), text_at(one, "mime") or "application/octet-stream")
+        for one in objects_in(state.get("attachments"))
+        if one.get("url")
+    ]
+    return show_media(result, attached)

@@ -36,6 +36,7 @@ from weft.recordings.recording import (
     readable_media,
     recording_of,
     seconds,
+    show_media,
     used,
     with_events,
 )
@@ -133,7 +134,7 @@ def _take_langchain(transcript: Transcript, kind: str, fields: JsonObject, where
             {"error" if failed else "result": text},
             id=call_id or None,
         )
-        transcript.results([_with_media(part, parts)])
+        transcript.results([show_media(part, parts)])
         if fields.get("artifact") is not None:
             transcript.put_aside("`artifact` of a result", "it is never sent to a model", where)
     elif kind == "remove":
@@ -159,7 +160,10 @@ def _take_answer(transcript: Transcript, fields: JsonObject, where: str) -> None
         for one in objects_in(fields.get("tool_calls"))
     ]
     if not calls:
-        for one in objects_in(extra.get("tool_calls")):
+        listed = objects_in(extra.get("tool_calls"))
+        if isinstance(extra.get("function_call"), dict):  # one call, which had no id
+            listed.append({"function": extra["function_call"]})
+        for one in listed:
             function = object_in(one.get("function"))
             calls.append((text_at(function, "name"), arguments_of(function.get("arguments")), one))
     for one in objects_in(fields.get("invalid_tool_calls")):
@@ -255,15 +259,6 @@ def _block(transcript: Transcript, block: JsonObject) -> Part | None:
         if text_at(source, "url"):
             return linked_part(text_at(source, "url"), "image/jpeg" if kind == "image" else mime)
     return None
-
-
-def _with_media(part: Part, parts: list[Part]) -> Part:
-    """A result with the media that its content shows."""
-    media = [cast("JsonObject", msgspec.to_builtins(one)) for one in parts if one.kind == "media"]
-    if not media or part.function_response is None:
-        return part
-    result = msgspec.structs.replace(part.function_response, parts=media)
-    return msgspec.structs.replace(part, function_response=result)
 
 
 # --- pydantic-ai

@@ -11,7 +11,9 @@ dialect's own reader, so that a streamed answer is the same event as a whole one
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -19,11 +21,20 @@ import msgspec
 from weft.content import Part, call_part, result_part, text_part
 from weft.dialects import CHAT, dialect_named, lift, stream_of
 from weft.dialects.stream import Events
-from weft.dialects.wire import ReadRequest, ReadTurn, is_encodable, object_in, scrubbed
+from weft.dialects.wire import (
+    ReadRequest,
+    ReadTurn,
+    is_encodable,
+    object_in,
+    objects_in,
+    scrubbed,
+    text_at,
+)
 from weft.errors import ModelError, SessionError, UsageError, describe_kind
 from weft.recordings.recording import (
     COMMAND,
     HALF_CHARACTER,
+    RecordedCall,
     Recording,
     Transcript,
     declared_tools,
@@ -31,7 +42,7 @@ from weft.recordings.recording import (
     with_fields,
 )
 from weft.recordings.requests import RequestReader, read_request
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, compact
 
 _TASK = 3
 """How many messages set a coding agent its task; later ones of the user side are results."""
@@ -112,7 +123,13 @@ def read_provider(
             transcript.put_aside(f"`{name}` of a tool", "an agent's tool has no such field", where)
     if response is not None:
         answered = take_answer(transcript, dialect, response, f"{where}: response") or answered
-    return transcript.recording(id, answered=answered)
+    recording = transcript.recording(id, answered=answered)
+    # a request that ends with an answer, and has none beside it, is a conversation as it ended
+    if transcript.reply is None and (answered or not transcript.is_waiting):
+        return recording
+    follows = text_at(request, "previous_response_id")
+    call = RecordedCall(transcript.reply or "", follows, failed=transcript.failed)
+    return recording._replace(call=call)
 
 
 def _name_joins(transcript: Transcript, reading: ReadRequest, dialect: str, where: str) -> None:
@@ -246,6 +263,137 @@ def _require_calls(message: JsonObject, where: str) -> None:
             )
 
 
+# --- Bedrock's Converse, whose blocks are Anthropic's under other names
+
+
+def is_bedrock(messages: list[JsonObject]) -> bool:
+    """Whether a list has Converse's blocks: each has one field, which says what it is."""
+    blocks = [block for one in messages for block in objects_in(one.get("content"))]
+    if not all(one.get("role") in ("user", "assistant") for one in messages):
+        return False
+    if any("type" in block for block in blocks):
+        return False
+    return any(block.keys() & _CONVERSE.keys() for block in blocks)
+
+
+def read_bedrock(
+    request: JsonObject, id: str, where: str, *, answered: bool = False, response: Json = None
+) -> Recording:
+    """A request to Converse, and its answer if that was recorded too."""
+    model = bedrock_model(text_at(request, "modelId"))
+    messages = [
+        {**one, "content": [*map(_converse_block, objects_in(one.get("content")))]}
+        for one in objects_in(request.get("messages"))
+    ]
+    wire: JsonObject = {"messages": cast("Json", messages), **({"model": model} if model else {})}
+    system = [_converse_block(one) for one in objects_in(request.get("system"))]
+    if system:
+        wire["system"] = [one for one in system if one.get("type") == "text"]
+    tools = [
+        object_in(one.get("toolSpec"))
+        for one in objects_in(object_in(request.get("toolConfig")).get("tools"))
+    ]
+    if any(tools):
+        wire["tools"] = [
+            {
+                "name": one.get("name"),
+                "description": one.get("description") or "",
+                "input_schema": object_in(one.get("inputSchema")).get("json") or {},
+            }
+            for one in tools
+            if one
+        ]
+    limit = object_in(request.get("inferenceConfig")).get("maxTokens")
+    if isinstance(limit, int):
+        wire["max_tokens"] = limit
+    recording = read_provider(
+        wire, "anthropic", id, where, answered=answered, response=_converse_answer(response, model)
+    )
+    return recording._replace(format="bedrock")
+
+
+def bedrock_model(id: str) -> str:
+    """The name of a model as others call it: without region, maker and version."""
+    return re.sub(r"^(?:[a-z-]+\.)?anthropic\.|-v\d+(?::\d+)?$", "", id)
+
+
+def _converse_answer(response: Json, model: str) -> Json:
+    """What Converse answered, as Anthropic would have."""
+    body = object_in(unwrapped(response))
+    message = object_in(object_in(body.get("output")).get("message"))
+    if not message:
+        return response
+    usage = object_in(body.get("usage"))
+    return {
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [*map(_converse_block, objects_in(message.get("content")))],
+        "stop_reason": body.get("stopReason"),
+        "usage": {
+            "input_tokens": usage.get("inputTokens") or 0,
+            "output_tokens": usage.get("outputTokens") or 0,
+            "cache_read_input_tokens": usage.get("cacheReadInputTokens") or 0,
+            "cache_creation_input_tokens": usage.get("cacheWriteInputTokens") or 0,
+        },
+    }
+
+
+def _converse_block(block: JsonObject) -> JsonObject:
+    """A block under Anthropic's name for it; what has none stays as it is, and is named."""
+    for key, rewrite in _CONVERSE.items():
+        inner = block.get(key)
+        if isinstance(inner, dict):
+            return rewrite(inner)
+    return {"type": "text", **block} if "text" in block else block
+
+
+def _converse_result(inner: JsonObject) -> JsonObject:
+    content: list[Json] = [
+        {"type": "text", "text": compact(one["json"])} if "json" in one else _converse_block(one)
+        for one in objects_in(inner.get("content"))
+    ]
+    result: JsonObject = {"type": "tool_result", "tool_use_id": inner.get("toolUseId")}
+    if inner.get("status") == "error":
+        result["is_error"] = True
+    return {**result, "content": content}
+
+
+def _converse_thought(inner: JsonObject) -> JsonObject:
+    text = object_in(inner.get("reasoningText"))
+    if not text:
+        return {"type": "redacted_thinking", "data": inner.get("redactedContent")}
+    thought: JsonObject = {"type": "thinking", "thinking": text.get("text") or ""}
+    return {**thought, "signature": text.get("signature") or ""}
+
+
+def _converse_media(family: str, inner: JsonObject) -> JsonObject:
+    import mimetypes  # few requests have media
+
+    source = object_in(inner.get("source"))
+    mime = mimetypes.guess_type(f"x.{text_at(inner, 'format')}")[0] or f"{family}/*"
+    uri = text_at(object_in(source.get("s3Location")), "uri")
+    data: JsonObject = {"type": "base64", "media_type": mime, "data": source.get("bytes")}
+    return {"type": family, "source": {"type": "url", "url": uri} if uri else data}
+
+
+_CONVERSE: Mapping[str, Callable[[JsonObject], JsonObject]] = {
+    "toolUse": lambda inner: {
+        "type": "tool_use",
+        "id": inner.get("toolUseId"),
+        "name": inner.get("name"),
+        "input": inner.get("input") or {},
+    },
+    "toolResult": _converse_result,
+    "reasoningContent": _converse_thought,
+    "image": partial(_converse_media, "image"),
+    "document": partial(_converse_media, "document"),
+}
+
+
+# --- plain texts
+
+
 def read_plain(messages: list[Json], id: str, where: str) -> Recording:
     """A coding agent's run as plain texts: `{"role": ..., "text": ...}`."""
     transcript = Transcript(where, format="plain")
@@ -309,11 +457,14 @@ def take_answer(transcript: Transcript, dialect: str, answer: Json, where: str) 
             whole = cast("JsonObject", scrubbed(whole))
         response = lift(dialect, whole)
     except ModelError as error:
+        transcript.failed = True
         transcript.put_aside("answer", f"it cannot be read: {error.message}", where)
         return False
     if response.error_code or response.content is None:
+        transcript.failed = True
         transcript.put_aside("answer", f"it is an error: {response.error_code or 'empty'}", where)
         return False
+    transcript.reply = text_at(whole, "id")
     transcript.answer(
         response.content.parts or (),
         model=response.model_version or transcript.model,

@@ -18,14 +18,18 @@ from typing import NamedTuple, Protocol, cast
 import msgspec
 
 from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
+from weft.dialects.wire import object_in, text_at
 from weft.errors import SessionError, UsageError, describe_kind
 from weft.misuse import close
+from weft.recordings.accounting import require_accounted
 from weft.recordings.coding import (
     TranscriptLine,
     is_claude_code,
     is_codex,
+    is_opencode,
     read_claude_code,
     read_codex,
+    read_opencode,
 )
 from weft.recordings.frameworks import (
     SQLITE,
@@ -34,7 +38,17 @@ from weft.recordings.frameworks import (
     read_langchain,
     read_pydantic_ai,
 )
-from weft.recordings.providers import LISTS, read_messages, read_plain, read_provider
+from weft.recordings.joining import join_calls
+from weft.recordings.providers import (
+    LISTS,
+    bedrock_model,
+    is_bedrock,
+    read_bedrock,
+    read_messages,
+    read_plain,
+    read_provider,
+    unwrapped,
+)
 from weft.recordings.recording import (
     AGENT,
     FORMS,
@@ -45,8 +59,17 @@ from weft.recordings.recording import (
     raise_first,
     read_json,
     recording_of,
+    seconds,
     tools_of,
 )
+from weft.recordings.traces import (
+    asks_model,
+    is_observation,
+    is_trace,
+    read_observation,
+    tools_of_observation,
+)
+from weft.recordings.vercel import is_vercel, read_vercel
 from weft.session import Session
 from weft.values import Json, JsonObject, has_lone_surrogate
 
@@ -64,14 +87,21 @@ class Format(NamedTuple):
     about: str
 
 
-def read_files(paths: Iterable[Path], *, format: str | None = None) -> Iterator[Recording]:
+def read_files(
+    paths: Iterable[Path], *, format: str | None = None, lenient: bool = False
+) -> Iterator[Recording]:
     """The recordings in files, folders and globs, in order."""
     for path in files_in(paths):
-        yield from read_file(path, format=format)
+        yield from read_file(path, format=format, lenient=lenient)
 
 
-def read_file(path: Path, *, format: str | None = None, name: str = "") -> Iterator[Recording]:
-    """The recordings in one file."""
+def read_file(
+    path: Path, *, format: str | None = None, name: str = "", lenient: bool = False
+) -> Iterator[Recording]:
+    """The recordings in one file.
+
+    A call, a result, media or words that would be lost are an error; if `lenient`, they are named.
+    """
     try:
         with path.open("rb") as file:
             start = file.read(len(SQLITE))
@@ -82,7 +112,7 @@ def read_file(path: Path, *, format: str | None = None, name: str = "") -> Itera
         ) from None
     if start == SQLITE:
         return read_database(path)
-    return read_recordings(data, name=name or path.name, format=format)
+    return read_recordings(data, name=name or path.name, format=format, lenient=lenient)
 
 
 _ENDINGS = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".db", ".sqlite", ".sqlite3")
@@ -108,9 +138,18 @@ def files_in(paths: Iterable[Path]) -> list[Path]:
     return list(files)
 
 
-def read_recordings(data: bytes, *, name: str, format: str | None = None) -> Iterator[Recording]:
+def read_recordings(
+    data: bytes, *, name: str, format: str | None = None, lenient: bool = False
+) -> Iterator[Recording]:
     """The recordings in a file's bytes, one by one; an error names the line."""
     require_format(format)
+    try:
+        yield from _read_bytes(data, name, _Values(name, format, lenient=lenient))
+    except RecursionError:
+        raise SessionError("it nests too deep", where=name, hint="is it damaged?") from None
+
+
+def _read_bytes(data: bytes, name: str, values: "_Values") -> Iterator[Recording]:
     if data[:2] == b"\x1f\x8b":
         try:
             data = gzip.decompress(data)
@@ -130,7 +169,7 @@ def read_recordings(data: bytes, *, name: str, format: str | None = None) -> Ite
     if not lines:
         raise SessionError("there is no recording in it", where=name, hint=FORMS)
     if len(lines) == 1 or _is_whole(lines[0][1]):
-        yield from _read_lines(lines, name, format)
+        yield from _read_lines(lines, values)
         return
     asides = Asides()
     try:
@@ -139,20 +178,20 @@ def read_recordings(data: bytes, *, name: str, format: str | None = None) -> Ite
         # a value over many lines: the error is about all of it
         if lines[0][1].strip()[:2] in (b"{", b"[") or lines[0][1].lstrip().startswith(b"["):
             raise
-        yield from _read_lines(lines, name, format)  # its first line is broken
+        # its first line is broken
+        yield from _read_lines(lines, values)
         return
-    yield from _with(_Values(name, format).read(value, Path(name).stem, name), asides)
+    yield from _with(values.read(value, Path(name).stem, name), asides)
 
 
-def _read_lines(
-    lines: Sequence[tuple[int, bytes]], name: str, format: str | None
-) -> Iterator[Recording]:
+def _read_lines(lines: Sequence[tuple[int, bytes]], values: "_Values") -> Iterator[Recording]:
     """The recordings in lines of JSON.
 
     The last line may be torn, since its writer may have been killed: it is set aside. Any other
     broken line is an error, raised at once where all lines are one conversation, and after the
     others were read where each line is one of its own.
     """
+    name = values.name
     rows: list[TranscriptLine] = []
     mended: dict[str, Asides] = {}
     broken: list[SessionError] = []
@@ -171,7 +210,7 @@ def _read_lines(
         torn = broken.pop()
     if not rows:
         raise broken[0]
-    yield from _Values(name, format).rows(rows, mended, torn, broken)
+    yield from values.rows(rows, mended, torn, broken)
 
 
 def _torn_line(error: SessionError | None) -> Asides:
@@ -192,9 +231,12 @@ def _with(recordings: Iterable[Recording], asides: Asides) -> Iterator[Recording
 class _Values:
     """Finds the recordings in parsed JSON."""
 
-    def __init__(self, name: str, format: str | None) -> None:
+    def __init__(self, name: str, format: str | None, *, lenient: bool = False) -> None:
         self.name = name
         self.format = format
+        self.lenient = lenient
+        self.skipped = Asides()
+        """Rows of a trace in which no model was asked."""
         self.stem = Path(name).name.partition(".")[0] or name
 
     def rows(
@@ -215,38 +257,50 @@ class _Values:
             raise_first(broken)
             yield from _with(whole, Asides.of(*mended.values(), _torn_line(torn)))
             return
-        for number, row in enumerate(rows, 1):
-            single = len(rows) == 1
-            label = self.stem if single else f"{self.stem}-{number}"
-            recordings = self.read(cast("Json", row.value), label, row.where, single=single)
-            last = _torn_line(torn if number == len(rows) else None)
-            try:
-                yield from _with(recordings, Asides.of(mended[row.where], last))
-            except SessionError as error:
-                broken = [*broken, error]
-                if number == len(rows) and torn is not None:
-                    broken.append(torn)
-        raise_first(broken)
+        errors = [*broken]
+
+        def read_rows() -> Iterator[Recording]:
+            for number, row in enumerate(rows, 1):
+                single = len(rows) == 1
+                label = self.stem if single else f"{self.stem}-{number}"
+                recordings = self.read(cast("Json", row.value), label, row.where, single=single)
+                last = _torn_line(torn if number == len(rows) else None)
+                try:
+                    yield from _with(recordings, Asides.of(mended[row.where], last))
+                except SessionError as error:
+                    errors.append(error)
+                    if number == len(rows) and torn is not None:
+                        errors.append(torn)
+
+        yield from _with(join_calls(read_rows()), self.skipped)
+        raise_first(errors)
 
     def _conversation(self, rows: Sequence[TranscriptLine]) -> Iterable[Recording] | None:
         """The recordings of lines that are messages, events or a transcript; None if not so."""
         values = cast("list[Json]", [row.value for row in rows])
+        placed = [(row.where, value) for row, value in zip(rows, values, strict=True)]
         objects = [value for value in values if isinstance(value, dict)]
         if len(objects) < len(values) or any(map(_is_document, objects)):
             return None
         wanted = self.format
         if wanted == "claude-code" or (wanted is None and any(map(is_claude_code, objects))):
-            return read_claude_code(rows, self.stem, self.name)
+            return self._account(placed, read_claude_code(rows, self.stem, self.name), self.name)
         if wanted == "codex" or (wanted is None and any(map(is_codex, objects[:3]))):
-            return [read_codex(rows, self.stem, self.name)]
+            return self._account(placed, [read_codex(rows, self.stem, self.name)], self.name)
         if _format_of(objects, wanted) is not None:
-            return [self._list(values, self.stem, self.name)]
+            return self._account(placed, [self._list(values, self.stem, self.name)], self.name)
         return None
+
+    def _account(
+        self, values: Iterable[tuple[str, Json]], recordings: Iterable[Recording], where: str
+    ) -> list[Recording]:
+        """The recordings of some values, if they hold all that was said in these."""
+        return require_accounted(values, recordings, where=where, lenient=self.lenient)
 
     def read(self, value: Json, id: str, where: str, *, single: bool = True) -> Iterator[Recording]:
         """A value of a file: a recording, a list of messages, or a list of recordings."""
         if isinstance(value, dict):
-            yield from self._object(value, id, where)
+            yield from self._account([(where, value)], self._object(value, id, where), where)
             return
         if not isinstance(value, list):
             raise SessionError("this is no recording", where=where, hint=FORMS)
@@ -255,17 +309,28 @@ class _Values:
         objects = [one for one in value if isinstance(one, dict)]
         documents = any(map(_is_document, objects)) or all(isinstance(one, list) for one in value)
         if documents:
-            for number, one in enumerate(value, 1):
-                place = f"{self.name}: recording {number}" if single else f"{where}[{number - 1}]"
-                yield from self.read(one, f"{self.stem}-{number}", place, single=False)
+            read = (
+                recording
+                for number, one in enumerate(value, 1)
+                for recording in self.read(
+                    one,
+                    f"{self.stem}-{number}",
+                    f"{self.name}: recording {number}" if single else f"{where}[{number - 1}]",
+                    single=False,
+                )
+            )
+            yield from _with(join_calls(read), self.skipped)
             return
         lines = [TranscriptLine(f"{where}[{at}]", one) for at, one in enumerate(objects)]
+        placed = [(f"{where}[{at}]", one) for at, one in enumerate(value)]
+        recordings: Iterable[Recording]
         if self.format == "claude-code" or (objects and is_claude_code(objects[0])):
-            yield from read_claude_code(lines, id, where)
+            recordings = read_claude_code(lines, id, where)
         elif self.format == "codex" or (objects and is_codex(objects[0])):
-            yield read_codex(lines, id, where)
+            recordings = [read_codex(lines, id, where)]
         else:
-            yield self._list(value, id if not single else self.stem, where)
+            recordings = [self._list(value, id if not single else self.stem, where)]
+        yield from self._account(placed, recordings, where)
 
     def _list(self, messages: list[Json], id: str, where: str) -> Recording:
         """A list of messages in the format it has, or in the one that was named."""
@@ -285,6 +350,13 @@ class _Values:
         if isinstance(raw.get("events"), list):
             yield _session(raw, where)
             return
+        if is_trace(raw):
+            yield from self.read(raw["observations"], id, f"{where}: observations", single=False)
+            return
+        if is_observation(raw):
+            yield from self._observation(raw, id, where)
+            return
+        raw = _logged_by_bedrock(raw)
         label = str(raw.get("id") or raw.get("custom_id") or id)
         inner = _request_in(raw)
         request = raw if inner is None else inner
@@ -298,12 +370,17 @@ class _Values:
             [one for one in messages if isinstance(one, dict)] if isinstance(messages, list) else []
         )
         own = _format_of(listed, self.format)
+        if own is not None and own.name == "bedrock":
+            yield read_bedrock(request, label, where, response=response)
+            return
         foreign = own is not None and own.name not in LISTS
         # anything with messages looks like a chat request; one that was sent names a model
         if dialect and not foreign and (dialect != CHAT or "model" in request):
             recording = read_provider(
                 request, dialect, label, where, response=response, model=_model_in(raw)
             )
+            if recording.call is not None:
+                recording = recording._replace(call=recording.call._replace(time=_time_in(raw)))
             beside = () if inner is None else _fields_beside(raw, _ENVELOPE, "request", where)
             yield recording._replace(aside=(*recording.aside, *beside))
             return
@@ -319,19 +396,45 @@ class _Values:
                     chat[key] = request[key]
             recording = read_provider(chat, CHAT, label, where, answered=answered)
         else:
-            recording = self._list(messages, label, where)
-            tools = request.get("tools")
-            if isinstance(tools, list) and tools:
-                declared = dialect_named(CHAT).read({"tools": tools, "messages": []}).tools
-                recording = recording._replace(tools=tools_of(declared))
+            recording = _with_tools(self._list(messages, label, where), request.get("tools"))
         fields = [*_fields_beside(request, ("id", "messages", "tools", "model"), "messages", where)]
         if inner is not None:
             fields += _fields_beside(raw, _ENVELOPE, "request", where)
         yield recording._replace(aside=(*recording.aside, *fields))
 
+    def _observation(self, row: JsonObject, id: str, where: str) -> Iterator[Recording]:
+        """A step of a trace, if a model was asked in it; another is named."""
+        if not asks_model(row):
+            kind = f"observation `{row.get('type')}`"
+            self.skipped.add(kind, "no model was asked in it", where)
+            return
+        yield _with_tools(read_observation(row, id, where, self._list), tools_of_observation(row))
+
+
+def _with_tools(recording: Recording, tools: Json) -> Recording:
+    """The recording with tools that stood beside its messages."""
+    if not isinstance(tools, list) or not tools:
+        return recording
+    declared = dialect_named(CHAT).read({"tools": tools, "messages": []}).tools
+    return recording._replace(tools=tools_of(declared))
+
 
 _ENVELOPE = ("id", "custom_id", "dialect", "request", "body", "response", "stream", "chunks")
 """What recorders write around a request, and is read."""
+
+
+def _logged_by_bedrock(raw: JsonObject) -> JsonObject:
+    """A line of Bedrock's own log of invocations as a request and its answer."""
+    if raw.get("schemaType") != "ModelInvocationLog":
+        return raw
+    asked, answer = object_in(raw.get("input")), object_in(raw.get("output"))
+    body = object_in(asked.get("inputBodyJson"))
+    model = bedrock_model(text_at(raw, "modelId"))
+    return {
+        "id": raw.get("requestId"),
+        "request": {"model": model, **body, "modelId": model},
+        "response": answer.get("outputBodyJson"),
+    }
 
 
 def _request_in(raw: JsonObject) -> JsonObject | None:
@@ -362,6 +465,16 @@ def _model_in(raw: JsonObject) -> str:
     return ""
 
 
+def _time_in(raw: JsonObject) -> float:
+    """When a call was made, where its recorder or its answer says so; else 0."""
+    answer = object_in(unwrapped(raw.get("response")))
+    times = (
+        raw.get(name) for name in ("timestamp", "time", "created_at", "createdAt", "startTime")
+    )
+    moments = map(seconds, (*times, answer.get("created"), answer.get("created_at")))
+    return next((time for time in moments if time), 0.0)
+
+
 def _fields_beside(raw: JsonObject, known: Sequence[str], what: str, where: str) -> Iterator[Aside]:
     for name, value in raw.items():
         if name not in known and value not in (None, "", [], {}):
@@ -380,6 +493,8 @@ def _is_document(row: JsonObject) -> bool:
     # lines of Codex and Claude Code have such keys too, and are parts of one conversation
     if isinstance(row.get("payload"), dict) or "uuid" in row:
         return False
+    if is_observation(row) or is_trace(row) or row.get("schemaType") == "ModelInvocationLog":
+        return True
     keys = ("events", "messages", "contents", "request", "body")
     return any(isinstance(row.get(key), list | dict) for key in keys) or (
         isinstance(row.get("input"), list | str) and "model" in row
@@ -478,10 +593,17 @@ def _provider(dialect: str) -> Callable[[list[Json], str, str], Recording]:
     return read
 
 
+def _read_converse(messages: list[Json], id: str, where: str) -> Recording:
+    return read_bedrock({"messages": messages}, id, where, answered=True)
+
+
 LIST_FORMATS = (
     Format("pydantic-ai", _is_pydantic_ai, read_pydantic_ai, "ModelMessagesTypeAdapter's JSON"),
     Format("langchain", _is_langchain, read_langchain, "messages as dicts, flat, or serialized"),
     Format("adk", _is_adk, read_events, "google-adk's events, or its session database"),
+    Format("opencode", is_opencode, read_opencode, "what `opencode export` writes"),
+    Format("vercel", is_vercel, read_vercel, "model messages or UI messages of the AI SDK"),
+    Format("bedrock", is_bedrock, _read_converse, "messages of Converse, or a request"),
     Format("gemini", _is_gemini, _provider("gemini"), "contents with parts, or a request"),
     Format("plain", _is_plain, read_plain, "texts with roles: a coding agent's run"),
     Format(
@@ -507,6 +629,7 @@ FORMATS: Mapping[str, str] = {
     "openai-agents": "session items, or to_input_list()",
     "claude-code": "a transcript of Claude Code, JSONL",
     "codex": "a rollout of Codex, JSONL",
+    "langfuse": "observations or traces as Langfuse exports them",
     "weft": "a session as Weft writes it",
 }
 """The formats by name, and what each is."""
@@ -566,21 +689,28 @@ class _Dumps(Protocol):
 
 
 def from_messages(
-    messages: object, *, format: str | None = None, id: str = "", agent: str = AGENT
+    messages: object,
+    *,
+    format: str | None = None,
+    id: str = "",
+    agent: str = AGENT,
+    lenient: bool = False,
 ) -> Recording:
     """One recording from messages, a request, a session, or JSON text of them.
 
-    `agent` is who speaks for the model in formats that name nobody.
+    `agent` is who speaks for the model in formats that name nobody. Something that would be lost is
+    an error; if `lenient`, it is named.
     """
     require_format(format)
     name = "messages"
     if isinstance(messages, str | bytes):
         data = messages if isinstance(messages, bytes) else _escaped(messages).encode()
-        recordings = list(read_recordings(data, name=name, format=format))
+        recordings = list(read_recordings(data, name=name, format=format, lenient=lenient))
     else:
         asides = Asides()
         value = mended(_plain_json(messages, name), name, asides.add)
-        recordings = list(_with(_Values(name, format).read(value, id, name), asides))
+        values = _Values(name, format, lenient=lenient)
+        recordings = list(_with(values.read(value, id, name), asides))
     if len(recordings) != 1:
         raise SessionError(
             f"there are {len(recordings)} recordings in it, and a session is one",
@@ -600,9 +730,11 @@ def _escaped(text: str) -> str:
     return "".join(f"\\u{ord(one):04x}" if "\ud800" <= one <= "\udfff" else one for one in text)
 
 
-def session_from(messages: object, *, format: str | None, id: str, agent: str) -> Session:
+def session_from(
+    messages: object, *, format: str | None, id: str, agent: str, lenient: bool
+) -> Session:
     """What `Session.from_messages` returns."""
-    recording = from_messages(messages, format=format, id=id, agent=agent)
+    recording = from_messages(messages, format=format, id=id, agent=agent, lenient=lenient)
     session = recording.for_store()
     session.id = id or session.id
     return session

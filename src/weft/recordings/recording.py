@@ -7,7 +7,7 @@ with its place and the reason, so that nothing is dropped in silence.
 import base64
 import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, cast
 
@@ -40,7 +40,7 @@ MOST_PLACES = 3
 HALF_CHARACTER = ("half a character", "no provider takes a lone surrogate; it is read as U+FFFD")
 """What is put aside, and why, where a text has a surrogate without its pair."""
 
-_SPOKEN = {"claude-code": "anthropic", "codex": "openai-responses"}
+_SPOKEN = {"claude-code": "anthropic", "codex": "openai-responses", "bedrock": "anthropic"}
 """The dialects of programs that speak only one."""
 
 
@@ -62,6 +62,18 @@ class Aside:
         return {"what": self.what, "why": self.why, "count": self.count, "places": [*self.places]}
 
 
+class RecordedCall(NamedTuple):
+    """The id of a call's answer, and of the answer that its request goes on from; often empty.
+
+    `time` is when it was made, 0 where nobody knows. `failed` says that its answer is an error.
+    """
+
+    id: str = ""
+    follows: str = ""
+    time: float = 0.0
+    failed: bool = False
+
+
 class Recording(NamedTuple):
     """A session to compile again, the system text that each of its agents had, and their tools."""
 
@@ -81,7 +93,13 @@ class Recording(NamedTuple):
     """The schema of its answer."""
     asks: str = ""
     """The agent whose answer is missing: the recording ends with a request."""
+    call: RecordedCall | None = None
+    """Set if it is one request to a provider, with or without its answer."""
+    answers: frozenset[str] | None = None
+    """In a log of calls: the events whose requests were recorded. None: those of all answers."""
     aside: tuple[Aside, ...] = ()
+    excused: frozenset[str] = frozenset()
+    """Places of the file that were left out on purpose, such as a branch that was given up."""
     source: str = ""
     """The file, and the line or number in it."""
 
@@ -92,6 +110,10 @@ class Recording(NamedTuple):
         if not self.model or "/" in self.model or dialect not in DIALECTS:
             return self.model
         return f"{dialect}/{self.model}"
+
+    def is_recorded(self, event: Event) -> bool:
+        """Whether the request that an event answers is counted: all are, but in a log of calls."""
+        return self.answers is None or event.id in self.answers
 
     def spoken_by(self, agent: str) -> "Recording":
         """The recording with a name for whoever spoke for the model and has none.
@@ -130,6 +152,8 @@ class Recording(NamedTuple):
             note["system"] = dict(self.instructions)
         if self.tools:
             note["tools"] = [tool.name for tool in self.tools]
+        if self.answers is not None:
+            note["answers"] = list[Json](sorted(self.answers))
         if self.aside:
             note["aside"] = [one.as_json() for one in self.aside]
         metadata = {**(events[0].custom_metadata or {}), IMPORTED: note}
@@ -161,7 +185,14 @@ def recording_of(session: Session) -> Recording:
         for name, text in (system if isinstance(system, dict) else {}).items()
         if isinstance(text, str)
     }
-    return Recording(session.id, session, instructions, model=model)
+    answers = note.get("answers") if isinstance(note, dict) else None
+    return Recording(
+        session.id,
+        session,
+        instructions,
+        model=model,
+        answers=frozenset(map(str, answers)) if isinstance(answers, list) else None,
+    )
 
 
 class Transcript:
@@ -181,6 +212,11 @@ class Transcript:
         self.output: JsonObject | None = None
         self.place = where
         """Where the message stands that is being read."""
+        self.excused: set[str] = set()
+        self.failed = False
+        """Whether an error stood in the place of the answer."""
+        self.reply: str | None = None
+        """The id of the answer that stood beside a request; empty where it has none."""
         self._turn = 0
         self._aside = Asides()
         self._names: dict[str, str] = {}
@@ -258,6 +294,11 @@ class Transcript:
         """Note something that is not in the session."""
         self._aside.add(what, why, place)
 
+    def leave_out(self, what: str, why: str, place: str) -> None:
+        """Note a whole message or line that is no part of the conversation, and rightly so."""
+        self.excused.add(place)
+        self.put_aside(what, why, place)
+
     def put_fields_aside(
         self, fields: JsonObject, known: Container[str], of: str, place: str
     ) -> None:
@@ -296,6 +337,7 @@ class Transcript:
             output=self.output,
             asks="" if answered else AGENT,
             aside=self.aside,
+            excused=frozenset(self.excused),
             source=self.where,
         )
 
@@ -439,13 +481,24 @@ class Asides:
         )
 
 
+def merge_asides(several: Iterable[Aside]) -> tuple[Aside, ...]:
+    """What was set aside in several recordings, by kind; the most frequent first."""
+    merged: dict[tuple[str, str], Aside] = {}
+    for one in several:
+        before = merged.get((one.what, one.why))
+        merged[one.what, one.why] = (
+            one if before is None else replace(before, count=before.count + one.count)
+        )
+    return tuple(sorted(merged.values(), key=lambda one: -one.count))
+
+
 def raise_first(errors: Sequence[SessionError]) -> None:
     """Raise the first of the errors that were met while the rest was read, if there is one."""
     if not errors:
         return
     first, more = errors[0], len(errors) - 1
     also = f"; {more} more could not be read, the next is {errors[1].where}" if more else ""
-    raise SessionError(f"{first.message}{also}", where=first.where, hint=first.hint)
+    raise type(first)(f"{first.message}{also}", where=first.where, hint=first.hint)
 
 
 def tools_of(declared: Iterable[ReadTool]) -> tuple[Tool, ...]:
@@ -515,6 +568,20 @@ def readable_media(part: Part, report: Callable[[str, str], None]) -> Part | Non
         return part
     whole = msgspec.structs.replace(result, parts=readable or None)
     return msgspec.structs.replace(part, function_response=whole)
+
+
+def show_media(part: Part, parts: Iterable[Part]) -> Part:
+    """A result with the media among some parts."""
+    media = [cast("JsonObject", msgspec.to_builtins(one)) for one in parts if one.kind == "media"]
+    if not media or part.function_response is None:
+        return part
+    result = msgspec.structs.replace(part.function_response, parts=media)
+    return msgspec.structs.replace(part, function_response=result)
+
+
+def is_base64(data: str) -> bool:
+    """Whether a text is data that can be decoded."""
+    return not _broken_base64(data)
 
 
 def _broken_base64(data: Json) -> str:

@@ -23,7 +23,8 @@ from weft.content import Content, Part
 from weft.declare import Agent, C, Policy
 from weft.recordings import Recording
 from weft.replay.evidence import Uses, spelled
-from weft.replay.replay import Trial, is_answer, replay
+from weft.replay.replay import Trial, replay
+from weft.replay.steps import is_answer
 from weft.session import Event, Session
 from weft.values import Json
 

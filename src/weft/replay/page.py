@@ -17,7 +17,8 @@ from weft.compiler.costs import RELATIVE, Load, rates_for
 from weft.compiler.page import whole_page
 from weft.recordings import Aside, Recording
 from weft.replay.frontier import ORACLE
-from weft.replay.replay import Trial, is_answer
+from weft.replay.replay import Trial
+from weft.replay.steps import is_answer
 from weft.values import JsonObject
 
 _WIDTH, _HEIGHT, _EDGE = 560, 320, 48
@@ -112,7 +113,7 @@ def recorded_facts(recordings: Iterable[Recording]) -> RecordedFacts:
         sessions += 1
         formats[recording.format] += 1
         for event in recording.session.events:
-            if not is_answer(event):
+            if not is_answer(event) or not recording.is_recorded(event):
                 continue
             answers += 1
             counted = event.usage

@@ -6,19 +6,17 @@ ones, so nobody knows what a model would have said to another view: `recalls` co
 would have had to ask for, because what it used was only behind a handle.
 """
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
-from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
 from weft.compiler.costs import RELATIVE, Load, Rates, cost_of, read_again
-from weft.compiler.parts import is_internal
 from weft.content import Content
 from weft.declare import Agent, Policy, RunConfig, Tool
+from weft.declare.agent import labels_of, unite_labels
 from weft.declare.template import Variable, parse
 from weft.declare.tool import NAME, RESERVED
 from weft.dialects.facts import SECONDS, YARDSTICK, Cache
@@ -29,6 +27,7 @@ from weft.recordings import Recording
 from weft.replay.evidence import EditedLines, KeptEvidence, Rebuilt, Texts, Uses, View, rebuilt
 from weft.replay.evidence import strings_in as strings_in
 from weft.replay.evidence import uses_of as uses_of
+from weft.replay.steps import compile_before, is_answer, rebuilding, speaker_of, under_policy
 from weft.session import Event, Session
 from weft.session.talk import INTERNAL_CALLS
 from weft.values import Json, JsonObject
@@ -159,14 +158,15 @@ def replay(
     requests = requests_of(
         recording, policy, model=model, agents=agents, refused=tally.refused, gap=gap
     )
-    for index, _, compiled in requests:
+    for index, answer, compiled in requests:
         spent = _spent(compiled, by_price=model is not None)
         # only a first request can share its head with another session
         if sessions_per_hour and not tally.sizes:
             spent = _sharing_head(spent, compiled, sessions_per_hour, by_price=model is not None)
         tally.step(compiled, spent)
         used, edited = uses.by_event.get(index, ()), uses.edits.get(index)
-        if used or edited is not None:
+        # an agent that runs as a tool was told what its caller wrote, and nothing of the rest
+        if answer.isolation_scope is None and (used or edited is not None):
             view = View(compiled, texts, records)
             at_once = uses.at_once.get(index, frozenset[str]())
             tally.evidence(view, used, at_once, spent, compiled)
@@ -318,36 +318,37 @@ def requests_of(
     Where the recording has no times, `gap` seconds lie between an answer and the next request.
     """
     known = agents if agents is not None else recorded_agents(recording, as_recorded=as_recorded)
-    roots = {name: _seeing(root, policy) for name, root in known.items()}
+    laid_over = {
+        id(root): cast("Agent", under_policy(root, lambda agent: policy)) for root in known.values()
+    }
+    roots = {name: laid_over[id(root)] for name, root in known.items()}
+    labels = unite_labels(label for root in laid_over.values() for label in labels_of(root))
     options = recording.config if as_recorded else {}
-    config = RunConfig(model=model or YARDSTICK, generate_config=options)
+    config = rebuilding(RunConfig(model=model or YARDSTICK, generate_config=options))
     session = recording.session
-    before: dict[tuple[str, str | None], Compilation] = {}
-    grown = Session(session.id, state=session.initial)
+    before: dict[tuple[str, str | None, str | None], Compilation] = {}
+    grown = Session(
+        session.id, app_name=session.app_name, user_id=session.user_id, state=session.initial
+    )
     waiting: list[Event] = []
     timed = _has_times(session.events)
     for index, event in enumerate(_answered(recording)):
-        if is_answer(event) and event.author in roots:
+        if is_answer(event) and event.author in roots and _is_asked(recording, event):
             grown = grown.append(*waiting)
             waiting = []
-            asked = (event.author, event.branch)
+            asked = speaker_of(event)
             try:
-                compiled = compile_request(
-                    roots[event.author],
-                    session=grown,
-                    agent=event.author,
-                    config=config,
-                    branch=event.branch,
+                compiled = compile_before(
+                    event, roots[event.author], grown, config=config, labels=labels
                 )
             except BudgetExceeded as error:
                 if refused is None:
                     raise
                 refused.append(error)
             else:
-                if asked in before:
-                    compiled.follows(before[asked])
-                    if gap is not None and not timed:
-                        compiled.asked = before[asked].answered + gap
+                compiled.follows(before.get(asked))
+                if asked in before and gap is not None and not timed:
+                    compiled.asked = before[asked].answered + gap
                 yield index, event, compiled
                 compiled.answered = event.timestamp if timed else compiled.asked or 1.0
                 before[asked] = compiled
@@ -365,20 +366,16 @@ def _answered(recording: Recording) -> Iterator[Event]:
     yield from recording.session.events
     if recording.asks:
         nothing = Content(parts=(), role="model")
-        yield Event(author=recording.asks, content=nothing, id="unanswered", timestamp=0.0)
+        yield Event(author=recording.asks, content=nothing, id=_UNANSWERED, timestamp=0.0)
 
 
-def is_answer(event: Event) -> bool:
-    """Whether a model made the event, in a conversation that is its session's own."""
-    content = event.content
-    return (
-        content is not None
-        and content.role != "user"
-        and event.author != "user"
-        and not event.partial
-        and not event.isolation_scope
-        and not is_internal(event)  # a question to the user stands in the log as a call
-    )
+def _is_asked(recording: Recording, event: Event) -> bool:
+    """Whether an answer's request is replayed: in a log of calls, if it is one of them."""
+    return event.id == _UNANSWERED or recording.is_recorded(event)
+
+
+_UNANSWERED = "unanswered"
+"""The id of the empty answer to a request that a recording ends with."""
 
 
 def speakers(recording: Recording) -> list[str]:
@@ -438,14 +435,6 @@ def _type(value: Json) -> str:
     kinds = ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"))
     named = next((name for kind, name in kinds if isinstance(value, kind)), "")
     return named or ("array" if isinstance(value, list) else "object" if value else "string")
-
-
-def _seeing(root: Agent, policy: Policy) -> Agent:
-    """The whole tree under one policy."""
-    below = [
-        _seeing(child, policy) if isinstance(child, Agent) else child for child in root.sub_agents
-    ]
-    return dataclasses.replace(root.sees(policy), sub_agents=tuple(below))
 
 
 def _literal(text: str) -> str:

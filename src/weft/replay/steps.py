@@ -4,7 +4,8 @@ A step is one answer of a model, counted from 1. Its request is compiled again f
 it, with what instruction providers said then, so nobody is asked and nothing is called.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -13,15 +14,17 @@ import msgspec
 from weft.compiler.changes import recorded_by
 from weft.compiler.compile import compile_request
 from weft.compiler.compiled import Compilation
+from weft.compiler.mask import redactions_in
 from weft.compiler.parts import is_internal
 from weft.compiler.protected import Whole
-from weft.declare import Agent, Flow, Node, RunConfig
-from weft.declare.agent import labels_of, walk_tree
+from weft.compiler.tools import DEFAULT, declared_policy
+from weft.declare import Agent, Flow, Node, Policy, RunConfig
+from weft.declare.agent import labels_in, labels_of, walk_tree
 from weft.declare.policy_parts import Label
-from weft.declare.visit import inherit
+from weft.declare.visit import inherit, rebuild_program
 from weft.dialects import wire_name
 from weft.errors import BudgetExceeded, UsageError
-from weft.session import ArtifactStore, Event, Session, Usage
+from weft.session import ArtifactStore, Event, Session
 from weft.session.lookback import artifacts_around
 from weft.session.store import attach
 from weft.session.strand import Strand
@@ -50,15 +53,12 @@ class StepWalk:
         *,
         config: RunConfig | None = None,
         artifacts: Mapping[str, str] | None = None,
-        sent_tokens: Mapping[str, int] | None = None,
+        answers: frozenset[str] | None = None,
     ) -> None:
-        """`sent_tokens` is for requests that were never sent: the tokens of those that were.
-
-        What the provider counted was the request that was sent, by the event that answered it.
-        """
+        """`answers` are the events whose requests are rebuilt, where that is not all answers."""
         self._homes = homes_of(root)
-        self._sent_tokens = sent_tokens
-        self._config = _lenient(config or RunConfig())
+        self._answers = answers
+        self._config = rebuilding(config or RunConfig())
         self._labels = labels_of(root, self._config)
         self._artifacts = artifacts
         self._log = Session(
@@ -72,7 +72,7 @@ class StepWalk:
         """The steps that these next events of the session end."""
         steps: list[Answered] = []
         for event in events:
-            if _spoke(event):
+            if self._is_asked(event):
                 self._number += 1
                 self._log, self._waiting = self._log.append(*self._waiting), []
                 steps.append(self._step(event))
@@ -88,14 +88,19 @@ class StepWalk:
         """
         events = session.events
         last = events[place]
-        speaker = _speaker(last)
+        speaker = speaker_of(last)
         for index in range(place - 1, -1, -1):
-            if _spoke(events[index]) and _speaker(events[index]) == speaker:
+            if self._is_asked(events[index]) and speaker_of(events[index]) == speaker:
+                self._place = 0
                 self._go_to(session, index)
-                self._step(events[index])
-                break
+                # one that did not fit its budget was never sent
+                if self._step(events[index]).request is not None:
+                    break
         self._go_to(session, place)
         return self._step(last)
+
+    def _is_asked(self, event: Event) -> bool:
+        return is_answer(event) and (self._answers is None or event.id in self._answers)
 
     def _go_to(self, session: Session, place: int) -> None:
         """Read the events before a place, without rebuilding what they answer."""
@@ -119,28 +124,24 @@ class StepWalk:
         if event.author not in self._homes:
             return Answered(number, place, event, None, f"`{event.author}` is not in this program")
         home = self._homes[event.author]
-        request = _rebuild(home, self._log, event, self._config, self._labels, self._artifacts)
-        if isinstance(request, str):
-            return Answered(number, place, event, None, request)
-        speaker = _speaker(event)
-        before = self._before.get(speaker)
+        try:
+            request = compile_before(
+                event,
+                home,
+                self._log,
+                config=self._config,
+                labels=self._labels,
+                artifacts=self._artifacts,
+            )
+        except BudgetExceeded as error:
+            return Answered(number, place, event, None, error.message)
+        speaker = speaker_of(event)
         # what the provider kept of the request before decides what this one costs
-        if before is not None:
-            request.follows(before)
+        request.follows(self._before.get(speaker))
         self._before[speaker] = request
-        request.usage, request.answered = self._usage(event, request.tokens), event.timestamp
-        request.known = event.provenance.known
+        # no usage: all tokens are counted here, so that they add up, whatever the policy
+        request.answered, request.known = event.timestamp, event.provenance.known
         return Answered(number, place, event, request)
-
-    def _usage(self, event: Event, tokens: int) -> Usage | None:
-        """What the provider counted, or would have: a request half as long is half as many."""
-        usage, sent = event.usage, self._sent_tokens
-        if usage is None or sent is None or not usage.prompt_token_count:
-            return usage
-        counted = usage.prompt_token_count * tokens // max(1, sent.get(event.id, tokens))
-        return msgspec.structs.replace(
-            usage, prompt_token_count=counted, cached_content_token_count=None
-        )
 
 
 def at_step(
@@ -221,7 +222,7 @@ def model_events(session: Session, agent: str | None = None) -> list[int]:
     return [
         index
         for index, event in enumerate(session.events)
-        if _spoke(event) and agent in (None, event.author)
+        if is_answer(event) and agent in (None, event.author)
     ]
 
 
@@ -262,6 +263,25 @@ def _below(root: Agent, homes: dict[str, Agent]) -> Iterator[Node]:
                     yield inherit(tool.agent, models[member.name])
 
 
+def under_policy(
+    root: Node, policy_for: Callable[[Agent], Policy], config: RunConfig = DEFAULT
+) -> Node:
+    """The program with another policy for each of its agents, wherever they stand.
+
+    What an agent's policy under this config redacts or labels stays hidden under any other.
+    """
+    return rebuild_program(
+        root,
+        lambda agent: agent.sees(protect_as(policy_for(agent), declared_policy(agent, config))),
+    )
+
+
+def protect_as(policy: Policy, own: Policy) -> Policy:
+    """A policy with all that another one keeps from models."""
+    protections = dict.fromkeys((*policy.protections, *redactions_in(own), *labels_in(own)))
+    return dataclasses.replace(policy, protections=tuple(protections))
+
+
 async def texts_at(artifacts: ArtifactStore, session: Session, index: int) -> dict[str, str]:
     """The text of each artifact that had one before the event at `index`.
 
@@ -280,53 +300,53 @@ async def texts_at(artifacts: ArtifactStore, session: Session, index: int) -> di
     return texts
 
 
-def _lenient(config: RunConfig) -> RunConfig:
-    """What was sent is rebuilt as it was: what it lacked then is no reason to refuse it now."""
+def rebuilding(config: RunConfig) -> RunConfig:
+    """The config to rebuild requests with: what one lacked then is no reason to refuse it now."""
     missing = "empty" if config.on_missing == "empty" else "keep"
     return msgspec.structs.replace(
         config, strict=False, on_missing=missing, on_provider_error="log"
     )
 
 
-def _rebuild(
+def compile_before(
+    event: Event,
     home: Agent,
     before: Session,
-    event: Event,
+    *,
     config: RunConfig,
-    labels: tuple[Label, ...],
-    artifacts: Mapping[str, str] | None,
-) -> Compilation | str:
-    """The request that led to an event, or why there is none."""
+    labels: tuple[Label, ...] = (),
+    artifacts: Mapping[str, str] | None = None,
+) -> Compilation:
+    """The request that led to an event, from the log before it and the tree of its agent."""
     state, log = None, before
     if event.isolation_scope:
         state, log = before.state, _scope(before, event.isolation_scope)
-    try:
-        return compile_request(
-            home,
-            session=log,
-            state=state,
-            agent=event.author,
-            config=config,
-            branch=event.branch,
-            artifacts=artifacts,
-            recorded=recorded_by(event),
-            within=event.provenance.within,
-            part_of=Whole(labels, before) if labels else None,
-        )
-    except BudgetExceeded as error:
-        return error.message
+    return compile_request(
+        home,
+        session=log,
+        state=state,
+        agent=event.author,
+        config=config,
+        branch=event.branch,
+        artifacts=artifacts,
+        recorded=recorded_by(event),
+        within=event.provenance.within,
+        part_of=Whole(labels, before) if labels else None,
+    )
 
 
-def _speaker(event: Event) -> tuple[str, str | None, str | None]:
+def speaker_of(event: Event) -> tuple[str, str | None, str | None]:
     """Whose requests follow each other: an agent, in one branch and one call."""
     return event.author, event.branch, event.isolation_scope
 
 
-def _spoke(event: Event) -> bool:
-    """Whether a model said this, and not a callback, or the runtime with a question to the user."""
+def is_answer(event: Event) -> bool:
+    """Whether a model said this, and not a callback, code, or the runtime with a question."""
     if event.content is None or event.content.role == "user" or event.author == "user":
         return False
-    return not (event.partial or is_internal(event) or event.actions.end_of_agent)
+    if event.partial or is_internal(event) or event.actions.end_of_agent:
+        return False
+    return event.provenance.yielded is None
 
 
 def _scope(session: Session, scope: str) -> Session:

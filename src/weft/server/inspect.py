@@ -93,6 +93,7 @@ class ServedSessions(StoredSessions):
             {runner.app_name: runner.root for runner in runners},
             artifacts=runners[0].artifacts,
             files=tuple(dict.fromkeys(file for one in runners for file in _source_files(one))),
+            configs={runner.app_name: runner.config for runner in runners},
             user=identity.user,
         )
         self._served = served

@@ -93,17 +93,19 @@ class Session:
         format: str | None = None,
         id: str = "imported",
         agent: str = "agent",
+        lenient: bool = False,
     ) -> "Session":
         """The session that somebody else's messages make; the format is found by its shape.
 
         Takes a list of messages, a whole request, or JSON text, of the formats listed in
         `weft.recordings.FORMATS`. `agent` is the agent whose words the answers are; others read
         them as somebody else's. What a session has no place for, such as system texts, is noted
-        under `imported` in the first event's metadata and logged.
+        under `imported` in the first event's metadata and logged. A call, a result, media or words
+        that would be lost are an error; if `lenient`, they are noted too.
         """
         # The readers need dialects, which stand above the log: they are looked up when asked for.
         read = cast("Callable[..., Session]", import_module("weft.recordings.read").session_from)
-        return read(messages, format=format, id=id, agent=agent)
+        return read(messages, format=format, id=id, agent=agent, lenient=lenient)
 
     def append(self, *events: Event) -> "Session":
         """The session with the events added; one it has already is not added again.

@@ -50,6 +50,7 @@ const describe = (f) =>
 
 const Caption = ({ frame: f, ghost }) => html`<b>${f.number}. ${f.agent}</b>${laneOf(f) && html` <span class="dim">on ${laneOf(f)}</span>`}
   ${f.problem ? html` <span class="red">the request cannot be rebuilt: ${f.problem}</span>` : html` · ${many(f.tokens, "token")}, <span class="green">${number(f.cached)} cached</span>, ${cost(f.cost, f.money)}`}
+  ${f.reported && f.reported.prompt && html` <span class="dim">· the provider counted ${number(f.reported.prompt)} tokens, ${number(f.reported.cached || 0)} cached</span>`}
   ${ghost && ghost.tokens !== f.tokens && html` <span class="dim">· plain history: ${number(ghost.tokens)} tokens, ${cost(ghost.cost, f.money)}</span>`}
   ${f.calls.length > 0 && html` · calls ${f.calls.map((c) => c.name).join(", ")}`}
   ${f.error && html` · <span class="red">${f.error}</span>`}

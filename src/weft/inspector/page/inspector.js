@@ -172,8 +172,10 @@ function Tabs({ tab, choose }) {
     ${TABS.map(([id, name]) => html`<button role="tab" aria-selected=${tab === id} aria-controls="view" tabindex=${tab === id ? 0 : -1} class=${tab === id ? "on" : ""} onClick=${(e) => click(e, id)}>${name}</button>`)}</nav>`;
 }
 
+const spent = (s) => `${number(s.tokens)} tokens · ${cachedShare(s)} cached · ${cost(s.cost, s.money)}`;
 const Totals = ({ summary: s }) => html`<span class="dim hide totals">
-  ${many(s.steps, "call")} · ${number(s.tokens)} tokens · ${cachedShare(s)} cached · ${cost(s.cost, s.money)}
+  ${many(s.steps, "call")} · <span title="counted by Weft, without the answers">${spent(s)}</span>
+  ${s.reported && html` <span title="counted by the provider, with the answers">(reported: ${spent(s.reported)})</span>`}
   ${s.errors ? html` · <span class="red">${many(s.errors, "error")}</span>` : ""}
   ${s.waiting ? html` · <span class="red">${s.waiting} waiting</span>` : ""}</span>`;
 
@@ -192,10 +194,10 @@ function Sessions({ open, help }) {
   const [apps, setApps] = useState([]);
   const { data, error, busy } = useAnswer("sessions", { version: version || "" });
   useEffect(() => { fetched("api/apps").then((list) => setApps(list.map((one) => one.name)), () => {}); }, []);
-  useRefresh(() => setVersion((v) => v + 1), busy);
+  useRefresh(() => setVersion((v) => v + 1), busy, (data || []).some((s) => s.counting));
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (s) => { const text = JSON.stringify([s.id, s.app, s.user, s.question || "", s.errors ? "error" : "", s.waiting ? "waiting" : ""]).toLowerCase(); return words.every((word) => text.includes(word)); };
-  const columns = COLUMNS.filter(([id]) => !["app", "user", "tokens", "cached", "cost", "updated"].includes(id) || (data || []).some((s) => (id === "updated" ? timeOf(s) : id === "cached" || id === "cost" ? s.tokens : s[id])));
+  const columns = COLUMNS.filter(([id]) => !["app", "user", "tokens", "cached", "cost", "updated"].includes(id) || (data || []).some((s) => (id === "updated" ? timeOf(s) : id === "tokens" || id === "cached" || id === "cost" ? s.tokens || s.counting : s[id])));
   const has = new Set(columns.map(([id]) => id));
   const rows = (data || []).filter(fits).sort((a, b) => { const [x, y] = [a, b].map((s) => (sort[0] === "updated" ? timeOf(s) : s[sort[0]] ?? 0)); return (x < y ? -1 : x > y ? 1 : 0) * sort[1]; });
   const newest = useNewest();
@@ -233,7 +235,7 @@ function Line({ s, open, asking, setAsking, answered, canAnswer, has }) {
   const go = (e) => { if (e.ctrlKey || e.metaKey || e.shiftKey) return; e.preventDefault(); open(s.key); };
   const badge = s.waiting ? (canAnswer ? html`<button class="badge" aria-expanded=${asking} onClick=${(e) => { e.stopPropagation(); setAsking(asking ? "" : s.key); }}>${s.waiting} waiting: answer</button>` : html`<span class="badge">${s.waiting} waiting</span>`) : "";
   return html`<tr class="pick" onClick=${go}><td class="whole"><a class="open" href=${href} onClick=${(e) => { e.stopPropagation(); go(e); }}>${s.id}</a></td>${cell("app", "", s.app)}${cell("user", "", s.user)}${cell("events", "n", number(s.events))}${cell("steps", "n", number(s.steps))}
-      ${cell("tokens", "n", s.tokens ? html`${number(s.tokens)}<span class="unit"> tok</span>` : "–")}${cell("cached", "n", s.tokens ? cachedShare(s) : "–")}${cell("cost", "n", s.tokens ? cost(s.cost, s.money) : "–")}
+      ${cell("tokens", "n", s.tokens ? html`<span title=${s.counted ? "counted by Weft, without the answers: the provider reported nothing" : "reported by the provider"}>${s.counted ? "≈ " : ""}${number(s.tokens)}<span class="unit"> tok</span></span>` : s.counting ? html`<span title="being counted: the provider reported nothing">…</span>` : "–")}${cell("cached", "n", s.tokens ? cachedShare(s) : "–")}${cell("cost", "n", s.tokens ? cost(s.cost, s.money) : "–")}
       <td>${s.errors ? html`<span class="badge red">${many(s.errors, "error")}</span>` : ""} ${badge}</td>
       ${has.has("updated") && html`<td class="n dim" title=${timeOf(s) ? new Date(s.updated * 1000).toLocaleString() : ""}>${timeOf(s) ? ago(s.updated) : ""}</td>`}</tr>
     ${asking && html`<tr class="answers"><td class="whole" colspan="10"><${Answers} session=${s.key} open=${open} answered=${answered} /></td></tr>`}`;
@@ -260,17 +262,18 @@ function NewSession({ apps, begin, busy }) {
 }
 
 // The list is read again while it can be seen, the less often the longer that takes.
-function useRefresh(again, busy) {
+function useRefresh(again, busy, isCounting) {
   const asked = useRef(Date.now());
   useEffect(() => {
     if (embedded) return undefined;
     if (busy) { asked.current = Date.now(); return undefined; }
     const took = Date.now() - asked.current;
-    const timer = setTimeout(() => { if (!document.hidden) again(); }, Math.max(3000, Math.min(60000, 30 * took)));
+    const pause = isCounting ? Math.max(500, took) : Math.max(3000, Math.min(60000, 30 * took));
+    const timer = setTimeout(() => { if (!document.hidden) again(); }, pause);
     const seen = () => { if (!document.hidden) again(); };
     document.addEventListener("visibilitychange", seen);
     return () => { clearTimeout(timer); document.removeEventListener("visibilitychange", seen); };
-  }, [busy]);
+  }, [busy, isCounting]);
 }
 
 const root = document.getElementById("app");

@@ -25,11 +25,13 @@ export function follow(session, film, { grown, gone }) {
     const event = JSON.parse(e.data), now = feed.get();
     if (now.session !== session) return;
     if (e.lastEventId && event.sequence) {
-      if (event.sequence <= last) return;
+      // A stream that was closed may deliver once more: what is here already is not shown again.
+      if (event.sequence <= last || now.events.some((one) => one.sequence === event.sequence)) return;
       last = event.sequence;
       feed.set({ ...now, events: [...now.events, event].slice(-2 * NEWEST), partial: null });
       if (last > length) grown(last);
-    } else if (event.partial) {
+    } else if (event.partial && !now.events.some((one) => one.id === event.id)) {
+      // A piece may be on its way still when the answer that it belongs to has arrived: it is part of it.
       // Pieces have the id of their answer. One that is void takes back the others: the answer begins anew, or never ends.
       const isVoid = event.interrupted || event.errorCode;
       const before = now.partial && now.partial.id === event.id && !isVoid ? now.partial : { text: "", thought: "" };

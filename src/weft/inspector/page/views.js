@@ -67,6 +67,8 @@ export function Cache({ session, step, film }) {
   const parts = data.ages.map(([, age], i) => [text.slice(i ? ends[i - 1] : 0, ends[i]), age]);
   if (ends.length && ends[ends.length - 1] < text.length) parts.push([text.slice(ends[ends.length - 1]), 0]);
   return html`<div data-testid="cache"><div class="facts-row"><${Fact} name="cached" value=${share(data.cached, data.total)} was=${`${number(data.cached)} of ${number(data.total)} tokens${data.exact ? "" : ", predicted"}`} />
+      ${data.possible > data.cached && html`<${Fact} name="possible" value=${share(data.possible, data.total)} was=${`${number(data.possible)} of ${number(data.total)} tokens, if nothing had changed`} />`}
+      ${data.reported && html`<${Fact} name="the provider reported" value=${share(data.reported.cached || 0, data.reported.prompt)} was=${`${number(data.reported.cached || 0)} of ${number(data.reported.prompt)} tokens, as it counts`} />`}
       <${Fact} name="the request" value=${cost(data.cost, data.money)} /><${Fact} name="saved by the cache" value=${cost(data.saved, data.money)} />
       ${data.lost > 0 && html`<${Fact} name="lost to a changed prefix" value=${html`<span class="red">${cost(data.lost, data.money)}</span>`} was="in this call" better=${false} />`}</div>
     ${data.first ? html`<p class="dim">The first request of this agent: there is none before it to compare with.</p>` : html`<h2>First difference: character ${number(data.at + 1)}, byte ${number(data.byte + 1)}</h2>
@@ -130,15 +132,16 @@ export function Bisect({ session, step, go, film }) {
   const [answer, setAnswer] = useState(null);
   const [busy, setBusy] = useState(false);
   const run = (e) => { e.preventDefault(); setBusy(true); ask("bisect", { session, text }).then((data) => setAnswer({ data }), (error) => setAnswer({ error: error.message })).finally(() => setBusy(false)); };
-  const data = answer && answer.data;
+  const data = answer && answer.data, byAgent = {};
+  for (const s of data ? data.steps : []) { const row = (byAgent[s.agent] = byAgent[s.agent] || [0, 0]); row[0] += s.in_view ? 1 : 0; row[1] += 1; }
   if (embedded) return html`<${NeedsServer} film=${film} name="bisect" title="An exported file cannot search all requests.">At which step words left the requests, and which pass took them out, the compiler says. In one request, / finds them.<//>`;
   return html`<div data-testid="bisect"><form class="controls" onSubmit=${run}><label>when did this vanish?<input type="text" required value=${text} onInput=${(e) => setText(e.target.value)} placeholder="a sentence, a name, a number" /></label><button disabled=${busy}>find</button></form>
     ${!answer && html`<p class="dim">Write some words that a model should have seen, or select them in a request before you come here. The answer is the step at which they left the request, and the pass that took them out.</p>`}
     <${Problem} text=${answer && answer.error} />
-    ${data && html`<div aria-live="polite"><p>${data.born === null ? "No event of the log holds it." : `It entered the log with event ${data.born + 1}.`} It is in ${data.steps.filter((s) => s.in_view).length} of ${many(data.steps.length, "request")}.</p>
-      <div class="steps" role="group" aria-label="steps; those that hold the text are filled">${data.steps.map((s) => html`<button class=${s.in_view ? "on" : ""} aria-current=${s.number === step} onClick=${() => go(s.number)} title=${`step ${s.number}: ${s.in_view ? "in view" : "not in view"}`} aria-label=${`step ${s.number}, ${s.in_view ? "in view" : "not in view"}`}>${s.number}</button>`)}</div>
-      ${data.vanished ? html`<h2>It vanished at step ${data.vanished.number}</h2>${data.vanished.because.map((b) => html`<div class="chain"><b>${b.pass}</b> <span class="dim">${b.reason} · ${withNumbers(b.event, film)}</span><pre class="text"><del>${short(b.text)}</del></pre></div>`)}
-        ${data.vanished.because.length === 0 && html`<p class="dim">No pass took it out. Another agent speaks at that step, or the text was part of its instruction or tools.</p>`}`
+    ${data && html`<div aria-live="polite"><p>${data.born === null ? "No event of the log holds it." : `It entered the log with event ${data.born + 1}.`} It is in ${data.steps.filter((s) => s.in_view).length} of ${many(data.steps.length, "request")}${Object.keys(byAgent).length > 1 ? html`: ${Object.entries(byAgent).map(([agent, [held, all]], i) => `${i ? ", " : ""}${agent} ${held} of ${all}`)}` : ""}.</p>
+      <div class="steps" role="group" aria-label="steps; those that hold the text are filled">${data.steps.map((s) => html`<button class=${s.in_view ? "on" : ""} aria-current=${s.number === step} onClick=${() => go(s.number)} title=${`step ${s.number}, ${s.agent}: ${s.in_view ? "in view" : "not in view"}`} aria-label=${`step ${s.number} of ${s.agent}, ${s.in_view ? "in view" : "not in view"}`}>${s.number}</button>`)}</div>
+      ${data.vanished.length ? data.vanished.slice(0, 20).map((gone) => html`<h2>It vanished from the requests of ${gone.agent} at step ${gone.number}</h2>${gone.because.map((b) => html`<div class="chain"><b>${b.pass}</b> <span class="dim">${b.reason} · ${withNumbers(b.event, film)}</span><pre class="text"><del>${short(b.text)}</del></pre></div>`)}
+        ${gone.because.length === 0 && html`<p class="dim">No pass took it out: it was part of the agent's instruction or tools, or of the state that they show.</p>`}`)
       : data.steps.some((s) => s.in_view) ? html`<p class="green">It never vanished.</p>` : html`<p class="red">No request ever held it.</p>`}</div>`}</div>`;
 }
 
