@@ -229,8 +229,8 @@ Use instead:  Agent("billing", description="Bills and refunds").
         "WEFT304",
         _W,
         "tool that the agent does not have",
-        """An instruction tells an agent to call a tool, or its code is to call one, and the agent has
-no tool of that name. In a text about code, which names functions that are not tools, this is a
+        """An instruction tells an agent to call a tool, or its code is to call one, and the agent
+has no tool of that name. In a text about code, which names functions that are not tools, this is a
 note.
 
 Why it matters: the model cannot do what it is told; a loop that waits for `exit_loop` takes all
