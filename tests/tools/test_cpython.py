@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import os
 import random
+import resource
 import signal
 import stat
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tools.processes import below, is_alive, wait_for
 from tests.tools.users import Person, myself, plain_user, skip_without_sandbox
 from weft import Agent, Part, Runner
 from weft.errors import DeclarationError, UsageError
@@ -168,6 +170,48 @@ class TestInside:
             assert "PermissionError" in done.output
         assert (await run("1 + 1")).output == "2\n"
 
+    async def test_what_is_installed_for_the_interpreter_is_not_there_either(self) -> None:
+        base = cpython._interpreter(None).packages
+        assert any([*Path(one).glob("*")] for one in base)  # noqa: ASYNC240
+        code = f"import os, sys\n[one for one in {base} if os.path.isdir(one) and os.listdir(one)]"
+        done = await run(code)
+        assert (done.output, done.error) == ("[]\n", "")
+
+    async def test_many_files_and_a_large_one_are_read_quickly(self) -> None:
+        code = (
+            "for n in range(990):\n    open(f'a{n}', 'w').close()\n"
+            "open('z', 'wb').write(bytes(48_000_000))"
+        )
+        begun = time.process_time()
+        done = await run(code)
+        assert len(done.files) == 991
+        # with a copy of what is left for each file it takes a minute, in which nothing else runs
+        assert time.process_time() - begun < 5
+
+    async def test_the_code_does_not_have_the_report_where_much_is_open(self) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(4_096, hard)), hard))
+        kept = [os.open("/dev/null", os.O_RDONLY) for _ in range(1_100)]
+        try:
+            code = (
+                "import os\nfor end in range(3, 3_000):\n"
+                "    try:\n        os.fstat(end)\n        print('open', end)\n"
+                "    except OSError:\n        pass"
+            )
+            done = await run(code)
+        finally:
+            for end in kept:
+                os.close(end)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert (done.output, done.error) == ("", "")
+
+    async def test_files_that_are_not_kept_do_not_fill_the_result(self) -> None:
+        code = "for n in range(900):\n    open(f'user:{n}' + 'x' * 90, 'w').write('x')"
+        response, runner = await result_of(CPythonTool(), code)
+        assert len(str(response)) < 2_000
+        assert "895 more are not kept" in str(response["note"])
+        assert await runner.artifacts.names("analyst", "user", "another") == []
+
     async def test_programs_run_at_once(self) -> None:
         done = await asyncio.gather(*[run(f"print({n})") for n in range(6)])
         assert [one.output for one in done] == [f"{n}\n" for n in range(6)]
@@ -196,34 +240,6 @@ from weft.tools import CPythonTool
 code = "import os\\nopen('a', 'w').write('x')\\nprint('begun', flush=True)\\nwhile True:\\n    pass"
 asyncio.run(CPythonTool(seconds=300, processes=3, python=sys.argv[1] or None).run(code))
 """
-
-
-def below(process: int) -> set[int]:
-    """The processes that stand below one."""
-    parents: dict[int, int] = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError):
-            fields = status.read_text().rpartition(")")[2].split()
-            if fields[0] != "Z":
-                parents[int(status.parent.name)] = int(fields[1])
-    found = {process}
-    while more := {one for one, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {process}
-
-
-def is_alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_for(condition: object, words: str, seconds: float = 60) -> None:
-    ends = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < ends, words
-        time.sleep(0.02)
 
 
 @pytest.fixture(params=["root", "plain"])

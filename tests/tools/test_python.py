@@ -5,16 +5,18 @@ import base64
 import importlib.util
 import os
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
+from tests.tools.processes import below, is_alive, wait_for
+from tests.tools.users import myself, plain_user
 from weft import Agent, Part, Runner
 from weft.content import Blob
 from weft.errors import DeclarationError, UsageError
 from weft.testing import ScriptedModel, call
-from weft.tools import PythonTool
+from weft.tools import PythonTool, interpreter
 from weft.tools.code import Execution
 from weft.tools.python import MODULES
 from weft.values import JsonObject
@@ -271,16 +273,9 @@ async def test_programs_run_at_once() -> None:
     assert [one.output for one in done] == [f"{n}\n{4999950000 + n}\n" for n in range(8)]
 
 
-def busy_interpreters() -> set[str]:
+def busy_interpreters() -> set[int]:
     """The processes of the interpreter that this one has started, and that are at work."""
-    found: set[str] = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            name, _, rest = stat.read_text().partition(") ")
-            fields = rest.split()
-            if name.endswith("(monty") and int(fields[1]) == os.getpid() and int(fields[11]) > 10:
-                found.add(stat.parent.name)
-    return found
+    return {one for one in below(os.getpid()) if has_worked(one)}
 
 
 async def test_a_run_that_is_cancelled_leaves_no_process() -> None:
@@ -292,6 +287,46 @@ async def test_a_run_that_is_cancelled_leaves_no_process() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert not busy_interpreters()
+
+
+ENDLESS = """
+import asyncio
+from weft.tools import PythonTool
+asyncio.run(PythonTool(seconds=300).run("while True:\\n    pass"))
+"""
+
+
+@pytest.mark.parametrize("name", ["root", "plain"])
+def test_after_a_kill_in_a_loop_nothing_is_left(name: str) -> None:
+    if name == "root" and os.geteuid() != 0:
+        pytest.skip("the tests do not run as root")
+    with plain_user() if name == "plain" else nullcontext(myself()) as person:
+        if isinstance(person, str):
+            pytest.skip(f"NO PLAIN USER HERE: {person}")
+        weft = person.start("-c", ENDLESS)
+        wait_for(lambda: any(map(has_worked, below(weft.pid))), "no interpreter is at work")
+        started = below(weft.pid)
+        weft.kill()
+        weft.wait()
+        wait_for(lambda: not any(map(is_alive, started)), "something is left", seconds=20)
+
+
+def has_worked(process: int) -> bool:
+    """Whether it is an interpreter that has taken some time."""
+    with suppress(OSError):
+        name, _, rest = Path(f"/proc/{process}/stat").read_text().partition(") ")
+        return name.endswith("(monty") and int(rest.split()[11]) > 10
+    return False
+
+
+async def test_who_watches_over_interpreters_is_replaced_when_it_is_ended() -> None:
+    await run("1")
+    watcher = interpreter._interpreters().watcher
+    before = watcher._process
+    before.kill()
+    before.wait()
+    assert (await run("1 + 1")).output == "2\n"
+    assert watcher._process.pid != before.pid
 
 
 def test_a_forked_process_says_that_it_cannot_run_code() -> None:

@@ -27,6 +27,9 @@ LONGEST = 200_000
 MOST_FILES = 20
 """How many files of one call become artifacts."""
 
+_MOST_NOTES = 5
+"""How many files that are not kept are named: code may make thousands."""
+
 DEEPEST = 16
 """How many folders may stand in each other, for a file to be kept."""
 
@@ -135,6 +138,8 @@ async def save_result(done: Execution, ctx: ToolContext) -> JsonObject:
         result["error"] = done.error
     if saved:
         result["files"] = cast("Json", saved)
+    if len(notes) > _MOST_NOTES:
+        notes = [*notes[:_MOST_NOTES], f"{len(notes) - _MOST_NOTES} more are not kept"]
     if notes:
         result["note"] = "; ".join(notes)
     return result

@@ -155,12 +155,11 @@ async def _execute(
     calls = filters()
     source = code.encode("utf-8", "replace")
     barrier = calls.one_process if options.processes == 1 else calls.processes
-    packages = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     task: JsonObject = {
         "code": len(source),
         "filter": len(barrier),
         "files": [[path, len(data)] for path, data in files.items()],
-        "packages": [*dict.fromkeys(packages)] if options.packages else [],
+        "packages": [*_package_folders()] if options.packages else [],
         "seconds": options.seconds,
         "memory": options.memory * 1_000_000,
         "processes": _processes(options.processes),
@@ -250,9 +249,9 @@ def _outcome(
     printed: Printed, report: bytes, problem: str, before: Mapping[str, bytes], options: CPythonTool
 ) -> Execution:
     """What came of a run. The report is read as what it is: the word of a stranger."""
-    head, _, rest = report.partition(b"\n")
+    start = report.find(b"\n") + 1
     try:
-        ending = cast("JsonObject", msgspec.json.decode(head, type=dict))
+        ending = cast("JsonObject", msgspec.json.decode(report[:start], type=dict))
     except msgspec.MsgspecError:
         ending = {}
     status = ending.get("status")
@@ -266,29 +265,28 @@ def _outcome(
         problem = f"exit code {status}" if status > 0 else f"it was ended by signal {-status}"
     files: dict[str, bytes] = {}
     notes: list[str] = []
-    for path, data in _files_in(rest):
+    for path, data in _files_in(report, start):
         if data is None:
             notes.append(f"{path[:100]!r} is not kept: it is a link, or too large")
         elif before.get(path) != data:
             files[path] = data
-    if len(notes) > 5:
-        notes = [*notes[:5], f"{len(notes) - 5} more are not kept"]
     return Execution(output=printed.text(), error=problem, files=files, notes=tuple(notes))
 
 
-def _files_in(report: bytes) -> Iterator[tuple[str, bytes | None]]:
-    """The files of a report: path and content; None of one that was not sent."""
-    while report:
-        head, _, report = report.partition(b"\n")
+def _files_in(report: bytes, start: int) -> Iterator[tuple[str, bytes | None]]:
+    """The files of a report from `start` on: path and content; None of one that was not sent."""
+    # what is left is never copied: a thousand files before a large one would take a minute
+    while (end := report.find(b"\n", start)) >= 0:
         try:
-            path, size = msgspec.json.decode(head, type=tuple[str, int])
+            path, size = msgspec.json.decode(report[start:end], type=tuple[str, int])
         except msgspec.MsgspecError:
             return
+        start = end + 1
         if size < 0:
             yield path, None
-        elif size <= len(report):
-            yield path, report[:size]
-            report = report[size:]
+        elif start + size <= len(report):
+            yield path, report[start : start + size]
+            start += size
         else:
             return
 
@@ -306,12 +304,15 @@ class Interpreter(NamedTuple):
 
     program: str
     folders: tuple[str, ...]
+    packages: tuple[str, ...]
+    """Folders below those with what was installed for it."""
 
 
 _ASK = (
-    "import json, os, sys, sysconfig; print(json.dumps([os.path.realpath(sys._base_executable),"
-    " [os.path.join(sys.base_prefix, 'lib'), sysconfig.get_path('stdlib'),"
-    " sysconfig.get_path('platstdlib')]]))"
+    "import json, os, site, sys, sysconfig; print(json.dumps(["
+    "os.path.realpath(sys._base_executable), [os.path.join(sys.base_prefix, 'lib'),"
+    " sysconfig.get_path('stdlib'), sysconfig.get_path('platstdlib')],"
+    " site.getsitepackages([sys.base_prefix, sys.base_exec_prefix])]))"
 )
 
 
@@ -323,14 +324,16 @@ def _interpreter(python: str | None) -> Interpreter:
         asked = subprocess.run(
             [name, "-I", "-c", _ASK], capture_output=True, timeout=60, check=True, env={}
         )
-        program, folders = msgspec.json.decode(asked.stdout, type=tuple[str, tuple[str, ...]])
+        program, folders, packages = msgspec.json.decode(
+            asked.stdout, type=tuple[str, tuple[str, ...], tuple[str, ...]]
+        )
     except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
         raise UsageError(
             f"{name} does not run: {error}",
             where="CPythonTool.python",
             hint='name an interpreter: python="/usr/bin/python3"',
         ) from None
-    return Interpreter(program, tuple(dict.fromkeys(folders)))
+    return Interpreter(program, tuple(dict.fromkeys(folders)), tuple(dict.fromkeys(packages)))
 
 
 def _command(python: Interpreter, options: CPythonTool, report: int, rules: int) -> list[str]:
@@ -359,6 +362,8 @@ def _command(python: Interpreter, options: CPythonTool, report: int, rules: int)
     for path in readable:
         is_link = path in _LIBRARIES and os.path.islink(path)
         command += ["--symlink", os.readlink(path), path] if is_link else ["--ro-bind", path, path]
+    for folder in _hidden(python, options, readable):
+        command += ["--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
     for device in devices:
         command += ["--dev-bind", device, device]
     disk = str(options.disk * 1_000_000)
@@ -371,13 +376,30 @@ def _readable(python: Interpreter, options: CPythonTool) -> list[str]:
     """What can be read inside: the interpreter's folders, and the libraries of the system."""
     folders = [*_LIBRARIES, *python.folders]
     if options.packages:
-        folders += [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+        folders += _package_folders()
     readable = [path for path in ("/etc/ld.so.cache",) if os.path.exists(path)]
     for folder in dict.fromkeys(folders):
         inside_another = any(folder.startswith(f"{other}/") for other in readable)
         if os.path.isdir(folder) and not inside_another:
             readable.append(folder)
     return readable
+
+
+def _hidden(python: Interpreter, options: CPythonTool, readable: Sequence[str]) -> Iterator[str]:
+    """The folders of installed packages that lie in what can be read, and are not to be."""
+    wanted = {os.path.realpath(one) for one in sys.path} if options.packages else set[str]()
+    bound = [one for one in readable if not os.path.islink(one)]
+    for folder in dict.fromkeys([*python.packages, *map(os.path.realpath, python.packages)]):
+        within = any(folder.startswith(f"{one}/") for one in bound)
+        shown = os.path.isdir(folder) and not os.path.islink(folder)
+        if within and shown and os.path.realpath(folder) not in wanted:
+            yield folder
+
+
+def _package_folders() -> list[str]:
+    """Where the packages lie that are installed where Weft runs."""
+    paths = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    return [*dict.fromkeys(map(os.path.realpath, paths))]
 
 
 def _folders_above(paths: Sequence[str]) -> list[str]:
@@ -456,6 +478,9 @@ _XATTRS = [
 _TERMINAL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """What may be asked of a file: is it a terminal, how large; how much is there; who inherits it."""
 
+_OWNERS = (8, 10, 15)
+"""What says whom a file signals, and with which signal."""
+
 _THREAD = 0x00010000
 _NAMESPACES = 0x7E020000
 """What a new process may be apart in; each is a way to more rights."""
@@ -512,6 +537,10 @@ def filters() -> Filters:
         for name in ("kill", "tkill"):
             add(code, refused, name)
         add(code, refused, "tgkill", seccomp.Arg(0, seccomp.MASKED_EQ, _LOW, _SUPERVISOR))
+        # nor by way of a file that signals, or of limits that are somebody else's
+        add(code, refused, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
+        for request in _OWNERS:
+            add(code, refused, "fcntl", seccomp.Arg(1, seccomp.MASKED_EQ, _LOW, request))
         if alone:
             add(code, refused, "fork")
             add(code, refused, "vfork")

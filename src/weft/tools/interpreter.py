@@ -14,13 +14,16 @@ import functools
 import io
 import os
 import signal
+import subprocess
+import sys
+import threading
 import tokenize
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 from pydantic_monty import (
@@ -240,7 +243,7 @@ class _CodeRun:
                 "sleep": "zero",
             },
         )
-        with session:
+        with session, _interpreters().watcher.watch(session.worker_pid):
             self._process = session.worker_pid
             try:
                 return self._drive(begin(session))
@@ -418,8 +421,70 @@ class _Interpreters(NamedTuple):
 
     pool: Monty
     threads: "ThreadPoolExecutor"
+    watcher: "_Watcher"
     process: int
     """The process that started them: in one that is forked from it they do not work."""
+
+
+_WATCH = """
+import os, sys
+at_work = ""
+for at_work in sys.stdin:
+    pass
+for process in at_work.split():
+    try:
+        os.kill(int(process), 9)
+    except ProcessLookupError:
+        pass
+"""
+
+
+class _Watcher:
+    """A process that ends just after Weft, and with it the interpreters that are at work.
+
+    One that waits for Weft sees that it is gone; one in a loop would go on until its time is over.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._at_work: set[int] = set()
+        self._process, self._end = self._start()
+
+    @contextmanager
+    def watch(self, process: int | None) -> Generator[None, None, None]:
+        """Have a process ended if this one is killed meanwhile."""
+        if process is None:
+            raise RuntimeError("the interpreter has no process")
+        with self._lock:
+            self._at_work.add(process)
+            self._tell()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._at_work.discard(process)
+                self._tell()
+
+    def _tell(self) -> None:
+        """Say all that are at work: a line, which arrives whole."""
+        line = f"{' '.join(map(str, self._at_work))}\n".encode()
+        if self._process.poll() is not None:  # somebody has ended it
+            self._end.close()
+            self._process, self._end = self._start()
+        os.write(self._end.fileno(), line)
+
+    def _start(self) -> "tuple[subprocess.Popen[bytes], IO[bytes]]":
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _WATCH],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={},
+            start_new_session=True,  # what is sent to Weft's terminal does not end it
+        )
+        assert process.stdin is not None
+        return process, process.stdin
 
 
 @functools.cache
@@ -432,7 +497,7 @@ def _start_interpreters() -> _Interpreters:
     pool = Monty(min_processes=1, max_processes=at_once, max_checkouts_per_worker=1)
     pool.__enter__()
     threads = ThreadPoolExecutor(at_once, thread_name_prefix="weft-code")
-    return _Interpreters(pool, threads, os.getpid())
+    return _Interpreters(pool, threads, _Watcher(), os.getpid())
 
 
 def _interpreters() -> _Interpreters:
