@@ -74,7 +74,6 @@ NAMES = [
     ("from weft import Runer", "did you mean `Runner`?"),
     ("from weft import input_guardrail", "before_model=..."),
     ("from weft import Command", 'Route("key")'),
-    ("from weft import Claude", 'model="'),
     ("weft.start(agent, 'Hi')", 'await Runner(agent).start("message")'),
     ("weft.LlmAgent", "write weft.Agent"),
     ("weft.Crew", "a >> b"),

@@ -215,7 +215,6 @@ NAMES_ELSEWHERE = {
     **dict.fromkeys(
         (
             "LLM", "LiteLlm", "LiteLLM", "GoogleModel", "ChatModel", "init_chat_model", "BaseLlm",
-            "Claude",
         ),
         MODEL_BY_NAME,
     ),
