@@ -83,6 +83,8 @@ FAULTS: dict[str, tuple[Agent, Agent, str]] = {
     name: (worker("Carry out {plan}, now."), worker(f"Carry out {text}, now."), "WEFT114")
     for name, text in {
         "a format": "{plan:>10}",
+        "a kind of format": "{plan:s}",
+        "a blank before the mark": "{plan ?}",
         "percent": "%(plan)s",
         "dollar": "${plan}",
         "escaped": "{{plan}}",
@@ -199,3 +201,13 @@ def test_what_the_code_of_a_custom_agent_says_is_known(shape: str) -> None:
     assert not found(Saying, "Seen: {seen}, {user:visits}.")
     assert "WEFT105" in found(Saying, "Seen: {sean}.")
     assert not found(Handing, "Seen: {sean}.")
+
+
+def test_a_lost_message_that_may_be_meant_is_a_note() -> None:
+    def severities(text: str) -> list[str]:
+        return [str(one.severity) for one in weft.check(worker(text, context=C.nothing()))]
+
+    assert severities("You are a helpful assistant.") == ["warning"]
+    assert severities("Help.") == ["warning"]
+    assert severities("Tell a joke.") == ["info"]
+    assert severities("Write a haiku about the autumn.") == []

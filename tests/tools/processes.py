@@ -27,6 +27,10 @@ def is_alive(process: int) -> bool:
         return False
 
 
+def all_gone(processes: set[int]) -> bool:
+    return not any(map(is_alive, processes))
+
+
 def wait_for(condition: Callable[[], object], words: str, seconds: float = 60) -> None:
     ends = time.monotonic() + seconds
     while not condition():

@@ -5,17 +5,20 @@ import importlib.util
 import os
 import random
 import resource
+import shutil
 import signal
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.tools.processes import below, is_alive, wait_for
+from tests.tools.processes import all_gone, below, is_alive, wait_for
 from tests.tools.users import Person, myself, plain_user, skip_without_sandbox
 from weft import Agent, Part, Runner
 from weft.errors import DeclarationError, UsageError
@@ -281,7 +284,7 @@ def test_after_a_kill_at_any_moment_nothing_is_left(person: Person, tmp_path: Pa
         seen = max(seen, len(inside))
         weft.send_signal(signal.SIGKILL)
         weft.wait()
-        wait_for(lambda inside=inside: not any(map(is_alive, inside)), "a process is left")
+        wait_for(partial(all_gone, inside), "a process is left")
         assert [*tmp_path.iterdir()] == []
     assert seen >= 4
     assert Path("/proc/self/mounts").read_text() == mounts
@@ -379,7 +382,7 @@ async def test_where_one_part_is_missing_no_code_is_run(
 
 @pytest.mark.usefixtures("fresh")
 async def test_without_its_parts_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpython.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(UsageError) as refused:
         await run("1")
     assert "`bwrap` is not installed" in refused.value.message
@@ -390,10 +393,10 @@ async def test_without_its_parts_it_says_what_to_install(monkeypatch: pytest.Mon
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "pyseccomp" else find(name)
     )
-    if cpython.shutil.which("bwrap"):
+    if shutil.which("bwrap"):
         with pytest.raises(UsageError, match=r"pip install 'weft\[code\]'"):
             await run("1")
-    monkeypatch.setattr(cpython.sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "platform", "darwin")
     abilities.cache_clear()
     with pytest.raises(UsageError, match="on Linux only"):
         await run("1")

@@ -72,6 +72,9 @@ NAMES = [
     ("from weft import ScriptedModel", "write from weft.testing import ScriptedModel"),
     ("from weft import SessionBusy", "write from weft.errors import SessionBusy"),
     ("from weft import Runer", "did you mean `Runner`?"),
+    ("from weft import input_guardrail", "before_model=..."),
+    ("from weft import Command", 'Route("key")'),
+    ("weft.start(agent, 'Hi')", 'await Runner(agent).start("message")'),
     ("weft.LlmAgent", "write weft.Agent"),
     ("weft.Crew", "a >> b"),
 ]
@@ -102,6 +105,10 @@ TOOLS = [
     ("tool(effect='retryable')(search)", 'write effect="idempotent"'),
     ("tool(effect='atomic')(search)", 'write effect="transactional"'),
     ("tool(effect='idempotnet')(search)", "did you mean 'idempotent'?"),
+    ("tool(effect='PURE')(search)", "did you mean 'pure'?"),
+    ("tool(effect='side effects')(search)", 'write effect="unsafe"'),
+    ("tool(safe=True)(search)", 'write effect="pure", if it changes nothing'),
+    ("tool(unsafe=True)(search)", 'write effect="unsafe"'),
     ("tool(writes='plan')(search)", 'write writes=["plan"]'),
     ("tool('search')", '@tool(name="search")'),
 ]
@@ -151,6 +158,8 @@ KEYS = [
     ("agent.writes('{plan}')", 'write "plan"'),
     ("agent.writes('plan?')", 'write "plan"'),
     ("agent.writes('usr:plan')", 'write "user:plan"'),
+    ("agent.writes('User:plan')", 'write "user:plan"'),
+    ("agent.writes('$plan')", 'write "plan"'),
     ("agent.writes('')", 'output_key="plan"'),
     ("agent.writes(['plan'])", 'output_key="plan"'),
     ("agent.writes('user:plan')  # right", ""),
@@ -176,6 +185,10 @@ PLACES = [
     ("Runner(agent, max_turns=3)", 'Agent("name", max_steps=...)'),
     ("Sequence(agent, max_steps=3)", 'Agent("name", max_steps=...)'),
     ("Loop(agent, max_steps=3)", 'Agent("name", max_steps=...)'),
+    ("race(agent, max_steps=3)", 'Agent("name", max_steps=...)'),
+    ("agent.instruct('Hi', max_steps=3)", 'Agent("name", max_steps=...)'),
+    ("agent.sees(C.none(), max_steps=3)", 'Agent("name", max_steps=...)'),
+    ("check(agent, max_steps=3)", 'Agent("name", max_steps=...)'),
     ("Map('x', agent, into='y', max_steps=3)", 'Agent("name", max_steps=...)'),
     ("tool(max_steps=3)(search)", 'Agent("name", max_steps=...)'),
     ("Agent('a', generate_config={'max_steps': 3})", 'Agent("name", max_steps=...)'),
@@ -217,7 +230,10 @@ RUNS = [
     ("weft.run(agent, 'Hi').final_output", '(await weft.run(agent, "message")).text'),
     ("weft.run_sync(agent, {'messages': []})", "pass the text alone"),
     ("Runner(agent).start('Hi').text", '(await runner.run("message")).text'),
-    ("Runner(agent).start('Hi').result", "(await run).result"),
+    ("Runner(agent).start('Hi').output", '(await runner.run("message")).text'),
+    ("Runner(agent).start('Hi')['text']", '(await runner.run("message")).text'),
+    ("aiter(Runner(agent).start('Hi'))", 'async for event in runner.run("message")'),
+    ("Runner(agent).start('Hi').result", "(await run).text"),
     ("Runner(agent).start('Hi').is_done", '(await runner.start("message")).is_done'),
 ]
 
@@ -272,6 +288,8 @@ def test_a_started_run_says_that_its_result_is_waited_for() -> None:
             with pytest.raises(weft.WeftError) as caught:
                 run.text  # type: ignore[attr-defined]  # noqa: B018
             assert caught.value.hint == "write (await run).text"
+            with pytest.raises(weft.WeftError, match=r"\(await run\)\.text"):
+                run.final_output  # type: ignore[attr-defined]  # noqa: B018
             assert not hasattr(run, "nonsense")
             assert (await run).text == "Hello!"
             # as a coroutine for whoever wants one
@@ -281,6 +299,9 @@ def test_a_started_run_says_that_its_result_is_waited_for() -> None:
                 runner.start("A", session_id="a"), runner.start("B", session_id="b")
             )
             assert {(await first).text, (await second).text} == {"Hello!"}
+            looked_at = asyncio.create_task(runner.start("D", session_id="d"))
+            assert "Starting" in repr(looked_at)  # which asks for its code, and leaves it alone
+            assert (await (await looked_at)).text == "Hello!"
             never = runner.start("C", session_id="c")
             never.close()
 

@@ -17,6 +17,7 @@ from weft.checker.world import Read, Site, Survey, WalkRecord, World, Writer
 from weft.declare import Agent, Node, Route, Sequence
 from weft.declare.compose import Composable
 from weft.declare.config import ANYTHING, shape_of
+from weft.declare.hints import VERB_WORDS
 from weft.declare.visit import every_node, rebuild
 from weft.diagnostics import Diagnostic, Findings, Origin, Severity, report
 from weft.errors import UsageError, describe_kind
@@ -27,7 +28,7 @@ from weft.values import Json, JsonObject
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
-@explained("weft.check(agent)")
+@explained("weft.check(agent)", words=VERB_WORDS)
 def check(
     node: Node,
     /,

@@ -49,7 +49,7 @@ from weft.declare.config import (
 )
 from weft.declare.examples import Example, check_examples, fitted_examples
 from weft.declare.functions import PassFunction, check_passes
-from weft.declare.hints import AGENT_VERBS, AGENT_WORDS
+from weft.declare.hints import AGENT_VERBS, AGENT_WORDS, VERB_WORDS
 from weft.declare.policy import Policy, TokenBudget
 from weft.declare.policy_parts import Label, When
 from weft.declare.tool import Tool, ToolSource, to_source
@@ -288,12 +288,12 @@ class Agent(Composable, Generic[AnswerT]):
             _check_tree(self)
             self._check_flows()
 
-    @explained('agent.instruct("...")')
+    @explained('agent.instruct("...")', words=VERB_WORDS)
     def instruct(self, instruction: Instruction) -> Self:
         """Return a copy with this instruction."""
         return replace(self, instruction=instruction)
 
-    @explained('agent.describe("...")')
+    @explained('agent.describe("...")', words=VERB_WORDS)
     def describe(self, description: str) -> Self:
         """Return a copy with this description."""
         return replace(self, description=description)
@@ -302,7 +302,7 @@ class Agent(Composable, Generic[AnswerT]):
         """Return a copy with these tools added."""
         return replace(self, tools=(*self.tools, *cast("tuple[Tool, ...]", tools)))
 
-    @explained('agent.writes("key")')
+    @explained('agent.writes("key")', words=VERB_WORDS)
     def writes(self, key: str) -> Self:
         """Return a copy whose answer is stored under `key`."""
         return replace(self, output_key=key)
@@ -311,7 +311,7 @@ class Agent(Composable, Generic[AnswerT]):
     def returns(self, output_schema: type[T]) -> "Agent[T]": ...
     @overload
     def returns(self, output_schema: object) -> "Agent[Any]": ...
-    @explained("agent.returns(Schema)")
+    @explained("agent.returns(Schema)", words=VERB_WORDS)
     def returns(self, output_schema: object) -> "Agent[Any]":
         """Return a copy whose answer has this schema."""
         return replace(self, output_schema=output_schema)
@@ -331,7 +331,7 @@ class Agent(Composable, Generic[AnswerT]):
         state_items, limit = C.state(*keys), self.policy.limit
         return self.sees(replace(replace(self.policy, limit=None) + state_items, limit=limit))
 
-    @explained("agent.sees(C.window(5))")
+    @explained("agent.sees(C.window(5))", words=VERB_WORDS)
     def sees(self, policy: Policy) -> Self:
         """Return a copy that sees what the policy lets through."""
         return replace(self, context=policy, include_contents=None)

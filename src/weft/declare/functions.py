@@ -137,9 +137,9 @@ def check_choice(owner: str, name: str, value: object, choices: object) -> None:
     """Refuse a string option that is not one of its choices."""
     valid = cast("tuple[str, ...]", choices.__args__)  # type: ignore[attr-defined]
     if value not in valid:
-        near = close(str(value), valid, cutoff=0.4)
+        near = close(str(value).lower(), valid, cutoff=0.4)
         options = ", ".join(repr(choice) for choice in valid)
-        word = str(value).lower().replace("-", "_")
+        word = re.sub(r"[\s-]+", "_", str(value).lower())
         hint = CHOICES_ELSEWHERE.get(f"{name}.{word}") or (
             f"did you mean {near[0]!r}?" if near else f"pass one of {options}"
         )
@@ -149,9 +149,9 @@ def check_choice(owner: str, name: str, value: object, choices: object) -> None:
 
 
 _SCOPE_SLIPS = {
-    **dict.fromkeys(("usr", "uesr", "usre"), "user"),
-    **dict.fromkeys(("ap", "aap"), "app"),
-    **dict.fromkeys(("tmp", "tem"), "temp"),
+    **dict.fromkeys(("user", "usr", "uesr", "usre", "users"), "user"),
+    **dict.fromkeys(("app", "ap", "aap"), "app"),
+    **dict.fromkeys(("temp", "tmp", "tem"), "temp"),
 }
 
 
@@ -162,7 +162,7 @@ def require_state_key(key: object, *, where: str, example: str) -> str:
     if not isinstance(key, str) or not key.strip():
         spelling = shorten(repr(key), 60)
         raise DeclarationError(f"{spelling} is not a state key", where=where, hint=example)
-    bare = key.strip().strip("{}?! ")
+    bare = key.strip().strip("${}?! ")
     scope, colon, rest = bare.partition(":")
     bare = f"{_SCOPE_SLIPS.get(scope.lower(), scope)}:{rest}" if colon else bare
     right = re.sub(r"[\s{}\"'`?!,;]+", "_", bare).strip("_") or "key"

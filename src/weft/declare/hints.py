@@ -154,6 +154,7 @@ NAMES_ELSEWHERE = {
         (
             "LlmAgent", "ChatAgent", "Assistant", "ReActAgent", "AssistantAgent", "FunctionAgent",
             "ConversableAgent", "ToolCallingAgent", "ChatCompletionAgent", "ReactAgent",
+            "CodeAgent", "Kernel",
         ),
         "Agent",
     ),
@@ -164,7 +165,9 @@ NAMES_ELSEWHERE = {
         ),
         _LOOP_OF_TOOLS,
     ),
-    **dict.fromkeys(("SequentialAgent", "Pipeline", "SequentialChain"), "Sequence"),
+    **dict.fromkeys(
+        ("SequentialAgent", "Pipeline", "SequentialChain", "RunnableSequence"), "Sequence"
+    ),
     **dict.fromkeys(("ParallelAgent", "RunnableParallel"), "Parallel"),
     "LoopAgent": "Loop",
     **dict.fromkeys(("BaseAgent", "BaseNode"), "CustomAgent"),
@@ -184,7 +187,7 @@ NAMES_ELSEWHERE = {
         ("START", "END"), "nothing there: a flow begins with its first node, and ends with its last"
     ),
     **dict.fromkeys(
-        ("MessagesState", "AgentState", "GraphState"),
+        ("MessagesState", "AgentState", "GraphState", "State"),
         'nothing there: a session keeps messages and state; agent.writes("key") stores an answer',
     ),
     **dict.fromkeys(
@@ -218,6 +221,17 @@ NAMES_ELSEWHERE = {
     **dict.fromkeys(
         ("ModelSettings", "GenerateContentConfig", "GenerationConfig"),
         'Agent("name", generate_config={"temperature": 0.3})',
+    ),
+    "Command": 'Route("key").eq("value", other) for what comes next; resume(answers={...}) answers',
+    "Signature": 'Agent("name", instruction="About {topic}.", output_schema=Schema)',
+    "start": 'await Runner(agent).start("message"), or weft.run_sync(agent, "message")',
+    **dict.fromkeys(
+        ("guardrail", "input_guardrail", "InputGuardrail"),
+        'Agent("name", before_model=...), which may answer in the model\'s place',
+    ),
+    **dict.fromkeys(
+        ("output_guardrail", "OutputGuardrail"),
+        'Agent("name", after_model=...), which may change the answer',
     ),
     "ModelRetry": 'raise ValueError("what is wrong") in the tool: the model reads it',
     **dict.fromkeys(("UsageLimits", "UsageLimit"), "RunConfig(budget=RunBudget(tokens=10_000))"),
@@ -294,7 +308,8 @@ CHOICES_ELSEWHERE = {
     **dict.fromkeys(
         (
             "effect.write", "effect.writes", "effect.true", "effect.mutating", "effect.mutation",
-            "effect.dangerous", "effect.destructive", "effect.side_effect", "effect.post",
+            "effect.dangerous", "effect.destructive", "effect.side_effect", "effect.side_effects",
+            "effect.post",
             "effect.exactly_once", "effect.at_most_once", "effect.once", "effect.external",
         ),
         _ONCE,
@@ -337,8 +352,11 @@ _IN_AGENT = 'write Agent("name", {0}=...): it belongs to an agent'
 
 _AGENT_ONLY = ("model", "instruction", "tools", "output_key", "output_schema", "generate_config")
 
+VERB_WORDS = {option: _IN_AGENT.format(option) for option in (*_AGENT_ONLY, "max_steps", "context")}
+"""Options of an agent that are given to one of its verbs, or to a function that takes an agent."""
+
 FLOW_WORDS = {
-    **{option: _IN_AGENT.format(option) for option in (*_AGENT_ONLY, "max_steps", "context")},
+    **VERB_WORDS,
     **dict.fromkeys(
         ("sub_agents", "agents", "steps", "branches", "choices", "nodes", "children"), _ONE_BY_ONE
     ),
@@ -550,6 +568,11 @@ CONFIG_WORDS = {
 
 TOOL_WORDS = {
     **{option: _IN_AGENT.format(option) for option in ("model", "instruction", "max_steps")},
+    "pure": _PURE,
+    "idempotent": _AGAIN,
+    "unsafe": _ONCE,
+    "safe": CHOICES_ELSEWHERE["effect.safe"],
+    **dict.fromkeys(("read_only", "readonly"), _PURE),
     **dict.fromkeys(("name_override", "tool_name", "title"), "name"),
     **dict.fromkeys(("description_override", "desc", "doc"), "description"),
     **dict.fromkeys(("max_retries", "retry"), "retries"),

@@ -253,6 +253,7 @@ class Race(ByFields, Composable):
         return self.branches
 
 
+@explained("race(quick, thorough)", words=FLOW_WORDS)
 def race(
     *branches: "Node | StateFunction",
     name: str = "race",

@@ -14,11 +14,11 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, ParamSpec, cast
 
 from weft.declare import Node
-from weft.errors import SessionError, UnknownName
+from weft.errors import CallError, SessionError, UnknownName
 from weft.runtime.earlier import first_of, is_unfinished
 from weft.runtime.feeds import Follower
 from weft.runtime.invocation import Invocation, Services
-from weft.runtime.result import Result, counted_usage, failure_of, result_of
+from weft.runtime.result import Result, counted_usage, failure_of, find_part, result_of
 from weft.runtime.run import Running, unknown_session
 from weft.session import Event, Session, SessionKey, Store, Usage
 from weft.session.event import numbered
@@ -36,6 +36,12 @@ _FIRST_SLICE = 8
 
 So one who never takes what was read has only a little of a long log in memory.
 """
+
+_HOW_TO_START = 'write (await runner.start("message")).{0}'
+_HOW_TO_WAIT = (
+    'write run = await runner.start("message"), then (await run).{0};'
+    ' or (await runner.run("message")).{0}, which waits for the answer'
+)
 
 _ELSEWHERE = 1.0
 """Seconds between two looks whether a run of another process is still under way."""
@@ -66,15 +72,30 @@ class Starting(Coroutine[object, None, "StartedRun"]):
 
         def __getattr__(self, name: str) -> object:
             """Say that it must be waited for: first for its start, then for its result."""
-            if name in vars(StartedRun):
-                hint = f'write (await runner.start("message")).{name}'
-            else:
-                hint = _awaited(name)
-            self._start.close()  # the error says it: no warning after it
+            if name.startswith(("_", "cr_")):  # asked for by asyncio, not by people
+                raise AttributeError(name)
+            part = find_part(name)
+            if part or name in vars(StartedRun):
+                self._start.close()  # the error says it: no warning after it
             raise UnknownName(
                 f"this run has not been started: it has no `{name}` yet",
                 where="runner.start",
-                hint=hint,
+                hint=_HOW_TO_START.format(name)
+                if name in vars(StartedRun)
+                else _HOW_TO_WAIT.format(part or "text"),
+            )
+
+        def __getitem__(self, key: object) -> object:
+            """Say that it is not a dict, as a state of others is."""
+            return self.text
+
+        def __aiter__(self) -> object:
+            """Say how the events of a run are read."""
+            self._start.close()
+            raise CallError(
+                "this run has not been started: it has no events yet",
+                where="runner.start",
+                hint='write async for event in runner.run("message"), which starts it, too',
             )
 
 
@@ -90,14 +111,6 @@ def starting(
     return begin
 
 
-def _awaited(name: str) -> str:
-    """How a part of a result is read from a run that goes on by itself."""
-    return (
-        f'write run = await runner.start("message"), then (await run).{name};'
-        f' or (await runner.run("message")).{name}, which waits for the answer'
-    )
-
-
 class StartedRun(InSession):
     """A run that goes on by itself. `id` is its invocation; await it for its result."""
 
@@ -107,11 +120,11 @@ class StartedRun(InSession):
             """Say that the result is waited for."""
             if name.startswith("_"):
                 raise AttributeError(name)
-            known = name in Result.__dataclass_fields__ or name in ("state", "check")
+            part = find_part(name)
             raise UnknownName(
                 f"a run that goes on has no `{name}`",
                 where="StartedRun",
-                hint=f"write (await run).{name}" if known else "await it for its result",
+                hint=f"write (await run).{part}" if part else "await it for its result",
             )
 
     def __init__(

@@ -152,6 +152,14 @@ class Result(ByFields, Generic[AnswerT]):
             )
 
 
+def find_part(name: str) -> str:
+    """The part of a result that a name stands for, here or in other libraries; "" for none."""
+    if name in Result.__dataclass_fields__ or name in ("state", "check"):
+        return name
+    word = WORDS_OF_RESULTS.get(name, "")
+    return word.removeprefix("result.").partition(",")[0].partition(" ")[0]
+
+
 def _word_for(key: object) -> str:
     """What to write instead of `result["key"]`."""
     if isinstance(key, str) and key in WORDS_OF_RESULTS:

@@ -50,7 +50,7 @@ def content_of(session: Session, answers: Mapping[str, object]) -> Content | Non
             raise SessionError(
                 f"{value.__name__} is a class",
                 where=f"answers[{call_id}]",
-                hint=f"write {value.__name__}()",
+                hint=f"write {value.__name__}({'result' if value is ToolResult else ''})",
             )
         is_approval = isinstance(value, Approve | Deny)
         if is_approval:

@@ -40,7 +40,7 @@ from weft.runtime.place import (
 )
 from weft.runtime.plugins import RunOutcome, after_run, unless_answered
 from weft.runtime.program import Program
-from weft.runtime.result import WORDS_OF_RESULTS, Result, result_of
+from weft.runtime.result import Result, find_part, result_of
 from weft.runtime.resume import (
     answers_by_event,
     answers_in,
@@ -193,18 +193,16 @@ class Running(Coroutine[object, None, Result[AnswerT]], Generic[AnswerT]):
 
         def __getattr__(self, name: str) -> object:
             """Say that the run must be waited for before there is an answer."""
-            known, asked = name in Result.__dataclass_fields__ or name in ("state", "check"), name
-            if not known and (word := WORDS_OF_RESULTS.get(name)):
-                known, name = True, word.removeprefix("result.").partition(",")[0].split()[0]
-            self._is_used = self._is_used or known  # the error says it: no warning behind it
+            part = find_part(name)
+            self._is_used = self._is_used or bool(part)  # the error says it: no warning after it
             raise UnknownName(
-                f"this is a run that has not been waited for: it has no `{asked}` yet"
-                if known
-                else f"a run has no `{asked}`",
+                f"this is a run that has not been waited for: it has no `{name}` yet"
+                if part
+                else f"a run has no `{name}`",
                 where=type(self).__name__,
-                hint=f'write (await weft.run(agent, "message")).{name},'
-                f' or weft.run_sync(agent, "message").{name} without async'
-                if known
+                hint=f'write (await weft.run(agent, "message")).{part},'
+                f' or weft.run_sync(agent, "message").{part} without async'
+                if part
                 else "await it for its result, or write async for event in it",
             )
 

@@ -24,10 +24,10 @@ _INNER = tuple(
         late_pattern,
         (
             rf"(?P<key>{_NAME})",  # {plan} over several lines, or {{plan }}
-            rf"(?P<key>{_NAME})[!?.,;/#@$%&*+=~^:>-]+",  # {plan!}, {plan:}, {plan??}
+            rf"(?P<key>{_NAME})\s*[!?.,;/#@$%&*+=~^:>-]+",  # {plan!}, {plan:}, {plan ?}
             rf"(?P<key>{_NAME})-[\w-]+",  # {plan-x}
             rf"(?P<key>{_NAME})![rsa]",  # {plan!r}
-            rf"(?P<key>{_NAME}):(?:[<>=^+,.-][\w<>=^+,.-]*%?|[0-9]+[defgnsx%])",  # {plan:>10}
+            rf"(?P<key>{_NAME}):(?:[<>=^+,.-][\w<>=^+,.-]*%?|[0-9]*[defgnsx%])",  # {plan:>10}
             rf"(?P<key>{_NAME})\s*\|\s*{_NAME}(?:\([^()]*\))?",  # {plan | upper}
             rf"(?P<key>{_NAME})\[(?:'[^']*'|\"[^\"]*\"|{_NAME})\]",  # {plan['title']}
             rf"(?P<key>{_NAME})(?:\.{_NAME})*\(.*\)",  # {plan.get("title")}, {plan.upper()}

@@ -148,8 +148,10 @@ def lost_message(record: WalkRecord) -> Iterator[Diagnostic]:
         reads = [read for read in site.reads if read.how in ("template", "policy")]
         if any(_is_given(site, read) for read in reads):
             continue
-        substance = any(read.key not in decided and not _is_label(site, read) for read in reads)
-        if not substance and _stands_alone(agent, agent.instruction):
+        severity = _weigh_loss(agent, agent.instruction)
+        if any(read.key not in decided and not _is_label(site, read) for read in reads):
+            severity = Severity.INFO
+        elif severity is None:
             continue
         what = " and ".join(f"`{key}`" for key in dict.fromkeys(read.key for read in reads))
         yield report(
@@ -158,7 +160,7 @@ def lost_message(record: WalkRecord) -> Iterator[Diagnostic]:
             f"the user's message does not reach `{agent.name}`: C.nothing() leaves the conversation"
             f" out, and {f'it reads only {what}' if what else 'it reads nothing'} from the state",
             "write C.none(), which keeps the message, or read a key that holds the request",
-            severity=Severity.INFO if substance else None,
+            severity=severity,
         )
 
 
@@ -172,20 +174,26 @@ _OPEN = late_pattern(
     re.IGNORECASE,
 )
 _CLOSED = late_pattern(r"\b(?:an?|one|two|three|four|five|\d+|some|that|with)\b|:\s*\S|[\"“]", re.I)
+_ROLE = late_pattern(r"\b(?:you are|you're|act as)\b[^.!?\n]*[.!?]?", re.I)
 _FEW_WORDS = 5
+_FEWEST_WORDS = 3
 
 
-def _stands_alone(agent: Agent, text: str) -> bool:
-    """Whether an instruction can be followed without the request.
+def _weigh_loss(agent: Agent, text: str) -> Severity | None:
+    """How bad it is that an agent lacks the request; None where its instruction can do without.
 
-    It speaks of nothing that the user named, and says what to write; or a tool says the rest.
+    Such a text speaks of nothing that the user named, and says what to write; or a tool says the
+    rest. Who the agent is, is not yet something to do.
     """
     pieces = template.parse(text).pieces
     own = "".join(one.text for one in pieces if isinstance(one, template.Literal))
+    words = len(re.findall(r"\w+", own))
     if _OPEN.search(own):
-        return False
-    enough = len(re.findall(r"\w+", own)) >= _FEW_WORDS and _CLOSED.search(own) is not None
-    return enough or bool(agent.tools)
+        return Severity.WARNING
+    if agent.tools or (words >= _FEW_WORDS and _CLOSED.search(_ROLE.sub("", own))):
+        return None
+    is_task = _ROLE.sub("", own).strip() and words >= _FEWEST_WORDS
+    return Severity.INFO if is_task or words > 2 * _FEW_WORDS else Severity.WARNING
 
 
 def _is_given(site: Site, read: Read) -> bool:
