@@ -1,5 +1,6 @@
 """What sessions and agents share: a request is the one that would be made from nothing."""
 
+import gc
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -95,3 +96,20 @@ async def test_sessions_share_a_head_and_nothing_that_was_said_in_them() -> None
 def _without_turns(wire: JsonObject) -> JsonObject:
     turns = ("messages", "contents", "input")
     return {key: value for key, value in wire.items() if key not in turns}
+
+
+async def test_what_is_kept_of_schemas_does_not_grow_with_their_number() -> None:
+    agent = Agent("schemas", model=ScriptedModel(["{}"] * 200), sub_agents=[Agent("other")])
+    runner = Runner(agent)
+
+    async def ask(numbers: range) -> int:
+        """How many agents of the name there are when it has asked with so many schemas."""
+        for number in numbers:
+            schema: JsonObject = {"type": "object", "title": f"t{number}"}
+            await (await runner.start("hi", session_id="s", output_schema=schema))
+        gc.collect()
+        return sum(type(one) is Agent and one.name == "schemas" for one in gc.get_objects())
+
+    before = await ask(range(100))
+    assert await ask(range(100, 200)) == before
+    await runner.close()

@@ -11,6 +11,7 @@ from tests.cli.run import weft as run_weft
 from weft import Agent, Runner, tool
 from weft.content import to_content
 from weft.errors import RequestTaken
+from weft.runtime import Result, Running
 from weft.runtime.metrics import Metrics
 from weft.session import SessionKey, Store
 from weft.testing import ScriptedModel, call
@@ -35,7 +36,7 @@ async def working(turns: Turns, app: str, run: object, worker: str) -> AsyncIter
         turns.work(run, apps=[app], worker=worker, slots=4, stop=stop)  # type: ignore[arg-type]
     )
     try:
-        yield stop
+        yield
     finally:
         stop.set()
         await task
@@ -69,6 +70,10 @@ class Shop:
         return Agent("shop", model=model, tools=[book])
 
 
+async def result_of(running: Running) -> Result:
+    return await running
+
+
 async def numbers_of(turns: Turns, app: str) -> dict[str, str]:
     """What a scrape reads of the app, by name and status."""
     numbers = Metrics()
@@ -86,20 +91,22 @@ async def test_a_turn_with_an_unknown_outcome_needs_a_person_until_one_has_answe
 ) -> None:
     shop = Shop()
     agent, key = shop.agent(), SessionKey(app, "ada", "s")
-    await put_message(turns, store, key, "A lamp, please.", request_id="r1")
-    first = TurnRunner({app: Runner(agent, app_name=app, store=store)}, turns)
-    async with working(turns, app, first, f"first-{app}") as stop:
-        await shop.begun.wait()
-        stop.set()
-        first.hand_over()  # to the log, this is as if it had been killed
     runner = Runner(agent, app_name=app, store=store)
-    second = TurnRunner({app: runner}, turns)
-    async with working(turns, app, second, f"second-{app}"):
+    message = "A lamp, please."
+    running = runner.run(message, user_id="ada", session_id="s", request_id="r1")
+    task = asyncio.create_task(result_of(running))
+    await shop.begun.wait()
+    running.invocation.hand_over()  # to the log, this is as if its process had been killed
+    task.cancel()
+    await asyncio.wait([task])
+    await put_message(turns, store, key, message, request_id="r1")
+    run = TurnRunner({app: runner}, turns)
+    async with working(turns, app, run, f"worker-{app}"):
         await until(turns, app, "failed")
         (info,) = await turns.list(app_name=app)
         assert (info.status, info.needs_person) == ("failed", True)
         assert info.reason.startswith("needs a person: nobody knows whether book (")
-        assert second.outcomes == {(app, "needs_person"): 1}
+        assert run.outcomes == {(app, "needs_person"): 1}
         assert (await numbers_of(turns, app))["weft_turns_needing_person"] == "1"
         command = ("--store", address, "--engine", place[1], "--app", app)
         listed = await asyncio.to_thread(
@@ -171,6 +178,71 @@ async def test_how_long_the_oldest_turn_waits_that_a_worker_could_take(
         await until(turns, app, "done", 2)
     for info in await turns.list(app_name=app, status="waiting"):
         await turns.cancel(info.turn.id)
+
+
+async def test_a_turn_waits_from_when_it_is_due_or_retried(turns: Turns, app: str) -> None:
+    async def put(session: str, delay: float = 0.0) -> str:
+        turn = QueuedTurn(
+            key=SessionKey(app, "ada", session), request_id=session, message=to_content("hi")
+        )
+        assert await turns.put(turn, delay=delay)
+        return await id_of(session)
+
+    async def id_of(session: str) -> str:
+        (id,) = (
+            info.turn.id
+            for info in await turns.list(app_name=app)
+            if info.turn.request_id == session
+        )
+        return id
+
+    async def waited() -> float:
+        return (await turns.waits())[app]
+
+    late, again = await put("late", delay=6), await put("again")
+    assert await turns.cancel(again)
+    plain = await put("plain")
+    await asyncio.sleep(3)
+    assert 3 <= await waited() < 6
+    await asyncio.sleep(4)
+    assert await waited() >= 7, "one that was put first and was due later is not the oldest"
+    assert await turns.cancel(plain)
+    assert 1 <= await waited() < 6, "nobody works, and it is due"
+    assert await turns.cancel(late)
+    assert app not in await turns.waits()
+    assert await turns.retry(again)
+    assert await waited() < 5, "it counts from when it was retried"
+    assert await turns.cancel(await id_of("again"))
+
+
+async def test_a_delayed_turn_does_not_wait_before_it_is_due(turns: Turns, app: str) -> None:
+    runs: list[str] = []
+    go = asyncio.Event()
+
+    async def run(turn: QueuedTurn) -> TurnEnd:
+        runs.append(turn.request_id)
+        await go.wait()
+        return TurnEnd("done")
+
+    async def put(request: str, delay: float = 0.0) -> None:
+        key = SessionKey(app, "ada", request)
+        await turns.put(
+            QueuedTurn(key=key, request_id=request, message=to_content("hi")), delay=delay
+        )
+
+    for number in range(4):
+        await put(f"busy{number}")
+    async with working(turns, app, run, f"w-{app}"):  # with four slots
+        async with asyncio.timeout(60):
+            while len(runs) < 4:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        await put("late", delay=6)
+        await asyncio.sleep(8)
+        # the worker may have given it its place meanwhile: that must not change since when it waits
+        waits = await turns.waits()
+        go.set()
+        assert 1 <= waits[app] < 6
+        await until(turns, app, "done", 5)
 
 
 async def test_a_request_id_with_another_message_is_refused(

@@ -19,7 +19,7 @@ from weft.declare import (
     Tool,
 )
 from weft.declare.policy_parts import MemoryScorer
-from weft.declare.visit import inherit
+from weft.declare.visit import every_node, inherit
 from weft.diagnostics import Diagnostic
 from weft.errors import UsageError, describe_kind
 from weft.media import LoadedMedia
@@ -105,6 +105,17 @@ class Services(msgspec.Struct, frozen=True):
         if program is None or program.root is not root:
             program = self.programs[id(root)] = Program(root)
         return program
+
+    def forget(self, root: Node, but: Node) -> None:
+        """Keep nothing of a root that is not run any more, except what another root has too."""
+        shared = {id(node) for node in every_node(but)}
+        nodes = [node for node in every_node(root) if id(node) not in shared]
+        gone = {id(node) for node in nodes}
+        for key in [key for key in self.heirs if key[0] in gone]:
+            nodes += every_node(self.heirs.pop(key)[2])
+        self.programs.pop(id(root), None)
+        for node in nodes:
+            self.bindings.pop(id(node), None)
 
 
 def _without_scope(event: Event) -> Event:

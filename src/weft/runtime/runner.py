@@ -585,8 +585,8 @@ class Runner(Generic[AnswerT], metaclass=_RunnerClass):
             extended = self._extend(listed, output_schema)
             if len(self._extensions) >= _MOST_EXTENSIONS:
                 oldest = self._extensions.pop(next(iter(self._extensions)))
-                # the program would keep the dropped agent in memory
-                self._services.programs.pop(id(oldest), None)
+                # clients say what is extended: what is kept of that must not grow with them
+                self._services.forget(oldest, but=self.root)
             self._extensions[signature] = extended
         return extended
 

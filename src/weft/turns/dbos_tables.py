@@ -279,11 +279,13 @@ JOIN {_STATUS} ON workflow_uuid = {_ID} GROUP BY 1, 2
 """
 
 WAITS = f"""
-SELECT app_name, {_NOW}::float8 - min(status.created_at) / 1000.0::float8
-FROM weft.dbos_turns AS head JOIN {_STATUS} AS status ON workflow_uuid = {_ID}
-WHERE status.status = 'ENQUEUED' AND NOT EXISTS (
-    SELECT 1 FROM {_STATUS} AS other
-    WHERE other.queue_name = status.queue_name AND other.status = 'PENDING'
-        AND other.queue_partition_key = status.queue_partition_key)
+SELECT app_name, {_NOW}::float8
+    - min(greatest(status.created_at, delay_until_epoch_ms)) / 1000.0::float8
+FROM weft.dbos_turns JOIN {_STATUS} AS status ON workflow_uuid = {_ID}
+WHERE status.status IN ('ENQUEUED', 'DELAYED')
+    AND coalesce(delay_until_epoch_ms, 0) <= {_NOW} * 1000
+    AND (queue_name, queue_partition_key) NOT IN (
+        SELECT queue_name, queue_partition_key FROM {_STATUS}
+        WHERE status = 'PENDING' AND queue_partition_key IS NOT NULL)
 GROUP BY 1
 """

@@ -223,7 +223,7 @@ class Statements:
             RETURNING number{sql.announce}"""
         # A delayed turn has no place in its session until it is due: others pass it.
         self.place_due = f"""
-            UPDATE {table} SET place = {sql.next_place}, due = NULL
+            UPDATE {table} SET place = {sql.next_place}, put_at = due, due = NULL
             WHERE number = (
                 SELECT number FROM {table}
                 WHERE place IS NULL AND status = 'waiting' AND due <= {now}
@@ -282,7 +282,7 @@ class Statements:
         self.text = f"SELECT turn FROM {table} WHERE number = :number"
         self.retry = f"""
             UPDATE {table} SET status = 'waiting', place = {sql.next_place}, due = NULL,
-                attempts = 0, kills = 0, ended_at = NULL, turn = :turn
+                put_at = {now}, attempts = 0, kills = 0, ended_at = NULL, turn = :turn
             WHERE number = :number AND status IN ('failed', 'cancelled')
             RETURNING number{sql.announce}"""
         self.cancel = f"""
@@ -297,13 +297,12 @@ class Statements:
                 WHERE ended_at <= {now} - :keep)
             RETURNING number"""
         self.counts = f"SELECT app_name, status, count(*) FROM {table} GROUP BY 1, 2"
+        # Few turns run and many may wait: those that run are looked up once.
         self.waits = f"""
-            SELECT app_name, {now} - min(coalesce(due, put_at)) FROM {table} AS head
-            WHERE status = 'waiting' AND place IS NOT NULL AND (due IS NULL OR due <= {now})
-                AND NOT EXISTS (
-                    SELECT 1 FROM {table} AS other
-                    WHERE other.app_name = head.app_name AND other.user_id = head.user_id
-                        AND other.session = head.session AND other.status = 'running')
+            SELECT app_name, {now} - min(coalesce(due, put_at)) FROM {table}
+            WHERE status = 'waiting' AND (due IS NULL OR due <= {now})
+                AND (app_name, user_id, session) NOT IN (
+                    SELECT app_name, user_id, session FROM {table} WHERE status = 'running')
             GROUP BY app_name"""
 
 

@@ -610,16 +610,20 @@ SELECT args ->> 'app', status::text, count(*) FROM procrastinate_jobs
 WHERE task_name = %(task)s GROUP BY 1, 2
 """
 
+# Jobs are numbered in the order in which they are put: of those without a time the first one is
+# the oldest, and of those with a time the first one that was due.
 _WAITS = """
-SELECT args ->> 'app', extract(epoch FROM clock_timestamp() - min(coalesce(
+SELECT args ->> 'app', max(extract(epoch FROM clock_timestamp() - coalesce(
     scheduled_at,
     (SELECT min(at) FROM procrastinate_events WHERE job_id = head.id AND type = 'deferred')
 )))::float8
-FROM procrastinate_jobs AS head
-WHERE task_name = %(task)s AND status = 'todo' AND lock IS NOT NULL
-    AND (scheduled_at IS NULL OR scheduled_at <= now())
-    AND NOT EXISTS (
-        SELECT 1 FROM procrastinate_jobs AS other
-        WHERE other.lock = head.lock AND other.status = 'doing')
+FROM (
+    SELECT DISTINCT ON (queue_name, scheduled_at IS NULL) id, args, scheduled_at
+    FROM procrastinate_jobs
+    WHERE task_name = %(task)s AND status = 'todo'
+        AND (scheduled_at IS NULL OR scheduled_at <= now())
+        AND (lock IS NULL OR lock NOT IN (
+            SELECT lock FROM procrastinate_jobs WHERE status = 'doing' AND lock IS NOT NULL))
+    ORDER BY queue_name, scheduled_at IS NULL, scheduled_at, id) AS head
 GROUP BY 1
 """

@@ -301,6 +301,7 @@ class TurnInfo(NamedTuple):
     reason: str = ""
     """Why it failed last."""
     put_at: float | None = None
+    """When it was put; after a retry, or from the inbox after a delay, when it got in line."""
     ended_at: float | None = None
 
     @property
