@@ -17,7 +17,9 @@
     ├── StoreError            a store that cannot be opened, read or written
     │   ├── Conflict          a write from a session value that the store has moved past
     │   │   └── LeaseLost     a write of a run that another one has taken the session from
-    │   └── SessionBusy       another run has the session, under busy="reject"
+    │   ├── SessionBusy       another run has the session, under busy="reject"
+    │   ├── SessionFull       a turn for a session in whose line too many wait already
+    │   └── StoreUnreachable  a server that is away: it may be back soon
     ├── RunError              an invocation that ended with an error event
     ├── ModelError            a model that gave no answer, with a code that says why
     ├── IllegalRequest        a request that a provider would refuse, found by a test
@@ -143,6 +145,14 @@ class LeaseLost(Conflict):
 
 class SessionBusy(StoreError):
     """Another run has the session, under `busy="reject"`."""
+
+
+class SessionFull(StoreError):
+    """A turn for a session in whose line too many wait already; the queue has not taken it."""
+
+
+class StoreUnreachable(StoreError):
+    """A server that is away: it is not there, does not answer, or stops; it may be back soon."""
 
 
 class RunError(WeftError):

@@ -145,6 +145,35 @@ async def test_a_late_answer_is_refused_and_the_run_goes_on_without_the_call() -
     assert await runner.pending() == []
 
 
+@pytest.mark.parametrize("address", STORES)
+async def test_a_question_that_has_expired_stays_so_when_the_clock_goes_back(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paid: list[int] = []
+    store = address.format(folder=tmp_path)
+    runner, model = runner_of(payer(paid, confirm_expires=60), store=store)
+    call_id = call_id_of(await runner.run("Pay.", session_id="s"))
+    true_time = time.time
+    monkeypatch.setattr(time, "time", lambda: true_time() + 3600)
+    (question,) = await runner.pending()
+    with pytest.raises(SessionError, match="could be answered until"):
+        await runner.resume(session_id="s", answers={call_id: True})
+    monkeypatch.setattr(time, "time", true_time)
+    assert question.is_expired
+    monkeypatch.setattr("weft.runtime.place._seen_expired", {})  # another process
+    for _ in range(2):
+        assert [one.is_expired for one in await runner.pending()] == [True]
+        with pytest.raises(SessionError, match="could be answered until"):
+            await runner.resume(session_id="s", answers={call_id: True})
+    session = await runner.store.get(question.key)
+    assert session is not None
+    assert sum(event.provenance.expired == [call_id] for event in session.events) == 1
+    result = await runner.resume(session_id="s")
+    assert (paid, result.text, result.waiting) == ([], "Done.", {})
+    assert "nobody allowed this call in time" in str(model.wires[-1])
+    await runner.close()
+
+
 async def test_an_answer_in_time_counts_however_late_the_run_goes_on() -> None:
     paid: list[int] = []
     runner, _ = runner_of(payer(paid, confirm_expires=3600))

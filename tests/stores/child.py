@@ -12,7 +12,7 @@ from typing import NoReturn
 from tests.support.build import user
 from weft import Actions, Agent, Runner
 from weft.errors import Conflict, SessionBusy
-from weft.session import SessionKey, Store
+from weft.session import Lease, SessionKey, Store
 from weft.stores import open_store
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +38,25 @@ async def hold(store: Store, key: SessionKey) -> None:
     await asked.wait()
     say("interrupted")
     await lease.release()
+
+
+async def obey(store: Store, key: SessionKey) -> None:
+    """Take and free the leases of sessions as it is told: `take ID`, `free ID`."""
+    await store.apps()
+    leases: dict[str, Lease] = {}
+    while line := (await asyncio.to_thread(sys.stdin.readline)).split():
+        verb, id = line
+        if verb == "free":
+            await leases.pop(id).release()
+            say("free")
+            continue
+        try:
+            own = key._replace(id=id)
+            leases[id] = await store.lease(own, busy="reject", interrupt=lambda: None)
+            say("taken")
+        except SessionBusy:
+            holder = await store.holder(key._replace(id=id))
+            say("busy" if holder is not None else "nobody has it")
 
 
 async def work(store: Store, key: SessionKey) -> None:
@@ -156,7 +175,7 @@ async def take_in(store: Store, key: SessionKey) -> None:
 ACTIONS = {
     action.__name__: action
     for action in (
-        hold, work, want, want_ahead, attempt, turns, write, race, fork, go_on, take_in,
+        hold, obey, work, want, want_ahead, attempt, turns, write, race, fork, go_on, take_in,
     )
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -99,23 +100,55 @@ async def test_an_append_is_acknowledged_only_after_its_flush(
     await store.close()
 
 
-async def test_a_flush_that_fails_is_an_error(
+async def test_after_a_flush_that_failed_nothing_is_stored_until_the_store_is_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = SqliteStore(tmp_path / "weft.db")
+    path = tmp_path / "weft.db"
+    store = SqliteStore(path)
     session = await store.create(KEY)
+    session = await store.append(session, Event(author="user", id="first"))
 
     def broken(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 
+    def ids() -> list[str]:
+        with closing(sqlite3.connect(path)) as file:
+            return [event for (event,) in file.execute("SELECT event ->> 'id' FROM events")]
+
     with monkeypatch.context() as patch:
         patch.setattr(sqlite_worker, "sync_data", broken)
         with pytest.raises(StoreError, match="the disk failed"):
-            await store.append(session, Event(author="user"))
+            await store.append(session, Event(author="user", id="lost"))
+    before = ids()
+    # the disk works again, and says nothing about what it did not write
+    for attempt in range(2):
+        newest = await store.get(KEY)
+        assert newest is not None
+        with pytest.raises(StoreError, match="nothing is stored since") as caught:
+            await store.append(newest, Event(author="user", id=f"more{attempt}"))
+        assert "store.close()" in caught.value.hint
+    with pytest.raises(StoreError, match="nothing is stored since"):
+        await store.create(KEY._replace(id="other"))
+    with pytest.raises(StoreError, match="nothing is stored since"):
+        async with store.transaction(session) as transaction:
+            await transaction.append(Event(author="user", id="held"))
+    assert ids() == before
+    await store.close()
+
+    with monkeypatch.context() as patch:  # the file cannot take what the log has: still refused
+        patch.setattr("weft.stores.sqlite.rewrite_log", _refuse_rewrite)
+        with pytest.raises(StoreError, match="the disk is broken"):
+            await store.create(KEY._replace(id="other"))
+    await store.close()
     newest = await store.get(KEY)
     assert newest is not None
-    await store.append(newest, Event(author="user"))
+    await store.append(newest, Event(author="user", id="again"))
+    assert ids() == [*before, "again"]
     await store.close()
+
+
+def _refuse_rewrite(connection: sqlite3.Connection, path: Path) -> None:
+    raise StoreError("the disk is broken", where=str(path))
 
 
 async def test_a_clock_that_jumps_changes_no_order(tmp_path: Path) -> None:

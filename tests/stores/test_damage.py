@@ -123,13 +123,13 @@ async def test_a_file_of_an_older_version_is_read_and_brought_up_to_date(tmp_pat
 @pytest.mark.skipif(sys.platform != "linux", reason="locks of an open file are Linux's")
 def test_closing_the_file_elsewhere_does_not_drop_a_lock(tmp_path: Path) -> None:
     path = tmp_path / "x.db-lease"
-    locks = FileLocks(path)
+    locks = FileLocks(path, database=tmp_path / "x.db")
     assert locks.take(7)
     with path.open("rb"):
         pass
     take = (
         "import sys; from pathlib import Path; from weft.stores.sqlite_lease import FileLocks;"
-        "print(FileLocks(Path(sys.argv[1])).take(7))"
+        "path = Path(sys.argv[1]); print(FileLocks(path, database=path).take(7))"
     )
 
     def other() -> str:

@@ -31,6 +31,7 @@ def start(address: str, key: SessionKey) -> Iterator[Start]:
     def start(action: str) -> subprocess.Popen[str]:
         child = subprocess.Popen(
             [sys.executable, "-m", "tests.stores.child", action, address, *key],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
@@ -43,7 +44,9 @@ def start(address: str, key: SessionKey) -> Iterator[Start]:
     for child in children:
         child.kill()
         child.wait()
+        assert child.stdin is not None
         assert child.stdout is not None
+        child.stdin.close()
         child.stdout.close()
 
 
@@ -51,6 +54,13 @@ async def heard(child: subprocess.Popen[str], wanted: str) -> None:
     """Wait until the child says so."""
     assert child.stdout is not None
     assert await asyncio.to_thread(child.stdout.readline) == f"{wanted}\n"
+
+
+async def ask(child: subprocess.Popen[str], words: str, wanted: str) -> None:
+    """Tell the child what to do, and wait for its answer."""
+    assert child.stdin is not None
+    print(words, file=child.stdin, flush=True)
+    await heard(child, wanted)
 
 
 async def kill(child: subprocess.Popen[str]) -> None:
@@ -269,3 +279,55 @@ async def test_an_event_that_could_not_be_read_again_is_refused(
     with pytest.raises(SessionError, match="branch"):
         await store.append(session, user("Hi", branch=3))
     assert len((await store.append(session, user("Hi"))).events) == 1
+
+
+async def test_a_deleted_file_of_locks_frees_no_session(
+    store: Store, start: Start, address: str
+) -> None:
+    """Each process respects the leases of the others, whichever file of locks they began with."""
+    if not isinstance(store, SqliteStore) or sys.platform != "linux":
+        pytest.skip("locks of an open file are Linux's, for SQLite")
+    await store.apps()
+    locks = store.path.with_name(f"{store.path.name}-lease")
+    one = start("obey")
+    await ask(one, "take a", "taken")
+    locks.unlink()
+    two = start("obey")
+    await ask(two, "take a", "busy")
+    await ask(two, "take b", "taken")
+    await ask(one, "take b", "busy")
+    await ask(one, "take c", "taken")
+    await ask(two, "take c", "busy")
+    locks.unlink()
+    three = start("obey")
+    for id in "abc":
+        await ask(three, f"take {id}", "busy")
+    await ask(one, "free a", "free")
+    await ask(three, "take a", "taken")
+    await ask(two, "take a", "busy")
+    await ask(one, "take a", "busy")
+    await kill(two)
+    await ask(three, "take b", "taken")
+    await ask(one, "free c", "free")
+    await ask(one, "take c", "taken")
+    await ask(three, "take c", "busy")
+
+
+async def test_two_databases_with_one_session_each_have_their_own_leases(
+    store: Store, key: SessionKey, tmp_path: Path
+) -> None:
+    """Also where both have lost their file of locks: a copy of a store is another one."""
+    if not isinstance(store, SqliteStore):
+        pytest.skip("a server has no files of ours")
+    others = [SqliteStore(tmp_path / f"{name}.db") for name in "ab"]
+    for other in others:
+        await other.apps()
+        await other.close()
+        other.path.with_name(f"{other.path.name}-lease").unlink()
+    leases = [
+        await one.lease(key, busy="reject", interrupt=lambda: None) for one in (store, *others)
+    ]
+    for lease in leases:
+        await lease.release()
+    for other in others:
+        await other.close()

@@ -23,6 +23,7 @@ from weft.server import app
 from weft.session import Holder, SessionKey
 from weft.stores import open_store
 from weft.turns import QueuedTurn, TurnInfo, open_turns
+from weft.turns.turn import MOST_WAITING
 
 ROOT = Path(__file__).parents[2]
 
@@ -107,6 +108,26 @@ def test_a_server_with_workers_answers_also_when_one_was_killed(tmp_path: Path) 
 def queue_address(tmp_path: Path) -> str:
     """A store with a queue that nobody works on."""
     return f"sqlite:///{tmp_path}/weft.db"
+
+
+def test_a_session_in_whose_line_too_many_wait_answers_429(queue_address: str) -> None:
+    store = open_store(queue_address)
+    application = app(Runner(desk, store=store), turns=open_turns(store))
+    with serving(application) as live, live.client() as client:
+
+        def post(session: str, request: str) -> httpx2.Response:
+            body = {"message": "lamp", "create": True, "request_id": request, "busy": "queue"}
+            return client.post(f"/api/apps/desk/sessions/{session}/runs", json=body)
+
+        statuses = [post("s", f"r{n}").status_code for n in range(MOST_WAITING)]
+        assert {*statuses} == {202}
+        refused = post("s", "one more")
+        assert refused.status_code == 429
+        assert refused.headers["retry-after"] == "5"
+        assert refused.json()["detail"] == f"{MOST_WAITING} turns of the session wait already"
+        assert "some of them are answered" in refused.json()["hint"]
+        assert post("s", "r0").json()["repeated"], "what is known is refused to nobody"
+        assert post("t", "r0").status_code == 202, "another session has its own line"
 
 
 def test_what_is_wrong_with_a_request_is_said_and_what_is_right_waits(queue_address: str) -> None:

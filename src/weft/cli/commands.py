@@ -358,8 +358,14 @@ COMMANDS: tuple[Command | CommandGroup, ...] = (
                 (_EXISTING_STORE, Take("output", "The copy.")),
                 "Copy a file of sessions while it is in use.",
             ),
+            Command(
+                "verify",
+                "store:verify_command",
+                (_EXISTING_STORE,),
+                "Check that every row of a store is what was stored, while others use it.",
+            ),
         ),
-        "The tables of a store: their version, one on or back, a backup.",
+        "The tables of a store: their version, one on or back, a backup, a check of every row.",
     ),
     Command(
         "compile",

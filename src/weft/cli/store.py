@@ -1,7 +1,8 @@
 """`weft sessions` and `weft store`: what is in a store, and the tables that it is in.
 
 Top to bottom: look into a store, take a session out of it, take an invocation back; what must not
-be kept, and what takes room; the version of the tables, one version on or back, a backup.
+be kept, and what takes room; the version of the tables, one version on or back, a backup,
+and whether every row is what was stored.
 """
 
 import asyncio
@@ -33,6 +34,7 @@ from weft.stores.upkeep import (
     erase_user,
     migrate_store,
     store_version,
+    verify_store,
 )
 
 
@@ -377,6 +379,19 @@ def backup_command(options: CommandOptions) -> int:
     size = asyncio.run(backup_store(options.address, options.output))
     print(f"wrote {options.output}: {size:,} bytes")
     return 0
+
+
+def verify_command(options: CommandOptions) -> int:
+    """Say whether every row of a store is what was stored; 1 where one is not."""
+    require_existing(options.address)
+    check = asyncio.run(verify_store(options.address))
+    for problem in check.problems:
+        print(clip(safe(problem), 300))
+    count = f"{check.sessions:,} sessions, {check.events:,} events"
+    if check.unhashed:
+        count += f"; {check.unhashed:,} rows of an older Weft have no checksum"
+    print(f"{len(check.problems)} problems in {count}" if check.problems else f"whole: {count}")
+    return int(bool(check.problems))
 
 
 def _say(version: StoreVersion) -> None:

@@ -5,9 +5,8 @@ result, and a crash may leave open what a call did. Each is a question that stay
 is listed, until it is answered.
 """
 
-import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
@@ -17,7 +16,7 @@ from weft.declare import Node
 from weft.declare.agent import agents_of
 from weft.errors import SchemaError, SessionError, describe_kind
 from weft.misuse import ByFields, declared
-from weft.runtime.place import code_author, expiry_in, unwrapped, visible_events
+from weft.runtime.place import code_author, expiry_in, has_expired, unwrapped, visible_events
 from weft.runtime.program import BoundTool
 from weft.session import Event, Session, SessionKey, Store
 from weft.session.lookback import CONFIRMATION, INPUT, QUESTION
@@ -100,11 +99,13 @@ class Pending(ByFields, InSession):
     asked_at: float
     expires: float | None = None
     """When a yes comes too late, in seconds since 1970; None: never."""
+    was_late: bool = False
+    """Whether one has come too late already."""
 
     @property
     def is_expired(self) -> bool:
         """Whether it is too late to answer: the run goes on without the call."""
-        return self.expires is not None and time.time() > self.expires
+        return self.was_late or has_expired(self.call_id, self.expires)
 
 
 async def pending_in_store(store: Store, app_name: str, user_id: str | None) -> list[Pending]:
@@ -144,6 +145,9 @@ def pending_in(session: Session) -> list[Pending]:
         for id in event.provenance.pending or ():
             if id in calls and (id not in questions or questions[id].kind != "confirm"):
                 questions[id] = _open_call(key, calls[id], event)
+        for id in event.provenance.expired or ():
+            if id in questions:
+                questions[id] = replace(questions[id], was_late=True)
         if event.error_code == "unknown_outcome":
             words = event.error_message or ""
             for id, one in questions.items():

@@ -304,6 +304,8 @@ class Progress:
         self.confirmed: dict[str, JsonObject] = {}
         self.expires: dict[str, float] = {}
         """By call: when a yes comes too late."""
+        self.expired: set[str] = set()
+        """Calls for which one has come too late."""
         self.pending: set[str] = set()
         self.started: set[str] = set()
         self.outcomes: dict[str, JsonObject] = {}
@@ -367,8 +369,9 @@ class Progress:
 
     def is_expired(self, call_id: str) -> bool:
         """Whether the time is over in which the user could have confirmed a call, and did not."""
-        expires = self.expires.get(call_id)
-        return expires is not None and call_id not in self.confirmed and time.time() > expires
+        if call_id in self.confirmed:
+            return False
+        return call_id in self.expired or has_expired(call_id, self.expires.get(call_id))
 
     def hand_over(self, target: str) -> None:
         """Begin anew with another agent."""
@@ -461,6 +464,7 @@ class Progress:
 
     def _note_records(self, notes: Provenance) -> None:
         self.started.update(notes.started or ())
+        self.expired.update(notes.expired or ())
         self.pending.update(notes.pending or ())
         self.outcomes.update(notes.outcomes or {})
 
@@ -491,6 +495,24 @@ def expiry_in(question: FunctionCall) -> float | None:
     payload = confirmation.get("payload") if isinstance(confirmation, dict) else None
     expires = payload.get("expires") if isinstance(payload, dict) else None
     return float(expires) if isinstance(expires, int | float) else None
+
+
+_seen_expired: dict[tuple[str, float], None] = {}
+"""Questions whose time this process has seen to be over."""
+
+_MOST_SEEN = 10_000
+
+
+def has_expired(call_id: str, expires: float | None) -> bool:
+    """Whether it is too late to allow a call; once it was, it is, also if the clock is set back."""
+    if expires is None:
+        return False
+    if time.time() <= expires:
+        return (call_id, expires) in _seen_expired
+    _seen_expired[call_id, expires] = None
+    if len(_seen_expired) > _MOST_SEEN:
+        del _seen_expired[next(iter(_seen_expired))]
+    return True
 
 
 def unwrapped(answer: JsonObject) -> JsonObject:

@@ -1,17 +1,19 @@
 """Going on with a run: the answers that it gets, each to a call that waits for one."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
 from typing import cast
 
 import msgspec
 
 from weft.content import Content, FunctionCall, FunctionResponse, Part
-from weft.errors import SessionError, describe_kind
+from weft.errors import Conflict, SessionError, describe_kind
 from weft.runtime.payloads import to_json, to_returned
-from weft.runtime.place import expiry_in, unwrapped, visible_events
-from weft.session import Event, Session
+from weft.runtime.place import expiry_in, has_expired, unwrapped, visible_events
+from weft.session import Event, Session, Store
 from weft.session.lookback import CONFIRMATION, INPUT, QUESTION
+from weft.session.provenance import Provenance
 from weft.values import Json, JsonObject
 
 _DECISION = frozenset(("confirmed", "hint", "payload", "response"))
@@ -151,6 +153,40 @@ def _unclear(call_id: str, name: str, value: object) -> SessionError:
     )
 
 
+class LateAnswer(SessionError):
+    """An answer to a question whose time is over: the run goes on without the call."""
+
+    asked: Event
+    """The event that asked."""
+    call_id: str
+    is_noted: bool
+    """Whether the log says so already."""
+
+
+async def accept_answers(store: Store, session: Session, content: Content) -> Content:
+    """The answers, as `require_answers` has them; that one came too late is noted in the log.
+
+    A clock that is set back afterwards must not have the call made after all.
+    """
+    try:
+        return require_answers(session, content)
+    except LateAnswer as late:
+        asked = late.asked
+        notes = Provenance(expired=[late.call_id])
+        event = Event(
+            author=asked.author,
+            invocation_id=asked.invocation_id,
+            branch=asked.branch,
+            node_info=asked.node_info,
+            isolation_scope=asked.isolation_scope,
+            custom_metadata=notes.onto(None),
+        )
+        if not late.is_noted:
+            with suppress(Conflict):  # the session has gone on meanwhile
+                await store.append(session, event)
+        raise
+
+
 def require_answers(session: Session, content: Content) -> Content:
     """The answers, once each is to a call that waits for one, and of the kind it waits for.
 
@@ -161,6 +197,8 @@ def require_answers(session: Session, content: Content) -> Content:
     waiting, answered, asked = session.waiting, answers_in(session), unconfirmed(events)
     begun = begun_calls(events)  # a crash may have left open what these did
     callers = {call.id: (call, event) for event in events for call in event.calls}
+    noted = (event.provenance for event in events if event.custom_metadata is not None)
+    late = {id for notes in noted for id in notes.expired or ()}
     parts: list[Part] = []
     for part in content.parts or ():
         answer = part.function_response
@@ -191,7 +229,7 @@ def require_answers(session: Session, content: Content) -> Content:
             )
         # a yes that was stored in time may come again later
         if call.name == CONFIRMATION and call_id not in answered:
-            _require_in_time(call)
+            _require_in_time(call, event, late)
         open_yet = call_id.removeprefix(QUESTION) in waiting or call_id in {*waiting, *begun}
         waits = call_id in (event.long_running_tool_ids or ())
         if not open_yet and call_id not in answered and not waits:
@@ -206,17 +244,19 @@ def require_answers(session: Session, content: Content) -> Content:
     return msgspec.structs.replace(content, parts=tuple(parts))
 
 
-def _require_in_time(question: FunctionCall) -> None:
+def _require_in_time(question: FunctionCall, asked: Event, late: Container[str]) -> None:
     """Refuse an answer that comes too late: the run goes on without the call."""
-    expires = expiry_in(question)
-    if expires is None or time.time() <= expires:
+    call_id, expires = (question.id or "").removeprefix(QUESTION), expiry_in(question)
+    if call_id not in late and not has_expired(call_id, expires):
         return
-    ended = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(expires))
-    raise SessionError(
+    ended = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(expires or 0.0))
+    error = LateAnswer(
         f"the question {question.id} could be answered until {ended} UTC, and nothing was run",
         where="message",
         hint="resume the session without an answer: the model is told, and may ask again",
     )
+    error.asked, error.call_id, error.is_noted = asked, call_id, call_id in late
+    raise error
 
 
 def answers_by_event(session: Session, content: Content) -> list[tuple[Event, Content]]:

@@ -42,13 +42,13 @@ from weft.runtime.plugins import RunOutcome, after_run, unless_answered
 from weft.runtime.program import Program
 from weft.runtime.result import Result, find_part, result_of
 from weft.runtime.resume import (
+    accept_answers,
     answers_by_event,
     answers_in,
     check_retries,
     content_of,
     last_invocation,
     new_answers,
-    require_answers,
     state_beside,
 )
 from weft.runtime.turn import run_agent
@@ -501,7 +501,7 @@ async def _open(invocation: Invocation, program: Program, session: Session | Non
     from weft.runtime.approvals import check_edited
     from weft.runtime.flows import check_decisions
 
-    answered = answers_by_event(session, require_answers(session, content))
+    answered = answers_by_event(session, await accept_answers(store, session, content))
     check_edited(program.root, answered)
     _go_on(invocation, session, answered[0][0].invocation_id, program)
     actions, events = Actions(state_delta=request.state), list[Event]()

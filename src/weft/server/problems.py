@@ -18,6 +18,7 @@ from weft.errors import (
     SchemaError,
     SessionBusy,
     SessionError,
+    SessionFull,
     StoreError,
     UsageError,
     WeftError,
@@ -115,6 +116,14 @@ def problem_of(error: BaseException) -> Problem:
             )
         case RequestTaken():
             return _problem(409, "request-taken", error)
+        case SessionFull():
+            return Problem(
+                429,
+                "session-full",
+                error.message,
+                hint="send it again when some of them are answered",
+                headers={"retry-after": "5"},
+            )
         case Conflict():
             return _problem(409, "conflict", error)
         case ModelError():

@@ -18,10 +18,10 @@ from weft.errors import Conflict, RunError, SessionBusy
 from weft.runtime import Runner
 from weft.runtime.background import RunEnd, interrupt_session
 from weft.runtime.feeds import Follower
-from weft.runtime.resume import answers_by_event, content_of, last_invocation, require_answers
+from weft.runtime.resume import accept_answers, answers_by_event, content_of, last_invocation
 from weft.server.problems import Problem, unknown_session
 from weft.server.quotas import stored_tokens
-from weft.session import Busy, Event, Session, SessionKey
+from weft.session import Busy, Event, Session, SessionKey, Store
 from weft.session.event import new_id
 from weft.session.store import InSession
 from weft.turns import QueuedTurn, TurnInfo, Turns
@@ -243,11 +243,11 @@ async def queue_run(
         id = request
         if stored is not None and any(one.function_response for one in posted.parts or ()):
             # results of tools that the client ran: the run that called them goes on
-            content = require_answers(stored, posted)
+            content = await accept_answers(runner.store, stored, posted)
             id = answers_by_event(stored, content)[0][0].invocation_id
     else:
         assert stored is not None
-        content, id = _open_run(stored, asked.get("answers"), invocation_id)
+        content, id = await _open_run(runner.store, stored, asked.get("answers"), invocation_id)
         request = new_id()
     turn = QueuedTurn(
         key=key,
@@ -302,14 +302,17 @@ async def queue_run(
     return QueuedRun(runner, turns, turn, id, after=after, repeated=not is_new, reader=reader)
 
 
-def _open_run(
-    session: Session, answers: Mapping[str, object] | None, invocation_id: str | None
+async def _open_run(
+    store: Store,
+    session: Session,
+    answers: Mapping[str, object] | None,
+    invocation_id: str | None,
 ) -> tuple[Content | None, str]:
     """The answers as a message to those who asked, and the run that goes on with them."""
     content = content_of(session, answers or {})
     if content is None:
         return None, invocation_id or last_invocation(session)
-    content = require_answers(session, content)
+    content = await accept_answers(store, session, content)
     return content, answers_by_event(session, content)[0][0].invocation_id
 
 

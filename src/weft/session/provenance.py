@@ -130,6 +130,8 @@ class Provenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, r
 
     pending: list[str] | None = None
     """The calls that wait for an answer from outside."""
+    expired: list[str] | None = None
+    """Calls for which a yes came too late: they stay refused, whatever the clock says later."""
     started: list[str] | None = None
     """Calls that are not safe to repeat and that began."""
     outcomes: dict[str, JsonObject] | None = None

@@ -7,14 +7,17 @@ Top to bottom: the driver, the tables, the errors, the address with its options,
 """
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncGenerator, Generator, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
+from threading import Lock, Thread
 from typing import NamedTuple, cast
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
-from weft.errors import StoreError, UsageError
+from weft.errors import StoreError, StoreUnreachable, UsageError
 from weft.misuse import meant
 from weft.stores.rows import HAS_DELTA, require_version
 
@@ -49,19 +52,81 @@ KEEPALIVES = {
 """A server that is gone without a word is noticed within about ten seconds."""
 
 
+CONNECT_SECONDS = "5"
+"""How long a server may take to let a client in, unless the address says otherwise."""
+
+
 async def connect(url: str, *, worker: str = "") -> Connection:
     """A new connection, which commits each statement by itself; the address may say otherwise."""
-    named = {"application_name": f"weft {worker}"} if worker else {}
-    # what the address says stands over our defaults; autocommit is ours alone
-    options = {**KEEPALIVES, **named, **conninfo_to_dict(url), "autocommit": True}
-    connection = await psycopg.AsyncConnection.connect(**options)  # type: ignore[arg-type]
-    return cast("Connection", connection)
+    return await _maker.connect(connect_options(url, worker))
 
 
-def connect_at_once(url: str) -> "psycopg.Connection[tuple[object, ...]]":
-    """A connection for a thread that waits for it, and reads only."""
-    options = {**KEEPALIVES, **conninfo_to_dict(url), "autocommit": True}
-    return psycopg.connect(**options)  # type: ignore[arg-type]
+def connect_at_once(url: str, *, worker: str = "") -> "psycopg.Connection[tuple[object, ...]]":
+    """A connection for a thread that waits for it."""
+    return psycopg.connect(**connect_options(url, worker))  # type: ignore[arg-type]
+
+
+def connect_options(url: str, worker: str = "") -> dict[str, object]:
+    """What the driver is given: the address stands over our defaults; autocommit is ours alone."""
+    return {
+        **KEEPALIVES,
+        "connect_timeout": os.environ.get("PGCONNECT_TIMEOUT", CONNECT_SECONDS),
+        **({"application_name": f"weft {worker}"} if worker else {}),
+        **conninfo_to_dict(url),
+        "autocommit": True,
+    }
+
+
+class _ConnectionMaker:
+    """A thread that makes the connections of this process, with an event loop of its own.
+
+    PostgreSQL does not stop until every client that it has let in has said who it is, or a minute
+    is over. Where an event loop is blocked after it has connected and before its first packet, it
+    would hold up the restart of the server for that long, and everybody with it. This thread is
+    never blocked.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._process = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def connect(self, options: dict[str, object]) -> Connection:
+        """A connection for the event loop that waits here."""
+        connecting = psycopg.AsyncConnection.connect(**options)  # type: ignore[arg-type]
+        making = asyncio.run_coroutine_threadsafe(connecting, self._running())
+        made = asyncio.wrap_future(making)
+        try:
+            # not cancelled with whoever waits: then nobody would close what was made meanwhile
+            return cast("Connection", await asyncio.shield(made))
+        except asyncio.CancelledError:
+            made.add_done_callback(_look_at)
+            making.add_done_callback(_close_unwanted)
+            raise
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            # a forked child has none of its parent's threads
+            if self._loop is None or self._process != os.getpid():
+                self._process = os.getpid()
+                # the kind that the driver works with on every system
+                self._loop = asyncio.SelectorEventLoop()
+                Thread(target=self._loop.run_forever, name="weft connects", daemon=True).start()
+            return self._loop
+
+
+def _look_at(made: "asyncio.Future[psycopg.AsyncConnection]") -> None:
+    """Note that it failed, if it did: nobody waits for it any more."""
+    if not made.cancelled():
+        made.exception()
+
+
+def _close_unwanted(making: "Future[psycopg.AsyncConnection]") -> None:
+    if not making.cancelled() and making.exception() is None:
+        making.result().pgconn.finish()
+
+
+_maker = _ConnectionMaker()
 
 
 # `:name` in a statement, but not the `::type` of PostgreSQL
@@ -267,9 +332,27 @@ def explained(error: psycopg.Error, url: str) -> StoreError:
         case psycopg.OperationalError() | psycopg.InterfaceError():
             message = f"the server cannot be reached: {words}"
             hint = "check that it runs and that the address is right; the next use connects again"
+            if _is_away(error, words):
+                return StoreUnreachable(message, where=place(url), hint=hint)
         case _:
             message, hint = f"PostgreSQL refused: {words}", ""
     return StoreError(message, where=place(url), hint=hint)
+
+
+_AWAY = re.compile(
+    "starting up|shutting down|in recovery mode|not yet accepting|too many clients"
+    "|connection slots|administrator command"
+)
+"""What a server says that refuses a client now, and not one that has the wrong password."""
+
+
+def _is_away(error: psycopg.Error, words: str) -> bool:
+    """Whether the server may be back soon: nothing else is wrong with the address."""
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith(("08", "57P", "53300"))
+    # of several servers one may be away, and the others refuse
+    refusals = words.split("FATAL: ")[1:]
+    return not refusals or any(map(_AWAY.search, refusals))
 
 
 def server_gone(error: Exception, url: str) -> StoreError:

@@ -34,7 +34,14 @@ from weft.stores.leases import FIRST_PAUSE, inside, outwait, require_outside
 from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, warn_unreadable
 from weft.stores.sqlite_chapters import FILE_SQL, run_steps
-from weft.stores.sqlite_file import WholeFile, explained, leave_flushing, open_file, rewrite_file
+from weft.stores.sqlite_file import (
+    WholeFile,
+    explained,
+    leave_flushing,
+    open_file,
+    rewrite_file,
+    rewrite_log,
+)
 from weft.stores.sqlite_lease import FileLeases, join, leave
 from weft.stores.sqlite_relay import FileCarrier, forget_letters
 from weft.stores.sqlite_worker import (
@@ -90,6 +97,8 @@ class SqliteStore:
         self._cache = SessionCache()
         self._lock = Lock()
         self._open: _Open | None = None
+        self._has_failed = False
+        """Whether a flush failed since the file was opened last."""
         self.relay = Relay(FileCarrier(self._path))
         """What takes partial events to those who follow a session in another process."""
         self._chapters = ChapterWriter(self._run_steps, FILE_SQL)
@@ -444,6 +453,7 @@ class SqliteStore:
             await opened.reader.close()
             await opened.writer.close()
             await opened.flusher.close()
+            self._has_failed |= opened.flusher.failure is not None
             leave(opened.leases)
         await self.relay.close()
 
@@ -469,6 +479,10 @@ class SqliteStore:
                         alone=leases.alone(),
                         factory=WriterConnection,
                     )
+                    if self._has_failed:
+                        # what a failed flush left, before anything is built on it
+                        rewrite_log(connection, self._path)
+                        self._has_failed = False
                     # the flusher does it, once for many commits
                     leave_flushing(connection)
                     cast("WriterConnection", connection).guard()
@@ -484,7 +498,7 @@ class SqliteStore:
                     ConnectionThread(
                         f"weft writes {self._path}",
                         connect_writer,
-                        FileWriter(flusher.flush, watch),
+                        FileWriter(flusher, watch),
                     ),
                     ConnectionThread(f"weft reads {self._path}", connect, read, watch=watch),
                     flusher,

@@ -155,6 +155,11 @@ def rewrite_file(connection: sqlite3.Connection, path: Path) -> None:
     """
     connection.execute("PRAGMA secure_delete=ON")
     connection.execute("VACUUM")
+    rewrite_log(connection, path)
+
+
+def rewrite_log(connection: sqlite3.Connection, path: Path) -> None:
+    """Write all of the log written ahead into the file, have that flushed, and empty the log."""
     cursor = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     blocked, _, _ = cast("tuple[int, int, int]", cursor.fetchone())
     if blocked:

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import math
 import os
+import secrets
 import struct
 import sys
 import time
@@ -26,31 +27,56 @@ from weft.stores.leases import Holders
 
 
 class FileLocks:
-    """The locks of this process on the bytes of one file."""
+    """The locks of this process on the bytes of one file, which belongs to a database.
 
-    def __init__(self, path: Path) -> None:
+    A lock is on an open file, not on its name: if somebody deletes the file, the next process
+    makes another one, in which everything is free. So a lock is taken on a second byte too, which
+    no other database has. Whoever works with a file that was made late looks for that byte among
+    the locks of the whole machine (Linux has a list of them). And whoever has an older file takes
+    new locks in the one that has the name now.
+    """
+
+    def __init__(self, path: Path, *, database: Path) -> None:
         self._path = path
+        self._database = database
+        self._salt = b""
+        self._older: list[int] = []
+        """Descriptors of files that were deleted, with locks that are still held."""
+        self._descriptor = -1
+        self._file = (0, 0)
+        self._is_late = False
+        self._open()
+        _open.add(self)
+
+    def _open(self) -> None:
         try:
-            flags = os.O_RDWR | os.O_CREAT | (0 if sys.platform == "win32" else os.O_CLOEXEC)
-            self._descriptor = os.open(path, flags, 0o666)
+            self._descriptor, self._is_late = _open_locks(self._path, self._database)
         except OSError as error:
-            if not path.parent.is_dir():  # the first file of a store that is opened is this one
+            if not self._path.parent.is_dir():  # the first file of a store that is opened is this
                 raise StoreError(
                     "the directory of the store does not exist",
-                    where=str(path.parent),
-                    hint=f"make it: mkdir -p {path.parent}",
+                    where=str(self._path.parent),
+                    hint=f"make it: mkdir -p {self._path.parent}",
                 ) from None
             raise StoreError(
                 f"the file for locks cannot be opened: {error.strerror}",
-                where=str(path),
+                where=str(self._path),
                 hint="make the directory writable, or keep the store in another one",
             ) from None
-        _open.add(self)
+        self._file = _identity(os.fstat(self._descriptor))
 
     def take(self, place: int, *, wait: bool = False) -> bool:
         """Lock the byte; False if another process has it. Within a process it always works."""
         try:
+            self._follow()
             _lock(self._descriptor, place, wait=wait)
+            mark = self._mark(place)
+            if mark is not None:
+                _lock(self._descriptor, mark, wait=wait)
+                # beside the one that we have just taken
+                if self._is_late and _count_locks(mark) > 1:
+                    self.free(place)
+                    return False
         except OSError as error:
             # systems differ in how they say that the lock is taken
             if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
@@ -64,7 +90,36 @@ class FileLocks:
 
     def is_taken(self, place: int) -> bool:
         """Whether another process has locked the byte."""
-        return _is_locked(self._descriptor, place)
+        with suppress(OSError):
+            self._follow()
+        if _is_locked(self._descriptor, place):
+            return True
+        mark = self._mark(place) if self._is_late else None
+        return mark is not None and _count_locks(mark) > 0
+
+    def _follow(self) -> None:
+        """Open the file anew if it was deleted; what is locked in the old one stays so."""
+        if not _LASTS:
+            return
+        try:
+            if _identity(os.stat(self._path)) == self._file:
+                return
+        except FileNotFoundError:
+            pass
+        self._older.append(self._descriptor)
+        self._open()
+
+    def _mark(self, place: int) -> int | None:
+        """The byte that stands for the place in this database and in no other."""
+        if not _LASTS:
+            return None
+        if not self._salt:
+            try:
+                self._salt = struct.pack("=QQ", *_identity(os.stat(self._database)))
+            except FileNotFoundError:  # it is about to be made
+                return None
+        digest = hashlib.blake2b(struct.pack("=Q", place), key=self._salt, digest_size=8).digest()
+        return int.from_bytes(digest) >> 2
 
     def turn(self, place: int) -> float:
         """Which turn the holder of the byte has: greater than that of all who had it before."""
@@ -88,14 +143,19 @@ class FileLocks:
 
     def free(self, place: int) -> None:
         """Unlock the byte, if it is locked."""
-        with suppress(OSError):
-            _unlock(self._descriptor, place)
+        places = [place, self._mark(place)]
+        for descriptor in (self._descriptor, *self._older):
+            for one in places:
+                if one is not None:
+                    with suppress(OSError):
+                        _unlock(descriptor, one)
 
     def close(self) -> None:
         """Close the file, and with it free every lock of this process on it."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        for descriptor in (self._descriptor, *self._older):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._descriptor, self._older = -1, []
 
 
 class FileLeases:
@@ -104,6 +164,7 @@ class FileLeases:
     def __init__(self, path: Path) -> None:
         self.line = Leases(freed=self._freed)
         self.users = 0
+        self._database = path
         self._path = path.with_name(f"{path.name}-lease")
         self._locks: FileLocks | None = None
         self._holders = Holders()
@@ -150,7 +211,8 @@ class FileLeases:
         # a lock of the file keeps out other processes only, not other threads of this one
         with self._opening:
             locks = self._opened()
-            locks.take(OPENING, wait=True)
+            while not locks.take(OPENING, wait=True):
+                time.sleep(_OPENING_PAUSE)  # one who has a file of locks that was deleted
             try:
                 yield
             finally:
@@ -159,7 +221,7 @@ class FileLeases:
     def _opened(self) -> FileLocks:
         with self._lock:
             if self._locks is None:
-                self._locks = FileLocks(self._path)
+                self._locks = FileLocks(self._path, database=self._database)
             return self._locks
 
     def close(self) -> None:
@@ -197,6 +259,8 @@ def leave(shared: FileLeases) -> None:
                 del _files[at]
 
 
+_OPENING_PAUSE = 0.01
+
 OPENING = 0
 """The byte that is locked while a process makes or migrates the database."""
 
@@ -220,6 +284,55 @@ def _slot(place: int) -> int:
     return (place >> 1) % _SLOTS * _TURN.size
 
 
+_LATE = _SLOTS * _TURN.size
+"""Where in the file it is written that it was made after its database."""
+
+
+def _open_locks(path: Path, database: Path) -> tuple[int, bool]:
+    """The file of locks, made if it is not there, and whether that was after its database."""
+    flags = os.O_RDWR | (0 if sys.platform == "win32" else os.O_CLOEXEC)
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        descriptor = _make_locks(path, database, flags)
+    return descriptor, bool(_read_at(descriptor, _LATE, 1) == b"\1")
+
+
+def _make_locks(path: Path, database: Path, flags: int) -> int:
+    try:
+        is_late = _LASTS and database.stat().st_size > 0
+    except FileNotFoundError:
+        is_late = False
+    if not is_late:
+        return os.open(path, flags | os.O_CREAT, 0o666)
+    # under another name until it says so: whoever opens it must know
+    unnamed = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(unnamed, flags | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        _write_at(descriptor, _LATE, b"\1")
+        os.link(unnamed, path)
+    except FileExistsError:  # another process was faster
+        os.close(descriptor)
+        return os.open(path, flags)
+    finally:
+        os.unlink(unnamed)
+    return descriptor
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _count_locks(place: int) -> int:
+    """How many files of this machine have that byte locked; none where it is not told."""
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return 0
+    # 1: OFDLCK ADVISORY  WRITE -1 fe:00:1234 5 5
+    return sum(line.endswith(f" {place} {place}") for line in lines)
+
+
 _open: "weakref.WeakSet[FileLocks]" = weakref.WeakSet()
 
 
@@ -237,8 +350,10 @@ if sys.platform == "win32":
 
     # A byte that is locked cannot be written there, so turns are what the clock says.
 
-    def _read_at(descriptor: int, offset: int) -> bytes:
-        return _TURN.pack(time.time())
+    _LASTS = False  # a file that is open cannot be deleted there
+
+    def _read_at(descriptor: int, offset: int, size: int = _TURN.size) -> bytes:
+        return _TURN.pack(time.time())[:size]
 
     def _write_at(descriptor: int, offset: int, data: bytes) -> None:
         pass
@@ -255,8 +370,8 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _read_at(descriptor: int, offset: int) -> bytes:
-        return os.pread(descriptor, _TURN.size, offset)
+    def _read_at(descriptor: int, offset: int, size: int = _TURN.size) -> bytes:
+        return os.pread(descriptor, size, offset)
 
     def _write_at(descriptor: int, offset: int, data: bytes) -> None:
         os.pwrite(descriptor, data, offset)
@@ -264,6 +379,9 @@ else:
     # A lock of the process would be lost when any descriptor of the file is closed in it.
     _OFD = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
     """Whether locks belong to the open file, and not to the process."""
+
+    _LASTS = _OFD
+    """Whether a lock on a file that was deleted is still known to somebody."""
 
     _FLOCK = "hhqqi0q"
     """The fields of `struct flock`."""

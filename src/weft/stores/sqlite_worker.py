@@ -207,21 +207,20 @@ def read(connection: sqlite3.Connection, batch: Sequence[Task]) -> None:
 class FileWriter:
     """Serves a writer: what is queued is committed together, a held transaction by itself.
 
-    `flush` settles jobs once their commit is on the disk; a connection that flushes by itself
+    `flusher` settles jobs once their commit is on the disk; a connection that flushes by itself
     needs none.
     """
 
-    def __init__(
-        self,
-        flush: Callable[[Sequence[Task]], None] | None = None,
-        watch: FileWatch | None = None,
-    ) -> None:
-        self._flush = flush or _settle
+    def __init__(self, flusher: "Flusher | None" = None, watch: FileWatch | None = None) -> None:
+        self._flusher = flusher
+        self._flush = flusher.flush if flusher is not None else _settle
         self._watch = watch
         self._looked = 0.0
 
     def __call__(self, connection: sqlite3.Connection, batch: Sequence[Task]) -> None:
         """Commit the jobs, and have them flushed."""
+        if self._flusher is not None:
+            self._flusher.require_sound()
         # first what ends at once: a held transaction lasts as long as its tool
         plain = [job for job in batch if not isinstance(job, Hold)]
         if plain:
@@ -322,6 +321,10 @@ class Flusher:
 
     The writer commits without a flush. Nobody is told of a commit before the flush after it has
     ended, so what was acknowledged is on the disk, as if SQLite had flushed each commit itself.
+
+    When a flush has failed, nobody knows what is on the disk, and a later one that succeeds says
+    nothing about it: the system may have dropped what it could not write. So nothing is flushed
+    or written any more.
     """
 
     def __init__(self, path: Path) -> None:
@@ -329,6 +332,18 @@ class Flusher:
         self._queue: SimpleQueue[Sequence[Task] | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._descriptor = -1
+        self.failure: OSError | None = None
+        """Why a flush failed."""
+
+    def require_sound(self) -> None:
+        """Refuse to write once a flush has failed."""
+        if self.failure is not None:
+            raise StoreError(
+                f"the disk failed before, and nothing is stored since: {_words(self.failure)}",
+                where=str(self._log),
+                hint="check the disk and its mount, then open the store again: end the process,"
+                " or store.close()",
+            )
 
     def flush(self, jobs: Sequence[Task]) -> None:
         """Settle the jobs once the commit before this is on the disk."""
@@ -357,8 +372,13 @@ class Flusher:
             if not jobs:
                 continue
             try:
+                self.require_sound()
                 self._sync()
+            except StoreError as error:
+                for job in jobs:
+                    job.failed(error)
             except OSError as error:
+                self.failure = error
                 for job in jobs:
                     job.failed(self._refused(error))
             else:
@@ -377,10 +397,15 @@ class Flusher:
 
     def _refused(self, error: OSError) -> StoreError:
         return StoreError(
-            f"the disk failed: {error.strerror or error}",
+            f"the disk failed: {_words(error)}",
             where=str(self._log),
-            hint="check the disk and its mount; what was stored before is safe",
+            hint="check the disk and its mount, then open the store again; what was stored before"
+            " is safe",
         )
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 sync_data = os.fdatasync if hasattr(os, "fdatasync") else os.fsync

@@ -258,10 +258,10 @@ def _stored(sql: "StoreStatements", number: int, first: int, end: int) -> Steps[
     """The rows of the table of events between two positions."""
     values = {"number": number, "first": first, "end": end}
     rows = cast("list[tuple[float, str | bytes, int | None]]", (yield sql.events, values))
-    return [StoredRow(time, _as_bytes(data), checksum) for time, data, checksum in rows]
+    return [StoredRow(time, as_bytes(data), checksum) for time, data, checksum in rows]
 
 
-def _as_bytes(cell: str | bytes) -> bytes:
+def as_bytes(cell: str | bytes) -> bytes:
     """The bytes of a text; SQLite gives them so, because damaged ones may be no text."""
     return cell if isinstance(cell, bytes) else cell.encode()
 
@@ -280,7 +280,7 @@ class SessionRow(NamedTuple):
 
     def begun(self, reader: StateReader) -> StoredSession:
         """The session before its first event."""
-        state = _as_bytes(self.state)
+        state = as_bytes(self.state)
         initial = reader.initial(self.created, state, self.checksum, self.archived)
         log: Strand[Event] = Strand()
         return StoredSession(
@@ -336,7 +336,7 @@ def read_part(
 def _positioned(rows: object) -> list[tuple[int, EventRow]]:
     """Events with their positions in the log."""
     return [
-        (at, EventRow(_as_bytes(data), checksum))
+        (at, EventRow(as_bytes(data), checksum))
         for at, data, checksum in cast("list[tuple[int, str | bytes, int | None]]", rows)
     ]
 
@@ -386,7 +386,7 @@ def _read_scope(
         (yield scope.read, reader.key._asdict()),
     )
     cells = [
-        (_as_bytes(name).decode(errors="replace"), _as_bytes(value), checksum)
+        (as_bytes(name).decode(errors="replace"), as_bytes(value), checksum)
         for name, value, checksum in rows
     ]
     return reader.shared(owner, cells)
@@ -450,6 +450,20 @@ class StoreStatements:
         )
         blob, between = spelling.blob.format, spelling.between
         this = "WHERE session = :number AND first = :first"
+        named = ", ".join(map(blob, ("app_name", "user_id", "id")))
+        self.numbers = f"SELECT number FROM {sessions} ORDER BY number"
+        self.whole_session = f"""
+            SELECT {named}, created, {blob("state")}, checksum, chaptered, archived,
+                {spelling.length}
+            FROM {sessions} WHERE number = :number"""
+        self.whole_chapter = f"""
+            SELECT length, {blob("delta")}, delta_checksum, {blob("facts")}, checksum, newest,
+                asks, {blob("packed")}, packed_checksum
+            FROM {chapters} {this}"""
+        self.talk = f"SELECT {blob('talk')} FROM {chapters} {this}"
+        self.placed = f"""
+            SELECT {spelling.position}, timestamp, {blob("event")}, checksum FROM {events}
+            WHERE {between} ORDER BY {spelling.place}"""
         self.app_state = StateStatements(spelling, "app_state", "app_name")
         self.user_state = StateStatements(spelling, "user_state", "app_name", "user_id")
         self.has_talk = spelling.has_talk
@@ -523,6 +537,8 @@ class StateStatements:
         key, value = spelling.blob.format("key"), spelling.blob.format("value")
         whose = " AND ".join(conditions[:-1])
         self.read = f"SELECT {key}, {value}, checksum FROM {table} WHERE {whose}"
+        cells = ", ".join(map(spelling.blob.format, (*names, "value")))
+        self.all = f"SELECT checksum, {cells} FROM {table}"
         self.delete = f"DELETE FROM {table} WHERE {' AND '.join(conditions)}"
         self.put = f"""
             INSERT INTO {table} ({", ".join(names)}, value, checksum)

@@ -7,14 +7,14 @@ What must not be kept is a user with everything, or sessions that are old: the l
 in queues, memories and artifacts go. Then the store writes what is left anew, because a database
 only marks deleted rows as free. What is archived stays, in less room.
 
-Top to bottom: versions and the backup, what is deleted, what is archived.
+Top to bottom: versions, the backup and what verifies a store, what is deleted, what is archived.
 """
 
 import asyncio
 import os
 import sqlite3
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,9 +26,10 @@ from weft.stores.sqlite_chapters import FILE_SQL
 from weft.stores.sqlite_chapters import run_steps as run_file_steps
 from weft.stores.sqlite_file import MIGRATIONS as FILE_MIGRATIONS
 from weft.stores.sqlite_file import UNDO as FILE_UNDO
-from weft.stores.sqlite_file import explained, file_version, open_file
+from weft.stores.sqlite_file import damage, explained, file_version, open_file
 from weft.stores.sqlite_lease import join, leave
 from weft.stores.steps import unpack_all
+from weft.stores.verify import StoreCheck, add_checks, check_session, check_shared, list_numbers
 
 _WAIT = 30.0
 
@@ -129,7 +130,7 @@ def _copy(path: Path, target: Path) -> int:
     # a copy that was cut off must not have the name of a whole one
     unfinished = target.with_name(f".{target.name}.part")
     try:
-        source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_WAIT)
+        source = _open_to_read(path)
         copy = sqlite3.connect(unfinished)
         try:
             source.backup(copy)
@@ -151,13 +152,63 @@ def _copy(path: Path, target: Path) -> int:
     return target.stat().st_size
 
 
+async def verify_store(address: str) -> StoreCheck:
+    """Look at every row of a store, while it is in use; nothing is changed."""
+    version = await store_version(address)
+    if version.version < version.known:
+        raise StoreError(
+            f"the tables are version {version.version} of {version.known}",
+            where=address if _path(address) is not None else "store",
+            hint="bring them up to date first: weft store migrate",
+        )
+    path = _path(address)
+    if path is not None:
+        return await asyncio.to_thread(_verify_file, path)
+    from weft.stores import postgres_server as tables
+    from weft.stores.postgres_chapters import SERVER_SQL, run_steps
+
+    async with tables.explaining(address):
+        connection = await tables.connect(_server(address))
+        async with connection:
+            await connection.set_isolation_level(tables.psycopg.IsolationLevel.REPEATABLE_READ)
+            checks = [await run_steps(connection, check_shared(SERVER_SQL))]
+            for number in await run_steps(connection, list_numbers(SERVER_SQL)):
+                async with connection.transaction():
+                    checks.append(await run_steps(connection, check_session(SERVER_SQL, number)))
+    return add_checks(checks)
+
+
+def _verify_file(path: Path) -> StoreCheck:
+    checks: list[StoreCheck] = []
+    try:
+        with closing(_open_to_read(path)) as connection:
+            # rows that the file has lost are in none of the logs below
+            if lost := damage(connection):
+                checks.append(StoreCheck(0, 0, 0, [f"the file is damaged: {lost}"]))
+            try:
+                checks.append(run_file_steps(connection, check_shared(FILE_SQL)))
+                for number in run_file_steps(connection, list_numbers(FILE_SQL)):
+                    connection.execute("BEGIN")
+                    checks.append(run_file_steps(connection, check_session(FILE_SQL, number)))
+                    connection.execute("COMMIT")
+            except sqlite3.DatabaseError as error:
+                if not lost:
+                    raise
+                checks.append(StoreCheck(0, 0, 0, [f"the rest cannot be read: {error}"]))
+    except sqlite3.Error as error:
+        raise explained(error, path, timeout=_WAIT) from None
+    return add_checks(checks)
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(address, uri=True, timeout=_WAIT, isolation_level=None)
+
+
 def _file_version(path: Path) -> int:
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_WAIT)
-        try:
+        with closing(_open_to_read(path)) as connection:
             return file_version(connection, path)
-        finally:
-            connection.close()
     except sqlite3.Error as error:
         raise explained(error, path, timeout=_WAIT) from None
 

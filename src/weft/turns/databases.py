@@ -7,9 +7,12 @@ Top to bottom: what a database does for a queue, PostgreSQL, SQLite, the tables.
 """
 
 import asyncio
+import hashlib
 import json
+import math
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
@@ -19,15 +22,25 @@ from weft.stores.sqlite_file import explained as explained_sqlite
 from weft.stores.sqlite_file import open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
 from weft.stores.sqlite_worker import ConnectionThread, FileWriter
+from weft.turns.lines import (
+    COUNTS,
+    END_PAUSES,
+    FILE_LINES,
+    GATHER_COUNTS,
+    INBOX,
+    INBOX_LINES,
+    LEAVE_ROOM,
+    SERVER_TABLES,
+    WAKE_OTHERS,
+    LineSource,
+    server_take,
+)
 
 if TYPE_CHECKING:
     from weft.stores.postgres_server import Connection, ConnectionPool, DatabaseAddress
 
 Cell = str | int | float | None
 Values = Mapping[str, "Cell | Sequence[str] | Sequence[int]"]
-
-TURNS_CHANNEL = "weft_turns"
-"""The channel on which it is announced that a turn was put in the inbox."""
 
 
 class QueueDatabase(Protocol):
@@ -47,13 +60,112 @@ class QueueDatabase(Protocol):
         """The rows that a statement gives, once it is committed; with a connection, its commit."""
         ...
 
+    async def take(self, request: "TakeRequest") -> "Taken":
+        """The first turns of lines, marked as taken: up to `most`."""
+        ...
+
+    async def leave(self, request: "TakeRequest") -> None:
+        """The worker takes no more turns: others are to be told of them."""
+        ...
+
+    async def forget_room(self, worker: str) -> None:
+        """A worker is dead: nobody needs to wake it."""
+        ...
+
+    @property
+    def is_told(self) -> bool:
+        """Whether `news` ends for every turn that may be taken, or a worker has to look."""
+        ...
+
+    def hear(self) -> None:
+        """Have `news` end: there may be something to take."""
+        ...
+
     async def news(self, seconds: float) -> None:
-        """Wait until a turn may have been put, or so many seconds have passed."""
+        """Wait until there may be a turn to take, or so many seconds have passed."""
+        ...
+
+    async def counts(self, queue: str) -> list[tuple[Cell, ...]]:
+        """How many turns of a queue there are: rows of app, status and count."""
+        ...
+
+    async def gather_counts(self) -> None:
+        """Put together what was counted apart, now and then: whoever prunes calls it."""
         ...
 
     async def close(self) -> None:
         """Close the connections; the next use opens them again."""
         ...
+
+
+class TakeRequest(NamedTuple):
+    """What a worker wants to take, and how that is marked in the table of a queue."""
+
+    source: LineSource
+    apps: Sequence[str]
+    """The apps, as the lines of the queue call them."""
+    worker: str
+    statement: str
+    """Takes the turns: see `server_take`. A SQLite file has an UPDATE with `:apps` and `:most`."""
+    most: int = 1
+    values: Mapping[str, object] = {}
+    """What else the statement is given."""
+
+
+class Taken(NamedTuple):
+    """Turns that were taken, and when to look again."""
+
+    rows: "Sequence[Sequence[object]]"
+    due: float | None
+    """In how many seconds the next turn is due that pauses or is delayed; None: there is none."""
+    is_sure: bool
+    """Whether the worker is told of every turn that was put since this look."""
+
+
+class LineReader:
+    """Takes turns from lines for one worker, also those whose pause or delay is over."""
+
+    def __init__(
+        self,
+        database: QueueDatabase,
+        request: TakeRequest,
+        end_pauses: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._database = database
+        self._request = request
+        self._end_pauses = end_pauses
+        self._due = math.inf
+        """When the next turn is due that pauses or is delayed, by the monotonic clock."""
+        self._is_sure = False
+
+    @property
+    def is_told(self) -> bool:
+        """Whether `news` ends for every turn that can be taken since the last look."""
+        return self._is_sure and self._database.is_told
+
+    async def take(
+        self, most: int, values: Mapping[str, object] | None = None
+    ) -> Sequence[Sequence[object]]:
+        """The rows of up to so many turns; for 0 others are woken in place of this worker."""
+        if not most:
+            await self._database.leave(self._request)
+            return ()
+        if time.monotonic() >= self._due:
+            await self._end_pauses()
+        request = self._request._replace(most=most, values=values or {})
+        while True:
+            taken = await self._database.take(request)
+            self._is_sure = taken.is_sure
+            self._due = math.inf if taken.due is None else time.monotonic() + taken.due
+            if not taken.rows and time.monotonic() >= self._due:
+                await self._end_pauses()
+            elif taken.rows or taken.is_sure:
+                return taken.rows
+
+    async def news(self) -> None:
+        """Wait until there may be a turn to take."""
+        pause = self._database.pause
+        await self._database.news(min(pause, max(self._due - time.monotonic(), 0.0)))
 
 
 class SqlSpelling(NamedTuple):
@@ -65,12 +177,33 @@ class SqlSpelling(NamedTuple):
     skip_locked: str
     is_in: str
     """How to ask whether a value is in a list: `{} = ANY({})`."""
-    announce: str
-    """Behind a statement that puts a turn: tells the workers."""
+    take: Callable[[int, str], str]
+    """The statement that takes turns of so many apps, and gives these columns."""
+    end_pauses: str
+    rooms: str
+    """Behind a statement of workers and their turns: those that have only room."""
 
 
 _CONNECTIONS = 2
 """How many connections a queue uses at once, beside the one that listens."""
+
+_UNHEARD = 0.5
+"""Seconds between two looks for turns while no connection listens."""
+
+_GATHER_EVERY = 60.0
+"""Seconds after which the counts of closed connections are put together again."""
+
+
+def _server_take(apps: int, columns: str) -> str:
+    listed = ", ".join(f"turns.{column}" for column in columns.split(", "))
+    return server_take(
+        INBOX,
+        apps,
+        marking=f"""UPDATE weft.turns SET status = 'running', worker = %(worker)s, due = NULL
+            FROM heads WHERE turns.number = heads.number AND status = 'waiting'
+            RETURNING {listed}""",
+        delayed="SELECT min(due) FROM weft.turns WHERE place IS NULL AND status = 'waiting'",
+    )
 
 
 class ServerDatabase:
@@ -82,9 +215,11 @@ class ServerDatabase:
         next_place="nextval('weft.turn_places')",
         skip_locked="FOR UPDATE SKIP LOCKED",
         is_in="{} = ANY({})",
-        announce=f", pg_notify('{TURNS_CHANNEL}', '')",
+        take=_server_take,
+        end_pauses=END_PAUSES.replace("%(queue)s", "'inbox'"),
+        rooms="UNION ALL SELECT worker, 0 FROM weft.turn_room WHERE queue = 'inbox'",
     )
-    pause = 0.5
+    pause = 2.0
 
     def __init__(self, address: "DatabaseAddress", worker: str) -> None:
         self.url = address.url
@@ -92,13 +227,15 @@ class ServerDatabase:
         self._worker = worker
         self._pool: ConnectionPool | None = None
         self._is_open = False
-        self._channels: tuple[str, ...] = (TURNS_CHANNEL,)
+        # an identifier of the server: short, and without the marks in a worker's name
+        mark = hashlib.blake2b(worker.encode(), digest_size=12).hexdigest()
+        self._channel = f"weft_turns_{mark}"
         self._listening: asyncio.Task[None] | None = None
+        self._listens = False
         self._heard = asyncio.Event()
-
-    def listen_to(self, *channels: str) -> None:
-        """Have `news` wait for what is announced on these channels."""
-        self._channels = channels
+        self._gather_at = 0.0
+        self._has_room: bool | None = None
+        """Whether the server knows that this worker has room; None: it may think anything."""
 
     async def open(self) -> None:
         """Make the tables, or refuse those of another version."""
@@ -149,14 +286,75 @@ class ServerDatabase:
         async with explaining(self.url), self._current().connection() as connection:
             yield connection
 
+    async def take(self, request: TakeRequest) -> Taken:
+        """The first turns of lines; the server wakes this worker for others if it has room."""
+        if not self._is_open:
+            await self.open()
+        # before the look: what is heard during it is for the next one
+        self._heard.clear()
+        values: dict[str, object] = {f"app_{at}": app for at, app in enumerate(request.apps)}
+        values |= {
+            "queue": request.source.queue,
+            "apps": [*request.apps],
+            "worker": request.worker,
+            "channel": self._channel,
+            "most": request.most,
+            **request.values,
+        }
+        self._has_room = None
+        looked = await self.execute(request.statement, values)
+        is_new, due, *_ = looked[0]
+        rows = [row[2:] for row in looked if row[2] is not None]
+        self._has_room = len(rows) < request.most
+        # said only now that there is room: what was put just before that woke nobody
+        return Taken(rows, cast("float | None", due), is_sure=not is_new)
+
+    async def leave(self, request: TakeRequest) -> None:
+        """Have other workers woken, also for what this one was woken for."""
+        if self._has_room is False:
+            return
+        self._has_room = None
+        values = {
+            "worker": request.worker,
+            "queue": request.source.queue,
+            "apps": [*request.apps],
+        }
+        await self.execute(LEAVE_ROOM, values)
+        await self.execute(WAKE_OTHERS, values)
+        self._has_room = False
+
+    async def counts(self, queue: str) -> list[tuple[Cell, ...]]:
+        """How many turns of a queue there are."""
+        if not self._is_open:
+            await self.open()
+        return cast("list[tuple[Cell, ...]]", await self.execute(COUNTS, {"queue": queue}))
+
+    async def gather_counts(self) -> None:
+        """Put together what connections have counted that are closed by now."""
+        if time.monotonic() >= self._gather_at:
+            self._gather_at = time.monotonic() + _GATHER_EVERY
+            await self.execute(GATHER_COUNTS, {})
+
     async def news(self, seconds: float) -> None:
-        """Wait until a turn was put, or so many seconds have passed."""
+        """Wait until the server wakes this worker, or so many seconds have passed."""
         if self._listening is None or self._listening.done():
             self._listening = asyncio.get_running_loop().create_task(self._listen())
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds if self._listens else min(seconds, _UNHEARD)):
                 await self._heard.wait()
-        self._heard.clear()
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the server can wake this worker."""
+        return self._listens
+
+    def hear(self) -> None:
+        """Have `news` end."""
+        self._heard.set()
+
+    async def forget_room(self, worker: str) -> None:
+        """Wake that worker no more."""
+        await self.execute(LEAVE_ROOM, {"worker": worker})
 
     async def close(self) -> None:
         """Close the connections; the next use opens them again."""
@@ -188,13 +386,14 @@ class ServerDatabase:
             return
         try:
             with suppress(DriverError):
-                for channel in self._channels:
-                    await connection.execute(f'LISTEN "{channel}"'.encode())
-                # what was put before this connection listened was announced to nobody
+                await connection.execute(f"LISTEN {self._channel}".encode())
+                self._listens = True
+                # what was put before this connection listened woke nobody
                 self._heard.set()
                 async for _ in connection.notifies():
                     self._heard.set()
         finally:
+            self._listens = False
             await connection.close()
 
 
@@ -244,23 +443,39 @@ def require_connection(connection: object) -> "Connection":
     return cast("Connection", connection)
 
 
+_FILE_NOW = "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+def _file_take(apps: int, columns: str) -> str:
+    return f"""UPDATE turns SET status = 'running', worker = :worker, due = NULL
+        WHERE number IN (
+            SELECT number FROM turn_lines
+            WHERE is_free AND due IS NULL AND app_name IN (SELECT value FROM json_each(:apps))
+            ORDER BY priority DESC, place LIMIT :most)
+        RETURNING {columns}"""
+
+
 class FileDatabase:
     """A SQLite file with the tables of queues."""
 
     sql = SqlSpelling(
         schema="",
-        now="((julianday('now') - 2440587.5) * 86400.0)",
+        now=_FILE_NOW,
         next_place="(SELECT coalesce(max(place), 0) + 1 FROM turns)",
         skip_locked="",
         is_in="{} IN (SELECT value FROM json_each({}))",
-        announce="",
+        take=_file_take,
+        end_pauses=f"UPDATE turn_lines SET due = NULL WHERE is_free AND due <= {_FILE_NOW}",
+        rooms="",
     )
     pause = 0.1
+    is_told = False
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._leases: FileLeases | None = None
         self._writer: ConnectionThread | None = None
+        self._looking: sqlite3.Connection | None = None
 
     async def open(self) -> None:
         """Make the tables, or refuse those of another version."""
@@ -292,6 +507,49 @@ class FileDatabase:
         except sqlite3.Error as error:
             raise explained_sqlite(error, self._path, timeout=_WAIT) from None
 
+    async def take(self, request: TakeRequest) -> Taken:
+        """The first turns of lines; where there is none to take, nothing is locked or written."""
+        values: Values = {
+            "apps": [*request.apps],
+            "worker": request.worker,
+            "most": request.most,
+        }
+        is_free, due = await self._look(values)
+        rows = await self.run(request.statement, values) if is_free else []
+        return Taken(rows, due, is_sure=True)
+
+    async def leave(self, request: TakeRequest) -> None:
+        """Nothing: others look by themselves."""
+
+    async def forget_room(self, worker: str) -> None:
+        """Nothing: nobody is woken."""
+
+    def hear(self) -> None:
+        """Nothing: it is looked soon enough."""
+
+    async def counts(self, queue: str) -> list[tuple[Cell, ...]]:
+        """How many turns there are."""
+        return await self.run("SELECT app, status, count FROM turn_counts WHERE count <> 0", {})
+
+    async def gather_counts(self) -> None:
+        """Nothing: a file has one writer, and counts once."""
+
+    async def _look(self, values: Values) -> tuple[bool, float | None]:
+        """Whether a turn can be taken, and in how many seconds the next is due: microseconds."""
+        if self._writer is None:
+            await self.open()
+        plain = {name: _as_cell(value) for name, value in values.items()}
+        try:
+            if self._looking is None:
+                address = f"{self._path.absolute().as_uri()}?mode=ro"
+                self._looking = sqlite3.connect(
+                    address, uri=True, timeout=0, isolation_level=None, check_same_thread=False
+                )
+            row: tuple[int, float | None] = self._looking.execute(_LOOK, plain).fetchone()
+        except sqlite3.Error:  # it is locked, or broken: the thread that writes waits, or says so
+            return True, None
+        return bool(row[0]), row[1]
+
     async def news(self, seconds: float) -> None:
         """Wait: a file tells nobody that it grew."""
         await asyncio.sleep(seconds)
@@ -300,6 +558,9 @@ class FileDatabase:
         """Close the file; the next use opens it again."""
         writer, self._writer = self._writer, None
         leases, self._leases = self._leases, None
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.close()
         if writer is not None:
             await writer.close()
         if leases is not None:
@@ -329,6 +590,16 @@ class FileDatabase:
 
 _WAIT = 30.0
 """Seconds that a write waits for those of other processes."""
+
+_LOOK = f"""
+SELECT EXISTS (
+        SELECT 1 FROM turn_lines
+        WHERE is_free AND due IS NULL AND app_name IN (SELECT value FROM json_each(:apps))),
+    min(
+        coalesce((SELECT min(due) FROM turn_lines WHERE is_free AND due IS NOT NULL), 9e99),
+        coalesce((SELECT min(due) FROM turns WHERE place IS NULL AND status = 'waiting'), 9e99))
+    - {_FILE_NOW}
+"""
 
 
 def _as_cell(value: Cell | Sequence[str] | Sequence[int]) -> Cell:
@@ -395,6 +666,12 @@ _WORKER = """(
     beat {time} NOT NULL
 )"""
 
+_LINE_INDEXES = """
+DROP INDEX {0}turns_waiting;
+DROP INDEX {0}turns_delayed;
+CREATE INDEX turns_delayed ON {0}turns (due) WHERE place IS NULL AND status = 'waiting';
+CREATE INDEX turns_done ON {0}turns (ended_at) WHERE status = 'done'"""
+
 SERVER_MIGRATIONS: tuple[Sequence[str], ...] = (
     (
         "CREATE TABLE weft.turns_version (version integer NOT NULL)",
@@ -420,6 +697,12 @@ SERVER_MIGRATIONS: tuple[Sequence[str], ...] = (
             reason text NOT NULL DEFAULT ''
         )""",
     ),
+    # Lines: what is taken is found there, so the index of all that waits is not needed any more.
+    (
+        *SERVER_TABLES,
+        *INBOX_LINES,
+        *_LINE_INDEXES.format("weft.").split(";"),
+    ),
 )
 
 FILE_MIGRATIONS: tuple[Sequence[str], ...] = (
@@ -435,4 +718,5 @@ FILE_MIGRATIONS: tuple[Sequence[str], ...] = (
         "CREATE INDEX turns_delayed ON turns (due) WHERE place IS NULL",
         "CREATE TABLE turn_workers " + _WORKER.format(time="REAL"),
     ),
+    (*FILE_LINES, *_LINE_INDEXES.format("").split(";")),
 )

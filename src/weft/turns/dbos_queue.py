@@ -23,6 +23,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -30,12 +31,14 @@ import msgspec
 from weft.errors import StoreError, UsageError
 from weft.session import SessionKey
 from weft.stores.postgres_batch import Batches
-from weft.stores.postgres_server import KEEPALIVES
+from weft.stores.postgres_server import connect_options
 from weft.turns import dbos_tables as tables
 from weft.turns.databases import Row, ServerDatabase, execute, lock_migrations, require_connection
 from weft.turns.running import SUSPECT_PATIENCE, SUSPECT_REST, TakenTurn
 from weft.turns.turn import (
     BLAME,
+    MOST_WAITING,
+    NO_LIMIT,
     Living,
     QueuedTurn,
     RunTurn,
@@ -47,6 +50,7 @@ from weft.turns.turn import (
     count_statuses,
     encode_turn,
     read_waits,
+    session_full,
 )
 
 if TYPE_CHECKING:
@@ -85,10 +89,22 @@ class DbosTurns:
                     if not await tables.has_tables(connection):
                         for statement in tables.TABLES:
                             await connection.execute(statement.encode())
+            if not await tables.has_counts(connection):
+                async with connection.transaction():
+                    await lock_migrations(connection)
+                    if not await tables.has_counts(connection):
+                        for statement in tables.COUNTED:
+                            await connection.execute(statement.encode())
         self._is_open = True
 
     async def put(
-        self, turn: QueuedTurn, *, delay: float = 0.0, priority: int = 0, connection: object = None
+        self,
+        turn: QueuedTurn,
+        *,
+        delay: float = 0.0,
+        priority: int = 0,
+        limit: int | None = MOST_WAITING,
+        connection: object = None,
     ) -> bool:
         """Put a turn behind the others of its session; False where it is known already."""
         if priority:
@@ -102,12 +118,19 @@ class DbosTurns:
             "request_id": turn.request_id,
             "turn": encode_turn(turn),
             "delay": max(delay, 0.0),
+            "limit": limit if limit is not None else NO_LIMIT,
             **_place_of(turn.key),
         }
         await self.open()
+        run: Callable[[str, Mapping[str, object]], Awaitable[list[Row]]] = self._database.execute
         if connection is not None:
-            return bool(await execute(require_connection(connection), tables.PUT, values))
-        return bool(await self._database.execute(tables.PUT, values))
+            run = partial(execute, require_connection(connection))
+        if await run(tables.PUT, values):
+            return True
+        # known, or too many wait: what is known is refused to nobody
+        if not await run(tables.IS_KNOWN, values):
+            raise session_full(turn.key, limit)
+        return False
 
     async def work(
         self, run: RunTurn, *, apps: Sequence[str], worker: str, slots: int, stop: StopSignal
@@ -207,12 +230,20 @@ class DbosTurns:
                        for at in range(tries + 1)]  # fmt: skip
                 values = {"numbers": numbers, "notes": [*map(tables.note_of, numbers)], "ids": ids}
                 await execute(connection, tables.FORGET, values)
+        await self._database.gather_counts()
         return len(old)
 
     async def counts(self) -> dict[tuple[str, TurnStatus], int]:
         """How many turns there are, by the name of their app and by status."""
         await self.open()
-        return count_statuses(await self._database.execute(tables.COUNTS, {}), tables.STATUSES)
+        rows = await self._database.execute(tables.COUNTS, {})
+        counts = count_statuses(rows, tables.STATUSES)
+        for app, _, total in await self._database.counts(self.engine):
+            others = sum(count for (of, _), count in counts.items() if of == app)
+            # two looks: what was put between them is not done
+            if (done := cast("int", total) - others) > 0:
+                counts[str(app), "done"] = done
+        return counts
 
     async def waits(self) -> dict[str, float]:
         """For how long the oldest turn of each app waits that a worker could take."""
@@ -583,12 +614,11 @@ def dbos_engine(url: str, worker: str) -> "sqlalchemy.Engine":
     """
     import psycopg
     import sqlalchemy
-    from psycopg.conninfo import make_conninfo
 
-    address = make_conninfo(url, **KEEPALIVES, application_name=f"weft {worker}")
+    options = {**connect_options(url, worker), "autocommit": False}  # DBOS commits
     return sqlalchemy.create_engine(
         "postgresql+psycopg://",
-        creator=lambda: psycopg.connect(address),
+        creator=lambda: psycopg.connect(**options),  # type: ignore[arg-type]
         pool_size=_CONNECTIONS,
         max_overflow=0,
         pool_timeout=30,

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from weft.turns.lines import CountSource, count_triggers, fill_counts
 from weft.turns.turn import TurnStatus
 
 if TYPE_CHECKING:
@@ -48,10 +49,19 @@ def alone_note_of(worker: str) -> str:
 
 def migrate(url: str) -> None:
     """Have DBOS make its tables, or bring them up to date."""
+    import psycopg
+    import sqlalchemy
     from dbos import DBOS
 
+    from weft.stores.postgres_server import explained
+
     logging.getLogger("dbos").setLevel(logging.ERROR)
-    DBOS.migrate(_sqlalchemy_url(url), schema=SCHEMA)
+    try:
+        DBOS.migrate(_sqlalchemy_url(url), schema=SCHEMA)
+    except sqlalchemy.exc.DBAPIError as error:
+        if isinstance(error.orig, psycopg.Error):
+            raise explained(error.orig, url) from None
+        raise
 
 
 def _sqlalchemy_url(url: str) -> str:
@@ -84,6 +94,21 @@ async def has_tables(connection: "Connection") -> bool:
     )
     return await cursor.fetchone() is not None
 
+
+async def has_counts(connection: "Connection") -> bool:
+    """Whether the database counts the turns."""
+    cursor = await connection.execute(
+        "SELECT 1 FROM pg_catalog.pg_trigger WHERE tgname = 'weft_dbos_count_insert'"
+    )
+    return await cursor.fetchone() is not None
+
+
+_TURNS = CountSource(
+    queue="dbos", table="weft.dbos_turns", counted="true", app="app_name", status="'all'"
+)
+"""All turns are counted: those that are done are too many to count them when somebody asks."""
+
+COUNTED = (*count_triggers(_TURNS), fill_counts(_TURNS))
 
 TABLES = (
     """CREATE TABLE weft.dbos_turns (
@@ -124,6 +149,11 @@ new AS (
     SELECT app_name, user_id, session, %(request_id)s, %(turn)s, {_NEXT_PLACE.format("wanted.")},
         {_NOW}
     FROM wanted
+    WHERE %(limit)s > (
+        SELECT count(*) FROM (
+            SELECT 1 FROM {SCHEMA}.workflow_status
+            WHERE queue_name = %(queue)s AND queue_partition_key = %(partition)s
+                AND status = 'ENQUEUED' LIMIT %(limit)s) AS line)
     ON CONFLICT (app_name, user_id, session, request_id) DO NOTHING
     RETURNING number, place, tries)
 SELECT {_ENQUEUE}, delay_until_epoch_ms => CASE WHEN %(delay)s::float8 > 0
@@ -131,7 +161,15 @@ SELECT {_ENQUEUE}, delay_until_epoch_ms => CASE WHEN %(delay)s::float8 > 0
 FROM new
 """
 
+IS_KNOWN = """
+SELECT 1 FROM weft.dbos_turns WHERE app_name = %(app_name)s AND user_id = %(user_id)s
+    AND session = %(id)s AND request_id = %(request_id)s
+"""
+
 _STATUS = f"{SCHEMA}.workflow_status"
+
+# The turn of a workflow, if that is the last time that it was put.
+_OF_TURN = f"number = split_part(workflow_uuid, '.', 1)::bigint AND workflow_uuid = {_ID}"
 
 RETRY = f"""
 WITH again AS (
@@ -257,11 +295,10 @@ ORDER BY number
 """
 
 OLD = f"""
-SELECT number, tries FROM (
-    SELECT number, tries, completed_at FROM weft.dbos_turns
-    JOIN {_STATUS} ON workflow_uuid = {_ID} AND status = 'SUCCESS'
-    ORDER BY number LIMIT %(most)s) AS first
-WHERE completed_at <= ({_NOW} - %(keep)s::float8) * 1000
+SELECT number, tries FROM {_STATUS} JOIN weft.dbos_turns ON {_OF_TURN}
+WHERE name = '{WORKFLOW}' AND status = 'SUCCESS'
+    AND completed_at <= ({_NOW} - %(keep)s::float8) * 1000
+ORDER BY completed_at LIMIT %(most)s
 """
 
 # DBOS has what goes into and comes out of a workflow in tables that do not follow its row.
@@ -273,10 +310,16 @@ noted AS (DELETE FROM weft.turn_notes WHERE turn = ANY(%(notes)s))
 DELETE FROM weft.dbos_turns WHERE number = ANY(%(numbers)s)
 """
 
-COUNTS = f"""
-SELECT app_name, status, count(*) FROM weft.dbos_turns
-JOIN {_STATUS} ON workflow_uuid = {_ID} GROUP BY 1, 2
-"""
+# Each look by an index of DBOS's own; what is in none of them is done.
+COUNTS = " UNION ALL ".join(
+    f"""SELECT app_name, status, count(*) FROM {_STATUS} JOIN weft.dbos_turns ON {_OF_TURN}
+    WHERE name = '{WORKFLOW}' AND status IN ({statuses}) GROUP BY 1, 2"""
+    for statuses in (
+        "'ENQUEUED', 'PENDING'",
+        "'DELAYED'",
+        "'ERROR', 'CANCELLED', 'MAX_RECOVERY_ATTEMPTS_EXCEEDED'",
+    )
+)
 
 WAITS = f"""
 SELECT app_name, {_NOW}::float8

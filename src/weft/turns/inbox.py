@@ -2,20 +2,30 @@
 
 It is the reference for other queues, the one for a laptop with SQLite, and good enough for many
 with PostgreSQL. A row is a turn. A worker takes the first turn of a session by writing its own
-name to the row, and the next one of that session is not taken before the first has ended.
+name to the row, and the next one of that session is not taken before the first has ended. Which
+turn is the first of its session the database keeps in its lines: see `lines.py`.
 
 Top to bottom: the queue, what one worker sees of it, the statements, the rows.
 """
 
-import time
 from collections.abc import Collection, Sequence
 from typing import cast, get_args
 
 from weft.session import SessionKey
-from weft.turns.databases import Cell, QueueDatabase, SqlSpelling, Values
+from weft.turns.databases import (
+    Cell,
+    LineReader,
+    QueueDatabase,
+    SqlSpelling,
+    TakeRequest,
+    Values,
+)
+from weft.turns.lines import INBOX
 from weft.turns.running import TakenTurn, take_turns
 from weft.turns.turn import (
     BLAME,
+    MOST_WAITING,
+    NO_LIMIT,
     Living,
     QueuedTurn,
     RunTurn,
@@ -28,10 +38,8 @@ from weft.turns.turn import (
     encode_turn,
     read_waits,
     retried,
+    session_full,
 )
-
-_PLACE_EVERY = 0.25
-"""Seconds between two looks for delayed turns that are due."""
 
 
 class InboxTurns:
@@ -48,7 +56,13 @@ class InboxTurns:
         await self._database.open()
 
     async def put(
-        self, turn: QueuedTurn, *, delay: float = 0.0, priority: int = 0, connection: object = None
+        self,
+        turn: QueuedTurn,
+        *,
+        delay: float = 0.0,
+        priority: int = 0,
+        limit: int | None = MOST_WAITING,
+        connection: object = None,
     ) -> bool:
         """Put a turn behind the others of its session; False where it is known already."""
         values: Values = {
@@ -57,9 +71,16 @@ class InboxTurns:
             "turn": encode_turn(turn),
             "priority": priority,
             "delay": max(delay, 0.0),
+            "limit": limit if limit is not None else NO_LIMIT,
         }
         rows = await self._database.run(self._statements.put, values, connection=connection)
-        return bool(rows)
+        if rows:
+            return True
+        # known, or too many wait: what is known is refused to nobody
+        known = await self._database.run(self._statements.is_known, values, connection=connection)
+        if not known:
+            raise session_full(turn.key, limit)
+        return False
 
     async def work(
         self, run: RunTurn, *, apps: Sequence[str], worker: str, slots: int, stop: StopSignal
@@ -82,6 +103,7 @@ class InboxTurns:
         for owner, owned in rows:
             if str(owner) in alive:
                 continue
+            await self._database.forget_room(str(owner))
             values: Values = {"worker": owner, "owned": owned, **BLAME}
             handed_on += len(await self._database.run(self._statements.hand_on, values))
         return handed_on
@@ -131,11 +153,13 @@ class InboxTurns:
     async def prune(self, *, keep: float, most: int) -> int:
         """Delete turns that were done so many seconds ago."""
         values: Values = {"keep": keep, "most": most}
-        return len(await self._database.run(self._statements.prune, values))
+        count = len(await self._database.run(self._statements.prune, values))
+        await self._database.gather_counts()
+        return count
 
     async def counts(self) -> dict[tuple[str, TurnStatus], int]:
         """How many turns there are, by the name of their app and by status."""
-        rows = await self._database.run(self._statements.counts, {})
+        rows = await self._database.counts(self.engine)
         return count_statuses(rows, {status: status for status in get_args(TurnStatus)})
 
     async def waits(self) -> dict[str, float]:
@@ -155,26 +179,31 @@ class InboxSource:
     ) -> None:
         self._database = database
         self._statements = statements
-        self._apps = list(apps)
         self._worker = worker
-        self._placed = 0.0
-        """When delayed turns were last looked for."""
+        request = TakeRequest(INBOX, list(apps), worker, statements.take(len(apps)))
+        self._lines = LineReader(database, request, self._end_pauses)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the database wakes this worker for turns, or it has to look."""
+        return self._lines.is_told
 
     async def take(self, most: int) -> list[TakenTurn]:
         """Up to so many turns, which are this worker's from now on."""
-        if time.monotonic() - self._placed >= _PLACE_EVERY:
-            self._placed = time.monotonic()
-            # one at a time, so that they get their places in the order in which they are due
-            while await self._database.run(self._statements.place_due, {}):
-                pass
-        values: Values = {"apps": self._apps, "worker": self._worker, "most": most}
-        rows = map(TurnRow.read, await self._database.run(self._statements.take, values))
+        rows = map(TurnRow.read, await self._lines.take(most))
         # an UPDATE gives its rows in any order
         ordered = sorted(rows, key=lambda row: (-row.priority, row.place or 0))
         return [
             TakenTurn.read(str(row.number), row.text, row.attempts or 0, row.kills or 0)
             for row in ordered
         ]
+
+    async def _end_pauses(self) -> None:
+        """Have turns taken from now on that are due."""
+        # one at a time, so that they get their places in the order in which they are due
+        while await self._database.run(self._statements.place_due, {}):
+            pass
+        await self._database.run(self._statements.end_pauses, {})
 
     async def drop_adrift(self, running: Collection[str]) -> int:
         """Give back what this worker owns beside those that it runs."""
@@ -194,11 +223,14 @@ class InboxSource:
             case _:
                 statement = self._statements.end
                 values |= {"status": outcome.kind, "reason": outcome.reason}
-        return bool(await self._database.run(statement, values))
+        is_ours = bool(await self._database.run(statement, values))
+        if outcome.after > 0:
+            self._database.hear()  # the next look says when it is due
+        return is_ours
 
     async def news(self) -> None:
-        """Wait until a turn may have been put."""
-        await self._database.news(self._database.pause)
+        """Wait until there may be a turn to take."""
+        await self._lines.news()
 
 
 _COLUMNS = (
@@ -210,39 +242,30 @@ class Statements:
     """The statements of the inbox, as one database spells them."""
 
     def __init__(self, sql: SqlSpelling) -> None:
+        self._sql = sql
         table, now = f"{sql.schema}turns", sql.now
-        open_turn = "status IN ('waiting', 'running')"
         same = "app_name = :app_name AND user_id = :user_id AND session = :id"
+        # A row is put with a place in line, or, delayed, with none: others pass it until it is due.
         self.put = f"""
             INSERT INTO {table} (app_name, user_id, session, request_id, turn, status, priority,
                                  put_at, due, place)
-            VALUES (:app_name, :user_id, :id, :request_id, :turn, 'waiting', :priority, {now},
+            SELECT :app_name, :user_id, :id, :request_id, :turn, 'waiting', :priority, {now},
                     CASE WHEN :delay > 0 THEN {now} + :delay END,
-                    CASE WHEN :delay > 0 THEN NULL ELSE {sql.next_place} END)
+                    CASE WHEN :delay > 0 THEN NULL ELSE {sql.next_place} END
+            WHERE :limit > (
+                SELECT count(*) FROM (
+                    SELECT 1 FROM {table} WHERE {same} AND status = 'waiting' LIMIT :limit) AS line)
             ON CONFLICT (app_name, user_id, session, request_id) DO NOTHING
-            RETURNING number{sql.announce}"""
-        # A delayed turn has no place in its session until it is due: others pass it.
+            RETURNING number"""
+        self.is_known = f"SELECT 1 FROM {table} WHERE {same} AND request_id = :request_id"
         self.place_due = f"""
             UPDATE {table} SET place = {sql.next_place}, put_at = due, due = NULL
             WHERE number = (
                 SELECT number FROM {table}
-                WHERE place IS NULL AND status = 'waiting' AND due <= {now}
+                WHERE place IS NULL AND status = 'waiting' AND due <= (SELECT {now})
                 ORDER BY due, number LIMIT 1 {sql.skip_locked})
             RETURNING number"""
-        self.take = f"""
-            UPDATE {table} SET status = 'running', worker = :worker, due = NULL
-            WHERE number IN (
-                SELECT number FROM {table} AS head
-                WHERE status = 'waiting' AND place IS NOT NULL
-                    AND (due IS NULL OR due <= {now})
-                    AND {sql.is_in.format("app_name", ":apps")}
-                    AND NOT EXISTS (
-                        SELECT 1 FROM {table} AS earlier
-                        WHERE earlier.app_name = head.app_name AND earlier.user_id = head.user_id
-                            AND earlier.session = head.session AND earlier.{open_turn}
-                            AND earlier.place < head.place)
-                ORDER BY priority DESC, place LIMIT :most {sql.skip_locked})
-            RETURNING {_COLUMNS}"""
+        self.end_pauses = sql.end_pauses
         # only its owner ends a turn: a worker that was stopped may wake up when another has it
         mine = "number = :number AND worker = :worker AND status = 'running'"
         self.end = f"""
@@ -262,7 +285,8 @@ class Statements:
                 AND NOT ({sql.is_in.format("number", ":running")})
             RETURNING number"""
         self.owners = f"""
-            SELECT worker, count(*) FROM {table} WHERE status = 'running'
+            SELECT worker, sum(owned) FROM (
+                SELECT worker, 1 AS owned FROM {table} WHERE status = 'running' {sql.rooms}) AS each
             GROUP BY worker ORDER BY worker"""
         # A suspect runs when its worker has nothing else: beside others it only waited.
         kills = "kills + CASE WHEN kills < :suspect OR :owned = 1 THEN 1 ELSE 0 END"
@@ -271,7 +295,7 @@ class Statements:
                 status = CASE WHEN {kills} >= :most THEN 'failed' ELSE 'waiting' END,
                 reason = CASE WHEN {kills} >= :most THEN :reason ELSE reason END,
                 ended_at = CASE WHEN {kills} >= :most THEN {now} END
-            WHERE status = 'running' AND worker = :worker RETURNING number{sql.announce}"""
+            WHERE status = 'running' AND worker = :worker RETURNING number"""
         self.find = f"SELECT {_COLUMNS} FROM {table} WHERE {same} AND request_id = :request_id"
         self.list = f"""
             SELECT {_COLUMNS} FROM {table}
@@ -284,19 +308,16 @@ class Statements:
             UPDATE {table} SET status = 'waiting', place = {sql.next_place}, due = NULL,
                 put_at = {now}, attempts = 0, kills = 0, ended_at = NULL, turn = :turn
             WHERE number = :number AND status IN ('failed', 'cancelled')
-            RETURNING number{sql.announce}"""
+            RETURNING number"""
         self.cancel = f"""
             UPDATE {table} SET status = 'cancelled', ended_at = {now}
             WHERE number = :number AND status = 'waiting' RETURNING number"""
-        # By number, which is in order: there is no index by the time at which turns ended.
         self.prune = f"""
             DELETE FROM {table} WHERE number IN (
-                SELECT number FROM (
-                    SELECT number, ended_at FROM {table} WHERE status = 'done'
-                    ORDER BY number LIMIT :most) AS first
-                WHERE ended_at <= {now} - :keep)
+                SELECT number FROM {table}
+                WHERE status = 'done' AND ended_at <= (SELECT {now} - :keep)
+                ORDER BY ended_at LIMIT :most)
             RETURNING number"""
-        self.counts = f"SELECT app_name, status, count(*) FROM {table} GROUP BY 1, 2"
         # Few turns run and many may wait: those that run are looked up once.
         self.waits = f"""
             SELECT app_name, {now} - min(coalesce(due, put_at)) FROM {table}
@@ -304,6 +325,10 @@ class Statements:
                 AND (app_name, user_id, session) NOT IN (
                     SELECT app_name, user_id, session FROM {table} WHERE status = 'running')
             GROUP BY app_name"""
+
+    def take(self, apps: int) -> str:
+        """The statement that takes turns of so many apps."""
+        return self._sql.take(apps, _COLUMNS)
 
 
 def _info(cells: Sequence[Cell]) -> TurnInfo:

@@ -81,12 +81,8 @@ class LivingTable(Protocol):
         """Connect, take the lock of this worker, and write its row if this is its first time."""
         ...
 
-    def beat(self) -> bool:
-        """Say that this worker lives; False where it was declared dead."""
-        ...
-
-    def beats(self) -> list[tuple[str, float]]:
-        """The workers, each with its last beat."""
+    def beat(self) -> list[tuple[str, float]] | None:
+        """Say that this worker lives: all workers, with their last beats; None if it is dead."""
         ...
 
     def bury(self, worker: str, beat: float, *, hangs: bool) -> bool:
@@ -200,7 +196,8 @@ class Liveness:
 
     def _tick(self) -> None:
         # the row is gone: others hand on the turns of this worker, and must not be raced
-        if not self._table.beat():
+        beats = self._table.beat()
+        if beats is None:
             self.is_dead = True
             self._in_loop(self._died)
             return
@@ -209,17 +206,17 @@ class Liveness:
         if before and now - before >= _BLIND_AFTER:
             # the database hung, or this process was stopped: nothing is known of the others
             self._connected, self._seen = now, {}
-        died = [worker for worker, beat in self._silent() if self._bury(worker, beat)]
+        died = [worker for worker, beat in self._silent(beats) if self._bury(worker, beat)]
         if died or time.monotonic() - self._recovered_at >= _RECOVER_EVERY:
             self._begin_recovery()
         self._end_recovery()
 
-    def _silent(self) -> list[tuple[str, float]]:
+    def _silent(self, beats: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
         """The workers of which no new beat was seen for a while."""
         now, before = time.monotonic(), self._seen
         self._seen = {}
         silent: list[tuple[str, float]] = []
-        for worker, beat in self._table.beats():
+        for worker, beat in beats:
             # the beat is compared, not read as a time: clocks of machines differ
             known, since = before.get(worker, (None, now))
             self._seen[worker] = (beat, since if known == beat else now)
@@ -316,7 +313,8 @@ class FileLiving:
     def enter(self, info: WorkerInfo) -> None:
         """Connect, take the lock, and write the row."""
         self._worker = info.worker
-        self._locks = FileLocks(self._path.with_name(f"{self._path.name}-workers"))
+        locks = self._path.with_name(f"{self._path.name}-workers")
+        self._locks = FileLocks(locks, database=self._path)
         self._locks.take(_place(info.worker))
         try:
             self._connection = sqlite3.connect(
@@ -333,13 +331,11 @@ class FileLiving:
             )
             self._is_known = True
 
-    def beat(self) -> bool:
-        """Say that this worker lives."""
+    def beat(self) -> list[tuple[str, float]] | None:
+        """Say that this worker lives: all workers, with their last beats."""
         statement = "UPDATE turn_workers SET beat = ? WHERE worker = ? RETURNING 1"
-        return bool(self._run(statement, (time.time(), self._worker)))
-
-    def beats(self) -> list[tuple[str, float]]:
-        """The workers, each with its last beat."""
+        if not self._run(statement, (time.time(), self._worker)):
+            return None
         rows = self._run("SELECT worker, beat FROM turn_workers", ())
         return cast("list[tuple[str, float]]", rows)
 
@@ -408,22 +404,11 @@ class ServerLiving:
 
     def enter(self, info: WorkerInfo) -> None:
         """Connect, take the lock, and write the row."""
-        import psycopg
-        from psycopg.conninfo import conninfo_to_dict
-
-        from weft.stores.postgres_server import KEEPALIVES, explained
+        from weft.stores.postgres_server import DriverError, connect_at_once, explained
 
         self._worker = info.worker
         try:
-            options = {
-                **KEEPALIVES,
-                "connect_timeout": "5",
-                "application_name": f"weft {info.worker}",
-                **conninfo_to_dict(self._url),
-                "autocommit": True,
-            }
-            connection = psycopg.connect(**options)  # type: ignore[arg-type]
-            self._connection = cast("psycopg.Connection[tuple[object, ...]]", connection)
+            self._connection = connect_at_once(self._url, worker=info.worker)
             # a beat that is lost with the server is no loss, and a server that hangs is noticed
             self._connection.execute("SET synchronous_commit = off; SET statement_timeout = '5s'")
             # whoever buried this worker has cut its connection off, or will not be long
@@ -435,21 +420,18 @@ class ServerLiving:
                     (info.worker, json.dumps(info.apps), info.engine, info.slots),
                 )
                 self._is_known = True
-        except psycopg.Error as error:
+        except DriverError as error:
             raise explained(error, self._url) from None
 
-    def beat(self) -> bool:
-        """Say that this worker lives."""
+    def beat(self) -> list[tuple[str, float]] | None:
+        """Say that this worker lives: all workers, with their last beats."""
         rows = self._run(
-            f"UPDATE weft.turn_workers SET beat = {_NOW} WHERE worker = %s RETURNING 1",
+            f"""WITH own AS (
+                UPDATE weft.turn_workers SET beat = {_NOW} WHERE worker = %s RETURNING 1)
+            SELECT worker, beat FROM weft.turn_workers WHERE EXISTS (SELECT 1 FROM own)""",
             (self._worker,),
         )
-        return bool(rows)
-
-    def beats(self) -> list[tuple[str, float]]:
-        """The workers, each with its last beat."""
-        rows = self._run("SELECT worker, beat FROM weft.turn_workers", ())
-        return cast("list[tuple[str, float]]", rows)
+        return cast("list[tuple[str, float]]", rows) or None
 
     def bury(self, worker: str, beat: float, *, hangs: bool) -> bool:
         """Declare a worker dead, and cut it off."""

@@ -11,7 +11,7 @@ from weft.session.event import new_id
 from weft.stores import open_store
 from weft.turns.databases import FileDatabase, ServerDatabase
 from weft.turns.inbox import InboxTurns
-from weft.turns.turn import QueuedTurn, Turns, require_same, seconds_of
+from weft.turns.turn import MOST_WAITING, QueuedTurn, Turns, require_same, seconds_of
 from weft.values import Json, require_object
 
 ENGINES = ("inbox", "procrastinate", "dbos")
@@ -83,10 +83,12 @@ async def put_message(
     delay: float = 0.0,
     every: str | float | None = None,
     priority: int = 0,
+    limit: int | None = MOST_WAITING,
 ) -> tuple[QueuedTurn, bool]:
     """Put a message to a session, which is made if there is none; and whether it is new.
 
-    A request id that came with another message before is an error.
+    Where `limit` turns of the session wait already it is refused: `SessionFull`. A request id that
+    came with another message before is an error.
     If the session is deleted before the turn is taken, the turn fails and makes no new one.
     """
     content = require_posted(to_content(message), where="message")
@@ -102,7 +104,7 @@ async def put_message(
     if not await store.lengths([key]):
         with suppress(Conflict):  # another process was faster
             await store.create(key)
-    is_new = await turns.put(turn, delay=delay, priority=priority)
+    is_new = await turns.put(turn, delay=delay, priority=priority, limit=limit)
     if not is_new:
         require_same(await turns.find(key, turn.request_id), turn)
     return turn, is_new

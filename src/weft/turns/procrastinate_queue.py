@@ -19,10 +19,20 @@ import msgspec
 
 from weft.errors import StoreError, UsageError
 from weft.session import SessionKey
-from weft.turns.databases import ServerDatabase, execute, lock_migrations, require_connection
+from weft.turns.databases import (
+    LineReader,
+    ServerDatabase,
+    TakeRequest,
+    execute,
+    lock_migrations,
+    require_connection,
+)
+from weft.turns.lines import END_PAUSES, JOB_LINES, JOBS, server_take
 from weft.turns.running import TakenTurn, take_turns
 from weft.turns.turn import (
     BLAME,
+    MOST_WAITING,
+    NO_LIMIT,
     Living,
     QueuedTurn,
     RunTurn,
@@ -35,13 +45,13 @@ from weft.turns.turn import (
     encode_turn,
     read_waits,
     retried,
+    session_full,
 )
 
 try:
     import procrastinate
     import psycopg
     from procrastinate.connector import BaseAsyncConnector, Notify
-    from procrastinate.jobs import Job
 except ImportError:
     raise UsageError(
         "Procrastinate is not installed",
@@ -94,12 +104,22 @@ class ProcrastinateTurns:
                     if not await _has_tables(connection):
                         await connection.execute(self._app.schema_manager.get_schema().encode())
             await _require_functions(connection, self._database.url)
-            for statement in _INDEXES:
-                await connection.execute(statement.encode())
+            if not await _has_lines(connection):
+                async with connection.transaction():
+                    await lock_migrations(connection)
+                    if not await _has_lines(connection):
+                        for statement in _LINES:
+                            await connection.execute(statement.encode())
         self._is_open = True
 
     async def put(
-        self, turn: QueuedTurn, *, delay: float = 0.0, priority: int = 0, connection: object = None
+        self,
+        turn: QueuedTurn,
+        *,
+        delay: float = 0.0,
+        priority: int = 0,
+        limit: int | None = MOST_WAITING,
+        connection: object = None,
     ) -> bool:
         """Put a turn behind the others of its session; False where it is known already."""
         await self.open()
@@ -113,14 +133,19 @@ class ProcrastinateTurns:
                 {"app": turn.key.app_name, "turn": encode_turn(turn)}
             ).decode(),
             "delay": max(delay, 0.0),
+            "limit": limit if limit is not None else NO_LIMIT,
         }
         if connection is None:
             async with self._database.connection() as own:
-                return await _put(own, values)
-        from weft.stores.postgres_server import explaining
+                is_new = await _put(own, values)
+        else:
+            from weft.stores.postgres_server import explaining
 
-        async with explaining(self._database.url):
-            return await _put(require_connection(connection), values)
+            async with explaining(self._database.url):
+                is_new = await _put(require_connection(connection), values)
+        if is_new is None:
+            raise session_full(turn.key, limit)
+        return is_new
 
     async def work(
         self, run: RunTurn, *, apps: Sequence[str], worker: str, slots: int, stop: StopSignal
@@ -131,7 +156,7 @@ class ProcrastinateTurns:
         try:
             await take_turns(source, run, slots=slots, stop=stop)
         finally:
-            await source.leave()
+            await source.unregister()
 
     def source(self, *, apps: Sequence[str], worker: str) -> "JobSource":
         """The queue as one worker sees it."""
@@ -145,9 +170,11 @@ class ProcrastinateTurns:
             return 0
         # asked behind the owners: a worker that began in between lives, and keeps its turns
         alive = await living()
-        dead = [owner for owner, worker in owners if worker not in alive]
         handed_on = 0
-        for owner in dead:
+        for owner, worker in owners:
+            if worker in alive:
+                continue
+            await self._database.forget_room(str(worker))
             values = {"owner": owner, "task": _TASK, **BLAME}
             handed_on += len(await self._database.execute(_HAND_ON, values))
             # a job may lose the number of its owner, when Procrastinate forgets a worker
@@ -222,12 +249,14 @@ class ProcrastinateTurns:
         """Delete turns that were done so many seconds ago."""
         await self.open()
         values = {"task": _TASK, "keep": keep, "most": most}
-        return len(await self._database.execute(_PRUNE, values))
+        count = len(await self._database.execute(_PRUNE, values))
+        await self._database.gather_counts()
+        return count
 
     async def counts(self) -> dict[tuple[str, TurnStatus], int]:
         """How many turns there are, by the name of their app and by status."""
         await self.open()
-        return count_statuses(await self._database.execute(_COUNTS, {"task": _TASK}), _STATUSES)
+        return count_statuses(await self._database.counts(JOBS.queue), _STATUSES)
 
     async def waits(self) -> dict[str, float]:
         """For how long the oldest turn of each app waits that a worker could take."""
@@ -267,24 +296,36 @@ class JobSource:
     ) -> None:
         self._jobs = app.job_manager
         self._database = database
-        self._queues = [queue_of(app) for app in apps]
         self._worker = worker
         self._owner: int | None = None
         """The number that Procrastinate knows the worker by."""
         self._beat = 0.0
-        database.listen_to(*(f"procrastinate_queue_v1#{queue}" for queue in self._queues))
+        statement = server_take(JOBS, len(apps), marking=_MARKING, delayed=_FIRST_DELAYED)
+        request = TakeRequest(JOBS, [queue_of(app) for app in apps], worker, statement)
+        self._lines = LineReader(database, request, self._end_pauses)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the server wakes this worker for turns, or it has to look."""
+        return self._lines.is_told
 
     async def take(self, most: int) -> list[TakenTurn]:
-        """One turn, or none: a job is fetched by itself."""
-        owner = await self._registered()
-        while True:
-            job = await self._jobs.fetch_job(queues=self._queues, worker_id=owner)
-            if job is None:
-                return []
-            # a job without a lock was delayed: it joins the line of its session now
-            if job.lock is not None:
-                return [await self._taken(job)]
-            await self._join_line(job)
+        """Up to so many turns, which are this worker's from now on."""
+        owner = await self._registered() if most else None
+        rows = await self._lines.take(most, {"owner": owner})
+        jobs = sorted(cast("Sequence[tuple[int, int, str, int, int]]", rows))
+        # an UPDATE gives its rows in any order
+        return [
+            TakenTurn.read(str(id), text, attempts, kills) for _, id, text, attempts, kills in jobs
+        ]
+
+    async def _end_pauses(self) -> None:
+        """Have turns taken from now on that are due: a delayed one joins its session's line."""
+        for id, request in await self._database.execute(_DELAYED, {}):
+            session = cast("list[str]", msgspec.json.decode(str(request)))[:-1]
+            values = {"id": id, "lock": _lock_of(SessionKey(*session))}
+            await self._database.execute(_JOIN_LINE, values)
+        await self._database.execute(END_PAUSES, {"queue": JOBS.queue})
 
     async def drop_adrift(self, running: Collection[str]) -> int:
         """Give back what this worker owns beside those that it runs."""
@@ -306,13 +347,16 @@ class JobSource:
             "cancelled": _STOPPED,
             "released": _RELEASE,
         }[outcome.kind]
-        return bool(await self._database.execute(statement, values))
+        is_ours = bool(await self._database.execute(statement, values))
+        if outcome.after > 0:
+            self._database.hear()  # the next look says when it is due
+        return is_ours
 
     async def news(self) -> None:
-        """Wait until a job was put; it is not told when a session's line moves on elsewhere."""
-        await self._database.news(self._database.pause)
+        """Wait until there may be a turn to take."""
+        await self._lines.news()
 
-    async def leave(self) -> None:
+    async def unregister(self) -> None:
         """Tell Procrastinate that the worker is gone."""
         owner, self._owner = self._owner, None
         if owner is None:
@@ -332,21 +376,6 @@ class JobSource:
             await self._jobs.update_heartbeat(self._owner)
             self._beat = time.monotonic()
         return self._owner
-
-    async def _taken(self, job: Job) -> TakenTurn:
-        id, attempts, kills = str(job.id), 0, 0
-        # it was handed on or tried before: our notes know how often it failed
-        if job.attempts:
-            notes = await self._database.execute(_NOTES, {"id": job.id})
-            if notes:
-                attempts, kills = cast("tuple[int, int]", notes[0])
-        return TakenTurn.read(id, str(job.task_kwargs.get("turn")), attempts, kills)
-
-    async def _join_line(self, job: Job) -> None:
-        """A delayed turn is due: from now on it has its place in the line of its session."""
-        session = cast("list[str]", msgspec.json.decode(job.queueing_lock or "[]"))[:-1]
-        values = {"id": job.id, "owner": self._owner, "lock": _lock_of(SessionKey(*session))}
-        await self._database.execute(_JOIN_LINE, values)
 
 
 class _PoolConnector(BaseAsyncConnector):
@@ -384,20 +413,23 @@ class _PoolConnector(BaseAsyncConnector):
         """Nothing: the database listens."""
 
 
-async def _put(connection: "Connection", values: Mapping[str, object]) -> bool:
+async def _put(connection: "Connection", values: Mapping[str, object]) -> bool | None:
+    """Whether the turn is new; None where too many of its session wait."""
     try:
         # no transaction of the caller's: the statement commits itself
         if connection.autocommit and not has_begun(connection):
-            await execute(connection, _PUT, values)
+            rows = await execute(connection, _PUT, values)
         else:
             if not has_begun(connection):
                 await connection.execute("SELECT 1")  # the caller's transaction, not one of ours
             async with connection.transaction():  # what is known must not break it
-                await execute(connection, _PUT, values)
+                rows = await execute(connection, _PUT, values)
     except psycopg.errors.UniqueViolation:
         # the request is known: it was put before
         return False
-    return True
+    if rows:
+        return True
+    return False if await execute(connection, _IS_KNOWN, values) else None
 
 
 def has_begun(connection: "Connection") -> bool:
@@ -435,20 +467,31 @@ async def _require_functions(connection: "Connection", url: str) -> None:
 
 _USED = [
     "procrastinate_defer_jobs_v1",
-    "procrastinate_fetch_job_v2",
     "procrastinate_finish_job_v1",
     "procrastinate_retry_job_v2",
     "procrastinate_cancel_job_v1",
     "procrastinate_register_worker_v1",
 ]
 
-_INDEXES = (
+
+async def _has_lines(connection: "Connection") -> bool:
+    cursor = await connection.execute(
+        "SELECT 1 FROM pg_catalog.pg_trigger WHERE tgname = 'weft_procrastinate_line_insert'"
+        " AND tgrelid = 'procrastinate_jobs'::regclass"
+    )
+    return await cursor.fetchone() is not None
+
+
+_LINES = (
     # A request is put once, also while it runs and when it is done.
     "CREATE UNIQUE INDEX IF NOT EXISTS weft_turns_once ON procrastinate_jobs (queueing_lock)"
     f" WHERE task_name = '{_TASK}'",
-    # The line of a session, for those who join it and for those who fetch from it.
+    # The line of a session, for those who join it and for those who look for the first in it.
     "CREATE INDEX IF NOT EXISTS weft_turns_lines ON procrastinate_jobs (lock, priority, id)"
     " WHERE status IN ('todo', 'doing')",
+    "CREATE INDEX weft_turns_delayed ON procrastinate_jobs (scheduled_at)"
+    f" WHERE status = 'todo' AND lock IS NULL AND task_name = '{_TASK}'",
+    *JOB_LINES,
 )
 
 # In one session Procrastinate takes the higher priority first. Messages must stay in their order,
@@ -464,6 +507,34 @@ SELECT unnest(procrastinate_defer_jobs_v1(ARRAY[ROW(
     CASE WHEN %(delay)s::float8 > 0
         THEN clock_timestamp() + make_interval(secs => %(delay)s::float8) END
 )]::procrastinate_job_to_defer_v1[]))
+WHERE %(limit)s > (
+    SELECT count(*) FROM (
+        SELECT 1 FROM procrastinate_jobs WHERE lock = %(lock)s AND status = 'todo'
+        LIMIT %(limit)s) AS line)
+"""
+
+_IS_KNOWN = """
+SELECT 1 FROM procrastinate_jobs WHERE queueing_lock = %(request)s AND task_name = %(task)s
+"""
+
+_NOTED_AS = "(SELECT {} FROM weft.turn_notes WHERE turn = job.id::text)"
+
+_MARKING = f"""
+UPDATE procrastinate_jobs AS job SET status = 'doing', worker_id = %(owner)s
+FROM heads WHERE job.id = heads.number AND job.status = 'todo'
+RETURNING -job.priority, job.id, job.args ->> 'turn',
+    coalesce({_NOTED_AS.format("attempts")}, 0), coalesce({_NOTED_AS.format("kills")}, 0)
+"""
+
+_IS_DELAYED = f"status = 'todo' AND lock IS NULL AND task_name = '{_TASK}'"
+
+_FIRST_DELAYED = f"""
+SELECT extract(epoch FROM min(scheduled_at))::float8 FROM procrastinate_jobs WHERE {_IS_DELAYED}
+"""
+
+_DELAYED = f"""
+SELECT id, queueing_lock FROM procrastinate_jobs
+WHERE {_IS_DELAYED} AND scheduled_at <= clock_timestamp() ORDER BY scheduled_at, id LIMIT 100
 """
 
 _MINE = """
@@ -473,7 +544,8 @@ mine AS MATERIALIZED (
 """
 
 _JOIN_LINE = f"""
-WITH {_MINE} SELECT procrastinate_retry_job_v2(id, now(), NULL, NULL, %(lock)s) FROM mine
+UPDATE procrastinate_jobs SET lock = %(lock)s, scheduled_at = NULL
+WHERE id = %(id)s AND {_IS_DELAYED} RETURNING id
 """
 
 _DONE = f"WITH {_MINE} SELECT procrastinate_finish_job_v1(id, 'succeeded', false) FROM mine"
@@ -512,9 +584,11 @@ SELECT procrastinate_retry_job_v2(id, now(), NULL, NULL, NULL) FROM adrift
 """
 
 _OWNERS = """
-SELECT DISTINCT worker_id, worker FROM procrastinate_jobs
+SELECT worker_id, worker FROM procrastinate_jobs
 LEFT JOIN weft.turn_owners ON owner = worker_id
 WHERE status = 'doing' AND task_name = %(task)s
+UNION SELECT owner, worker FROM weft.turn_room JOIN weft.turn_owners USING (worker)
+WHERE queue = 'procrastinate'
 """
 
 _NOTE_OWNER = """
@@ -528,7 +602,7 @@ _FORGET_OWNER = "DELETE FROM weft.turn_owners WHERE owner = %(owner)s"
 # A suspect runs when its worker has nothing else: beside others it only waited.
 _HAND_ON = """
 WITH orphans AS MATERIALIZED (
-    SELECT id, queue_name FROM procrastinate_jobs
+    SELECT id FROM procrastinate_jobs
     WHERE status = 'doing' AND task_name = %(task)s AND worker_id IS NOT DISTINCT FROM %(owner)s
     FOR UPDATE),
 blamed AS (
@@ -543,14 +617,9 @@ noted AS (
     RETURNING turn::bigint AS id, kills)
 SELECT CASE WHEN coalesce(kills, 0) >= %(most)s
     THEN procrastinate_finish_job_v1(id, 'failed', false)::text
-    ELSE procrastinate_retry_job_v2(id, now(), NULL, NULL, NULL)::text END,
-    -- Procrastinate tells of new jobs only
-    pg_notify('procrastinate_queue_v1#' || queue_name,
-        json_build_object('type', 'job_inserted', 'job_id', id)::text)
+    ELSE procrastinate_retry_job_v2(id, now(), NULL, NULL, NULL)::text END
 FROM orphans LEFT JOIN noted USING (id)
 """
-
-_NOTES = "SELECT attempts, kills FROM weft.turn_notes WHERE turn = %(id)s::text"
 
 _TEXT = "SELECT args ->> 'turn' FROM procrastinate_jobs WHERE id = %(id)s AND task_name = %(task)s"
 
@@ -603,11 +672,6 @@ gone AS (
     RETURNING id),
 noted AS (DELETE FROM weft.turn_notes WHERE turn IN (SELECT id::text FROM gone))
 SELECT id FROM gone
-"""
-
-_COUNTS = """
-SELECT args ->> 'app', status::text, count(*) FROM procrastinate_jobs
-WHERE task_name = %(task)s GROUP BY 1, 2
 """
 
 # Jobs are numbered in the order in which they are put: of those without a time the first one is

@@ -90,8 +90,16 @@ class TakenTurn(NamedTuple):
 class TurnSource(Protocol):
     """A queue as one worker sees it."""
 
+    @property
+    def is_told(self) -> bool:
+        """Whether `news` ends for every turn that can be taken since the last look."""
+        ...
+
     async def take(self, most: int) -> Sequence[TakenTurn]:
-        """Up to so many turns, which are this worker's from now on; none where there is none."""
+        """Up to so many turns, which are this worker's from now on; none where there is none.
+
+        For 0 the queue notes that this worker takes none: it is not woken for one.
+        """
         ...
 
     async def drop_adrift(self, running: Collection[str]) -> int:
@@ -113,6 +121,8 @@ async def take_turns(source: TurnSource, run: RunTurn, *, slots: int, stop: Stop
     taking = _Taking(source, run, slots, stopping)
     try:
         await taking.take()
+        with suppress(StoreError):  # whoever has room looks now and then as well
+            await source.take(0)
         await taking.finish()
     finally:
         stopping.cancel()
@@ -150,7 +160,7 @@ class _Taking:
                 if time.monotonic() - self._looked >= _ADRIFT_EVERY:
                     await self._drop_adrift()
                 # what is taken is owned, so never more than can be run
-                taken = await self._source.take(room) if room > 0 else ()
+                taken = await self._source.take(max(room, 0))
             except StoreError as error:
                 self._looked = 0.0  # the answer that was lost may have been a turn
                 _log.warning("no turns can be taken: %s", error.message)
@@ -162,7 +172,8 @@ class _Taking:
                 if one.turn is not None and one.turn.is_suspect and self._has_time_for_suspect():
                     self._suspect = one
                 self._running[one.id] = asyncio.create_task(self._carry_out(one))
-            if not taken:
+            # less than there is room for was all that there is
+            if not taken or (len(taken) < room and self._source.is_told):
                 await self._idle(is_full=room <= 0)
 
     async def finish(self) -> None:
@@ -183,7 +194,10 @@ class _Taking:
 
     async def _idle(self, *, is_full: bool) -> None:
         """Wait until there is something to do: a turn was put, or one of ours is over."""
-        waits: list[asyncio.Task[object]] = [asyncio.create_task(self._freed.wait())]
+        waits: list[asyncio.Task[object]] = []
+        # who has room already and is told of turns need not look because one has ended
+        if is_full or not self._source.is_told:
+            waits.append(asyncio.create_task(self._freed.wait()))
         # with no free slot, new turns are none of our business
         if not is_full:
             waits.append(asyncio.create_task(self._source.news()))

@@ -15,7 +15,7 @@ import msgspec
 
 from weft.content import Content
 from weft.declare.tool import Tool
-from weft.errors import RequestTaken, UsageError, WeftError
+from weft.errors import RequestTaken, SessionFull, UsageError, WeftError
 from weft.session import SessionKey
 from weft.values import Json, JsonObject
 
@@ -30,6 +30,12 @@ MOST_KILLS = 3
 
 SUSPECT_KILLS = MOST_KILLS - 1
 """After how many of them it is a suspect: it runs alone, so that one more death is its own."""
+
+MOST_WAITING = 100
+"""How many turns of one session wait at most: more are refused with `SessionFull`."""
+
+NO_LIMIT = 2**31 - 1
+"""As many turns as stand for no limit in a statement."""
 
 Living = Callable[[], Awaitable[frozenset[str]]]
 """Asks for the names of the workers that live now."""
@@ -53,9 +59,12 @@ class Turns(Protocol):
         *,
         delay: float = 0.0,
         priority: int = 0,
+        limit: int | None = MOST_WAITING,
         connection: object = None,
     ) -> bool:
         """Put a turn behind the others of its session; False where it is known already.
+
+        Where `limit` turns of the session wait already it is refused: `SessionFull`.
 
         It is known by its session and request id, also while it runs and when it is done, until
         it is pruned. With
@@ -249,6 +258,15 @@ BLAME: Mapping[str, int | str] = {
     "reason": poison_reason(MOST_KILLS),
 }
 """What a statement needs that hands on the turns of a dead worker, and gives up one that kills."""
+
+
+def session_full(key: SessionKey, limit: int | None) -> SessionFull:
+    """The error for a turn of a session in whose line too many wait."""
+    return SessionFull(
+        f"{limit} turns of the session wait already",
+        where=str(key),
+        hint="put it again when some are answered, or allow more: put(turn, limit=...)",
+    )
 
 
 def count_statuses(

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from weft.errors import StoreError, UsageError, WeftError, describe_kind
+from weft.errors import StoreError, StoreUnreachable, UsageError, WeftError, describe_kind
 from weft.runtime import Runner
 from weft.runtime.metrics import MEDIA_TYPE, Metrics
 from weft.session import Store
@@ -48,7 +48,15 @@ _PRUNE_EVERY = 60.0
 """Seconds between two looks for done turns that are old, where the last one found few."""
 
 _PRUNE_MOST = 1000
-"""How many turns are pruned at once: few enough to take no time, more than come meanwhile."""
+"""How many turns are pruned at once: few enough to hold up nobody."""
+
+_PRUNE_SECONDS = 0.5
+"""How long a look goes on with that, as long as it finds as many: others recover after it."""
+
+_FIRST_PAUSE = 0.1
+
+_LONGEST_PAUSE = 2.0
+"""Seconds between two tries to begin, while the database is away."""
 
 _SCRAPE_LIMIT = 5.0
 """Seconds in which the numbers of the queue must be there."""
@@ -121,12 +129,8 @@ class Worker:
             if port is not None:
                 server = HealthServer(self._pages(pulse), listen(host, port))
                 port = server.port
-            await self._database.open()
-            await self.turns.open()
-            self._liveness = await self._live()
-            # before the first turn: whoever put it may follow it in another process
-            if isinstance(self.store, RelayingStore):
-                await self.store.relay.watch()
+            if not await self._begin():
+                return 0
             if ready is not None:
                 ready(port)
             return await self._work()
@@ -147,6 +151,26 @@ class Worker:
         if self._stop.is_set():
             self._ended.set()
         self._stop.set()
+
+    async def _begin(self) -> bool:
+        """Open the queue and begin to live, once the database is there; False if told to stop."""
+        pause = _FIRST_PAUSE
+        while not self._stop.is_set():
+            try:
+                await self._database.open()
+                await self.turns.open()
+                self._liveness = await self._live()
+                # before the first turn: whoever put it may follow it in another process
+                if isinstance(self.store, RelayingStore):
+                    await self.store.relay.watch()
+                return True
+            except StoreUnreachable as error:
+                _log.warning("the worker waits for its database: %s", error.message)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stop.wait()
+            pause = min(pause * 2, _LONGEST_PAUSE)
+        return False
 
     async def _live(self) -> Liveness:
         info = WorkerInfo(self.name, tuple(self._runners), self.turns.engine, self._slots, 0.0)
@@ -171,15 +195,19 @@ class Worker:
         """
         handed_on = await self.turns.recover(living)
         if time.monotonic() >= self._prune_at:
-            try:
-                count = await self.turns.prune(keep=self._keep, most=_PRUNE_MOST)
-            except StoreError as error:
-                count = 0
-                _log.warning("old turns cannot be pruned: %s", error.message)
-            # a whole batch: there are more, and the next round takes them
-            pause = _PRUNE_EVERY if count < _PRUNE_MOST else 0.0
-            self._prune_at = time.monotonic() + pause
+            self._prune_at = time.monotonic() + await self._prune()
         return handed_on
+
+    async def _prune(self) -> float:
+        """Delete done turns that are old, for a while; gives the seconds until the next look."""
+        until = time.monotonic() + _PRUNE_SECONDS
+        try:
+            while await self.turns.prune(keep=self._keep, most=_PRUNE_MOST) >= _PRUNE_MOST:
+                if time.monotonic() >= until:
+                    return 0.0  # there are more: the next round takes them
+        except StoreError as error:
+            _log.warning("old turns cannot be pruned: %s", error.message)
+        return _PRUNE_EVERY
 
     def _declared_dead(self) -> None:
         _log.error("%s was declared dead by others, who have its turns: it ends", self.name)
