@@ -269,6 +269,54 @@ def test_media_and_words_that_a_reader_drops_are_lost_too() -> None:
         read({"request": asked, "response": {"choices": choices}})
 
 
+def test_a_tool_that_ran_in_a_trace_is_a_call_of_its_models() -> None:
+    ran = [
+        {"id": f"s{n}", "traceId": "t1", "type": "TOOL", "name": "look", "input": {"q": n},
+         "output": "found"}
+        for n in range(CALLS)
+    ]  # fmt: skip
+    called = langfuse("openai-chat")
+    require_whole(read([called, *ran]))
+    require_whole(read({"id": "t1", "observations": [*ran, called]}))
+    told = {**called, "input": "the question", "output": "the answer"}
+    for value in ([told, *ran], {"id": "t1", "observations": [told, *ran]}, ran):
+        with pytest.raises(LostContent, match="8 calls and 8 results would be lost"):
+            read(value)
+    (recording,) = read([told, *ran], lenient=True)
+    assert [one.count for one in recording.aside if one.what == "lost call"] == [CALLS]
+
+
+@pytest.mark.parametrize(
+    ("output", "text"), [({"text": "Done."}, "Done."), ({"city": "Oslo"}, '{"city":"Oslo"}')]
+)
+def test_an_answer_that_is_not_a_message_is_kept(output: JsonObject, text: str) -> None:
+    (recording,) = read({**langfuse("openai-chat"), "output": output})
+    assert recording.session.events[-1].text == text
+
+
+def test_what_no_model_is_sent_is_not_lost_in_any_form_of_an_export() -> None:
+    path = Path(__file__).parent / "samples" / "opencode.json"
+    export = json.loads(path.read_text())
+    messages = export["messages"]
+    summary = {"role": "assistant", "summary": True, "time": {"created": 1_776_105_641_982}}
+    parts = [{"type": "reasoning", "text": "Sum up."}, {"type": "text", "text": "The sum."}]
+    messages.append({"info": summary, "parts": parts})
+    lines = "\n".join(map(json.dumps, messages)).encode()
+    whole = len(read(export)[0].session.events)
+    assert [len(one.session.events) for one in read([export, export])] == [whole, whole]
+    assert len(read(messages)[0].session.events) == whole
+    (recording,) = read_recordings(lines, name="f.jsonl")
+    assert len(recording.session.events) == whole
+
+
+def test_a_call_that_was_denied_has_the_result_that_the_model_read() -> None:
+    denied = {"type": "tool-look", "toolCallId": "a", "state": "output-denied", "input": {"q": 1}}
+    asked = {"id": "1", "role": "user", "parts": [{"type": "text", "text": "Go."}]}
+    (recording,) = read([asked, {"id": "2", "role": "assistant", "parts": [denied]}])
+    (result,) = [one for event in recording.session.events for one in event.results]
+    assert result.response == {"error": "Tool execution denied."}
+
+
 def test_lenient_is_refused_where_there_is_nothing_to_lose(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("from weft import Agent\nagent = Agent('a', model='gpt-5')\n")
     for arguments in (

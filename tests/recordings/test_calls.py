@@ -2,15 +2,17 @@
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cli.run import weft
 from weft import C
 from weft.inspector import Inspection
 from weft.recordings import Recording, recording_of
-from weft.recordings.read import read_recordings
+from weft.recordings.read import files_in, read_files, read_recordings
 from weft.replay.evidence import Uses
 from weft.replay.replay import replay, requests_of
 from weft.values import Json, JsonObject
@@ -232,6 +234,35 @@ def test_fifteen_calls_are_fifteen_requests_at_the_cost_of_fifteen(dialect: str)
     plain = [replay(one, C.default(), uses=Uses({})) for one in (recording, conversation)]
     assert plain[0].tokens == plain[1].tokens
     assert plain[0].cost == plain[1].cost
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_calls_with_a_file_each_are_joined_too(dialect: str, tmp_path: Path) -> None:
+    recorder = Recorder(dialect)
+    recorder.begin("You help.")
+    for number in range(14):
+        recorder.ask(0, "call" if number % 3 else "answer")
+    recorder.retry(0, takes=False)
+    for number, line in enumerate(recorder.lines):
+        (tmp_path / f"{number:03}.json").write_text(json.dumps(line))
+    read = [*read_files(files_in([tmp_path]))]
+    assert (len(read), requests(read)) == (2, 16)
+    assert spoken(read[0]) == recorder.paths[-2]
+    done = weft(tmp_path, "sessions", "import", ".", "--store", "sqlite:///a.sqlite")
+    assert done.returncode == 0, done.stderr
+    replayed = weft(tmp_path, "replay", "--store", "sqlite:///a.sqlite", "--model", "gpt-5")
+    assert "2 runs, 16 requests" in replayed.stdout, replayed.stdout + replayed.stderr
+
+
+def test_requests_that_do_not_go_on_with_each_other_stay_whole(tmp_path: Path) -> None:
+    for number in range(2):
+        recorder = Recorder("openai-chat")
+        recorder.begin(f"You help {number}.")
+        recorder.count = number * 100
+        for _ in range(4):
+            recorder.ask(0, "call")
+        (tmp_path / f"{number}.json").write_text(json.dumps(recorder.lines[-1]))
+    assert requests([*read_files(files_in([tmp_path]))]) == 10
 
 
 def test_what_was_counted_stays_with_each_answer() -> None:

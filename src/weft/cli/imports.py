@@ -4,7 +4,6 @@ import asyncio
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 from weft.cli.inputs import without_password
@@ -12,7 +11,7 @@ from weft.cli.options import CommandOptions
 from weft.cli.render import print_json
 from weft.diagnostics import safe
 from weft.errors import SessionError
-from weft.recordings import Aside, Recording, files_in, read_file
+from weft.recordings import Aside, Recording, files_in, read_files
 from weft.recordings.read import require_format
 from weft.recordings.recording import AGENT, merge_asides
 from weft.session import SessionKey, Store
@@ -49,16 +48,17 @@ async def _imported(options: CommandOptions, files: list[Path]) -> ImportOutcome
     outcome = ImportOutcome()
     store = open_store(options.address)
     try:
-        for path in files:
-            room = None if options.limit is None else options.limit - len(outcome.stored)
-            if room is not None and room <= 0:
+        recordings = read_files(
+            files,
+            format=options.recorded_format,
+            lenient=options.lenient,
+            failed=outcome.failed,
+        )
+        for recording in recordings:
+            if options.limit is not None and len(outcome.stored) >= options.limit:
                 break
             try:
-                recordings = read_file(
-                    path, format=options.recorded_format, lenient=options.lenient
-                )
-                for recording in islice(recordings, room):
-                    await _take(store, recording, options, outcome)
+                await _take(store, recording, options, outcome)
             except SessionError as error:
                 outcome.failed.append(error)
     finally:

@@ -17,7 +17,7 @@ from weft.inspector import Inspection
 from weft.inspector.export import export
 from weft.inspector.sources import RecordedSessions, SessionSource, StoredSessions, key_text
 from weft.recordings import Recording
-from weft.recordings.read import read_files
+from weft.recordings.read import files_in, read_files
 from weft.session import SessionKey
 from weft.stores import beside_store, open_artifacts, open_store
 
@@ -132,7 +132,7 @@ def _source(options: CommandOptions, redact: tuple[Redact, ...]) -> tuple[Sessio
 
 def _read(options: CommandOptions, files: list[Path]) -> list[Recording]:
     """The recordings in files."""
-    return [*read_files(files, format=options.recorded_format, lenient=options.lenient)]
+    return [*read_files(files_in(files), format=options.recorded_format, lenient=options.lenient)]
 
 
 def _stored(options: CommandOptions, redact: tuple[Redact, ...]) -> StoredSessions:

@@ -20,7 +20,7 @@ from weft.declare import Agent, C, Policy
 from weft.declare.words import policy_from
 from weft.diagnostics import safe
 from weft.errors import SessionError, UsageError
-from weft.recordings import Recording, files_in, read_file, recording_of
+from weft.recordings import Recording, files_in, read_files, recording_of
 from weft.recordings.read import require_format
 from weft.replay.evidence import Uses
 from weft.replay.frontier import (
@@ -259,19 +259,13 @@ def _read(options: CommandOptions) -> RecordingsRead:
         return RecordingsRead(asyncio.run(_stored(options, options.store)))
     require_format(options.recorded_format)
     read = RecordingsRead()
-    files = files_in(options.files or ())
-    for path in files:
-        room = None if options.limit is None else options.limit - len(read.recordings)
-        if room is not None and room <= 0:
-            break
-        try:
-            recordings = read_file(path, format=options.recorded_format, lenient=options.lenient)
-            read.recordings += islice(recordings, room)
-        except SessionError as error:
-            # the only file: its error is all there is to say
-            if len(files) == 1 and not read.recordings:
-                raise
-            read.failed.append(error)
+    recordings = read_files(
+        files_in(options.files or ()),
+        format=options.recorded_format,
+        lenient=options.lenient,
+        failed=read.failed,
+    )
+    read.recordings += islice(recordings, options.limit)
     if not read.recordings:
         raise read.failed[0]
     return read

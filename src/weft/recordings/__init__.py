@@ -6,7 +6,14 @@ into a prompt. `accounting.py` looks whether anything was lost, and `joining.py`
 of the calls in a log.
 """
 
-from weft.recordings.read import FORMATS, files_in, from_messages, read_file, read_recordings
+from weft.recordings.read import (
+    FORMATS,
+    files_in,
+    from_messages,
+    read_file,
+    read_files,
+    read_recordings,
+)
 from weft.recordings.recording import Aside, Recording, recording_of
 
 __all__ = [
@@ -16,6 +23,7 @@ __all__ = [
     "files_in",
     "from_messages",
     "read_file",
+    "read_files",
     "read_recordings",
     "recording_of",
 ]

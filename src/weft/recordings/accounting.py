@@ -50,7 +50,28 @@ def require_accounted(
     first recording.
     """
     read = [*recordings]
-    missing = [*_lost(values, read)]
+    return _require_none([*_lost(values, read)], read, where=where, lenient=lenient)
+
+
+def require_tools_called(
+    tools: Iterable[tuple[str, str]], recordings: list[Recording], *, where: str, lenient: bool
+) -> list[Recording]:
+    """The recordings, if they have a call for each tool that ran, with its name and its place.
+
+    A trace has a row of its own for a tool, next to those of the models that called it.
+    """
+    calls = sum(len(event.calls) for one in recordings for event in one.session.events)
+    missing = [
+        Found(kind, f"={name}", f"{kind} of `{name}`", place)
+        for name, place in [*tools][calls:]
+        for kind in ("call", "result")
+    ]
+    return _require_none(missing, recordings, where=where, lenient=lenient)
+
+
+def _require_none(
+    missing: list[Found], read: list[Recording], *, where: str, lenient: bool
+) -> list[Recording]:
     if not missing:
         return read
     if not lenient:
@@ -86,12 +107,18 @@ def _places(some: list[Found]) -> tuple[str, ...]:
 def _lost(values: Iterable[tuple[str, Json]], recordings: list[Recording]) -> Iterator[Found]:
     """What is in the values and in no recording, but for what a reader left on purpose."""
     # readers write `file: messages[3]` where this count has a path
-    excused = {place.replace(": ", ".") for one in recordings for place in one.excused}
+    excused = {_path(place) for one in recordings for place in one.excused}
     contents = _RecordedContents(recordings)
     for place, value in values:
         for one in find(value, place):
-            if not contents.has(one) and not any(_is_at(one.place, each) for each in excused):
+            if not contents.has(one) and not any(
+                _is_at(_path(one.place), each) for each in excused
+            ):
                 yield one
+
+
+def _path(place: str) -> str:
+    return place.replace(": ", ".")
 
 
 def _is_at(place: str, other: str) -> bool:

@@ -23,10 +23,11 @@ from weft.session import Event, Session
 from weft.values import compact
 
 
-def join_calls(recordings: Iterable[Recording]) -> list[Recording]:
+def join_calls(recordings: Iterable[Recording], *, of_files: bool = False) -> list[Recording]:
     """The recordings of one file, its calls joined; those that are no calls stay as they are.
 
-    Of a call only what is new in it is kept: a log repeats each word in every later line.
+    Of a call only what is new in it is kept: a log repeats each word in every later line. If each
+    is of a file of its own, they are a log only where one of them goes on with another.
     """
     log = _CallLog()
     # each conversation is in the place of its first call
@@ -35,9 +36,9 @@ def join_calls(recordings: Iterable[Recording]) -> list[Recording]:
         conversation = log.take(one) if one.call is not None else one
         if conversation is not None:
             places.append(conversation)
+    is_log = log.count > (sum(isinstance(one, _Conversation) for one in places) if of_files else 1)
     return [
-        one.recording(is_log=log.count > 1) if isinstance(one, _Conversation) else one
-        for one in places
+        one.recording(is_log=is_log) if isinstance(one, _Conversation) else one for one in places
     ]
 
 

@@ -21,7 +21,7 @@ from weft.dialects import CHAT, DIALECTS, dialect_named, dialect_of
 from weft.dialects.wire import object_in, text_at
 from weft.errors import SessionError, UsageError, describe_kind
 from weft.misuse import close
-from weft.recordings.accounting import require_accounted
+from weft.recordings.accounting import require_accounted, require_tools_called
 from weft.recordings.coding import (
     TranscriptLine,
     is_claude_code,
@@ -67,6 +67,7 @@ from weft.recordings.traces import (
     is_observation,
     is_trace,
     read_observation,
+    runs_tool,
     tools_of_observation,
 )
 from weft.recordings.vercel import is_vercel, read_vercel
@@ -88,11 +89,29 @@ class Format(NamedTuple):
 
 
 def read_files(
-    paths: Iterable[Path], *, format: str | None = None, lenient: bool = False
+    files: Iterable[Path],
+    *,
+    format: str | None = None,
+    lenient: bool = False,
+    failed: list[SessionError] | None = None,
 ) -> Iterator[Recording]:
-    """The recordings in files, folders and globs, in order."""
-    for path in files_in(paths):
-        yield from read_file(path, format=format, lenient=lenient)
+    """The recordings in files, in order; calls that have a file each come last, and are joined.
+
+    The error of a file is added to `failed`, if it is given, and stops no other file.
+    """
+    calls: list[Recording] = []
+    for path in files:
+        try:
+            for recording in read_file(path, format=format, lenient=lenient):
+                if recording.call is None:
+                    yield recording
+                else:
+                    calls.append(recording)
+        except SessionError as error:
+            if failed is None:
+                raise
+            failed.append(error)
+    yield from join_calls(calls, of_files=True)
 
 
 def read_file(
@@ -237,6 +256,8 @@ class _Values:
         self.lenient = lenient
         self.skipped = Asides()
         """Rows of a trace in which no model was asked."""
+        self.ran: list[tuple[str, str]] = []
+        """The tools among them, each with its place."""
         self.stem = Path(name).name.partition(".")[0] or name
 
     def rows(
@@ -272,7 +293,7 @@ class _Values:
                     if number == len(rows) and torn is not None:
                         errors.append(torn)
 
-        yield from _with(join_calls(read_rows()), self.skipped)
+        yield from self._join(read_rows())
         raise_first(errors)
 
     def _conversation(self, rows: Sequence[TranscriptLine]) -> Iterable[Recording] | None:
@@ -288,8 +309,16 @@ class _Values:
         if wanted == "codex" or (wanted is None and any(map(is_codex, objects[:3]))):
             return self._account(placed, [read_codex(rows, self.stem, self.name)], self.name)
         if _format_of(objects, wanted) is not None:
+            placed = [(f"{self.name}: messages[{at}]", one) for at, one in enumerate(values)]
             return self._account(placed, [self._list(values, self.stem, self.name)], self.name)
         return None
+
+    def _join(self, recordings: Iterable[Recording]) -> Iterator[Recording]:
+        """The calls of a log as conversations, if no tool ran that none of them has called."""
+        joined = join_calls(recordings)
+        ran, self.ran = self.ran, []
+        joined = require_tools_called(ran, joined, where=self.name, lenient=self.lenient)
+        yield from _with(joined, self.skipped)
 
     def _account(
         self, values: Iterable[tuple[str, Json]], recordings: Iterable[Recording], where: str
@@ -319,7 +348,7 @@ class _Values:
                     single=False,
                 )
             )
-            yield from _with(join_calls(read), self.skipped)
+            yield from self._join(read)
             return
         lines = [TranscriptLine(f"{where}[{at}]", one) for at, one in enumerate(objects)]
         placed = [(f"{where}[{at}]", one) for at, one in enumerate(value)]
@@ -330,6 +359,7 @@ class _Values:
             recordings = [read_codex(lines, id, where)]
         else:
             recordings = [self._list(value, id if not single else self.stem, where)]
+            placed = [(f"{where}: messages[{at}]", one) for at, one in enumerate(value)]
         yield from self._account(placed, recordings, where)
 
     def _list(self, messages: list[Json], id: str, where: str) -> Recording:
@@ -407,6 +437,8 @@ class _Values:
         if not asks_model(row):
             kind = f"observation `{row.get('type')}`"
             self.skipped.add(kind, "no model was asked in it", where)
+            if runs_tool(row):
+                self.ran.append((text_at(row, "name"), where))
             return
         yield _with_tools(read_observation(row, id, where, self._list), tools_of_observation(row))
 

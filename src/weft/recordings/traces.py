@@ -9,7 +9,7 @@ from weft.dialects.wire import object_in, objects_in, text_at
 from weft.errors import SessionError
 from weft.recordings.recording import RecordedCall, Recording, seconds, used, with_events
 from weft.session import Event, Usage
-from weft.values import Json, JsonObject
+from weft.values import Json, JsonObject, compact
 
 # --- Langfuse
 
@@ -31,6 +31,11 @@ def is_trace(row: JsonObject) -> bool:
 def asks_model(observation: JsonObject) -> bool:
     """Whether a model was asked in it; others are functions, tools and events."""
     return text_at(observation, "type").upper() in ("", "GENERATION")
+
+
+def runs_tool(observation: JsonObject) -> bool:
+    """Whether a tool ran in it."""
+    return text_at(observation, "type").upper() == "TOOL"
 
 
 def tools_of_observation(row: JsonObject) -> Json:
@@ -85,11 +90,14 @@ def _answers(output: Json) -> Iterator[Json]:
     elif isinstance(output, dict):
         choices = objects_in(output.get("choices"))
         message = object_in(choices[0].get("message")) if choices else output
-        is_message = bool(message.keys() & {"role", "content", "tool_calls", "type", "parts"})
-        if is_message:
+        if message.keys() & {"role", "content", "tool_calls", "type", "parts"}:
             yield message if "role" in message or "type" in message else {
                 "role": "assistant", **message
             }  # fmt: skip
+        elif message:  # an object that the model was asked for
+            text = message.get("text") if len(message) == 1 else None
+            content = text if isinstance(text, str) else compact(message)
+            yield {"role": "assistant", "content": content}
 
 
 def _with_facts(event: Event, row: JsonObject) -> Event:

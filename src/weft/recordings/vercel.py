@@ -121,6 +121,10 @@ class _Step:
         name = text_at(part, "toolName") or kind.removeprefix("tool-")
         if "output" in part or "result" in part or "errorText" in part:
             self._return({**part, "toolName": name})
+        elif part.get("state") == "output-denied":  # the SDK tells the model so
+            why = text_at(object_in(part.get("approval")), "reason")
+            denied = why or "Tool execution denied."
+            self._return({**part, "toolName": name, "errorText": denied})
         return call_part(name, arguments_of(part.get("input", part.get("args"))), id=id)
 
     def _return(self, part: JsonObject) -> None:
