@@ -5,7 +5,7 @@
 """
 
 from weft.recordings.read import FORMATS, files_in, from_messages, read_file, read_recordings
-from weft.recordings.recording import Aside, Recording, recording_of
+from weft.recordings.recording import Aside, Recording, recording_of, way_to_apply
 
 __all__ = [
     "FORMATS",
@@ -16,4 +16,5 @@ __all__ = [
     "read_file",
     "read_recordings",
     "recording_of",
+    "way_to_apply",
 ]
