@@ -166,5 +166,9 @@ def test_the_terminal_says_what_would_have_been_saved(tmp_path: Path) -> None:
     done = weft(tmp_path, "replay", "run.jsonl")
     (line,) = [one for one in done.stdout.splitlines() if "would have cost" in one]
     assert re.fullmatch(
-        r"C\.auto\(\) would have cost \d+% less than plain history, recalls included", line
+        r"C\.auto\(\) would have cost \d+% less than plain history, recalls included:"
+        r" input 0\.\d\dx, the bill with the answers 0\.\d\dx"
+        r" \([\d,]+ fresh tokens instead of [\d,]+ fresh tokens\)",
+        line,
     )
+    assert done.stdout.splitlines()[-1].startswith("to get this: run the agent with Weft: Agent(")

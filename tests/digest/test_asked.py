@@ -208,12 +208,49 @@ RIPGREP = "\n".join(
 
 
 def test_a_search_keeps_the_path_and_the_line_of_each_hit() -> None:
-    short = digest(RIPGREP, asked_by(["load_everything"], ""), 1_500)
+    short = digest(RIPGREP, asked_by(["load_everything"], "", tool="Grep"), 1_500)
     assert "src/weft/store.py:12:def load_everything(path):" in short
     for n in range(80):
         assert f"src/weft/part_{n}.py:{n * 10}" in short
     assert COUNT(short) <= 1_500
-    assert "more paths" in digest(RIPGREP, NOTHING, 200)
+    assert "more paths" in digest(RIPGREP, asked_by(["rg -n compute src"], ""), 200)
+
+
+def test_a_clock_is_not_a_line_and_what_nobody_searched_has_no_hits() -> None:
+    log = [f"10:{n // 60:02}:{n % 60:02} INFO request {n} served" for n in range(400)]
+    log[217] = "10:03:37 ERROR the disk is full"
+    for lines in (
+        log,
+        [f"INFO {line}" if "ERROR" not in line else line for line in log],
+        [f"app.log:{line}" for line in log],
+        [f"Jan 12 {line}" for line in log],
+        [f"[2024-01-12T{line}" for line in log],
+    ):
+        for asked in (asked_by(["grep -n served app.log"], "", tool="bash"), NOTHING):
+            short = digest("\n".join(lines), asked, 300)
+            assert lines[217] in short
+            assert "also at" not in short
+    # the same lines as a compiler prints them are messages
+    messages = RIPGREP.replace("    value", " warning: value")
+    assert "also at" not in digest(messages, asked_by(["make all"], "", tool="bash"), 400)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "tool", "searches"),
+    [
+        (["grep -rn foo src"], "bash", True),
+        (["cd src && rg foo | head"], "bash", True),
+        (["git grep -n foo"], "run", True),
+        (["search_dir foo"], "run", True),
+        (["foo"], "Grep", True),
+        (["foo"], "search_code", True),
+        (["cat app.log"], "bash", False),
+        (["pytest -q"], "bash", False),
+        (["app.log"], "read_file", False),
+    ],
+)
+def test_what_searches_is_told_by_the_call(arguments: list[str], tool: str, searches: bool) -> None:
+    assert asked_by(arguments, "", tool=tool).searches == searches
 
 
 def test_a_search_keeps_hits_that_define_something_before_those_that_fit() -> None:

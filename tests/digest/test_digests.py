@@ -27,22 +27,24 @@ def test_what_fits_is_returned_as_it_is() -> None:
     assert reduced({"a": 1}, limit_tokens=10, count=COUNT) == ({"a": 1}, "json", "")
 
 
-def test_json_keeps_its_keys_and_the_ends_of_its_lists() -> None:
+def test_json_keeps_its_keys_and_records_become_a_table() -> None:
     rows: Json = [{"id": f"R-{n}", "status": "ok", "text": "lorem " * 20} for n in range(200)]
     short = digest({"total": 200, "rows": rows, "next": "abc"}, 200)
     assert isinstance(short, dict)
     assert short["total"] == 200
     assert short["next"] == "abc"
     kept = short["rows"]
-    assert isinstance(kept, list)
-    assert compact(kept[0]).startswith('{"id":"R-0","status":"ok"')
+    assert isinstance(kept, dict)
+    assert kept["columns"] == ["id", "text"]
+    assert kept["same in all"] == {"status": "ok"}
+    assert compact(kept["rows"]).startswith('[["R-0","lorem')
     assert "more" in compact(kept)
     assert "R-5" in compact(kept)
 
 
 def test_json_that_came_as_text_goes_as_text() -> None:
     text = json.dumps([{"id": n, "name": f"row {n}"} for n in range(400)], indent=2)
-    assert isinstance(json.loads(text_digest(text)), list)
+    assert json.loads(text_digest(text))["columns"] == ["id", "name"]
 
 
 def test_ids_status_and_errors_are_the_keys_that_stay() -> None:
@@ -87,7 +89,8 @@ def test_a_log_keeps_its_trouble_and_says_repeats_once() -> None:
     lines += ["2024-01-01 10:03:00 ERROR ConnectionError: db-7 is gone"]
     lines += [f"2024-01-01 10:04:{n % 60:02} DEBUG tick {n}" for n in range(300)]
     short = text_digest("\n".join(lines))
-    assert "INFO poll 0 (x 124)" in short
+    assert "INFO poll 0 (+121 alike)" in short
+    assert "DEBUG tick 0 (+298 alike)" in short
     assert "ConnectionError: db-7 is gone" in short
 
 

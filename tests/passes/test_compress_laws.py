@@ -200,4 +200,5 @@ def test_a_compacted_result_takes_no_more_than_it_may() -> None:
             if isinstance(block, ResultBlock) and "handle" in compact(block.response)[:20]:
                 held = list(block.response.values())
                 text = held[0] if len(held) == 1 else compact(block.response)
-                assert count(str(text)) <= 70
+                # what must not be hidden may take as much as what is left whole
+                assert count(str(text)) <= 90

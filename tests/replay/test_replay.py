@@ -12,7 +12,16 @@ from weft.declare import Policy
 from weft.declare.words import policy_from
 from weft.errors import DeclarationError, SessionError
 from weft.recordings import Recording, read_recordings, recording_of
-from weft.replay.page import as_json, lines, recorded_facts, replay_page
+from weft.replay.evidence import SearchedText, evidence_in, short_values_in
+from weft.replay.page import (
+    as_json,
+    lines,
+    recorded_facts,
+    replay_page,
+    savings,
+    shares,
+    ways_to_get,
+)
 from weft.replay.replay import Trial, replay, requests_of, strings_in, total, uses_of
 from weft.session.store import SessionKey
 from weft.testing import ScriptedModel, call, make_session
@@ -166,6 +175,41 @@ def test_a_use_counts_only_of_what_was_told_before() -> None:
     )  # fmt: skip
     assert uses_of(session.events).by_event == {3: ("value_three",)}
     assert uses_of(session.events, "Begin with value_three.").by_event == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "said", "used"),
+    [
+        ('{"price": 158.00}', "That is $158.", ["158"]),
+        ('{"price":1234,"seats":9}', "$1,234.00 for 9 seats", ["1234"]),
+        ("seat 12A, gate B4", "You have 12A, at gate B4.", ["12A", "B4"]),
+        ("[20,50,112,438]", "Economy is $112.", ["112"]),
+        ("a.py:335: def run", "open 335", ["335"]),
+        ("leaves 07:45", "at 07:45", ["07:45"]),
+        ("up 12%", "12% more", ["12"]),
+        ("order 41123", "the 12th, 1 or 2", []),
+        ("version 3.12.4", "one of 4", []),
+    ],
+)
+def test_short_values_are_evidence_where_they_stand_by_themselves(
+    told: str, said: str, used: list[str]
+) -> None:
+    text = SearchedText(told)
+    assert [one for one in evidence_in(said) if text.has(one)] == used
+
+
+def test_a_short_value_is_no_part_of_a_longer_one() -> None:
+    assert short_values_in("HAT112 and 2024-05-21, a/12, x@12") == []
+    assert not SearchedText("x158y 1158 15.8").has("158")
+    session = make_session(
+        ("user", "Book 42 of them."),
+        ("bot", [call_part("find", {}, id="c1")]),
+        ("bot", [result_part("find", {"result": '{"price": 77, "left": 42}'}, id="c1")]),
+        ("bot", "77 each, and 42 are left; 99 in all"),
+        ("user", "So 99?"),
+        ("bot", "99"),
+    )
+    assert uses_of(session.events).by_event == {3: ("77",)}  # 42 was asked, 99 is made up
 
 
 # replay
@@ -461,3 +505,90 @@ def test_what_nothing_leads_to_is_lost() -> None:
     assert got.restorable < 1
     (row,) = as_json([got])
     assert (row["lost_share"], row["rebuilt_share"]) == (1.0, got.restorable)
+
+
+# what it costs that something is missing
+
+
+def priced_session(*, rows: int = 300) -> Recording:
+    text = "\n".join(f"flight HAT{n:03} costs {n + 100}" for n in range(rows))
+    return recording_of(
+        make_session(
+            ("user", "Which one?"),
+            ("bot", [call_part("find", {}, id="c1")]),
+            ("bot", [result_part("find", {"result": text}, id="c1")]),
+            ("bot", "It costs $250."),
+            ("user", "And now?"),
+            ("bot", "Still $250."),
+        )
+    )
+
+
+def test_a_miss_without_a_handle_costs_a_call_made_again_once() -> None:
+    recording = priced_session()
+    base, cut = trial(recording, C.default()), trial(recording, C.default().truncate(60))
+    assert (base.short, base.short_present, base.repeats) == (2, 2, 0)
+    assert (cut.short, cut.short_present, cut.recalls, cut.repeats) == (2, 0, 0, 1)
+    whole = base.largest - cut.largest
+    assert cut.with_recalls - cut.cost > 1.25 * whole  # all of it is brought again, and kept
+    handled = trial(recording, C.default().compact())
+    assert (handled.recalls, handled.repeats) == (1, 0)
+
+
+def test_numbers_that_a_digest_adds_are_not_in_view() -> None:
+    recording = priced_session(rows=400)
+    *_, (_, _, last) = requests_of(recording, C.default().compact())
+    digest = str(last.prompt)
+    assert "alike)" in digest
+    assert "of 400 lines" in digest
+    assert trial(recording, C.default().compact()).in_view_short == 0
+
+
+def test_the_bill_has_the_answers_and_both_shares_are_told() -> None:
+    (recording,) = read(coding_run())
+    base, auto = trial(recording, C.default()), trial(recording, C.auto())
+    assert base.output > 0
+    assert base.output_cost == pytest.approx(5 * base.output)
+    assert base.bill == base.with_recalls + base.output_cost
+    paid = trial(recording, C.default(), "gpt-5")
+    assert paid.output_cost == pytest.approx(paid.output * 10 / 1_000_000)
+    (line,) = savings([base, auto])
+    ratio = auto.with_recalls / base.cost
+    assert f"input {ratio:.2f}x" in line
+    assert f"the bill with the answers {auto.bill / base.bill:.2f}x" in line
+    assert auto.bill / base.bill > ratio
+    (row, other) = as_json([base, auto])
+    assert (row["bill_ratio"], other["bill_ratio"]) == (1.0, auto.bill / base.bill)
+    priced = priced_session()
+    (line,) = shares([trial(priced, C.default()), trial(priced, C.default().truncate(60))])
+    assert "short values 0.0% of 2" in line
+
+
+def test_an_answer_counts_as_its_provider_counted_it() -> None:
+    answer = {"role": "assistant", "content": "Oslo is calm."}
+    usage = {"prompt_tokens": 20, "completion_tokens": 77, "total_tokens": 97}
+    request = {"model": "gpt-5", "messages": [{"role": "user", "content": "Oslo?"}]}
+    response = {"model": "gpt-5", "choices": [{"index": 0, "message": answer}], "usage": usage}
+    (recording,) = read({"id": "x", "request": request, "response": response, "status": 200})
+    assert trial(recording, C.default()).output == 77
+
+
+@pytest.mark.parametrize(
+    ("format", "words"),
+    [
+        ("weft", "agent.sees(C.auto())"),
+        ("adk", "plugins=[WeftPlugin(context=C.auto())]"),
+        ("openai-chat", "weft serve agents:NAME"),
+        ("claude-code", "run the agent with Weft"),
+    ],
+)
+def test_it_ends_with_what_to_write(format: str, words: str) -> None:
+    (recording,) = read(coding_run())
+    recording = recording._replace(format=format)
+    trials = [trial(recording, C.default()), trial(recording, C.auto())]
+    (line,) = ways_to_get(trials, recorded_facts([recording]))
+    assert line.startswith("to get this: ")
+    assert words in line
+    assert "C.auto()" in line
+    dearer = [trial(recording, C.default()), trial(recording, C.window(1))]
+    assert [*ways_to_get(dearer, recorded_facts([recording]))] == []

@@ -40,6 +40,7 @@ from weft.replay.page import (
     replay_page,
     savings,
     shares,
+    ways_to_get,
 )
 from weft.replay.replay import Trial, replay, speakers, total, uses_of
 from weft.replay.steps import homes_of
@@ -82,6 +83,7 @@ def replay_command(options: CommandOptions) -> int:
         fields: JsonObject = {
             "source": source,
             "rows": [*as_json(trials)],
+            "to_get_this": [*ways_to_get(trials, facts)],
             "recorded": facts.as_json(),
             "aside": [one.as_json() for one in merged_aside(read.recordings)],
             "unreadable": [str(error) for error in read.failed],
@@ -111,6 +113,8 @@ def _print(trials: Sequence[Trial], facts: RecordedFacts, read: "RecordingsRead"
         print(line)
     for line in aside_lines(read.recordings):
         print(safe(line))
+    for line in ways_to_get(trials, facts):
+        print(line)
 
 
 def _named(files: Sequence[Path]) -> str:

@@ -33,16 +33,18 @@ def reduced(
     known: Container[str] = frozenset[str](),
     asked: "Asked | None" = None,
     size: int | None = None,
+    most: int | None = None,
 ) -> Reduced:
     """The value within so many tokens by `count`, its shape kept; as it is where it fits.
 
     A text is counted as it is, any other value as compact JSON. `known` are names that whoever
     reads it has seen already, `asked` is what it was asked for. `size` are the tokens of a text
-    that was counted already.
+    that was counted already. Where the limit would hide a line that is the only one of its kind, a
+    failure, or a row that a table keeps, it takes up to `most` tokens.
     """
     from weft.digest.by_shape import Digester
 
-    digester = Digester(count, known, asked)
+    digester = Digester(count, known, asked, most)
     if isinstance(value, str):
         return Reduced(*digester.text(value, limit_tokens, size))
     if count(compact(value)) <= limit_tokens:

@@ -56,8 +56,8 @@ class Asked(NamedTuple):
 
     `names` have a weight each, in lower case. `command` is its first line, or its short arguments.
     `numbers` stand in that, `span` is the first pair of them that looks like a range, and `lines`
-    are the lines of text that it carries. `seen` are lines of the result before, which need not be
-    said again.
+    are the lines of text that it carries. `searches` says that it looks for a text in files. `seen`
+    are lines of the result before, which need not be said again.
     """
 
     names: Mapping[str, float] = {}
@@ -65,6 +65,7 @@ class Asked(NamedTuple):
     numbers: tuple[int, ...] = ()
     span: tuple[int, int] | None = None
     lines: tuple[str, ...] = ()
+    searches: bool = False
     seen: frozenset[str] = frozenset()
 
 
@@ -72,11 +73,17 @@ NOTHING = Asked()
 
 
 def asked_by(
-    arguments: Iterable[str], words: str, *, earlier: Iterable[str] = (), question: str = ""
+    arguments: Iterable[str],
+    words: str,
+    *,
+    earlier: Iterable[str] = (),
+    question: str = "",
+    tool: str = "",
 ) -> Asked:
     """What a call asked for: its arguments, or the command in the agent's words, and all of them.
 
-    `earlier` are things the agent said before, `question` is what the user wants.
+    `earlier` are things the agent said before, `question` is what the user wants, and `tool` is
+    what was called.
     """
     texts = [one for one in arguments if one.strip()]
     command = "\n".join(texts) if texts else _command(words)
@@ -97,7 +104,14 @@ def asked_by(
     # "3-1" is no range
     if span is not None and span[0] > span[1]:
         span = None
-    return Asked(weights, head, numbers, span, tuple(carried[:_MOST_LINES]))
+    searches = _SEARCHING_TOOL.search(tool) is not None or _SEARCH.search(command[:_LETTERS])
+    return Asked(weights, head, numbers, span, tuple(carried[:_MOST_LINES]), bool(searches))
+
+
+_SEARCH = late_pattern(
+    r"(?:^|[\s|;&(`$])(?:\S*/)?(?:[efz]?grep|rg|ag|ack|findstr|Select-String|search\w*|find_\w+)\b"
+)
+_SEARCHING_TOOL = late_pattern(r"(?i)grep|search|find|^rg$|lookup|references|symbol")
 
 
 def _command(words: str) -> str:
@@ -484,7 +498,10 @@ FAILED = 30.0
 OUTSIDE = 2.0
 """The weight that a path gains in a list of paths if it leads to no test."""
 
-_HIT = re.compile(r"(?:([^\s:][^:\n]{0,300}):)?(?:Line )?(\d{1,7})[:-]")
+_NAME_OF_FILE = r"(?:[A-Za-z]:)?[^\s:|\"'<>\[\]()]*[^\W\d][^\s:|\"'<>\[\]()]*"
+_HIT = re.compile(rf"(?:({_NAME_OF_FILE}?)[:-])?(?:Line )?(\d{{1,7}})(?::(?!\d\d:)|-)")
+_NAMED = late_pattern(r"[\w-]+\.[A-Za-z]\w{0,9}\b|[\w.-]+[/\\][\w.-]")
+"""Somewhere a file is named."""
 _SECTION = re.compile(
     r"_{3,} .+ _{3,}$|(?:FAIL|ERROR): \S|--- FAIL: |---- .+ stdout ----$|\s{0,4}\u25cf \S"
 )
@@ -501,12 +518,8 @@ def choose_hits(text: str, asked: Asked, *, limit: int, count: Count) -> str | N
     line, in the order of the text.
     """
     lines = text.split("\n")
-    hits = {place: match for place, line in enumerate(lines) if (match := _HIT.match(line[:400]))}
-    # six of ten lines: a search may print headings and summaries too
-    if (
-        len(hits) < _LEAST_HITS
-        or len(hits) * 10 < len([line for line in lines if line.strip()]) * 6
-    ):
+    hits = _hits_in(lines, asked)
+    if hits is None:
         return None
     scores = fits(lines, asked)
     defining = {
@@ -520,6 +533,35 @@ def choose_hits(text: str, asked: Asked, *, limit: int, count: Count) -> str | N
         if digest is not None:
             return digest
     return None
+
+
+def _hits_in(lines: list[str], asked: Asked) -> dict[int, re.Match[str]] | None:
+    """The hits of a search by their places; None if nothing was searched, or found in this way.
+
+    A hit has the name of its file, or the search or what stands around the hits has it. The
+    numbers of its lines grow: those of a clock do not.
+    """
+    if not asked.searches:
+        return None
+    hits = {place: match for place, line in enumerate(lines) if (match := _HIT.match(line[:400]))}
+    # six of ten lines: a search may print headings and summaries too
+    if (
+        len(hits) < _LEAST_HITS
+        or len(hits) * 10 < len([line for line in lines if line.strip()]) * 6
+    ):
+        return None
+    others = "\n".join(line[:400] for place, line in enumerate(lines) if place not in hits)
+    if not all(match[1] for match in hits.values()) and not _NAMED.search(
+        f"{asked.command}\n{others}"
+    ):
+        return None
+    at: dict[str, int] = {}
+    growing = 0
+    for match in hits.values():
+        number = int(match[2])
+        growing += number > at.get(match[1] or "", -1)
+        at[match[1] or ""] = number
+    return hits if growing * 10 >= len(hits) * 8 else None
 
 
 def _hits_shown(

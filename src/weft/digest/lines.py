@@ -1,19 +1,22 @@
 """Choose the lines of a text that say most within so many tokens.
 
-Every line has a weight, which its shape gives, and names, which count once: a line is worth what
-it adds to those already chosen. What is left out leaves a mark that says how much it was, and the
-names in it that are likely to be typed again are listed behind, as far as there is room.
+Some lines stay before all others: those that tell of a failure, and one of each kind, which says
+how many more are like it. Every other line has a weight, which its shape gives, and names, which
+count once: a line is worth what it adds to those already chosen. What is left out leaves a mark
+that says how much it was, and the names in it that are likely to be typed again are listed at the
+end, as far as there is room.
 """
 
 import functools
 import heapq
 import re
+from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from weft.digest.alike import trouble_in
 from weft.digest.cut import Count, boundary_before, cut_text
-from weft.late import late_pattern
 
 NAMED = 0.33
 """The share of the room that names of what was left out may take."""
@@ -24,6 +27,9 @@ _BESIDE = 1.3
 _PIECE = 240
 """How many characters a piece of a long line has at most."""
 
+_WHOLE = 600
+"""How many characters a line that stays has at most to be left whole."""
+
 _LINES = 3_000
 """How many lines are looked at. Of more, the ends, the heaviest and a sample are."""
 
@@ -33,12 +39,22 @@ _SHORT = 24
 _HEAD = re.compile(r"[.;,>})\]]\s|\s")
 
 
+FIRM = 10.0
+"""From here on a line stays before all others, also where not all that stay have room."""
+
+
 class Line(NamedTuple):
-    """A line of a text, and how much it matters; `glued` to the one before it as its piece."""
+    """A line of a text, and how much it matters; `glued` to the one before it as its piece.
+
+    Lines of one `kind` differ only in what varies; -1 is none. A line that `stays` is chosen before
+    those that do not, the larger numbers first.
+    """
 
     text: str
     weight: float = 0.0
     glued: bool = False
+    kind: int = -1
+    stays: float = 0.0
 
 
 class Chosen(NamedTuple):
@@ -92,20 +108,33 @@ def choose_lines(
     mark: Mark = hidden_lines,
     named: float = NAMED,
     known: Container[str] = frozenset(),
+    most: int | None = None,
 ) -> Chosen:
     """The lines that say most, in their order, within `limit` tokens.
 
-    Of the names that are left out, those that are `known` need not be listed.
+    Where those that stay take more, they get up to `most`. Of the names that are left out, those
+    that are `known` need not be listed.
     """
     pieces = _in_pieces(lines, limit)
-    order = _in_order_of_worth(pieces, limit)
-    room = limit - int(limit * named)
+    order = [at for at, piece in enumerate(pieces) if piece.stays]
+    order.sort(key=lambda at: (-pieces[at].stays, at))
     # the second search begins where the first did, and where no name is listed it ends there
     count = functools.cache(count)
 
     @functools.cache
     def joined(size: int) -> str:
         return _rendered(pieces, sorted(order[:size]), mark)
+
+    need = count(joined(len(order))) if order else 0
+    if limit <= need <= (most or limit):  # there is room for nothing else
+        return Chosen(joined(len(order)), _whole(pieces, order), len(lines))
+    limit = max(limit, min(need, most or 0))
+    if need > limit:  # not all can stay: those of a text where no line is like another stand back
+        order = [at for at in order if pieces[at].stays >= FIRM]
+        need = count(_rendered(pieces, sorted(order), mark)) if order else 0
+    joined.cache_clear()
+    room = max(limit - int(limit * named), min(need, limit))
+    order += _in_order_of_worth(pieces, limit, order)
 
     size_kept = _most(len(order), lambda size: count(joined(size)) <= room)
     text = joined(size_kept)
@@ -144,6 +173,8 @@ class _LinePiece(NamedTuple):
     weight: float
     line: int
     glued: bool
+    kind: int
+    stays: float
 
 
 def _in_pieces(lines: Sequence[Line], limit: int) -> list[_LinePiece]:
@@ -153,15 +184,22 @@ def _in_pieces(lines: Sequence[Line], limit: int) -> list[_LinePiece]:
     for line in lines:
         number += 0 if line.glued else 1
         size = _piece_size(line.text, limit)
-        if len(line.text) <= 2 * size:
-            pieces.append(_LinePiece(line.text, line.weight, number, line.glued))
+        # of a line that stays nothing is left out, unless it is very long
+        if len(line.text) <= 2 * size or (
+            line.stays and len(line.text) <= _WHOLE and 2 * _rough(line.text) <= limit
+        ):
+            rest = line.glued, line.kind, line.stays
+            pieces.append(_LinePiece(line.text, line.weight, number, *rest))
             continue
         at = 0
         while at < len(line.text):
             end = _piece_end(line.text, at, size)
-            # the weight is that of the line's beginning
-            weight = line.weight if at == 0 else line.weight * 0.1
-            pieces.append(_LinePiece(line.text[at:end], weight, number, at > 0 or line.glued))
+            piece = line.text[at:end]
+            # the weight is that of the line's beginning; what failed may be told further on
+            weight, stays = (line.weight, line.stays) if at == 0 else (line.weight * 0.1, 0.0)
+            if at and line.stays and trouble_in(piece):
+                stays = line.stays
+            pieces.append(_LinePiece(piece, weight, number, at > 0 or line.glued, line.kind, stays))
             at = end
     return pieces
 
@@ -180,14 +218,16 @@ def _piece_end(text: str, at: int, size: int) -> int:
     return end if end > at else min(len(text), at + size)
 
 
-def _in_order_of_worth(pieces: Sequence[_LinePiece], limit: int) -> list[int]:
-    """The pieces that come into question, what adds most for its length first."""
+def _in_order_of_worth(
+    pieces: Sequence[_LinePiece], limit: int, staying: Sequence[int]
+) -> list[int]:
+    """The pieces that come into question besides those that stay, what adds most first."""
     looked = _looked_at(pieces)
     names = {i: _line_gains(pieces[i].text) for i in looked}
     costs = {i: _rough(pieces[i].text) for i in looked}
-    seen: set[str] = set()
-    chosen: set[int] = set()
-    lifted: set[int] = set()
+    chosen = {*staying}
+    seen = {name for i in staying if i in names for name in names[i][0]}
+    lifted = {near for i in staying for near in (i - 1, i + 1) if near in names}
 
     def value(index: int) -> float:
         gains, new = names[index]
@@ -199,7 +239,7 @@ def _in_order_of_worth(pieces: Sequence[_LinePiece], limit: int) -> list[int]:
     heap = [(-value(index), index) for index in looked]
     heapq.heapify(heap)
     order: list[int] = []
-    spent = 0.0
+    spent = sum(costs.get(index, 0.0) for index in staying)
     # costs are rough: twice the limit is ordered, and tokens decide how much of it fits
     while heap and spent < 2 * limit + 16:
         before, index = heapq.heappop(heap)
@@ -238,21 +278,53 @@ def _rough(text: str) -> float:
 
 
 def _rendered(pieces: Sequence[_LinePiece], chosen: Sequence[int], mark: Mark) -> str:
-    """The chosen pieces in their order, with a mark for every stretch that is left out."""
+    """The chosen pieces in their order, with a mark for every stretch that is left out.
+
+    The first line that is shown of a kind says how many more there are.
+    """
+    chosen = _with_short_gaps(pieces, chosen)
+    hidden = Counter(piece.kind for piece in pieces if not piece.glued)
+    hidden.subtract(pieces[index].kind for index in chosen if not pieces[index].glued)
+    kinds_in_view = {pieces[index].kind for index in chosen}
     out: list[str] = []
     last = -1
     for index in [*chosen, len(pieces)]:
         if index > last + 1:
-            _leave_out(out, pieces, last + 1, index, mark)
+            _leave_out(out, pieces, last + 1, index, mark, kinds_in_view)
         if index < len(pieces):
-            glued = pieces[index].glued and last >= 0
-            out.append(pieces[index].text if glued or not out else "\n" + pieces[index].text)
+            piece = pieces[index]
+            glued = piece.glued and last >= 0
+            out.append(piece.text if glued or not out else "\n" + piece.text)
+            more = hidden.pop(piece.kind, 0) if piece.kind >= 0 else 0
+            if more:
+                out.append(f" (+{more:,} alike)")
         last = index
     return "".join(out)
 
 
+def _with_short_gaps(pieces: Sequence[_LinePiece], chosen: Sequence[int]) -> list[int]:
+    """The chosen pieces, and those between them that take no more than a mark."""
+    full: list[int] = []
+    last = -1
+    for index in [*chosen, len(pieces)]:
+        if 0 < index - last - 1 <= _SHORT:
+            gap = pieces[last + 1 : index]
+            goes_on = index < len(pieces) and pieces[index].glued
+            letters = sum(len(piece.text) for piece in gap)
+            if letters <= _SHORT and not gap[0].glued and not goes_on:
+                full += range(last + 1, index) if any(one.text.strip() for one in gap) else ()
+        full.append(index)
+        last = index
+    return full[:-1]
+
+
 def _leave_out(
-    out: list[str], pieces: Sequence[_LinePiece], start: int, end: int, mark: Mark
+    out: list[str],
+    pieces: Sequence[_LinePiece],
+    start: int,
+    end: int,
+    mark: Mark,
+    kinds_in_view: Container[int],
 ) -> None:
     before, behind = pieces[start], pieces[end - 1]
     goes_on = end < len(pieces) and pieces[end].glued
@@ -260,18 +332,19 @@ def _leave_out(
         letters = sum(len(pieces[index].text) for index in range(start, end))
         out.append(f" …{letters:,} characters… ")
         return
-    if end - start <= _SHORT and not before.glued and not goes_on:
-        gap = pieces[start:end]
-        if sum(len(piece.text) for piece in gap) <= _SHORT:
-            if any(piece.text.strip() for piece in gap):
-                out.extend(("\n" if out else "") + piece.text for piece in gap)
-            return
+    if not any(piece.text.strip() for piece in pieces[start:end]) and end - start <= _SHORT:
+        return
     first = before.line + (1 if before.glued else 0)
     last = behind.line - (1 if goes_on else 0)
     if before.glued:
         out.append(" …")
     if first <= last:
-        out.append(("\n" if out else "") + mark(first, last))
+        # what each of them is like is shown, and how many there are
+        is_accounted = mark is hidden_count and all(
+            piece.kind in kinds_in_view if piece.kind >= 0 else not piece.text.strip()
+            for piece in pieces[start:end]
+        )
+        out.append(("\n" if out else "") + (hidden_text if is_accounted else mark)(first, last))
     if goes_on:
         out.append("\n… ")
 
@@ -358,46 +431,3 @@ def worth(name: str) -> float:
     if _MARKED.search(name) is not None:
         return 1.0
     return 0.5 if name.isdigit() else 0.3
-
-
-TROUBLE = late_pattern(
-    r"(?:\w*(?:Error|Exception|Warning)\b|\b(?:error|errors|fatal|failed|failure|failures|exception"
-    r"|traceback|warning|warnings|denied|refused|invalid|missing|undefined|panic|abort|aborted"
-    r"|cannot|timeout|FAIL|FAILED|ERROR|WARN|CRITICAL)\b)",
-)
-
-GRAVE = late_pattern(
-    r"(?:\w+(?:Error|Exception)\b|\b(?:fatal|panic|FATAL|ERROR|FAILED|CRITICAL|Traceback)\b)"
-)
-
-GRAVE_WEIGHT = 12.0
-
-_STEMS = (
-    "err", "exce", "fatal", "fail", "warn", "trace", "denied", "refused", "invalid", "missing",
-    "undefined", "panic", "abort", "cannot", "timeout", "critical",
-)  # fmt: skip
-"""A line without any of these is not looked at closely."""
-
-
-def troubles_in(lines: Sequence[str]) -> list[float]:
-    """The weight of each line by the trouble it tells of; 0.0 where it tells of none."""
-    lowered = "\n".join(lines).lower()
-    stems = [stem for stem in _STEMS if stem in lowered]
-    if not stems:  # a text without trouble, as most are, is searched once
-        return [0.0] * len(lines)
-    return [trouble_in(line, stems) for line in lines]
-
-
-def trouble_in(line: str, stems: Sequence[str] = _STEMS) -> float:
-    """The weight of a line that tells of trouble; 0.0 for any other line."""
-    # a minified line may have megabytes
-    near = line[:400]
-    lowered = near.lower()
-    for stem in stems:
-        if stem in lowered:
-            break
-    else:
-        return 0.0
-    if GRAVE.search(near) is not None:
-        return GRAVE_WEIGHT
-    return 5.0 if TROUBLE.search(near) is not None else 0.0

@@ -3,15 +3,31 @@
 At the end, how the shape of a text is told.
 """
 
+import ast
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from html import unescape
 from html.parser import HTMLParser
 
 import msgspec
 
+from weft.digest.alike import GRAVE, LineKinds, kinds_of, troubles_in
+from weft.digest.asked import window_of
 from weft.digest.cut import Shape
-from weft.digest.lines import GRAVE, GRAVE_WEIGHT, Line, bookends, troubles_in
+from weft.digest.lines import FIRM, Line, bookends
+from weft.digest.tables import (
+    FAILED,
+    HEADER,
+    SHORT_TABLE,
+    TextTable,
+    barred_tables,
+    is_ruler,
+    rows_that_stay,
+    short_row,
+    staying_blocks,
+    tables_in,
+)
 from weft.late import late_pattern
 from weft.values import Json
 
@@ -25,14 +41,12 @@ def lines_of(text: str, shape: Shape) -> list[Line]:
             return code_lines(text)
         case "diff":
             return diff_lines(text)
-        case "log":
-            return log_lines(text)
         case "html":
             return markup_lines(text)
         case "table":
             return table_lines(text)
         case _:
-            return prose_lines(text)
+            return plain_lines(text)
 
 
 def base64_digest(text: str) -> str:
@@ -46,14 +60,70 @@ def base64_digest(text: str) -> str:
 _HEADING = re.compile(r"\s{0,3}(?:#{1,6} \S|[A-Z][^.!?]{0,60}:\s*$|(?:={3,}|-{3,})\s*$)")
 
 
-def prose_lines(text: str) -> list[Line]:
-    """The lines with their weights."""
-    lines = text.splitlines()
+_NUMBERED = re.compile(r"^\s*\d+(?:[:|\t\u2192]| {2})")
+
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+_EACH = 8
+"""How many lines of one kind stay that tell of a failure; the others are said to be there."""
+
+_CONTEXT = 2
+"""How many lines around a failure gain by it."""
+
+ENDS, KIND, UNLIKE = 2.1 * FIRM, FIRM, 0.1 * FIRM
+"""How firmly the ends of a text stay, and one line of each kind; a rare kind more firmly."""
+
+
+def plain_lines(text: str) -> list[Line]:
+    """The lines of a log, or of a text that has no other shape, with their weights and kinds.
+
+    What fails stays, and a line of each kind. Headings and the lines around a failure weigh more.
+    """
+    lines = _COLOUR.sub("", text).splitlines()
+    weighed = _weigh_plain(lines)
+    for places, how in staying_blocks(lines):
+        for place in places:
+            line = weighed[place]
+            weighed[place] = line._replace(stays=max(line.stays, how))
+    return weighed
+
+
+def _weigh_plain(lines: Sequence[str]) -> list[Line]:
+    kinds = kinds_of(lines)
     weights = bookends(lines)
+    for index, gravity in enumerate(kinds.troubles):
+        weights[index] = max(
+            weights[index], gravity, 3.0 if _HEADING.match(lines[index][:100]) else 0.0
+        )
+        if gravity >= GRAVE:
+            for near in range(max(0, index - _CONTEXT), min(len(lines), index + _CONTEXT + 1)):
+                weights[near] = max(weights[near], 4.0 - abs(near - index))
+    stays = _weigh_staying(kinds)
     return [
-        Line(line, max(weight, trouble, 3.0 if _HEADING.match(line[:100]) else 0.0))
-        for line, weight, trouble in zip(lines, weights, troubles_in(lines), strict=True)
+        Line(line, weight, kind=kind, stays=how)
+        for line, weight, kind, how in zip(lines, weights, kinds.of, stays, strict=True)
     ]
+
+
+def _weigh_staying(kinds: LineKinds) -> list[float]:
+    """How firmly each line stays: one of each kind, and the first of those that fail."""
+    seen: Counter[int] = Counter()
+    stays: list[float] = []
+    spoken = [index for index, kind in enumerate(kinds.of) if kind >= 0]
+    # where hardly a line is like another, none tells more than the next by being the only one
+    least = KIND if len(kinds.sizes) * 2 <= len(spoken) else UNLIKE
+    for kind, gravity in zip(kinds.of, kinds.troubles, strict=True):
+        seen[kind] += 1
+        how = 0.0
+        if kind >= 0 and seen[kind] <= (_EACH if gravity else 1):
+            how = least + least / kinds.sizes[kind]
+            if gravity:
+                # the first of a kind before the second of another
+                how = (FAILED if gravity >= GRAVE else FAILED - 5) + 4.0 / seen[kind]
+        stays.append(how)
+    for index in (*spoken[:1], *spoken[-1:]):
+        stays[index] = max(stays[index], ENDS)
+    return stays
 
 
 _SIGNATURE = re.compile(
@@ -63,6 +133,16 @@ _SIGNATURE = re.compile(
 )
 
 _IMPORT = re.compile(r"\s*(?:from \S+ import|import |#include|use \w|require\(|const .*require\()")
+
+_RAISES = re.compile(
+    r"(?:\w+(?:Error|Exception)\b|\b(?:fatal|panic|FATAL|ERROR|FAILED|CRITICAL|Traceback)\b)"
+)
+
+_OUTCRY = re.compile(
+    r"(?:\w+\.)*\w*(?:Error|Exception)(?:: |$)|Traceback \(most|E   \S"
+    r"|(?:ERROR|FATAL|FAILED|FAIL|panic|fatal|error)(?:\[\w+\])?: "
+)
+"""A line of output that tells of a failure, as no line of code begins."""
 
 _QUOTES = ('"""', "'''", 'r"""', "/**", "///")
 
@@ -82,6 +162,8 @@ def code_lines(text: str) -> list[Line]:
     out: list[Line] = []
     signed = False
     for line, end in zip(lines, weights, strict=True):
+        # a program was shown, and then it was run
+        stays = FAILED if _OUTCRY.match(line[:400]) is not None else 0.0
         bare = _NUMBER.sub("", line[:400], count=1)
         documented = signed and bare.strip().startswith(_QUOTES)
         weight = end
@@ -92,87 +174,42 @@ def code_lines(text: str) -> list[Line]:
             weight = max(weight, 2.5)
         elif _IMPORT.match(bare):
             weight = max(weight, 1.0)
-        elif GRAVE.search(bare) is not None:
+        elif _RAISES.search(bare) is not None:
             weight = max(weight, 3.0)
         # lines that say nothing by themselves
         elif bare.strip() in ("", "}", ")", "]", "});", "};"):
             weight = min(weight, 0.1)
-        out.append(Line(line, weight))
+        out.append(Line(line, weight, stays=stays))
     return out
-
-
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-_VARYING = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}\b|\d+")
-
-_FIRST = 3
-"""How many of the first and of the last grave lines matter as much as the ends do."""
-
-_WORST = 90.0
-
-_CONTEXT = 2
-"""How many lines around trouble gain by it."""
-
-
-def log_lines(text: str) -> list[Line]:
-    """The lines with their weights, runs of lines that differ only in numbers as one."""
-    lines = _without_repeats(_COLOUR.sub("", text).splitlines())
-    weights = bookends(lines)
-    trouble = troubles_in(lines)
-    grave = [index for index, gravity in enumerate(trouble) if gravity >= GRAVE_WEIGHT]
-    for index in (*grave[:_FIRST], *grave[-_FIRST:]):
-        weights[index] = _WORST
-    for index, gravity in enumerate(trouble):
-        if gravity >= GRAVE_WEIGHT:
-            for near in range(max(0, index - _CONTEXT), min(len(lines), index + _CONTEXT + 1)):
-                weights[near] = max(weights[near], 4.0 - abs(near - index))
-    return [
-        Line(line, max(weight, gravity))
-        for line, weight, gravity in zip(lines, weights, trouble, strict=True)
-    ]
-
-
-def _without_repeats(lines: list[str]) -> list[str]:
-    out: list[str] = []
-    start = 0
-    while start < len(lines):
-        kind = _VARYING.sub("0", lines[start][:1_000])
-        end = start + 1
-        while end < len(lines) and _VARYING.sub("0", lines[end][:1_000]) == kind:
-            end += 1
-        # two alike are shown: "(x 2)" saves nothing
-        if end - start > 2 and kind.strip():
-            out.append(f"{lines[start]} (x {end - start})")
-        else:
-            out += lines[start:end]
-        start = end
-    return out
-
-
-_RULER = re.compile(r"[\s|:+=-]{3,}")
 
 
 def table_lines(text: str) -> list[Line]:
-    """The rows with their weights."""
-    rows = text.splitlines()
-    head = next((index for index, row in enumerate(rows) if row.strip()), 0)
-    while head + 1 < len(rows) and _RULER.fullmatch(rows[head + 1][:400]):
-        head += 1
-    last = len(rows) - 1
-    trouble = troubles_in(rows)
-    out: list[Line] = []
-    for index, row in enumerate(rows):
-        # the header, its ruler, and the first row
-        if index <= head + 1:
-            weight = 100.0
-        elif index <= head + 3:
-            weight = 40.0 - index
-        elif index >= last - 1:
-            weight = 30.0
-        else:
-            weight = trouble[index]
-        out.append(Line(row, weight))
-    return out
+    """The rows with their weights: the header stays whole, and the rows that are compared by."""
+    lines = text.splitlines()
+    window = window_of(text)
+    bodies = window.bodies if window is not None and window.lines[: len(lines)] == lines else {}
+    tables = tables_in([bodies.get(at, line) for at, line in enumerate(lines)])
+    inside = {place for table in tables for place in table.places}
+    around = {place: line for place, line in enumerate(lines) if place not in inside}
+    bare = [_COLOUR.sub("", line) for line in around.values()]
+    weighed = dict(zip(around, _weigh_plain(bare), strict=True))
+    _weigh_tables(tables, lines, weighed)
+    return [weighed[place] for place in range(len(lines))]
+
+
+def _weigh_tables(
+    tables: Iterable[TextTable], lines: Sequence[str], weighed: dict[int, Line]
+) -> None:
+    """Put the lines of tables among those that were weighed, by their places."""
+    for table in tables:
+        weighed.update((place, Line(lines[place], 100.0, stays=HEADER)) for place in table.header)
+        staying = rows_that_stay([*table.rows.values()])
+        last = len(table.rows) - 1
+        least = KIND if last < SHORT_TABLE else 0.0
+        for number, (place, cells) in enumerate(table.rows.items()):
+            weight = {0: 100.0, 1: 38.0, 2: 37.0, last - 1: 30.0, last: 30.0}.get(number, 0.0)
+            row = short_row(lines[place], cells, table.joint)
+            weighed[place] = Line(row, weight, stays=staying.get(number, least))
 
 
 _FILES = ("diff ", "+++ ", "--- ", "rename ", "new file", "deleted file", "Index: ", "Binary files")
@@ -250,7 +287,10 @@ def markup_lines(text: str) -> list[Line]:
         if trouble:
             line = page.lines[index]
             page.lines[index] = line._replace(weight=max(line.weight, trouble))
-    return page.lines
+    weighed = dict(enumerate(page.lines))
+    texts = [line.text for line in page.lines]
+    _weigh_tables(barred_tables(texts), texts, weighed)
+    return [*weighed.values()]
 
 
 class _Page(HTMLParser):
@@ -409,7 +449,6 @@ _STAMP = re.compile(
     r"|\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL)\b)"
 )
 _LEVEL = re.compile(r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\b|Traceback \(most recent")
-_NUMBERED = re.compile(r"^\s*\d+(?:[:|\t]| {2})")
 _CODE = re.compile(
     r"^\s*(?:from \S+ import |import \S|def \w|async def |class \w|@\w|return\b|if .*:$|for .*:$"
     r"|else\b|elif |try:|except\b|with .*:$|raise |self\.|func |fn |pub |let |const |var "
@@ -419,21 +458,23 @@ _CODE = re.compile(
 _FIRM = re.compile(
     r"\s*(?:from \S+ import |import \w|(?:async )?def \w+\(|class \w+[(:{ ]|func \w|#include)"
 )
-_TABLE_RULER = re.compile(r"^\s*\|?[\s:+|=-]*(?:-{2,}|={2,})[\s:+|=-]*\|?\s*$")
-_COLUMNS = re.compile(r" {2,}|\t")
 
 
 def shape_of(value: Json) -> Shape:
     """The shape of a JSON value, or of what a text holds."""
     if not isinstance(value, str):
         return "json"
-    if parsed_json(value) is not None:
+    if value_in(value) is not None:
         return "json"
     # the beginning tells the shape, and patterns cost by the letter
     start = value[:40_000]
+    # editors number the lines of what they show
+    window = window_of(start)
+    bodies = window.bodies if window is not None else {}
     if len(value) >= 160 and _is_base64(value):
         return "base64"
-    lines = [line for line in start.splitlines()[:_SAMPLE] if line.strip()]
+    numbered = [bodies.get(at, line) for at, line in enumerate(start.split("\n"))]
+    lines = [line for line in numbered[:_SAMPLE] if line.strip()]
     if _HUNK.search(start) and re.search(r"^(?:\+\+\+ |diff )", start, re.MULTILINE):
         return "diff"
     # it begins as a page, or an eighth of it is tags
@@ -444,20 +485,58 @@ def shape_of(value: Json) -> Shape:
         return "text"
     if sum(1 for line in lines if _STAMP.match(line)) * 2 > len(lines):
         return "log"
-    if is_table(lines):
+    if _is_table(lines):
         return "table"
-    # editors number the lines of code
-    bare = [_NUMBERED.sub("", line, count=1) for line in lines]
+    bare = lines if window is not None else [_NUMBERED.sub("", one, count=1) for one in lines]
     coded = sum(1 for line in bare if _CODE.search(line))
     firm = sum(1 for line in bare if _FIRM.match(line))
     if len(lines) >= 4 and (
         coded * 10 >= len(lines) * 4 or (firm >= 3 and coded * 5 >= len(lines))
     ):
-        return "code"
+        # statements by the hundred that hardly differ are no program
+        listed = window is None and firm < 3 and len(kinds_of(lines).sizes) * 5 <= len(lines)
+        return "log" if listed else "code"
     # after code: code may speak of errors as well
     if sum(1 for line in lines if _LEVEL.search(line)) * 4 > len(lines):
         return "log"
     return "text"
+
+
+_LITERAL = re.compile(r"\s*[\[({]\s*(?:[\[({]\s*)*'")
+_LONGEST_LITERAL = 400_000
+"""What Python prints is read up to so many characters: it takes long."""
+_STRANGE = re.compile(r"\\[^\\'\"abfnrtvxuUN0-7\n]")
+"""An escape that Python never prints, and that it warns of."""
+
+
+def value_in(text: str) -> Json:
+    """The list or object that a text spells as JSON, as JSON in quotes, or as Python prints it."""
+    value = parsed_json(text)
+    if value is not None:
+        return value
+    if text[:2] in ('"[', '"{'):
+        try:
+            inner: Json = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            return None
+        return parsed_json(inner) if isinstance(inner, str) else None
+    if len(text) > _LONGEST_LITERAL or _LITERAL.match(text) is None:
+        return None
+    if _STRANGE.search(text.replace("\\\\", "")) is not None:
+        return None
+    try:
+        written: Json = msgspec.json.decode(msgspec.json.encode(ast.literal_eval(text.strip())))
+    except (
+        ArithmeticError,
+        MemoryError,
+        RecursionError,
+        SyntaxError,
+        TypeError,
+        ValueError,
+        msgspec.MsgspecError,
+    ):
+        return None
+    return written if isinstance(written, list | dict) else None
 
 
 def parsed_json(text: str) -> Json:
@@ -479,37 +558,30 @@ def parsed_json(text: str) -> Json:
         return None
 
 
-def is_table(lines: list[str]) -> bool:
-    """Whether the lines are rows: of Markdown, of a delimiter, or of aligned columns."""
-    if len(lines) < 3:
-        return False
-    if any("|" in lines[index] and _TABLE_RULER.match(lines[index][:300]) for index in (1, 2)):
-        return True
-    if delimiter_of(lines):
-        return True
-    columns = Counter(len(_COLUMNS.split(line.strip())) for line in lines)
-    usual, times = columns.most_common(1)[0]
-    return usual >= 3 and times * 10 >= len(lines) * 8
+_AROUND = 12
+"""How many lines may stand before and after JSON that a program or a harness printed."""
 
 
-def delimiter_of(lines: list[str]) -> str:
-    """What stands between the cells of most lines, as often as in the first; else empty."""
-    for delimiter in ("\t", ";", "|", ","):
-        wanted = lines[0].count(delimiter)
-        least = 1 if delimiter == "\t" else 2
-        if wanted < least:
-            continue
-        alike = sum(1 for line in lines if line.count(delimiter) == wanted)
-        if alike * 10 >= len(lines) * 9 and (delimiter != "," or _is_csv(lines, wanted)):
-            return delimiter
-    return ""
+def json_inside(text: str) -> tuple[str, Json, str] | None:
+    """JSON that is most of a text, with what stands before and after it; None where none is."""
+    lines = text.split("\n")
+    size = len(lines)
+    heads = (at for at in range(1, min(_AROUND, size)) if lines[at].lstrip()[:1] in ("[", "{"))
+    ends = (at for at in range(size - 1, max(0, size - _AROUND), -1) if lines[at].rstrip()[-1:])
+    first = next(heads, None)
+    last = next((at for at in ends if lines[at].rstrip()[-1] in "]}"), None)
+    if first is None or last is None or last <= first:
+        return None
+    middle = "\n".join(lines[first : last + 1])
+    if len(middle) * 10 < len(text) * 8 or (value := value_in(middle)) is None:
+        return None
+    return "\n".join(lines[:first]), value, "\n".join(lines[last + 1 :])
 
 
-def _is_csv(lines: list[str], commas: int) -> bool:
-    """Whether commas part cells: prose has blanks behind them, code has brackets."""
-    blanks = sum(line.count(", ") for line in lines)
-    brackets = sum(line[-1:] in "({[:" for line in lines)
-    return blanks * 2 < commas * len(lines) and brackets * 4 < len(lines)
+def _is_table(lines: list[str]) -> bool:
+    """Whether most lines are rows of tables."""
+    rows = sum(len(table.rows) + 1 for table in tables_in(lines))
+    return rows > 1 and rows * 10 >= sum(not is_ruler(line) for line in lines) * 6
 
 
 _KINDS = tuple(map(re.compile, ("[0-9]", "[A-Z]", "[a-z]")))

@@ -5,6 +5,7 @@ becomes a digest with a handle, which keeps what the call asked for. Prices deci
 the provider. It happens when the result is new, or, where one is careful, a step later.
 """
 
+import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from copy import copy
 from functools import lru_cache, partial
@@ -45,6 +46,7 @@ from weft.passes.handles import (
     sent_text,
     short_result,
     sole_text,
+    text_limits,
     weigh_seen,
     weigh_shorter,
 )
@@ -148,7 +150,13 @@ class _Words(msgspec.Struct):
         calls = (one for one in item.blocks if isinstance(one, CallBlock))
         call = next((one for one in calls if one.id == block.call_id), None)
         arguments = _spelled_arguments(call.args if call is not None else {})
-        asked = asked_by(arguments, text_in(item), earlier=self.spoken, question=self.question)
+        asked = asked_by(
+            arguments,
+            text_in(item),
+            earlier=self.spoken,
+            question=self.question,
+            tool=block.name,
+        )
         seen = frozenset(self.result.split("\n")) if self.result else frozenset[str]()
         names = {**asked.names, **dict.fromkeys(self.fields, FIELD)} if self.fields else asked.names
         return asked._replace(seen=seen, names=names)
@@ -347,7 +355,7 @@ def _reduced(item: Item, view: _ResultView, env: Env, options: Compact) -> tuple
         elif isinstance(block, TextBlock) and options.texts is not None:
             is_own = item.author in ("user", env.agent)
             is_own = is_own or item.kind in ("summary", "system", "state")
-            limits = HandleLimits(options.texts, options.to)
+            limits = text_limits(options.texts, options)
             blocks.append(block if is_own else compact_text(block, item, env, limits))
         else:
             blocks.append(block)
@@ -367,7 +375,14 @@ def _reduce_result(
     whole = logged(block, item, env) if number >= 0 else None
     limits = _limits(block.name, env, options)
     if limits is not None:
-        limits = limits._replace(known=view.names, asks=env.tools.priced)
+        own = env.tools.own.get(block.name)
+        # a limit that the tool itself declares stands
+        ordered = own is not None and own.compact is not None
+        limits = limits._replace(
+            known=view.names,
+            asks=env.tools.priced,
+            most=limits.most if ordered else sys.maxsize,
+        )
         tight = _tight(block)
         # the first result has none before it to refer to
         folded = _folded(tight, number, view.lines, env) if number > 0 else tight
@@ -377,9 +392,8 @@ def _reduce_result(
                 folded = block
         window = window_of(sole_text(folded.response))
         if window is not None:
-            own = env.tools.own.get(block.name)
-            # who opens a short file reads all of it; a limit that the tool itself declares stands
-            lenient = shows_all(window) and (own is None or own.compact is None)
+            # who opens a short file reads all of it
+            lenient = shows_all(window) and not ordered
             most = int(WINDOW_TO * _spread(env.tokens.count))
             over = max(limits.over, most) if lenient else limits.over
             limits = limits._replace(over=over, to=max(limits.to, most))

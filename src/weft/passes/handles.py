@@ -39,16 +39,22 @@ _ASKS, _ASKS_JSON = "; recall by lines or query", "; recall by field or query"
 LEAST_TOKENS = 64
 """The fewest tokens that a handle with its digest is given."""
 
+_HARDLY = 0.75
+"""A digest with this share of its value's tokens, or more, is not worth its handle."""
+
 
 class HandleLimits(NamedTuple):
     """From how many tokens on a value becomes a handle, and how many it then takes at most.
 
-    `known` are names that stand in view already, so that no digest need list them. `asks` says
-    that a digest tells how its value can be asked for, and `asked` what it was asked for.
+    Where that would hide a failure, the only line of its kind, or a row that a table keeps, it
+    takes up to `most`; 0 is as many as `to`. `known` are names that stand in view already, so that
+    no digest need list them. `asks` says that a digest tells how its value can be asked for, and
+    `asked` what it was asked for.
     """
 
     over: int
     to: int
+    most: int = 0
     known: Container[str] = frozenset[str]()
     asks: bool = False
     asked: "Asked | None" = None
@@ -63,8 +69,18 @@ def result_limits(tool: str, env: Env, options: Compact) -> HandleLimits | None:
         over = options.results
         if over is None and own is True:
             over = max(Compact().results or 0, options.to)
-        return HandleLimits(over, options.to) if over is not None else None
-    return HandleLimits(own, max(LEAST_TOKENS, min(options.to, own)))
+        return _bounded_limits(over, options.to) if over is not None else None
+    return _bounded_limits(own, max(LEAST_TOKENS, min(options.to, own)))
+
+
+def text_limits(over: int, options: Compact) -> HandleLimits:
+    """The limits of a text that becomes a handle from so many tokens on."""
+    return _bounded_limits(over, options.to)
+
+
+def _bounded_limits(over: int, to: int) -> HandleLimits:
+    """Limits of a digest that never takes more than what would have been left whole."""
+    return HandleLimits(over, to, most=max(over, to))
 
 
 def compact_result(block: ResultBlock, item: Item, env: Env, limits: HandleLimits) -> ResultBlock:
@@ -112,6 +128,9 @@ def short_result(
         short: JsonObject = dict.fromkeys(response, words)
     else:
         short, after = _short_fields(response, handle, size, limits, env)
+    # it took more than it was given, to hide nothing, and is hardly shorter
+    if after > limits.to and after > _HARDLY * size:
+        return None
     short_block = msgspec.structs.replace(block, response=short, handle=handle)
     return ShortResult(short_block, size, after)
 
@@ -126,7 +145,9 @@ def compact_text(block: TextBlock, item: Item, env: Env, limits: HandleLimits) -
     if size <= limits.over:
         return block
     handle = handle_of(logged(block, item, env))
-    short, _ = _short_text(text, handle, size, limits, env)
+    short, after = _short_text(text, handle, size, limits, env)
+    if after > limits.to and after > _HARDLY * size:
+        return block
     return msgspec.structs.replace(block, text=short, spans=(), kept=None, handle=handle)
 
 
@@ -219,17 +240,22 @@ def _short_fields(
     asks = _ASKS_JSON if limits.asks else ""
     # how many items it will say is not known yet: room for a large number
     head = env.tokens.count(compact(_headed({}, handle, size, f"some of 1,000,000 items{asks}")))
-    to = limits.to
+    to, most = limits.to, max(limits.to, limits.most)
     # its head says what was left out, which is known only afterwards: its length is a guess
     for _ in range(6):
-        room = max(1, to - head)
-        digest_of = reduced(response, limit_tokens=room, count=env.tokens.count, asked=limits.asked)
+        digest_of = reduced(
+            response,
+            limit_tokens=max(1, to - head),
+            count=env.tokens.count,
+            asked=limits.asked,
+            most=max(1, most - head) if limits.most else None,
+        )
         fields = digest_of.value if isinstance(digest_of.value, dict) else {}
         short = _headed(fields, handle, size, digest_of.left_out, asks)
         tokens = result_tokens(short, env)
-        if tokens <= limits.to:
+        if tokens <= max(limits.to, limits.most):
             return short, tokens
-        to -= 8
+        to, most = to - 8, most - 8
     least: JsonObject = {"handle": handle, "left_out": f"all of it, {size:,} tokens"}
     return least, result_tokens(least, env)
 
@@ -245,9 +271,9 @@ def _headed(
 def _short_text(
     text: str, handle: str, size: int, limits: HandleLimits, env: Env
 ) -> tuple[str, int]:
-    """A digest below a line that says what it is of, and its tokens: at most `limits.to`."""
-    to, asks = limits.to, _ASKS if limits.asks else ""
-    room = to - env.tokens.count(
+    """A digest below a line that says what it is of, and its tokens, within its limits."""
+    to, asks = max(limits.to, limits.most), _ASKS if limits.asks else ""
+    room = limits.to - env.tokens.count(
         f"[handle {handle}: html, {size:,} tokens; left out: 9,999 of 9,999{asks}]\n"
     )
     # as above: the head is counted with large numbers, and may still be longer
@@ -261,6 +287,7 @@ def _short_text(
             known=limits.known,
             asked=limits.asked,
             size=size,
+            most=room + to - limits.to if limits.most else None,
         )
         summary = f"{short.shape}, {size:,} tokens; left out: {short.left_out}"
         if limits.asked is not None:

@@ -32,6 +32,7 @@ from weft.passes.handles import (
     media_words,
     result_limits,
     result_tokens,
+    text_limits,
     with_media_words,
 )
 from weft.passes.rewrite import map_blocks, rewrite_items
@@ -176,7 +177,7 @@ def _compact_large(block: Block, item: Item, env: Env, options: Compact) -> Bloc
     if isinstance(block, TextBlock) and options.texts is not None:
         is_own = item.author in ("user", env.agent) and item.kind != "state"
         if not is_own and item.kind not in ("summary", "system"):
-            return compact_text(block, item, env, HandleLimits(options.texts, options.to))
+            return compact_text(block, item, env, text_limits(options.texts, options))
     return block
 
 
@@ -218,7 +219,7 @@ def _compact_old(block: Block, item: Item, env: Env, options: Compact) -> Block:
         case ResultBlock() if options.media is not None and block.media and block.name != RECALL:
             return _result(block, env, options.media)
         case TextBlock() if options.texts is not None and item.author in ("user", env.agent):
-            return compact_text(block, item, env, HandleLimits(options.texts, options.to))
+            return compact_text(block, item, env, text_limits(options.texts, options))
         case _:
             return block
 

@@ -14,7 +14,7 @@ from weft.recordings.read import (
     read_files,
     read_recordings,
 )
-from weft.recordings.recording import Aside, Recording, recording_of
+from weft.recordings.recording import Aside, Recording, recording_of, way_to_apply
 
 __all__ = [
     "FORMATS",
@@ -26,4 +26,5 @@ __all__ = [
     "read_files",
     "read_recordings",
     "recording_of",
+    "way_to_apply",
 ]

@@ -618,3 +618,30 @@ def used(prompt: Json, output: Json, cached: Json = None) -> Usage | None:
         total_token_count=prompt + output,
         cached_content_token_count=cached if isinstance(cached, int) else None,
     )
+
+
+_RUN_BY_WEFT = (
+    'run the agent with Weft: Agent("NAME", model="MODEL", instruction="...", tools=[...])'
+    ".sees({policy}), then weft.run_sync(agent, MESSAGE)"
+)
+_SERVE_BY_WEFT = (
+    'write NAME = Agent("NAME", model="MODEL", instruction="...").sees({policy}) in agents.py,'
+    " start `weft serve agents:NAME`, and give your OpenAI client the address that it prints with"
+    ' /v1 as base_url, and model="NAME"; your program keeps its tools'
+)
+_WAYS = {
+    "weft": "agent.sees({policy}) for each agent that was recorded; nothing else changes",
+    "adk": (
+        "from weft.interop.adk import WeftPlugin, then"
+        " Runner(..., plugins=[WeftPlugin(context={policy})])"
+    ),
+    **dict.fromkeys(
+        ("openai-chat", "openai-responses", "openai-agents", "langchain", "pydantic-ai"),
+        _SERVE_BY_WEFT,
+    ),
+}
+
+
+def way_to_apply(policy: str, format: str) -> str:
+    """What to write so that the program behind a format of recordings gets a policy."""
+    return _WAYS.get(format, _RUN_BY_WEFT).format(policy=policy)

@@ -1,8 +1,10 @@
 """Evidence: what later steps of a recording used, and whether a request still shows it.
 
 A string is used that looks like a name, a path or a number, was told to the agent, and comes up
-in what it says or calls later. Lines are used by an edit: of the numbers that a command names, in
-the newest result that shows them, or those that it quotes to be replaced.
+in what it says or calls later. So is a short value: a number of two digits, a price, a seat. It
+must stand by itself, since a few letters are part of many words. Lines are used by an edit: of the
+numbers that a command names, in the newest result that shows them, or those that it quotes to be
+replaced.
 
 A request shows a text in view, behind a handle, or to be put together again.
 
@@ -10,7 +12,7 @@ Top to bottom: what was used, what is shown.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -54,43 +56,63 @@ def uses_of(events: Sequence[Event], instruction: str = "") -> Uses:
 
     `instruction` and what the user says before the agent's first word are the task.
     """
-    task, heard = [instruction], list[str]()
+    task, heard = _HeardTexts(instruction), _HeardTexts()
     coined: set[str] = set()
     uses: dict[int, tuple[str, ...]] = {}
     at_once: dict[int, frozenset[str]] = {}
     edits: dict[int, EditedLines] = {}
     results = _EditableResults()
-    spoken, older = False, 0
+    spoken = False
     for index, event in enumerate(events):
         content = event.content
         parts = (content.parts or ()) if content is not None else ()
         if content is not None and content.role == "user":
             for part in parts:
-                (heard if spoken or part.function_response else task).append(_part_text(part))
+                (heard if spoken or part.function_response else task).add(part_text(part))
                 results.add(part)
             continue
-        quoted = strings_in("\n".join(map(_part_text, parts)))
+        quoted = evidence_in("\n".join(map(part_text, parts)))
         spoken = spoken or bool(parts)
-        born = [one for one in quoted if one not in coined and not any(one in t for t in task)]
-        used = tuple(one for one in born if any(one in text for text in heard))
+        born = [one for one in quoted if one not in coined and not task.has(one)]
+        used = tuple(one for one in born if heard.has(one))
         # the agent made it up: when it says it again, nothing of the log was used
         coined.update(one for one in born if one not in used)
         if used:
             uses[index] = used
-            # what was told before the agent's last word
-            known = heard[:older]
-            at_once[index] = frozenset(
-                one for one in used if not any(one in text for text in known)
-            )
+            at_once[index] = frozenset(one for one in used if not heard.has_before(one))
         edited = results.edited_by(parts)
         if edited is not None:
             edits[index] = edited
-        older = len(heard)
+        heard.end_step()
     return Uses(uses, at_once, edits)
 
 
+class _HeardTexts:
+    """Texts that were said, and which of them before the agent's last word."""
+
+    def __init__(self, *texts: str) -> None:
+        self._texts = [*map(SearchedText, texts)]
+        self._older = 0
+
+    def add(self, text: str) -> None:
+        """One text more."""
+        self._texts.append(SearchedText(text))
+
+    def end_step(self) -> None:
+        """The agent has spoken: what was said so far is older than what comes."""
+        self._older = len(self._texts)
+
+    def has(self, one: str) -> bool:
+        """Whether one of the texts holds it."""
+        return any(text.has(one) for text in self._texts)
+
+    def has_before(self, one: str) -> bool:
+        """Whether one of the texts before the agent's last word holds it."""
+        return any(text.has(one) for text in self._texts[: self._older])
+
+
 SHORTEST = 6
-"""How many letters a string must have to be told from chance."""
+"""How many letters a string must have to be told from chance inside other words."""
 
 _STRING = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@\-]*[A-Za-z0-9_]")
 
@@ -108,6 +130,67 @@ def strings_in(text: str) -> list[str]:
     """The strings of a text that look like a name, a path or a number, each once."""
     strings = dict.fromkeys(_STRING.findall(text))
     return [one for one in strings if len(one) >= SHORTEST and _TELLING.search(one)]
+
+
+_GROUPED = re.compile(r"(?<![\d,])\d{1,3}(?:,\d{3})+(?![\d,])")
+_VALUE = re.compile(r"(?<![\w./:@#-])[$€£¥]?(\w+(?:[.:-]\w+)*)%?(?![\w/@])")
+_TOLD = re.compile(r"[A-Za-z]*\d\w*(?:[.:-]\w+)*")
+_STEP = re.compile(r"[.:-]")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_SHORT = re.compile(r"(?=.*\d.*\d|.*[A-Za-z].*\d|.*\d.*[A-Za-z]).{2,5}")
+"""Two digits, or a digit and a letter: one digit alone stands everywhere."""
+
+
+def short_values_in(text: str) -> list[str]:
+    """The short values that stand by themselves: numbers, prices, seats and ids, each once.
+
+    A number is spelled without its currency, its thousands separators and zeros at its end.
+    """
+    ungrouped = _GROUPED.sub(lambda match: match[0].replace(",", ""), text)
+    spelled_plainly = map(_plain_value, _VALUE.findall(ungrouped))
+    return [one for one in dict.fromkeys(spelled_plainly) if _SHORT.fullmatch(one)]
+
+
+def evidence_in(text: str) -> list[str]:
+    """The strings and the short values of a text."""
+    return [*strings_in(text), *short_values_in(text)]
+
+
+def is_short(one: str) -> bool:
+    """Whether evidence must stand by itself to count."""
+    return len(one) < SHORTEST
+
+
+def _plain_value(token: str) -> str:
+    """A value as it is compared: `158.00` is `158`."""
+    if "." in token and _NUMBER.fullmatch(token):
+        return token.rstrip("0").rstrip(".")
+    return token
+
+
+class SearchedText:
+    """A text in which evidence is looked for: a string anywhere, a short value by itself."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._values: frozenset[str] | None = None
+
+    def has(self, one: str) -> bool:
+        """Whether the text holds it."""
+        if not is_short(one):
+            return one in self.text
+        if self._values is None:
+            self._values = frozenset(_all_values(self.text))
+        return one in self._values
+
+
+def _all_values(text: str) -> Iterator[str]:
+    """Every value of a text, and each part of one that has parts, such as a date or a place."""
+    yield from (match[0].replace(",", "") for match in _GROUPED.finditer(text))
+    for token in _TOLD.findall(text):
+        yield _plain_value(token)
+        if _STEP.search(token):
+            yield from map(_plain_value, _STEP.split(token))
 
 
 class _ShownWindow(NamedTuple):
@@ -181,7 +264,8 @@ def spelled(value: Json) -> str:
     return text if text is not None else compact(value)
 
 
-def _part_text(part: Part) -> str:
+def part_text(part: Part) -> str:
+    """What a part of an event says, as text."""
     call, result = part.function_call, part.function_response
     if call is not None:
         return f"{call.name} {compact(call.args or {})}"
@@ -198,6 +282,8 @@ class KeptEvidence:
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.values: dict[str, Json] = {}
+        self.heard: dict[str, int] = {}
+        """The handles of the values that the agent was told, and where in the log it first was."""
         self.places: dict[tuple[str, int], Json] = {}
         self.task = next(
             (
@@ -208,23 +294,35 @@ class KeptEvidence:
             len(events),
         )
         """Where the agent's first word is: what lies before it is the task."""
-        self._texts: dict[str, str] = {}
-        for event in events:
+        self._texts: dict[str, SearchedText] = {}
+        for index, event in enumerate(events):
             for at, part in enumerate((event.content.parts if event.content else None) or ()):
                 result = part.function_response
                 value: Json = part.text
                 if result is not None:
                     value = result.response or {}
                 if value:
-                    self.values[handle_of(value)] = value
+                    handle = handle_of(value)
+                    self.values[handle] = value
+                    if result is not None or event.author == "user":
+                        self.heard.setdefault(handle, index)
                     self.places[event.id or "", at] = value
 
     def text(self, handle: str) -> str:
         """What stands behind a handle, as text."""
+        return self.searched(handle).text
+
+    def searched(self, handle: str) -> SearchedText:
+        """What stands behind a handle, to be searched."""
         text_behind = self._texts.get(handle)
         if text_behind is None:
-            text_behind = self._texts[handle] = spelled(self.values[handle])
+            text_behind = self._texts[handle] = SearchedText(spelled(self.values[handle]))
         return text_behind
+
+    def handle_of(self, string: str, handles: Iterable[str]) -> str | None:
+        """The handle of the shortest value among these that holds the string, or None."""
+        matches = [one for one in handles if self.searched(one).has(string)]
+        return min(matches, key=lambda one: (len(self.text(one)), one), default=None)
 
 
 class Rebuilt(NamedTuple):
@@ -267,25 +365,38 @@ class View:
         items = prompt.items.since(0)
         self._born = [text for item in items for text in texts.born(item, prompt.agent, records)]
         self._records = records
-        self.behind: dict[str, str] = {}
+        self.behind: tuple[str, ...] = ()
+        """The handles that can be asked for."""
         # without the tool nothing behind a handle can be read
         if any(tool.name == RECALL for tool in prompt.tools):
             named = dict.fromkeys(one for item in items for one in texts.handles(item))
-            self.behind = {one: records.text(one) for one in named if one in records.values}
+            self.behind = tuple(one for one in named if one in records.values)
 
     def has(self, string: str) -> bool:
         """Whether a text that is sent, and came from where the string did, holds it."""
         # the newest first: what is used was mostly said last
-        return any(string in text for text in reversed(self._born))
+        return any(text.has(string) for text in reversed(self._born))
 
     def has_line(self, line: str) -> bool:
         """Whether a text that is sent, and came from where the line did, has it as a line."""
-        return any(f"\n{line}\n" in f"\n{text}\n" for text in reversed(self._born))
+        return any(f"\n{line}\n" in f"\n{one.text}\n" for one in reversed(self._born))
 
     def handle_of(self, string: str) -> str | None:
         """The handle of the shortest value that holds the string, or None."""
-        matches = [(len(text), handle) for handle, text in self.behind.items() if string in text]
-        return min(matches)[1] if matches else None
+        return self._records.handle_of(string, self.behind)
+
+    def is_behind(self, string: str, handles: Iterable[str]) -> bool:
+        """Whether one of the values behind these handles holds the string."""
+        return self._records.handle_of(string, handles) is not None
+
+    def text(self, handle: str) -> str:
+        """What stands behind a handle of the log, as text."""
+        return self._records.text(handle)
+
+    def source_of(self, string: str, index: int) -> str | None:
+        """The handle of the shortest value with the string that was told before an event."""
+        heard = self._records.heard
+        return self._records.handle_of(string, (one for one in heard if heard[one] < index))
 
 
 _HANDLE = re.compile(r'handle["\s:\\]+([0-9a-f]{12})')
@@ -293,10 +404,12 @@ _HANDLE = re.compile(r'handle["\s:\\]+([0-9a-f]{12})')
 _ADDED = re.compile(
     r"^\[handle [0-9a-f]{12}: [^\n]*\]$|^also: [^\n]*\Z"
     r"|\[(?:as lines|the same|superseded:|left out:)[^\n]*?handle [0-9a-f]{12}\]"
-    r"|\[last \d+ lines as [^\n]*? above\]",
+    r"|\[last \d+ lines as [^\n]*? above\]"
+    r'|"left_out":"[^"]*",?| \(\+[\d,]+ (?:alike|characters)\)'
+    r"|\u2026\s?(?:lines )?[\d,]+(?:-\d+)?(?: (?:lines|characters|more(?: rows?| paths)?))?",
     re.MULTILINE,
 )
-"""What stands in a text that is sent and was not in it: its head, bare names, references."""
+"""What stands in a text that is sent and was not in it: its head, bare names, references, marks."""
 
 _LINES = re.compile(
     r"\[as lines (\d+)-(\d+) of [^\n]*?, (?:(\d+) results|the result) above,"
@@ -319,10 +432,10 @@ class Texts:
     """What items say, each worked out once."""
 
     def __init__(self) -> None:
-        self._born: dict[int, tuple[Item, tuple[str, ...]]] = {}
+        self._born: dict[int, tuple[Item, tuple[SearchedText, ...]]] = {}
         self._handles: dict[int, tuple[Item, tuple[str, ...]]] = {}
 
-    def born(self, item: Item, agent: str, records: KeptEvidence) -> tuple[str, ...]:
+    def born(self, item: Item, agent: str, records: KeptEvidence) -> tuple[SearchedText, ...]:
         """What of an item came with it: without what was put in, and without the task."""
         cached = self._born.get(id(item))
         # an id may be used again by another item
@@ -330,7 +443,7 @@ class Texts:
             task = item.kind == "user" and item.position < records.task
             own = item.author == agent
             texts = [
-                _ADDED.sub("", _sent(block))
+                SearchedText(_ADDED.sub("", _sent(block)))
                 for block in item.blocks
                 if isinstance(block, ResultBlock)
                 or (isinstance(block, TextBlock) and not task and not own)

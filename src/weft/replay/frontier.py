@@ -22,7 +22,7 @@ import msgspec
 from weft.content import Content, Part
 from weft.declare import Agent, C, Policy
 from weft.recordings import Recording
-from weft.replay.evidence import Uses, spelled
+from weft.replay.evidence import SearchedText, Uses, spelled
 from weft.replay.replay import Trial, replay
 from weft.replay.steps import is_answer
 from weft.session import Event, Session
@@ -253,11 +253,15 @@ def _needed(events: Sequence[Event], uses: Uses, share: float) -> dict[int, froz
             is_news = part.function_response is not None or (spoken and bool(part.text))
             if is_news and event.content is not None and event.content.role == "user":
                 brought += [_Line(index, line, after[index]) for line in _lines(part)]
+    searched = {one.text: SearchedText(one.text) for one in brought}
     serves: Counter[_Line] = Counter()
     needed: set[_Line] = set()
     for index, strings in uses.by_event.items():
         for string in strings:
-            line = next((one for one in brought if one.event < index and string in one.text), None)
+            line = next(
+                (one for one in brought if one.event < index and searched[one.text].has(string)),
+                None,
+            )
             if line is not None:
                 serves[line] += 1
     for index, edited in uses.edits.items():

@@ -15,7 +15,7 @@ import msgspec
 
 from weft.compiler.costs import RELATIVE, Load, rates_for
 from weft.compiler.page import whole_page
-from weft.recordings import Aside, Recording
+from weft.recordings import Aside, Recording, way_to_apply
 from weft.replay.frontier import ORACLE
 from weft.replay.replay import Trial
 from weft.replay.steps import is_answer
@@ -186,6 +186,7 @@ def _body(trials: Sequence[Trial], title: str, facts: RecordedFacts | None) -> I
     for chosen in groups:
         yield _cards(chosen, several=len(groups) > 1)
     if facts is not None:
+        yield from (f"<p>{escape(way)}</p>" for way in ways_to_get(trials, facts))
         yield from _recorded(facts.usage)
     for chosen in groups:
         first = chosen[0]
@@ -218,7 +219,11 @@ def _cards(trials: Sequence[Trial], *, several: bool) -> str:
     if best is base or saved <= 0:
         words, value, kind = "no policy here is cheaper than plain history", "0%", ""
     else:
-        words = f"with {best.policy}; {best.lost:.0%} of what was used later is lost"
+        bill = 1 - _ratio(best.bill, base.bill)
+        words = (
+            f"of the input with {best.policy}, {bill:.0%} of the bill with the answers;"
+            f" {best.lost:.0%} of what was used later is lost"
+        )
         value, kind = f"{saved:.0%}", ' class="good"'
     drawn.append(
         f'<div class="card"><span class="dim">would have been saved</span><b{kind}>{value}</b>'
@@ -394,7 +399,7 @@ def _colour(index: int) -> str:
 
 TITLES = (
     "policy", "tokens", "", "cost", "", "cached", "largest", "breaks", "in view", "handle", "lost",
-    "rebuilt", "recalls", "with them",
+    "rebuilt", "recalls", "repeats", "with them", "bill",
 )  # fmt: skip
 
 
@@ -415,7 +420,9 @@ def cells(trial: Trial, base: Trial) -> tuple[str, ...]:
         f"{trial.lost:.1%}",
         f"{trial.restorable:.1%}",
         f"{trial.recalls:,}",
+        f"{trial.repeats:,}",
         _times(trial.with_recalls, base.cost),
+        _times(trial.bill, base.bill),
     )
 
 
@@ -444,6 +451,7 @@ def lines(trials: Sequence[Trial]) -> Iterator[str]:
         yield ""
     yield "in view, handle, lost: strings used later that could be read, were a handle away, or not"
     yield "rebuilt: texts sent in short that the request and its handles give back to the letter"
+    yield "repeats: calls made again for what nothing leads to; bill: the answers included"
 
 
 def shares(trials: Sequence[Trial]) -> Iterator[str]:
@@ -454,10 +462,17 @@ def shares(trials: Sequence[Trial]) -> Iterator[str]:
             name = f"{trial.model}: " if model else ""
             yield (
                 f"{name}{trial.policy}: in view at the next step {trial.in_view_next:.1%}, later"
-                f" {trial.in_view_later:.1%}{_edits(trial)}; {_percent(trial.dearer, trial.runs)}"
+                f" {trial.in_view_later:.1%}{_short_values(trial)}{_edits(trial)};"
+                f" {_percent(trial.dearer, trial.runs)}"
                 f" of the runs are dearer than plain history by more than 2%, recalls included,"
                 f" the worst {trial.worst:.2f}x"
             )
+
+
+def _short_values(trial: Trial) -> str:
+    if not trial.short:
+        return ""
+    return f", short values {trial.in_view_short:.1%} of {trial.short:,}"
 
 
 def _edits(trial: Trial) -> str:
@@ -467,21 +482,40 @@ def _edits(trial: Trial) -> str:
 
 
 def savings(trials: Sequence[Trial]) -> Iterator[str]:
-    """A line for each model: the cheapest policy, recalls included, against plain history."""
-    for model in dict.fromkeys(trial.model for trial in trials):
-        base, *others = [trial for trial in trials if trial.model == model]
-        known = [trial for trial in others if trial.policy != ORACLE]  # nobody can be an oracle
-        best = min(known, key=lambda trial: trial.with_recalls, default=base)
+    """A line for each model: the cheapest policy, recalls included, against plain history.
+
+    First the share of what is sent, then that of the whole bill: no policy makes answers shorter.
+    """
+    for base, best in _cheapest(trials):
         saved = 1 - _ratio(best.with_recalls, base.cost)
         words = f"{saved:.0%} less than" if saved > 0 else f"{-saved:.0%} more than"
         # rounded, it would say "0% less"
         if abs(saved) < 0.005:
             words = "as much as"
-        name = f"{named(base)}: " if model else ""
+        name = f"{named(base)}: " if base.model else ""
         loss = f"; {best.lost:.1%} of what was used later is lost" if best.lost > 0 else ""
-        if best is not base:
-            outcome = f"would have cost {words} plain history, recalls included{loss}"
-            yield f"{name}{best.policy} {outcome}"
+        yield (
+            f"{name}{best.policy} would have cost {words} plain history, recalls included: input"
+            f" {_times(best.with_recalls, base.cost)}, the bill with the answers"
+            f" {_times(best.bill, base.bill)} ({_sum(best)} instead of {_sum(base)}){loss}"
+        )
+
+
+def _cheapest(trials: Sequence[Trial]) -> Iterator[tuple[Trial, Trial]]:
+    """For each model plain history and the cheapest of the other policies."""
+    for model in dict.fromkeys(trial.model for trial in trials):
+        base, *others = [trial for trial in trials if trial.model == model]
+        known = [trial for trial in others if trial.policy != ORACLE]  # nobody can be an oracle
+        if known:
+            yield base, min(known, key=lambda trial: trial.with_recalls)
+
+
+def ways_to_get(trials: Sequence[Trial], facts: RecordedFacts) -> Iterator[str]:
+    """What to write, for each program that was recorded, to get what the cheapest policy saves."""
+    cheaper = [best.policy for base, best in _cheapest(trials) if best.bill < base.bill]
+    for policy in dict.fromkeys(cheaper):
+        for way in dict.fromkeys(way_to_apply(policy, name) for name, _ in facts.formats):
+            yield f"to get this: {way}"
 
 
 def as_json(trials: Sequence[Trial]) -> list[JsonObject]:
@@ -497,11 +531,14 @@ def as_json(trials: Sequence[Trial]) -> list[JsonObject]:
                 "tokens_ratio": _ratio(trial.tokens, base.tokens),
                 "cost_ratio": _ratio(trial.cost, base.cost),
                 "with_recalls_ratio": _ratio(trial.with_recalls, base.cost),
+                "bill": trial.bill,
+                "bill_ratio": _ratio(trial.bill, base.bill),
                 "hit_ratio": trial.hit_ratio,
                 "present_share": trial.in_view,
                 "present_next_share": trial.in_view_next,
                 "present_later_share": trial.in_view_later,
                 "present_edits_share": trial.in_view_edits,
+                "present_short_share": trial.in_view_short,
                 "dearer_share": _ratio(trial.dearer, trial.runs),
                 "kept_share": trial.kept_share,
                 "lost_share": trial.lost,
@@ -522,9 +559,12 @@ def unit(trial: Trial) -> str:
 
 
 def _amount(trial: Trial) -> str:
-    if not trial.money:
-        return f"{trial.cost:,.0f}"
-    return _dollars(trial.cost)
+    return _dollars(trial.cost) if trial.money else f"{trial.cost:,.0f}"
+
+
+def _sum(trial: Trial) -> str:
+    """The bill of a trial in words."""
+    return _dollars(trial.bill) if trial.money else f"{trial.bill:,.0f} fresh tokens"
 
 
 def _times(value: float, base: float) -> str:

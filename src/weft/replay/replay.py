@@ -3,7 +3,8 @@
 Every turn of a model that was recorded is a request. What the provider would have reused is
 what a request repeats of the one before it; nothing is called. The answers are the recorded
 ones, so nobody knows what a model would have said to another view: `recalls` counts what it
-would have had to ask for, because what it used was only behind a handle.
+would have had to ask for, because what it used was only behind a handle, and `repeats` the calls
+that it would have had to make again, because not even a handle was left.
 """
 
 import math
@@ -24,7 +25,17 @@ from weft.errors import BudgetExceeded
 from weft.ir.block import RECALL
 from weft.passes.handles import ASKING, PAGE
 from weft.recordings import Recording
-from weft.replay.evidence import EditedLines, KeptEvidence, Rebuilt, Texts, Uses, View, rebuilt
+from weft.replay.evidence import (
+    EditedLines,
+    KeptEvidence,
+    Rebuilt,
+    Texts,
+    Uses,
+    View,
+    is_short,
+    part_text,
+    rebuilt,
+)
 from weft.replay.evidence import strings_in as strings_in
 from weft.replay.evidence import uses_of as uses_of
 from weft.replay.steps import compile_before, is_answer, rebuilding, speaker_of, under_policy
@@ -35,6 +46,9 @@ from weft.values import Json, JsonObject
 DEARER = 1.02
 """From which share of plain history on a run counts as dearer."""
 
+ANSWER = 5.0
+"""What a token of an answer costs where nobody knows, in fresh tokens: providers take 4 to 8."""
+
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """What recordings cost under one policy and model.
@@ -43,13 +57,16 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     that read again what was sent before, `announced` those of them that said so with a price.
     `used` strings were used later; `present` of them were in view in the request, `behind` more one
     handle away. Of `reduced` texts in the requests, `rebuilt` can be put together again from the
-    request and its handles. `recalls` handles would have been asked for, which makes it
-    `with_recalls`. `used_next` strings were used in the step after the one that brought them, and
-    `present_next` of them were in view. `edits` changed lines that a result had shown, and of
-    `edits_present` all those lines were in view. `dearer` runs cost, recalls included, over 2%
-    more than plain history, and `worst` is the largest such share. `refused` requests could not be
-    made within the policy's budget, and count in nothing else. `curve` holds the tokens of each
-    step, summed over the runs, and `reached` how many runs had it.
+    request and its handles. `recalls` handles would have been asked for, and `repeats` calls made
+    again, which makes it `with_recalls`. The answers have `output` tokens, which cost
+    `output_cost`, calls for recalls and repeats included. `used_next` strings were used in the
+    step after the one that brought them, and `present_next` of them were in view. `short` of the
+    used ones are short values, such as prices, and `short_present` of them were in view. `edits`
+    changed lines that a result had shown, and of `edits_present` all those lines were in view.
+    `dearer` runs cost, recalls included, over 2% more than plain history, and `worst` is the
+    largest such share. `refused` requests could not be made within the policy's budget, and count
+    in nothing else. `curve` holds the tokens of each step, summed over the runs, and `reached` how
+    many runs had it.
     """
 
     policy: str
@@ -70,8 +87,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     reduced: int = 0
     rebuilt: int = 0
     recalls: int = 0
+    repeats: int = 0
+    output: int = 0
+    output_cost: float = 0.0
     used_next: int = 0
     present_next: int = 0
+    short: int = 0
+    short_present: int = 0
     edits: int = 0
     edits_present: int = 0
     dearer: int = 0
@@ -115,6 +137,16 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         """The share of the strings used in a later step that were in view then."""
         used = self.used - self.used_next
         return (self.present - self.present_next) / used if used else 1.0
+
+    @property
+    def in_view_short(self) -> float:
+        """The share of the short values used later that were in view."""
+        return self.short_present / self.short if self.short else 1.0
+
+    @property
+    def bill(self) -> float:
+        """What requests, recalls and answers cost together."""
+        return self.with_recalls + self.output_cost
 
     @property
     def in_view_edits(self) -> float:
@@ -163,13 +195,13 @@ def replay(
         # only a first request can share its head with another session
         if sessions_per_hour and not tally.sizes:
             spent = _sharing_head(spent, compiled, sessions_per_hour, by_price=model is not None)
-        tally.step(compiled, spent)
+        tally.step(compiled, spent, answer)
         used, edited = uses.by_event.get(index, ()), uses.edits.get(index)
         # an agent that runs as a tool was told what its caller wrote, and nothing of the rest
         if answer.isolation_scope is None and (used or edited is not None):
             view = View(compiled, texts, records)
             at_once = uses.at_once.get(index, frozenset[str]())
-            tally.evidence(view, used, at_once, spent, compiled)
+            tally.evidence(view, index, used, at_once, spent, compiled)
             if edited is not None:
                 tally.edit(view, edited, spent, compiled)
         tally.rebuild(rebuilt(compiled, records))
@@ -205,16 +237,20 @@ class _Tally:
         self.cached = self.broken = self.announced = 0
         self.cost = self.recalling = 0.0
         self.used = self.present = self.behind = self.reduced = self.rebuilt = 0
-        self.used_next = self.present_next = 0
+        self.used_next = self.present_next = self.short = self.short_present = 0
         self.edits = self.edits_present = 0
-        self.recalled: dict[str, str] = {}
+        self.output = 0
+        self.output_cost = 0.0
+        self.recalled: set[str] = set()
+        self.repeated: set[str] = set()
         self.refused: list[BudgetExceeded] = []
         self.carried = 0
         self.money = False
 
-    def step(self, compiled: Compilation, spent: _StepCost) -> None:
-        """One more request; what was recalled before is read again with it."""
+    def step(self, compiled: Compilation, spent: _StepCost, answer: Event) -> None:
+        """One more request and its answer; what was recalled before is read again with it."""
         self.sizes.append(spent.tokens)
+        self._answer(_answer_tokens(answer, compiled), spent)
         self.cached += spent.cached
         self.cost += spent.cost
         # what was recalled stays in the conversation, and is read from then on
@@ -227,43 +263,61 @@ class _Tally:
     def evidence(
         self,
         view: View,
+        index: int,
         used: tuple[str, ...],
         at_once: frozenset[str],
         spent: _StepCost,
         compiled: Compilation,
     ) -> None:
-        """What the answer to a request used; what is only behind a handle is recalled, once."""
+        """What the answer to a request used, the event at `index`; what is missing is asked for."""
         self.used += len(used)
         self.used_next += len(at_once)
+        self.short += sum(map(is_short, used))
         for string in used:
             if view.has(string):
                 self.present += 1
                 self.present_next += string in at_once
+                self.short_present += is_short(string)
                 continue
             handle = view.handle_of(string)
-            if handle is None:
+            self.behind += handle is not None
+            # a recall of an earlier step, or a call made again, has brought it already
+            if view.is_behind(string, self.recalled | self.repeated):
                 continue
-            self.behind += 1
-            # a recall of an earlier step has brought it already
-            if not any(string in text for text in self.recalled.values()):
-                self._recall(handle, view, spent, compiled)
+            source = handle or view.source_of(string, index)
+            if source is not None:
+                self._bring(source, view, spent, compiled)
 
     def edit(
         self, view: View, edited: EditedLines, spent: _StepCost, compiled: Compilation
     ) -> None:
-        """The lines that the answer changed; where some are not in view, they are recalled."""
+        """The lines that the answer changed; where some are not in view, they are asked for."""
         self.edits += 1
         if all(map(view.has_line, edited.lines)):
             self.edits_present += 1
-        elif edited.handle in view.behind and edited.handle not in self.recalled:
-            self._recall(edited.handle, view, spent, compiled)
+        elif edited.handle not in self.recalled | self.repeated:
+            self._bring(edited.handle, view, spent, compiled)
 
-    def _recall(self, handle: str, view: View, spent: _StepCost, compiled: Compilation) -> None:
-        """One request more, and what it brings from then on."""
-        self.recalled[handle] = view.behind[handle]
-        size = min(compiled.scale.counter.count(view.behind[handle]), PAGE) + ASKING
+    def _bring(self, handle: str, view: View, spent: _StepCost, compiled: Compilation) -> None:
+        """One request and a call more, and what it brings from then on.
+
+        What stands behind a handle of the request is recalled, a page of it at most. Of anything
+        else the call that brought it is made again.
+        """
+        size = _size(view.text(handle), compiled) + ASKING
+        if handle in view.behind:
+            self.recalled.add(handle)
+            size = min(size, PAGE + ASKING)
+        else:
+            self.repeated.add(handle)
         self.recalling += spent.rates.cost(Load(spent.tokens + self.carried, size, 0))
         self.carried += size
+        self._answer(ASKING, spent)
+
+    def _answer(self, tokens: int, spent: _StepCost) -> None:
+        """So many tokens more that a model says."""
+        self.output += tokens
+        self.output_cost += tokens * (spent.rates.answer or ANSWER * spent.rates.fresh)
 
     def rebuild(self, rebuilt_step: Rebuilt) -> None:
         """What of one request can be put together again."""
@@ -291,14 +345,32 @@ class _Tally:
             reduced=self.reduced,
             rebuilt=self.rebuilt,
             recalls=len(self.recalled),
+            repeats=len(self.repeated),
+            output=self.output,
+            output_cost=self.output_cost,
             used_next=self.used_next,
             present_next=self.present_next,
+            short=self.short,
+            short_present=self.short_present,
             edits=self.edits,
             edits_present=self.edits_present,
             refused=len(self.refused),
             curve=tuple(self.sizes),
             reached=(1,) * len(self.sizes),
         )
+
+
+def _size(text: str, compiled: Compilation) -> int:
+    return compiled.scale.counter.count(text)
+
+
+def _answer_tokens(answer: Event, compiled: Compilation) -> int:
+    """The tokens of an answer: as its provider counted them, else as its words and calls are."""
+    usage = answer.usage
+    if usage is not None and usage.candidates_token_count is not None:
+        return usage.candidates_token_count + (usage.thoughts_token_count or 0)
+    parts = (answer.content.parts or ()) if answer.content is not None else ()
+    return _size("\n".join(map(part_text, parts)), compiled) if parts else 0
 
 
 def requests_of(
