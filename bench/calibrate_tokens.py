@@ -2,6 +2,9 @@
 
     python bench/calibrate_tokens.py EXCHANGES.jsonl.gz            measure what is baked in
     python bench/calibrate_tokens.py EXCHANGES.jsonl.gz --fit      fit the overheads as well
+    python bench/calibrate_tokens.py EXCHANGES.jsonl.gz --half 0   only half of the recordings
+    python bench/calibrate_tokens.py EXCHANGES.jsonl.gz --all      also what nobody can count
+    python bench/calibrate_tokens.py EXCHANGES.jsonl.gz --unused   that, unless a server tool ran
     python bench/calibrate_tokens.py --texts FILE...               fit the estimator's weights
 
 An exchange is one line `{id, dialect, path, request, status, response, stream}`. Requests
@@ -40,6 +43,10 @@ from weft.values import compact
 
 PARAMETERS = ("request", "turn", "call", "parallel", "tools", "tools_forced", "tool")
 PARAMETERS += ("schema", "thinking", "document")
+SERVED = ("server_tool_use", "web_search_call", "code_interpreter_call", "tool_search_call")
+SERVED += ("mcp_call", "mcp_list_tools", "file_search_call")
+"""What an answer holds that a tool of the provider was run for."""
+
 RIDGE = 1e-7
 """How strongly a parameter that few requests show is held at its baked-in value."""
 
@@ -53,6 +60,8 @@ class Shape:
     model: str
     reported: int
     wire: dict[str, Any]
+    served: bool
+    """Whether the provider ran a tool of its own: then it read more than was sent."""
 
     @cached_property
     def chars(self) -> int:
@@ -81,13 +90,20 @@ class Shape:
         return dialect_named(self.dialect).meter(self.model).uncounted(self.wire)
 
 
-def read(path: Path) -> Iterator[Shape]:
-    """The requests of a recording that were answered and can be counted."""
+def read(path: Path, *, half: int | None = None, everything: bool = False) -> Iterator[Shape]:
+    """The requests that were answered and can be counted: of all recordings, or of one half."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             shape = shape_of(json.loads(line))
-            if shape.countable:
+            if half is not None and half_of(shape) != half:
+                continue
+            if shape.countable or (everything and shape.reported):
                 yield shape
+
+
+def half_of(shape: Shape) -> int:
+    """The half that a recording falls in; what is tuned on one is measured on the other."""
+    return hashlib.blake2b(shape.id.partition("#")[0].encode()).digest()[1] % 2
 
 
 def reported(exchange: dict[str, Any]) -> int:
@@ -122,7 +138,9 @@ def reported(exchange: dict[str, Any]) -> int:
 def shape_of(exchange: dict[str, Any]) -> Shape:
     request, dialect = exchange["request"], exchange["dialect"]
     model = request.get("model") or exchange["path"].rpartition("/")[2].partition(":")[0]
-    return Shape(exchange["id"], dialect, model, reported(exchange), request)
+    answer = json.dumps(exchange["response"]) + (exchange["stream"] or "")
+    served = any(f'"{kind}"' in answer for kind in SERVED)
+    return Shape(exchange["id"], dialect, model, reported(exchange), request, served)
 
 
 def total(shape: Shape, costs: Overheads) -> int:
@@ -225,25 +243,25 @@ def spread(errors: Iterable[float]) -> str:
     return f"{statistics.median(ordered):7.1%} {p90:7.1%}"
 
 
-def measure(path: Path, *, refit: bool, worst: int) -> None:
+def measure(shapes: Iterable[Shape], *, refit: bool, worst: int) -> None:
     groups: defaultdict[tuple[str, str], list[Shape]] = defaultdict(list)
-    for shape in read(path):
+    for shape in shapes:
         groups[shape.dialect, tokens._family(shape.dialect, shape.model)].append(shape)
     by_dialect: defaultdict[str, list[Shape]] = defaultdict(list)
     held: defaultdict[str, list[float]] = defaultdict(list)
     print(f"{'dialect / family':34} {'n':>4}  {'ours: median, p90':15}  {'chars/4':15}  held out")
-    for (dialect, family), shapes in sorted(groups.items()):
-        by_dialect[dialect] += shapes
-        costs = tokens.overheads_for(dialect, shapes[0].model)
-        out = held_out(shapes, costs) if refit else []
+    for (dialect, family), group in sorted(groups.items()):
+        by_dialect[dialect] += group
+        costs = tokens.overheads_for(dialect, group[0].model)
+        out = held_out(group, costs) if refit else []
         held[dialect] += out
-        line(f"  {family}", shapes, out)
+        line(f"  {family}", group, out)
         if refit:
-            print(f"      {fit(shapes, costs)}")
-        for one in sorted(shapes, key=lambda s: -abs(estimate(s) / s.reported - 1))[:worst]:
+            print(f"      {fit(group, costs)}")
+        for one in sorted(group, key=lambda s: -abs(estimate(s) / s.reported - 1))[:worst]:
             print(f"      {estimate(one):6.0f} for {one.reported:6} {one.model} {one.id[-60:]}")
-    for dialect, shapes in sorted(by_dialect.items()):
-        line(dialect, shapes, held[dialect])
+    for dialect, group in sorted(by_dialect.items()):
+        line(dialect, group, held[dialect])
 
 
 def estimate(shape: Shape) -> float:
@@ -374,12 +392,19 @@ def main() -> None:
     parser.add_argument("exchanges", type=Path, nargs="?")
     parser.add_argument("--fit", action="store_true", help="fit the overheads and cross-validate")
     parser.add_argument("--worst", type=int, default=0, help="show the N worst of each family")
+    parser.add_argument("--half", type=int, choices=(0, 1), help="only this half of the recordings")
+    parser.add_argument("--all", action="store_true", help="also what nobody can count")
+    parser.add_argument("--unused", action="store_true", help="the same, if no server tool ran")
     parser.add_argument("--texts", type=Path, nargs="*", default=[], help="files to learn from")
     arguments = parser.parse_args()
     if arguments.texts:
         estimator(arguments.texts)
     if arguments.exchanges:
-        measure(arguments.exchanges, refit=arguments.fit, worst=arguments.worst)
+        everything = arguments.all or arguments.unused
+        shapes = read(arguments.exchanges, half=arguments.half, everything=everything)
+        if arguments.unused:
+            shapes = (shape for shape in shapes if not shape.served)
+        measure(shapes, refit=arguments.fit, worst=arguments.worst)
 
 
 # ruff: noqa: E501, RUF001

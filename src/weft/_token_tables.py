@@ -33,6 +33,10 @@ class Overheads(msgspec.Struct, frozen=True):
     """Once, if there is a native output schema."""
     thinking: int = 0
     """Once, if extended thinking is switched on."""
+    adaptive: int = 0
+    """Instead of `thinking`, if the model decides itself how long it thinks."""
+    more_tools: int = 0
+    """Each time that tools are declared in mid-conversation."""
     document: int = 0
     """Each text sent as a document rather than as text."""
     args_json: float = 1.0
@@ -49,10 +53,10 @@ class Overheads(msgspec.Struct, frozen=True):
 # fmt: off
 _CLAUDE_3 = Overheads(
     request=4, turn=3, call=23, result=23, tools=340, tools_forced=305, schema=138, thinking=29,
-    document=38, thought_text=1.0,
+    adaptive=17, document=38, thought_text=1.0,
 )
 _GEMINI_3 = Overheads(
-    request=1, call=3, result=3, parallel=20, tools=4, tools_forced=4, tool=4, schema_json=0.0,
+    request=1, call=3, result=3, parallel=20, tools=4, tools_forced=4, tool=4, schema=30,
     opaque=0.21, opaque_free=90,
 )
 OVERHEADS: dict[str, Overheads] = {
@@ -64,17 +68,20 @@ OVERHEADS: dict[str, Overheads] = {
     ),
     "responses-4": Overheads(request=3, turn=4, call=3, result=3, tools=9, tools_forced=8),
     "responses-5": Overheads(
-        request=2, turn=4, call=7, result=6, tools=15, tools_forced=12, opaque=0.205,
-        opaque_free=950,
+        request=2, turn=4, call=7, result=6, tools=15, tools_forced=12, more_tools=90,
+        opaque=0.205, opaque_free=950,
     ),
     "claude-3": _CLAUDE_3,
+    "claude-3-haiku": replace(_CLAUDE_3, tools=257, tools_forced=333),
+    "claude-3-opus": replace(_CLAUDE_3, tools=523, tools_forced=274),
+    "claude-3-sonnet": replace(_CLAUDE_3, tools=152, tools_forced=228),
     "claude-4.5": replace(_CLAUDE_3, tools=492, tools_forced=580, thinking=28),
     "claude-4.7": replace(
         _CLAUDE_3, turn=1, text=1, call=20, result=20, tools=410, tools_forced=500, schema=180,
         thinking=17, earlier_thoughts=True,
     ),
-    "gemini-2": Overheads(tool_json=0.45, args_json=0.7, result_json=0.7, schema_json=0.0),
-    "gemini-2.5": Overheads(turn=1, call=6, result=5, tool=8, tool_json=1.05, schema_json=0.0),
+    "gemini-2": Overheads(tool_json=0.45, args_json=0.7, result_json=0.7),
+    "gemini-2.5": Overheads(turn=1, call=6, result=5, tool=8, tool_json=1.05),
     "gemini-3": _GEMINI_3,
     "gemini-3.1": replace(_GEMINI_3, earlier_thoughts=True),
 }
@@ -84,7 +91,10 @@ OVERHEADS: dict[str, Overheads] = {
 Least absolute relative error, non-negative; the command prints the errors, in sample and over
 five folds of the recordings. What a family's recordings do not show is taken from the nearest
 family that does (claude-4.7: `tools_forced`, `schema`, `document`; claude-3: `call`, `schema`,
-`document`), and claude-4.7's `tools` and `call` from requests that also held a server tool.
+`document`), and claude-4.7's `tools` and `call` from requests that also held a server tool. The
+preambles of the first Claude 3 models are the vendor's published ones, less the 7 tokens by which
+those of its later models exceed what is reported. A schema that Gemini is to answer in counts
+against its input limit. Models before 3 do not report it, so it is more than they bill.
 
     python bench/calibrate_tokens.py EXCHANGES.jsonl.gz --fit
 """
@@ -210,6 +220,19 @@ PDF_LEAST = {"gemini": 258, "anthropic": 1_500, "openai-chat": 200, "openai-resp
 
 OWN_TOOLS = {"bash": 245, "text_editor": 700, "computer": 1_200, "memory": 1_550}
 """What tools take that Anthropic defines and others run, by the name before their date."""
+
+SERVED_TOOLS: dict[str, dict[str, int]] = {
+    "anthropic": {
+        "web_search": 2_600, "code_execution": 2_200, "advisor": 1_030,
+        "tool_search_tool_bm25": 200, "tool_search_tool_regex": 200,
+    },
+    "openai-responses": {"code_interpreter": 600},
+}  # fmt: skip
+"""What tools take that the provider runs, as long as they are not used, by their name.
+
+What they give is not in the request. These are medians of what half of the recorded requests
+reported beyond everything else in them.
+"""
 
 PDF_PAGE = {"gemini": 258, "anthropic": 2_600, "openai-chat": 1_000, "openai-responses": 1_000}
 

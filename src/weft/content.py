@@ -16,7 +16,14 @@ import msgspec
 from weft.errors import SessionError, describe_kind, with_article
 from weft.media import HINT, read_data_url, require_type, type_of_address
 from weft.misuse import declared
-from weft.values import Json, JsonObject, has_lone_surrogate, join_halves, require_json
+from weft.values import (
+    MAX_BITS,
+    Json,
+    JsonObject,
+    has_lone_surrogate,
+    join_halves,
+    require_json,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -522,6 +529,8 @@ def _is_flat(value: JsonObject | None) -> bool:
         return value is None
     for key, each in value.items():
         if type(key) is not str or type(each) not in _SCALARS:
+            return False
+        if type(each) is int and each.bit_length() > MAX_BITS:
             return False
     return True
 

@@ -157,7 +157,7 @@ def validate_arguments(signature: Signature | Function, args: JsonObject) -> dic
     """
     if not isinstance(signature, Signature):
         signature = of_function(signature, context_type=None)
-    _refuse_depth(args, where=signature.name)
+    _refuse_unreadable(args, where=signature.name)
     args = cast("JsonObject", without_nulls(signature.parameters, args))
     names = [param.name for param in signature.params]
     problems: list[str] = []
@@ -188,7 +188,7 @@ def validate_arguments(signature: Signature | Function, args: JsonObject) -> dic
 
 def validate_declared(parameters: JsonObject, args: JsonObject, *, where: str) -> JsonObject:
     """The arguments of a tool that declares a JSON Schema and no signature, as an agent does."""
-    _refuse_depth(args, where=where)
+    _refuse_unreadable(args, where=where)
     checked = without_nulls(parameters, args)
     problems = [_problem(error) for error in validator(parameters).iter_errors(checked)]
     if not isinstance(checked, dict):
@@ -222,7 +222,7 @@ def _described(name: str, declared: JsonObject, *, required: bool) -> str:
 
 def validate_value(tp: object, value: Json, *, where: str) -> object:
     """A model's answer as the type asks: an instance, or the JSON itself for a JSON Schema."""
-    _refuse_depth(value, where=where)
+    _refuse_unreadable(value, where=where)
     schema = of_type(tp, where=where)
     value = without_nulls(schema, value)
     if isinstance(tp, Mapping):
@@ -239,9 +239,13 @@ def validate_value(tp: object, value: Json, *, where: str) -> object:
         _refuse(problems_of(tp, value, ""), where=where, hint=f"expected {expected(schema)}")
 
 
-def _refuse_depth(value: Json, *, where: str) -> None:
+def _refuse_unreadable(value: Json, *, where: str) -> None:
     if deeper_than(value, MAX_DEPTH):
         _refuse([f"the value nests deeper than {MAX_DEPTH} levels"], where=where)
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:  # no validator reads it
+        _refuse(["a text holds half of a character, a lone surrogate"], where=where)
 
 
 def _refuse(problems: list[str], *, where: str, hint: str = "") -> NoReturn:

@@ -190,7 +190,8 @@ def measure_media(dialect: str, model: str, mime_type: str, data: bytes) -> Medi
     if dialect == "gemini" and _gemini_version(model) >= (3, 0):
         page = 2 * page
     if not data:
-        least = _LEAST if noun == "image" else _LEAST // 4
+        # nobody knows its size: that of a small picture
+        least = _image_tokens(dialect, model, 448, 448) if noun == "image" else _LEAST // 4
         if noun == "PDF" and dialect in ("anthropic", "gemini"):
             least = page
         return Media(least, f"the {noun} that only an address is sent of")
@@ -215,6 +216,12 @@ def own_tool_tokens(kind: str) -> int:
     """What a tool takes that the provider defines and others run, by its type; 0 if not known."""
     name = kind.rpartition("_")[0]
     return tables.OWN_TOOLS.get(name, 0)
+
+
+def served_tool_tokens(dialect: str, kind: str) -> int:
+    """What a tool takes that the provider runs, before it is used; 0 if not known."""
+    name = re.sub(r"_\d{8}$", "", kind)  # the version is a date
+    return tables.SERVED_TOOLS[dialect].get(name, 0)
 
 
 def pdf_pages(data: bytes) -> int:
@@ -315,10 +322,15 @@ def _reasons(model: str) -> bool:
     return re.search(r"gpt-(?:[5-9]|\d\d|oss)|(?:^|[/:.])o\d|codex", model.lower()) is not None
 
 
+_OLDER_CLAUDE = r"claude-3-(?:5-)?(haiku)|claude-3-(opus|sonnet)"
+
+
 def _family(dialect: str, model: str) -> str:
     match dialect:
         case "anthropic":
             version = _claude_version(model)
+            if version < (4, 0) and (older := re.search(_OLDER_CLAUDE, model.lower())):
+                return f"claude-3-{older[1] or older[2]}"
             if version < (4, 7):
                 return "claude-3" if version < (4, 5) else "claude-4.5"
             return "claude-4.7"

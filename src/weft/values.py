@@ -24,6 +24,9 @@ else:  # msgspec reads annotations at run time and takes no recursive alias
 MAX_DEPTH = 200
 """How deep a value may nest: deeper than any real payload, shallower than the stack."""
 
+MAX_BITS = 14_284
+"""How long an integer may be, some 4,300 digits: Python writes and reads no longer one."""
+
 
 _unescaped = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _sorted = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True)
@@ -56,7 +59,7 @@ def encode(value: object, *, where: str) -> bytes:
                 return text.encode("ascii")
     except RecursionError:
         raise SessionError("it nests too deep to be written", where=where) from None
-    except TypeError as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise SessionError(f"it cannot be written: {error}", where=where) from None
 
 
@@ -107,8 +110,18 @@ class _NotJson(Exception):
 
 
 def _plain(value: object, depth: int) -> Json:
-    if value is None or isinstance(value, (str, bool, int)):
+    if isinstance(value, str):
+        # as JSON reads it back
+        return join_halves(value) if has_lone_surrogate(value) else value
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, int):
+        if value.bit_length() <= MAX_BITS:
+            return value
+        digits = round(value.bit_length() * math.log10(2))
+        raise _NotJson(
+            f"an integer of some {digits:,} digits is too long for JSON", "pass it as text: hex(n)"
+        )
     if isinstance(value, float):
         if math.isfinite(value):
             return value
@@ -175,6 +188,11 @@ def has_lone_surrogate(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
+
+
+def has_half_character(text: str) -> bool:
+    """Whether a lone surrogate is left once halves that stand side by side are one character."""
+    return has_lone_surrogate(text) and has_lone_surrogate(join_halves(text))
 
 
 def leaf_fields(value: JsonObject, step: str, above: str = "") -> JsonObject:

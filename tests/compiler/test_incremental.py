@@ -130,7 +130,7 @@ def test_each_request_extends_the_one_before_or_says_why_not(
         if event is not None:
             session = session.append(event)
     for before, after in itertools.pairwise(requests):
-        same_head = before.system == after.system
+        same_head = before.system == after.system and before.tools == after.tools
         lowered = before.lowered(dialect)
         said_once = len(lowered.rest) - len(lowered.lasting)
         old, new = turns_of(before, dialect), turns_of(after, dialect)

@@ -82,7 +82,11 @@ def read_log() -> Session:
 
 @pytest.mark.parametrize("policy", [C.default().compact(), C.auto(), C.default().truncate(50)])
 def test_what_one_model_finds_large_is_not_taken_over_for_another(policy: Policy) -> None:
-    agent, log = Agent("bot", context=policy), read_log()
+    def read() -> str:
+        """Read."""
+        return LINES
+
+    agent, log = Agent("bot", context=policy, tools=[read]), read_log()
     compile(agent, session=log, config=RunConfig(model="gpt-5"))
     claude = RunConfig(model="claude-opus-4-1")
     assert told_of(agent, log, config=claude) == told_of(agent, read_log(), config=claude)

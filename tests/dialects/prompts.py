@@ -27,6 +27,7 @@ from weft.content import (
     ExecutableCode,
     FunctionResponse,
     Part,
+    PartProvenance,
     call_part,
     file_part,
     media_part,
@@ -286,7 +287,11 @@ OPAQUE = {
 def with_opaque(provider: str) -> Scene:
     """A prompt whose model left something only its provider reads."""
     payload: JsonObject = OPAQUE[provider]  # type: ignore[assignment]
-    turns = log(ASK, ("bot", opaque_part(provider, payload), CALL), ("bot", RESULT))
+    call = CALL
+    if "id" in payload:  # what reasoning led to has an id of its own
+        notes = PartProvenance(provider=provider, fields={"id": "fc_1"})
+        call = msgspec.structs.replace(CALL, part_metadata=notes.onto(None))
+    turns = log(ASK, ("bot", opaque_part(provider, payload), call), ("bot", RESULT))
     return Scene(f"opaque part of {provider}", TOOLED, turns)
 
 

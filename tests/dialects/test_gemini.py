@@ -23,7 +23,10 @@ def test_parallel_calls_are_answered_in_one_content() -> None:
             "role": "model",
             "parts": [
                 {"text": "Looking."},
-                {"functionCall": {"name": "lookup", "args": {"key": "a"}, "id": "c1"}},
+                {
+                    "functionCall": {"name": "lookup", "args": {"key": "a"}, "id": "c1"},
+                    "thoughtSignature": "skip_thought_signature_validator",
+                },
                 {"functionCall": {"name": "ping", "args": {}, "id": "c2"}},
             ],
         },

@@ -96,11 +96,12 @@ def test_any_session_counts_as_its_wire_does_at_every_step(
 SEALED = "c2Vh" * 1_500
 
 
-def thinking(dialect: str, index: int) -> Part:
+def thinking(dialect: str) -> Part:
     """A thought that the dialect takes back."""
     if dialect == "openai-responses":
+        # without an id, as what follows has none
         held: JsonObject = {"type": "reasoning", "summary": [], "encrypted_content": SEALED}
-        return opaque_part(dialect, {**held, "id": f"rs_{index}"})
+        return opaque_part(dialect, held)
     return thought_part("Let me think about it. " * 40, signature=SEALED, provider=dialect)
 
 
@@ -119,10 +120,10 @@ def thoughtful(dialect: str, rounds: int) -> list[Event]:
     for number in range(rounds):
         say("user", "user", text_part(f"Question {number}, please look it up."))
         call = call_part("look", {"q": f"{number}"}, id=f"c{number}")
-        say("bot", "model", thinking(dialect, number), call)
+        say("bot", "model", thinking(dialect), call)
         say("bot", "user", result_part("look", {"result": "word " * 30}, id=f"c{number}"))
         say("user", "user", text_part("Go on."))
-        say("bot", "model", thinking(dialect, number), text_part(f"It is {number}."))
+        say("bot", "model", thinking(dialect), text_part(f"It is {number}."))
     return events
 
 
@@ -567,7 +568,7 @@ def test_what_only_the_provider_can_count_is_named(
 ) -> None:
     meter = Meter(READERS[dialect], model)
     assert any(words in told for told in meter.uncounted(wire))
-    assert meter.request(wire) < 1_600
+    assert meter.request(wire) < 3_000
 
 
 def test_a_tool_that_others_run_has_its_size_and_is_not_unknown() -> None:
@@ -601,3 +602,74 @@ def test_an_mp3_of_changing_rate_counts_its_frames() -> None:
     assert seconds == pytest.approx(126 * 1152 / 44_100)
     assert audio_seconds(b"ID3") is None
     assert audio_seconds(b"") is None
+
+
+@pytest.mark.parametrize(("dialect", "model"), MODELS)
+def test_the_schema_of_the_answer_takes_tokens(dialect: str, model: str) -> None:
+    def sized(fields: int) -> Compilation:
+        properties: JsonObject = {f"field_{n}": {"type": "string"} for n in range(fields)}
+        schema: JsonObject = {"type": "object", "properties": properties}
+        return compile(Agent("bot", model=model, output_schema=schema), message="Hi")
+
+    small, large = sized(2), sized(30)
+    assert large.tokens - small.tokens > 28 * 4
+    assert large.tokens == counted(large)
+    rows = [row for row in large.explain().sent if row.source == "schema"]
+    assert all(row.tokens > 28 * 4 for row in rows)
+    assert sum(row.tokens for row in large.explain().sent) == large.tokens
+
+
+def test_a_tool_that_the_provider_runs_takes_tokens_before_it_is_used() -> None:
+    def size(*tools: Json, model: str = "claude-sonnet-4-5") -> int:
+        wire: JsonObject = {"messages": [{"role": "user", "content": "hello"}]}
+        wire |= {"tools": [*tools]} if tools else {}
+        return Meter(READERS["anthropic"], model).request(wire)
+
+    search: JsonObject = {"type": "tool_search_tool_bm25_20251119", "name": "search"}
+    later: JsonObject = {"name": "look", "input_schema": {"type": "object"}, "defer_loading": True}
+    assert size({"type": "web_search_20250305", "name": "web_search"}) - size() == 2_600
+    # functions that are loaded later bring the preamble, and none of their own text
+    assert (
+        size(later, search) - size() == overheads_for("anthropic", "claude-sonnet-4-5").tools + 200
+    )
+    assert size(later, {**later, "name": "other"}, search) == size(later, search)
+
+
+def test_older_models_have_preambles_of_their_own() -> None:
+    tool: JsonObject = {"name": "look", "description": "", "input_schema": {"type": "object"}}
+    wire: JsonObject = {"messages": [{"role": "user", "content": "hello"}], "tools": [tool]}
+    sizes = {
+        model: Meter(READERS["anthropic"], model).request(wire)
+        for model in (
+            "claude-3-sonnet",
+            "claude-3-5-haiku-latest",
+            "claude-3-5-sonnet",
+            "claude-3-opus",
+        )
+    }
+    assert [*sizes.values()] == sorted(sizes.values())
+    assert len({*sizes.values()}) == 4
+
+
+def test_a_model_that_decides_how_long_it_thinks_is_told_in_fewer_tokens() -> None:
+    def size(kind: str) -> int:
+        wire: JsonObject = {"messages": [], "thinking": {"type": kind}}
+        return Meter(READERS["anthropic"], "claude-opus-4-6").request(wire)
+
+    assert size("disabled") < size("adaptive") < size("enabled")
+
+
+def test_tools_that_are_declared_later_bring_words_of_their_own() -> None:
+    tool: JsonObject = {"type": "function", "name": "look", "parameters": {"type": "object"}}
+    declared: JsonObject = {"type": "additional_tools", "role": "developer", "tools": [tool]}
+    meter = Meter(READERS["openai-responses"], "gpt-5.4")
+    told: JsonObject = {"role": "user", "content": "hello"}
+    assert meter.request({"input": [told, declared]}) - meter.request({"input": [told]}) > 90
+
+
+def test_an_image_by_its_address_takes_what_a_small_one_does() -> None:
+    for model, least in (("gemini-2.5-flash", 258), ("claude-sonnet-4-5", 200), ("gpt-4o", 200)):
+        part = Part.from_url("https://example.org/a.png")
+        shown = compile(Agent("bot", model=model), message=Content((part,), "user"))
+        assert shown.tokens - compile(Agent("bot", model=model), message=" ").tokens > least - 10
+        assert shown.uncounted == ("the image that only an address is sent of",)

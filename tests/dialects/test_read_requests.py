@@ -14,13 +14,16 @@ from weft.ir import Prompt, verify
 from weft.recordings.requests import read_request
 from weft.values import Json, JsonObject
 
-MODEL = "gemini-2.5-flash"
+MODEL = "gemini-3-flash"
 
 
 def a_request_comes_back_with_the_same_meaning(
     dialect: str, request: JsonObject, prompt: Prompt
 ) -> None:
     made = dialect_named(dialect).lower(prompt).wire
+    # Anthropic refuses calls without tools, which some of these requests have
+    if dialect == "anthropic" and "tools" not in request:
+        made = {key: value for key, value in made.items() if key not in ("tools", "tool_choice")}
     assert meaning(dialect, made) == meaning(dialect, request)
 
 

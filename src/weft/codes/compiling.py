@@ -451,4 +451,16 @@ Flagged:      Agent("bot", model="one-without-files", tools=[FileSearch(["store"
 Use instead:  a model whose provider has the tool, or a function of your own that does the same.
 """,
     ),
+    Code(
+        "WEFT710",
+        _I,
+        "tool of an earlier call",
+        """An agent has no tools, its history has calls, and its provider wants tools with calls.
+
+Why it matters: the tools it called are declared without their parameters, and the model cannot call
+them.
+
+Use instead:  nothing to do, or give the agent its tools back.
+""",
+    ),
 )

@@ -44,9 +44,16 @@ class Delivered(msgspec.Struct, frozen=True):
 
 
 class _First(msgspec.Struct, frozen=True):
-    """The instructions of an agent's first long request, and the wording they were made of."""
+    """The instructions of an agent's first long request, and all that they were made of.
+
+    Artifacts and a state that lies over the session's are the caller's: the log does not tell
+    what they were at first, so those of now count. Else a process that has seen others would give
+    another request than one that has not.
+    """
 
     wording: Wording
+    over: dict[str, Json]
+    artifacts: dict[str, str]
     instructions: Instructions
 
 
@@ -100,16 +107,21 @@ def first_instructions(
     index = _first_answer(log, agent, branch, least)
     if index is None:
         return None
+    # what the caller laid over the session's state, it had then
+    over = {key: value for key, value in state.items() if key not in session.state}
     known = log.memo.of((_First, agent, branch, least))
-    if known is not None and known.wording is wording:
+    if (
+        known is not None
+        and known.wording is wording
+        and known.over == over
+        and known.artifacts == artifacts
+    ):
         return known.instructions
     recorded = recorded_by(log[index])
     # what the provider said then is lost, and asking it now would be another text
     if wording.asks and not recorded:
         return None
     then = session.before(index)
-    # what the caller laid over the session's state, it had then
-    over = {key: value for key, value in state.items() if key not in session.state}
     facts = facts_of(then.events)
     scope = Scope(
         {**seen_from(then.state, facts.forks, branch), **over},
@@ -119,7 +131,7 @@ def first_instructions(
         recorded=recorded,
     )
     instructions = resolve_instructions(wording, scope)
-    log.memo.keep(_First(wording, instructions), agent, branch, least)
+    log.memo.keep(_First(wording, over, {**artifacts}, instructions), agent, branch, least)
     return instructions
 
 

@@ -47,6 +47,7 @@ from weft.declare.hints import RUN_WORDS
 from weft.declare.policy_parts import Budget
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin, report
+from weft.dialects.wire import is_encodable, scrubbed
 from weft.errors import CompileError, MissingVariable, describe_kind
 from weft.ir import Feature, Prompt, TextBlock
 from weft.ir.prompt import NO_NOTES
@@ -262,7 +263,7 @@ def _write_instructions(call: _Call, inputs: _Inputs) -> _Delivered:
             volatile,
             call.recorded,
         )
-        instructions = _resolved(plan, inputs.events, scope)
+        instructions = _resolved(plan, inputs.events, scope, _provided_key(call, inputs.events))
     # too short for a provider to reuse: then the system text itself may change
     if not plan.appends or not is_long(log, plan.append_from):
         return _Delivered(
@@ -379,6 +380,8 @@ def _carried(
     if not facts.produced and not captured:
         return {}, captured
     carried = {k: v for k, v in inserted.items() if k in facts.produced or k in captured}
+    if not is_encodable(carried):  # items have their texts as they are sent
+        carried = {key: scrubbed(value) for key, value in carried.items()}
     return carried, frozenset(captured & carried.keys())
 
 
@@ -457,6 +460,9 @@ def is_ready(prompt: Prompt, env: Env) -> bool:
         not prompt.features & Feature.UNORDERED
         and env.tokens.budget is None
         and (env.model.picks_tools or not prompt.tools)
+        and not (
+            prompt.features & Feature.CALLS and env.model.calls_need_tools and not prompt.tools
+        )
         and not env.instruction.changes
         and last is not None
         and last.blocks[-1].role == "user"
@@ -516,7 +522,9 @@ def _unchanged(
     return known.instructions
 
 
-def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
+def _resolved(
+    plan: Plan, events: Strand[Event], scope: Scope, key: tuple[str, int] | None
+) -> Instructions:
     """The instructions now, kept with the log for the request that follows.
 
     What a provider says is kept only to rebuild this very request; where a variable must be
@@ -525,9 +533,8 @@ def _resolved(plan: Plan, events: Strand[Event], scope: Scope) -> Instructions:
     wording = plan.wording
     instructions = resolve_instructions(wording, scope)
     if instructions.provided:
-        key = (plan.agent.name, events.length)
-        if events.memo.of((_Provided, *key)) is None:
-            events.memo.keep(_Provided(instructions.provided), *key)
+        if key is not None and events.memo.of((_Provided, plan.agent.name, *key)) is None:
+            events.memo.keep(_Provided(instructions.provided), plan.agent.name, *key)
         return instructions
     read = wording.read(scope.state, scope.artifacts)
     if read is not None:
@@ -589,7 +596,7 @@ def _previous(call: _Call, asked: Agent) -> Compilation | None:
                 config=lenient,
                 branch=call.branch or None,
                 artifacts=call.artifacts,
-                recorded=recorded_by(event) or _provided(session, asked.name, index),
+                recorded=recorded_by(event) or _provided(call, asked.name, index),
                 within=event.provenance.within,
                 part_of=part_of.before(event) if part_of is not None else None,
                 deps=call.deps,
@@ -600,9 +607,18 @@ def _previous(call: _Call, asked: Agent) -> Compilation | None:
     return None
 
 
-def _provided(session: Session, asked: str, length: int) -> dict[str, str]:
+def _provided_key(call: _Call, events: Strand[Event]) -> tuple[str, int] | None:
+    """Where what providers said is kept, after the agent's name; None where it is not kept.
+
+    A message that is not stored, or a state that only the caller knows, is not in the log.
+    """
+    return None if events.tail or call.state else (call.branch, events.length)
+
+
+def _provided(call: _Call, asked: str, length: int) -> dict[str, str]:
     """What providers said when this process compiled the log at that length."""
-    provided = session.events.memo.of((_Provided, asked, length))
+    key = _provided_key(call, call.session.events.first(length))
+    provided = call.session.events.memo.of((_Provided, asked, *key)) if key is not None else None
     return dict(provided.texts) if provided is not None else {}
 
 

@@ -285,8 +285,8 @@ def _listing(model: str) -> "Listing | None":
 # in the middle pays for all that follows.
 
 _EDGES = frozenset(
-    ("attribute_foreign", "open_turn", "prune_tools", "order_system", "close_turn",
-     "append_changes")
+    ("attribute_foreign", "open_turn", "prune_tools", "declare_tools", "order_system",
+     "close_turn", "append_changes")
 )  # fmt: skip
 """Passes that run on every request and never change bytes that were already sent."""
 

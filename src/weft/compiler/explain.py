@@ -5,7 +5,10 @@ each block stands. Here they are read together.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from weft.compiler.costs import cost_of, cost_words, premium_of
 from weft.compiler.report import (
@@ -57,7 +60,9 @@ def explain(compiled: "Compilation", turns: "SentTurns | None" = None) -> Report
     counter = compiled.scale.counter
     prefix = _prefix(compiled)
     sent = tuple(_sent(compiled, prefix, turns))
-    left_out = [_left_out(compiled, note) for note in notes_of(compiled)]
+    sent_events = {row.origin.name for row in sent if row.origin.kind == "event"}
+    noted = [_left_out(compiled, note, sent_events) for note in notes_of(compiled)]
+    left_out = [row for rows in noted for row in rows]
     left_out += _unsaid(compiled, sent)
     return Report(
         agent=compiled.prompt.agent,
@@ -71,7 +76,7 @@ def explain(compiled: "Compilation", turns: "SentTurns | None" = None) -> Report
         prefix=prefix,
         cached=_cached(compiled),
         cost=_cost(compiled),
-        passes=tuple(_passes(compiled, left_out)),
+        passes=tuple(_passes(compiled, noted)),
         sent=sent,
         left_out=tuple(left_out),
         options=tuple(_options(compiled)),
@@ -308,7 +313,13 @@ def notes_of(compiled: "Compilation") -> Iterator[Note]:
         yield from step.notes
 
 
-def _left_out(compiled: "Compilation", note: Note) -> LeftOutRow:
+def _left_out(
+    compiled: "Compilation", note: Note, sent_events: AbstractSet[str]
+) -> list[LeftOutRow]:
+    """The row of a note, and one for each further event of its item that is not sent.
+
+    A call and its results are one item, and each is an event of its own.
+    """
     before, after = _weight(compiled, note.before), _weight(compiled, note.after)
     action: Action = "dropped"
     item = note.before
@@ -319,8 +330,34 @@ def _left_out(compiled: "Compilation", note: Note) -> LeftOutRow:
     elif note.step == _MOVER and note.reason != REPLACED:
         # a late result stands at its call now: nothing is lost
         action, after = "moved", before
-    text = _item_text(compiled.presentable(item) if compiled.presentable is not None else item)
-    return LeftOutRow(note.step, action, note.reason, item.origin, before, after, text)
+    rows: list[LeftOutRow] = []
+    pieces = [item] if action == "added" else _by_event(item, sent_events)
+    for piece in reversed(pieces):
+        # the first one has what is not the others' alone
+        size = before - sum(row.before for row in rows)
+        if piece is not pieces[0]:
+            size = min(size, _weight(compiled, piece))
+        presented = compiled.presentable(piece) if compiled.presentable is not None else piece
+        text, origin = _item_text(presented), piece.origin
+        remains = after if piece is pieces[0] else 0
+        rows.append(LeftOutRow(note.step, action, note.reason, origin, size, remains, text))
+    return rows[::-1]
+
+
+def _by_event(item: Item, sent_events: AbstractSet[str]) -> list[Item]:
+    """The item in pieces: those of its blocks that came from further events, which are not sent."""
+    others: dict[str, list[Block]] = {}
+    for block in item.blocks:
+        origin = block.origin
+        if origin.kind == "event" and origin.name != item.event and origin.name not in sent_events:
+            others.setdefault(origin.name, []).append(block)
+    if not others:
+        return [item]
+    own = tuple(block for block in item.blocks if block.origin.name not in others)
+    return [
+        replace(item, blocks=own),
+        *(replace(item, blocks=tuple(blocks), event=name) for name, blocks in others.items()),
+    ]
 
 
 def _unsaid(compiled: "Compilation", sent: Iterable[SentRow]) -> list[LeftOutRow]:
@@ -356,7 +393,7 @@ _EXAMPLES = "insert_examples"
 """The pass that adds turns, and has no note on them."""
 
 
-def _passes(compiled: "Compilation", rows: Sequence[LeftOutRow]) -> Iterator[PassRow]:
+def _passes(compiled: "Compilation", rows: Sequence[list[LeftOutRow]]) -> Iterator[PassRow]:
     for name in names_of(compiled.passes.fresh):
         yield _pass_row(name, "fresh", rows, changed=False)
     changed = {step.name for step in compiled.steps if step.head or step.name == _EXAMPLES}
@@ -364,10 +401,11 @@ def _passes(compiled: "Compilation", rows: Sequence[LeftOutRow]) -> Iterator[Pas
         yield _pass_row(name, "request", rows, changed=name in changed)
 
 
-def _pass_row(name: str, when: str, rows: Sequence[LeftOutRow], *, changed: bool) -> PassRow:
-    own = [row for row in rows if row.step == name]
+def _pass_row(name: str, when: str, rows: Sequence[list[LeftOutRow]], *, changed: bool) -> PassRow:
+    items = [one for one in rows if one[0].step == name]
+    own = [row for one in items for row in one]
     counts = {
-        action: sum(row.action == action for row in own)
+        action: sum(one[0].action == action for one in items)
         for action in ("dropped", "changed", "added", "moved")
     }
     return PassRow(

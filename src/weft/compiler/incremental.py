@@ -28,7 +28,7 @@ from weft.diagnostics import Diagnostic
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
 from weft.passes import Env, Passes, run
 from weft.passes.env import ThreadFacts
-from weft.passes.select import gone_turns
+from weft.passes.select import NOT_THIS_TURN, gone_turns
 from weft.session import Event
 from weft.session.branches import around, branches_of
 from weft.session.lookback import (
@@ -119,7 +119,7 @@ class Woven(msgspec.Struct, frozen=True):
     features: int
     skipped: int
     beside: Callable[[], list[Note]]
-    """What is to be said about events on other branches, which were not looked at."""
+    """What is to be said about events that were not looked at: of earlier turns, of branches."""
 
 
 class Made(NamedTuple):
@@ -281,9 +281,10 @@ class Thread:
     ) -> Woven:
         """What a request gets from this thread."""
         beside: Callable[[], list[Note]] = list
-        if self._passed_by >= 0:
+        start = self.basis.start
+        if self._passed_by >= 0 or start:
             slot = self.slot
-            beside = partial(notes_beside, events, self._passed_by, slot.agent, slot.branch)
+            beside = partial(notes_beside, events, start, self._passed_by, slot.agent, slot.branch)
         diagnostics = tuple(one.diagnostic for one in findings)
         return Woven(items, notes, diagnostics, self.features, self.basis.start, beside)
 
@@ -327,20 +328,24 @@ class Thread:
 
     def _build(self, events: Strand[Event], facts: LogFacts) -> tuple[Built, Mapping[int, int]]:
         """The new items; and for those of branches that joined, where in the log they did."""
-        hidden: dict[int, str] | None = None
         agent = self.slot.agent
         if facts.branched:
             return self._build_branched(events)
+        positions = range(self.consumed, events.length)
         if self.basis.reaches_back >= self.consumed:
-            hidden = self._hidden(events)
-        if hidden is None and self._shared is not None:
-            positions = range(self.consumed, events.length)
+            hidden, view = self._hidden(events), self.basis.start
+            return build_some(events, self.consumed, positions, agent, hidden, "", view), {}
+        if self._shared is not None:
             return built_of(events, positions, agent, self._shared), {}
-        return build_items(events.since(self.consumed), self.consumed, agent, hidden), {}
+        return build_items(events.since(self.consumed), self.consumed, agent), {}
 
     def _hidden(self, events: Strand[Event]) -> dict[int, str]:
         """What later events took out of view, and why."""
-        summed = hidden_by_compaction(events, self.slot.branch, self.basis.current)
+        branch, seen = self.slot.branch, None
+        if facts_of(events).branched:
+            rows = branches_of(events).seen_from(branch, events, 0)
+            seen = {row.position for row in rows}
+        summed = hidden_by_compaction(events, branch, self.basis.current, seen)
         return {**summed, **hidden_by_undoing(events), **hidden_by_rewind(events)}
 
     def _build_branched(self, events: Strand[Event]) -> tuple[Built, Mapping[int, int]]:
@@ -355,7 +360,8 @@ class Thread:
         # what joins now may have been taken back long ago
         if self.basis.reaches_back >= min((self.consumed, *positions)):
             hidden = self._hidden(events)
-            built = build_some(events, self.consumed, positions, self.slot.agent, hidden)
+            agent, view = self.slot.agent, self.basis.start
+            built = build_some(events, self.consumed, positions, agent, hidden, branch, view)
         else:
             shared = self._shared if self._shared is not None else {}
             built = built_of(events, positions, self.slot.agent, shared)
@@ -600,18 +606,40 @@ def _namesake(agent: str, branch: str) -> str:
     return f"{agent}_{number if number.isdigit() else 1}"
 
 
-def notes_beside(events: Strand[Event], start: int, agent: str, branch: str) -> list[Note]:
-    """Why each event from `start` on is left out that stands on a branch beside this one."""
+def notes_beside(
+    events: Strand[Event], start: int, passed_by: int, agent: str, branch: str
+) -> list[Note]:
+    """Why each event is left out that nobody looked at.
+
+    Those before `start` are of earlier turns. Of those from `passed_by` on, where it is not -1,
+    some are on another branch.
+    """
+    seen: set[int] = set()
+    if passed_by >= 0:
+        with events.lock:
+            rows = branches_of(events).seen_from(branch, events, passed_by)
+        seen = {row.position for row in rows}
     notes: list[Note] = []
-    with events.lock:
-        branches = branches_of(events)
-        seen = {row.position for row in branches.seen_from(branch, events, start)}
-    for position, event in enumerate(events.since(start), start):
+    for position in range(start):
+        if position not in seen:  # what was said on a branch may join this turn
+            notes += _notes_on(events[position], position, agent, "select_view", NOT_THIS_TURN)
+    if passed_by < 0:
+        return notes
+    for position, event in enumerate(events.since(passed_by), passed_by):
         if position not in seen:
-            for item in build_items((event,), position, agent).items:
-                if item.kind == "hidden":
-                    notes.append(Note("drop_hidden", item.why, item))
-                else:
-                    why = f"it belongs to branch {item.branch}"
-                    notes.append(Note("select_branch", why, item))
+            why = f"it belongs to branch {event.branch or ''}"
+            notes += _notes_on(event, position, agent, "select_branch", why)
     return notes
+
+
+def _notes_on(event: Event, position: int, agent: str, step: str, why: str) -> list[Note]:
+    """The notes on an event that is left out, hidden or not; a summary has no item of its own."""
+    items = build_items((event,), position, agent).items
+    if not items:
+        items = [
+            Item("summary", (), event.author, event.invocation_id, position, position, event.id)
+        ]
+    return [
+        Note("drop_hidden", item.why, item) if item.kind == "hidden" else Note(step, why, item)
+        for item in items
+    ]

@@ -37,7 +37,7 @@ from weft.ir import Feature, Output, Span, Stability, TextBlock
 from weft.misuse import meant
 from weft.session import Event
 from weft.session.strand import Strand
-from weft.values import Json, compact, has_lone_surrogate, require_object, scrub
+from weft.values import Json, compact, has_half_character, has_lone_surrogate, require_object, scrub
 
 _log = logging.getLogger("weft")
 
@@ -427,14 +427,15 @@ def _meant_variable(variable: Variable, known: list[str], scope: Scope) -> str:
 def _sendable(text: str, origin: Origin, diagnostics: list[Diagnostic]) -> str:
     if text.isascii() or not has_lone_surrogate(text):
         return text
-    diagnostics.append(
-        report(
-            "WEFT204",
-            origin,
-            "a lone surrogate was replaced by U+FFFD",
-            "mend the text where it is made; it is often an emoji cut in half",
+    if has_half_character(text):
+        diagnostics.append(
+            report(
+                "WEFT204",
+                origin,
+                "a lone surrogate was replaced by U+FFFD",
+                "mend the text where it is made; it is often an emoji cut in half",
+            )
         )
-    )
     return scrub(text)
 
 

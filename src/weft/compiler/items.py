@@ -29,6 +29,7 @@ from weft.ir import (
     Feature,
     Item,
     ItemKind,
+    OpaqueBlock,
     ResultBlock,
     Role,
     TextBlock,
@@ -36,6 +37,7 @@ from weft.ir import (
 )
 from weft.passes.env import MOST_LETTERS, is_short
 from weft.session import Compaction, Event
+from weft.session.branches import around
 from weft.session.event import NO_ACTIONS
 from weft.session.lookback import wrote_keys
 from weft.session.provenance import NOTHING
@@ -64,20 +66,9 @@ class Built(msgspec.Struct):
     diagnostics: list[Diagnostic]
 
 
-def build_items(
-    events: Iterable[Event],
-    start: int,
-    agent: str,
-    hidden: dict[int, str] | None = None,
-) -> Built:
-    """An item for every event, in log order; `hidden` gives reasons by log index.
-
-    A summary takes the place of the first event it stands for, wherever it was written.
-    """
-    if hidden is None:
-        return _build_events(enumerate(events, start), agent, None, {})
-    listed = list(events)
-    return _build_events(enumerate(listed, start), agent, hidden, _summaries(listed, start, hidden))
+def build_items(events: Iterable[Event], start: int, agent: str) -> Built:
+    """An item for every event, in log order, where nothing takes any of them out of view."""
+    return _build_events(enumerate(events, start), agent, None, {})
 
 
 def build_some(
@@ -86,13 +77,27 @@ def build_some(
     positions: Sequence[int],
     agent: str,
     hidden: dict[int, str],
+    branch: str,
+    view: int,
 ) -> Built:
     """Items of some of the events from `start` on, in the order of `positions`.
 
-    A summary whose first event is none of them stands before the first one behind it.
+    `hidden` gives reasons by log index. A summary takes the place of the first event it stands
+    for, wherever it was written; where that is none of these events, it stands before the first
+    one after it. One that stands only for events before `view`, where the agent's view begins, is
+    hidden. So is one of another branch: what it sums up is in view by itself.
     """
-    summaries = _summaries(log.since(start), start, hidden)
-    chosen = {*positions}
+    chosen, reports = {*positions}, list[Diagnostic]()
+    beside = {
+        position: _BESIDE
+        for position in positions
+        if log[position].actions.compaction is not None
+        and (log[position].branch or "") not in around(branch)
+    }
+    hidden = {**beside, **hidden}
+    summaries = _summaries(log, start, hidden, view, reports)
+    for anchor, listed in [*summaries.items()]:
+        summaries[anchor] = [item for item in listed if item.last in chosen]
     # the first event of the summary is not in view: it stands before the next that is
     for anchor in sorted(summaries.keys() - chosen):
         behind = next((position for position in positions if position > anchor), None)
@@ -102,6 +107,7 @@ def build_some(
     built.items += [item for at in sorted(summaries.keys() - chosen) for item in summaries[at]]
     if any(item.branch for listed in summaries.values() for item in listed):
         built.features |= Feature.BRANCHED
+    built.diagnostics += reports
     return built
 
 
@@ -117,7 +123,7 @@ def _build_events(
     """
     items: list[Item] = []
     diagnostics: list[Diagnostic] = []
-    features = Feature.NONE
+    features = Feature.HIDDEN if summaries else Feature.NONE  # one of them may be
     for position, event in events:
         if summaries:
             items += summaries.get(position, [])
@@ -158,7 +164,22 @@ def _build_events(
                 origin = Origin("event", event.id, author, -1, -1, 0)
                 blocks = (TextBlock(role=role, origin=origin, text=text),)
             else:
+                # who calls speaks as the model, whatever its role says
+                if (
+                    role == "user"
+                    and author != "user"
+                    and any(part.function_call for part in parts)
+                ):
+                    role = "model"
                 blocks = blocks_of(event, position, role, diagnostics)
+                # in a log, only a model's answer has parts of its provider's own
+                if role == "user" and any(isinstance(block, OpaqueBlock) for block in blocks):
+                    blocks = tuple(
+                        msgspec.structs.replace(block, role="model")
+                        if isinstance(block, OpaqueBlock)
+                        else block
+                        for block in blocks
+                    )
         elif event.input_transcription or event.output_transcription:
             blocks = heard(event, diagnostics)
             role = blocks[0].role if blocks else role
@@ -365,26 +386,32 @@ def _is_odd(part: Part | TalkPart) -> bool:
     )
 
 
-def _summaries(events: list[Event], start: int, hidden: dict[int, str]) -> dict[int, list[Item]]:
-    """The summaries in view, by the log index of the first event each stands for."""
+_BEFORE_VIEW = "it sums up what lies before the view"
+
+_BESIDE = "it sums up another branch"
+
+
+def _summaries(
+    log: Strand[Event], start: int, hidden: dict[int, str], view: int, reports: list[Diagnostic]
+) -> dict[int, list[Item]]:
+    """The summaries by the log index of the first event in view that each stands for.
+
+    One that stands for none is at its own place: in a narrow view it is hidden.
+    """
     summaries: dict[int, list[Item]] = {}
-    for position, event in enumerate(events, start):
+    in_view = log.since(view)
+    for position, event in enumerate(log.since(start), start):
         compaction = event.actions.compaction
         if compaction is None or position in hidden:
             continue
-        anchor = position
-        for index in range(start, position):
-            if (
-                compaction.start_timestamp
-                <= events[index - start].timestamp
-                <= compaction.end_timestamp
-            ):
-                anchor = index
-                break
-        if anchor < position or not start:  # else it is about what lies before the view
-            summaries.setdefault(anchor, []).append(
-                _summary_item(event, compaction, anchor, position)
-            )
+        first, last = compaction.start_timestamp, compaction.end_timestamp
+        earlier = enumerate(in_view[: position - view], view)
+        covered = (at for at, one in earlier if first <= one.timestamp <= last)
+        anchor = next(covered, position)
+        item = _summary_item(event, compaction, anchor, position, reports)
+        if anchor == position and view:
+            item = msgspec.structs.replace(item, kind="hidden", why=_BEFORE_VIEW)
+        summaries.setdefault(anchor, []).append(item)
     return summaries
 
 
@@ -406,9 +433,13 @@ def _unnamed(event: Event, agent: str) -> str:
     return "user" if event.content is not None and event.content.role == "user" else agent
 
 
-def _summary_item(event: Event, compaction: Compaction, position: int, last: int) -> Item:
+def _summary_item(
+    event: Event, compaction: Compaction, position: int, last: int, diagnostics: list[Diagnostic]
+) -> Item:
     """The item that stands for the events of a compaction."""
     text = compaction.compacted_content.text
+    if has_lone_surrogate(text):
+        text = mended(text, event, diagnostics)
     origin = Origin("event", event.id, event.author, part=0)
     block = TextBlock(role="user", origin=origin, text=f"[summary of earlier turns]: {text}")
     return Item(

@@ -33,7 +33,7 @@ from weft.media import SCHEME, data_at
 from weft.session import Event
 from weft.session.provenance import NOTHING, Provenance
 from weft.session.talk import INTERNAL_CALLS
-from weft.values import JsonObject, compact, has_lone_surrogate, scrub
+from weft.values import JsonObject, compact, has_half_character, has_lone_surrogate, scrub
 
 
 def is_internal(event: Event) -> bool:
@@ -278,13 +278,14 @@ def _sendable(content: Content, event: Event, diagnostics: list[Diagnostic]) -> 
 
 
 def mended(text: str, event: Event, diagnostics: list[Diagnostic]) -> str:
-    """The text without its lone surrogates, and a word about it."""
-    diagnostics.append(
-        report(
-            "WEFT204",
-            Origin("event", event.id, event.author),
-            "a lone surrogate was replaced by U+FFFD",
-            "mend the text where it is made; it is often an emoji cut in half",
+    """The text without its lone surrogates, and a word about it; two halves are a character."""
+    if has_half_character(text):
+        diagnostics.append(
+            report(
+                "WEFT204",
+                Origin("event", event.id, event.author),
+                "a lone surrogate was replaced by U+FFFD",
+                "mend the text where it is made; it is often an emoji cut in half",
+            )
         )
-    )
     return scrub(text)

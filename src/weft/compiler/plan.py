@@ -422,6 +422,7 @@ def _model_facts(agent: Agent, target: Target, cache: str) -> ModelFacts:
         lifetime=_lifetime(cache, target),
         marks=bool(cache) and bool(target.facts.cache.lookback),
         picks_tools=target.facts.picks_tools,
+        calls_need_tools=dialect_named(target.dialect).traits.calls_need_tools,
         cleared=frozenset(agent.cleared),
     )
 

@@ -127,7 +127,7 @@ from weft.ir import (
 )
 from weft.session import Usage
 from weft.session.provenance import Provenance
-from weft.tokens import own_tool_tokens
+from weft.tokens import own_tool_tokens, served_tool_tokens
 from weft.values import Json, JsonObject, compact
 
 NAME = "anthropic"
@@ -246,6 +246,7 @@ class AnthropicDialect(Dialect):
         schemas="anthropic",
         sealed=frozenset(("redacted_thinking",)),
         names=Spelling(ANYTHING_BUT, 128),
+        calls_need_tools=True,
         compared=("model", "tool_choice", "thinking", "speed"),
     )
     form = RequestForm(
@@ -337,7 +338,9 @@ class AnthropicDialect(Dialect):
 
     def declaration(self, tool: ToolDecl, report: LoweringReport) -> Wire:
         """Name, description and the schema of its input."""
-        named: Wire = {"name": tool.name, "description": tool.description}
+        # one that the log alone tells of may have any name
+        name = self.traits.names.legal(tool.name)
+        named: Wire = {"name": name, "description": tool.description}
         return {**named, "input_schema": self.parameters(tool, report)}
 
     def hosted(self, tool: HostedTool, report: LoweringReport) -> SpelledTool | None:
@@ -418,7 +421,7 @@ class AnthropicDialect(Dialect):
             self.drop_foreign(block, report, what="signature" if block.signature else "thought")
             return None
         if not block.signature:  # servers that imitate the provider sign nothing
-            own = block.kept is not None
+            own = block.kept is not None and not _signs(report.model)
             return {"type": "thinking", "thinking": block.text} if own else None
         return {"type": "thinking", "thinking": block.text, "signature": block.signature}
 
@@ -553,10 +556,12 @@ class AnthropicDialect(Dialect):
             kind = as_text(tool.get("type")) or "custom"
             if kind != "custom":
                 size = own_tool_tokens(kind)
+                if not size:  # the provider runs it, and what it gives is not in the request
+                    uncounted[OWN_TOOLS] = None
+                    size = served_tool_tokens(NAME, kind)
                 own += size
                 if not size:
                     others.append(as_json(tool))
-                    uncounted[OWN_TOOLS] = None
             elif tool.get("defer_loading"):
                 uncounted[LATER] = None
             else:
@@ -571,7 +576,9 @@ class AnthropicDialect(Dialect):
             others=tuple(others),
             schema=form.get("schema"),
             forced=object_in(wire.get("tool_choice")).get("type") in ("any", "tool"),
+            later=LATER in uncounted,
             thinking=object_in(wire.get("thinking")).get("type") in ("enabled", "adaptive"),
+            adaptive=object_in(wire.get("thinking")).get("type") == "adaptive",
             stateful=any(wire.get(key) for key in _STATEFUL),
             own=own,
             uncounted=tuple(uncounted),
@@ -1226,6 +1233,7 @@ class AnthropicTurnRules:
         self._blank: tuple[Finding, ...] = ()
         """What is wrong with a blank answer, unless it is the last turn: a beginning may be."""
         self._names_tools = False
+        self._called = False
 
     def fork(self) -> "AnthropicTurnRules":
         """A copy to read on with."""
@@ -1233,6 +1241,7 @@ class AnthropicTurnRules:
         copy._waiting, copy._seen = dict(self._waiting), self._seen.fork()
         copy._marks, copy._last = list(self._marks), self._last
         copy._blank, copy._names_tools = self._blank, self._names_tools
+        copy._called = self._called
         return copy
 
     def read(self, turn: JsonObject, at: str) -> Iterable[Finding]:
@@ -1255,7 +1264,7 @@ class AnthropicTurnRules:
         elif role == "system" and re.match(_NO_LATE_SYSTEM, self._model):
             text = f"{self._model} takes no system text in mid-conversation"
             yield Finding(REQUEST, f"{at}/role", text, "put it before the conversation")
-        yield from _refuse_blocks(turn, at)
+        yield from _refuse_blocks(turn, at, signs=_signs(self._model))
         yield from self._pairs(turn, at)
         self._last = (at, turn)
         if role == "assistant":
@@ -1279,6 +1288,9 @@ class AnthropicTurnRules:
             yield from _refuse_last_word(wire, *self._last, self._model)
         yield from self._bad_marks(wire)
         listed = placed_objects(wire.get("tools"), "/tools")
+        if self._called and not listed and not wire.get("mcp_servers"):
+            message = "the conversation has calls, and no tools are declared"
+            yield Finding(REQUEST, "/tools", message, "declare the tools that were called")
         later = [tool for _, tool in listed if tool.get("defer_loading") is True]
         if listed and len(later) == len(listed) and not self._names_tools:
             message = "every tool is loaded later"
@@ -1297,6 +1309,7 @@ class AnthropicTurnRules:
         if not isinstance(call, str) or not _LEGAL_ID.fullmatch(call) or not self._seen.add(call):
             return False
         self._waiting[call] = f"{at}/content/0"
+        self._called = True
         return True
 
     def _is_sound_message(self, content: Json) -> bool:
@@ -1325,6 +1338,7 @@ class AnthropicTurnRules:
                 yield from refuse_unanswered(waiting, _PAIR)
             for where, block in blocks:
                 if block.get("type") == "tool_use":
+                    self._called = True
                     call = str(block.get("id"))
                     if call in self._seen:
                         yield two_calls(call, f"{where}/id", _PAIR)
@@ -1374,7 +1388,12 @@ def _refuse_blank(message: JsonObject, at: str) -> Findings:
         yield Finding(REQUEST, f"{at}/content", "this turn is empty", "say something")
 
 
-def _refuse_blocks(message: JsonObject, at: str) -> Findings:
+def _signs(model: str) -> bool:
+    """Whether the model signs what it thinks, and takes nothing else back."""
+    return wire_name(model).startswith("claude-")
+
+
+def _refuse_blocks(message: JsonObject, at: str, *, signs: bool) -> Findings:
     if message.get("role") != "assistant":
         yield from _refuse_blank(message, at)
     blocks = placed_objects(message.get("content"), f"{at}/content")
@@ -1383,7 +1402,7 @@ def _refuse_blocks(message: JsonObject, at: str) -> Findings:
         text = str(block.get("text") or "")
         if kind == "text" and (not text or (len(blocks) == 1 and not text.strip())):
             yield Finding(REQUEST, f"{where}/text", "this text is blank", "leave it out")
-        elif kind == "thinking" and not block.get("signature"):
+        elif kind == "thinking" and not block.get("signature") and signs:
             message_ = "this thinking has no signature, so it was not the model's own"
             yield Finding(REQUEST, f"{where}/signature", message_, "send it as it came, or as text")
         elif kind == "tool_use" and not _LEGAL_ID.fullmatch(str(block.get("id"))):

@@ -55,8 +55,10 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
     ToolDecl,
+    declare_called,
 )
-from weft.values import Json, JsonObject, compact, has_lone_surrogate
+from weft.ir.prompt import is_declared_for_calls
+from weft.values import Json, JsonObject, compact, has_half_character, has_lone_surrogate
 
 _ABOUT_TOOLS = frozenset(("tool_choice", "parallel_tool_calls"))
 
@@ -104,6 +106,8 @@ class Traits(msgspec.Struct, frozen=True):
     """Whether the provider counts the system text as a turn."""
     talks_on: bool = False
     """Whether the model may say more between its calls and their results."""
+    calls_need_tools: bool = False
+    """Whether the provider refuses calls in the conversation of a request without tools."""
     compared: tuple[str, ...] = ()
     """Fields beside tools, system and turns that must stay for anything to be reused."""
 
@@ -125,6 +129,8 @@ class Dialect:
 
     def lower(self, prompt: Prompt, *, strict: bool = False, track: Track | None = None) -> Lowered:
         """The request for this prompt; `track` keeps what earlier requests lowered already."""
+        if self.traits.calls_need_tools and not any(map(self._declares, prompt.tools)):
+            prompt = declare_called(prompt)
         name, stores = self.traits.name, self.holds(prompt)
         report = LoweringReport(dialect=name, strict=strict, model=prompt.model, stores=stores)
         if track is None:
@@ -360,7 +366,7 @@ class Dialect:
         """
         if is_encodable(entry.wire):
             return entry
-        if entry.blocks:
+        if entry.blocks and has_half_character(compact(entry.wire)):
             words = "a lone surrogate was replaced by U+FFFD"
             report.add("WEFT204", entry.blocks[0][1].origin, words, "mend it where it is made")
         return msgspec.structs.replace(entry, wire=cast("Wire", scrubbed(entry.wire)))
@@ -509,7 +515,7 @@ class Dialect:
                     placed += [Placed(f"/{escape(key)}", origin) for key in extra]
                 continue
             # providers refuse a choice among no tools
-            if name in _ABOUT_TOOLS and not prompt.tools:
+            if name in _ABOUT_TOOLS and not any(map(self._declares, prompt.tools)):
                 report.add(
                     "WEFT702",
                     origin,
@@ -577,15 +583,25 @@ class Dialect:
             deep_update(wire, tool.kept)
         return wire
 
+    def _declares(self, tool: ToolDecl) -> bool:
+        """Whether the request will have this tool: one of another provider's own is left out."""
+        if tool.own is not None:
+            return tool.provider == self.traits.name
+        silent = LoweringReport(dialect=self.traits.name, strict=False)
+        return tool.hosted is None or self._spell_hosted(tool.hosted, silent) is not None
+
+    def _spell_hosted(self, hosted: HostedTool, report: LoweringReport) -> SpelledTool | None:
+        """A tool that the provider runs, as it is declared; None where it does not have it."""
+        if isinstance(hosted, ProviderTool):
+            wire = hosted.spelled.get(self.traits.name)
+            return SpelledTool(wire) if wire is not None else None
+        return self.hosted(hosted, report)
+
     def _declared_hosted(
         self, tool: ToolDecl, hosted: HostedTool, report: LoweringReport
     ) -> Wire | None:
         """A tool that the provider runs; one that it does not have is left out, and reported."""
-        if isinstance(hosted, ProviderTool):
-            wire = hosted.spelled.get(self.traits.name)
-            spelled = SpelledTool(wire) if wire is not None else None
-        else:
-            spelled = self.hosted(hosted, report)
+        spelled = self._spell_hosted(hosted, report)
         if spelled is None:
             hint = self.hosted_hint or (
                 "declare a tool of your own for it, or ask a model of another provider"
@@ -626,6 +642,11 @@ class Dialect:
             declared = self.declared(tool, report)
             if declared is not None:
                 placed.append(Placed(self.add_tool(tools, tool, declared), tool.origin))
+            if is_declared_for_calls(tool):
+                message = (
+                    f"`{tool.name}` is declared, as {report.dialect} wants, and cannot be called"
+                )
+                report.add("WEFT710", tool.origin, message)
         own_tools = wire.get("tools")
         if tools:
             wire["tools"] = [*tools, *own_tools] if isinstance(own_tools, list) else tools

@@ -4,6 +4,7 @@ In this order: options, the dialect itself, and then its parts below: lowering, 
 requests read back, counting, refusing.
 """
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Literal, NamedTuple
@@ -365,13 +366,21 @@ class GeminiDialect(Dialect):
         """One content; the first call of a turn that another model signed says so."""
         parts: list[Json] = []
         sources: list[tuple[str, Block]] = []
+        beside: list[tuple[Wire, Block]] = []
         for block in blocks:
             part = self.part(block, report)
             if part is not None:
                 sources.append((f"/parts/{len(parts)}", block))
                 parts.append(part)
+            if isinstance(block, ResultBlock) and block.media:
+                beside += self._media_beside(block, report)
         if not parts:
             return []
+        for part, block in beside:
+            sources.append((f"/parts/{len(parts)}", block))
+            parts.append(part)
+        if role == "model" and _needs_signatures(report.model):
+            _sign_first_call(parts)
         if role == "system":
             role = self._fenced(blocks[0], parts, report)
         return [Entry({"role": role, "parts": parts}, role, tuple(sources))]
@@ -392,6 +401,15 @@ class GeminiDialect(Dialect):
     def spoken_wire(self, role: Literal["user", "model"], text: str) -> Wire:
         """The same content."""
         return {"role": role, "parts": [{"text": text}]}
+
+    def exchange(
+        self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
+    ) -> Exchange:
+        """The contents of plain calls and their results; nobody has signed these calls."""
+        asked, answered = super().exchange(calls, results, report)
+        if _needs_signatures(report.model):
+            _sign_first_call(as_list(asked[0]["parts"]))
+        return asked, answered
 
     def turns_of_pairs(self, asked: list[Json], answered: list[Json]) -> Exchange:
         """A content of the model's, and one of the user's."""
@@ -427,9 +445,20 @@ class GeminiDialect(Dialect):
         response: Wire = {"name": self.name_of(block, report), "response": block.response}
         if block.given:
             response["id"] = block.call_id
-        if block.media:
-            response["parts"] = [self.media(media, report) for media in block.media]
+        inside = [media for media in block.media if _takes_inside(media, report.model)]
+        if inside:
+            response["parts"] = [self.media(media, report) for media in inside]
         return {"functionResponse": response}
+
+    def _media_beside(self, block: ResultBlock, report: LoweringReport) -> list[tuple[Wire, Block]]:
+        """What a result shows that cannot stand in it, after a line that says whose it is."""
+        outside = [media for media in block.media if not _takes_inside(media, report.model)]
+        if not outside:
+            return []
+        message = f"the media of {block.name} follows its result"
+        report.add("WEFT703", block.origin, message, severity=Severity.INFO)
+        label: Wire = {"text": f"[shown by {block.name}]:"}
+        return [(label, block), *((self.media(media, report), media) for media in outside)]
 
     def media(self, block: MediaBlock, report: LoweringReport) -> Wire:
         """Inline data, or an address."""
@@ -1522,7 +1551,7 @@ class GeminiTurnRules:
             yield Finding(REQUEST, "/contents", "there are no turns", "say something")
             return
         yield from self._unpaired()
-        if re.match(r"gemini-[3-9]", self._model):
+        if _needs_signatures(self._model):
             last = self.fork()
             last._close()
             for at in last._unsigned:
@@ -1567,6 +1596,33 @@ def _is_bare(part: JsonObject) -> bool:
     return isinstance(result, dict) and not result.get("parts")
 
 
+@functools.lru_cache(maxsize=256)
+def _needs_signatures(model: str) -> bool:
+    """Whether the model refuses a call of the current turn without a signature."""
+    return re.match(r"gemini-[3-9]", wire_name(model)) is not None
+
+
+def _sign_first_call(parts: list[Json]) -> None:
+    """Sign the first call of a turn in which nothing is signed, with the word for such calls."""
+    for index, part in enumerate(parts):
+        if not isinstance(part, dict) or part.get("thoughtSignature"):
+            return
+        if "functionCall" in part:
+            parts[index] = {**part, "thoughtSignature": FOREIGN_SIGNATURE}
+            return
+
+
+_BARE_RESULTS = re.compile(r"gemini-(1|2)(\.|-)")
+"""Models that take no media in a function's result."""
+
+
+def _takes_inside(media: MediaBlock, model: str) -> bool:
+    """Whether media may stand in a function's result."""
+    stored = (media.uri or "").startswith(SCHEME)  # then a text stands for it
+    fits = _RESULT_MEDIA.match(mime_of(media)) is not None and not stored
+    return fits and not _BARE_RESULTS.match(wire_name(model))
+
+
 def _refuse_part(part: JsonObject, where: str, model: str) -> Findings:
     if not part:
         yield Finding(REQUEST, where, "this part is empty", "leave it out")
@@ -1576,7 +1632,7 @@ def _refuse_part(part: JsonObject, where: str, model: str) -> Findings:
             yield unread_media(kind, f"{where}/{key}/mimeType", "gemini")
     place = f"{where}/functionResponse/parts"
     media_parts = placed_objects(object_at(part, "functionResponse").get("parts"), place)
-    if media_parts and re.match(r"gemini-(1|2)(\.|-)", model):
+    if media_parts and _BARE_RESULTS.match(model):
         message = f"{model} takes no media in a function's result"
         yield Finding(MEDIA, place, message, "send it in the user's turn that follows")
         return

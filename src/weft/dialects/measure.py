@@ -108,7 +108,11 @@ class WeighedHead(msgspec.Struct, frozen=True):
     others: tuple[str, ...] = ()
     schema: Json = None
     forced: bool = False
+    later: bool = False
+    """Whether functions are declared to be loaded later: these alone have the preamble, too."""
     thinking: bool = False
+    adaptive: bool = False
+    """Whether the model decides itself how long it thinks."""
     stateful: bool = False
     own: int = 0
     uncounted: tuple[str, ...] = ()
@@ -167,11 +171,11 @@ class Meter:
             system += over.turn
         return HeadCost(
             over.request,
-            once if head.tools else 0,
+            once if head.tools or head.later else 0,
             tuple(self.tool(tool) for tool in head.tools),
             sum(map(count, head.others)) + head.own,
             schema,
-            over.thinking if head.thinking else 0,
+            (over.adaptive if head.adaptive else over.thinking) if head.thinking else 0,
             system,
         )
 
@@ -187,6 +191,8 @@ class Meter:
     def cost(self, read: WeighedTurn) -> TurnCost:
         """One turn that was taken apart already."""
         tokens = thoughts = calls = 0
+        if any(part.kind == "tool" for part in read.parts):
+            tokens = self.overheads.more_tools
         for part in read.parts:
             if part.kind == "thought":
                 thoughts += self.part(part)

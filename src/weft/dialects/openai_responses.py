@@ -128,6 +128,7 @@ from weft.ir import (
     ThoughtBlock,
     ToolDecl,
 )
+from weft.tokens import served_tool_tokens
 from weft.values import Json, JsonObject
 
 NAME = "openai-responses"
@@ -357,10 +358,16 @@ class OpenAIResponsesDialect(Dialect):
                 if "phase" in part:
                     wire["phase"] = part["phase"]
                 entries.append(Entry(wire, "assistant", (("/content", block),)))
-        # the provider refuses reasoning that nothing follows
-        while entries and entries[-1].wire.get("type") == "reasoning":
-            what = "reasoning that led to nothing cannot go back"
-            report.add("WEFT704", entries.pop().blocks[0][1].origin, what)
+        # the provider refuses reasoning without the very item that it led to
+        sent: list[Entry] = []
+        for entry in reversed(entries):
+            last = sent[-1].wire if sent else {}
+            if entry.wire.get("type") != "reasoning" or _leads_to(entry.wire, last):
+                sent.append(entry)
+            else:
+                what = "reasoning that led to nothing cannot go back"
+                report.add("WEFT704", entry.blocks[0][1].origin, what)
+        entries = sent[::-1]
         return _gather_messages(entries)
 
     def _item(self, blocks: tuple[Block, ...], report: LoweringReport) -> list[Entry]:
@@ -543,6 +550,7 @@ class OpenAIResponsesDialect(Dialect):
         tools: list[WeighedTool] = []
         others: list[str] = []
         uncounted: dict[str, None] = {}
+        own = 0
         for tool in map(object_in, as_list(wire.get("tools"))):
             kind = as_text(tool.get("type"))
             if tool.get("defer_loading") or (
@@ -552,10 +560,14 @@ class OpenAIResponsesDialect(Dialect):
             elif kind == "function":
                 tools.append(weigh_function(tool))
             else:
-                others.append(as_json(tool))
+                runs_here = kind in _ASKED_BACK or tool.get("execution") == "client"
+                size = 0 if runs_here else served_tool_tokens(NAME, kind)
+                own += size
+                if not size:
+                    others.append(as_json(tool))
                 if kind == "mcp":
                     uncounted["the tools of its MCP servers"] = None
-                elif kind not in _ASKED_BACK and tool.get("execution") != "client":
+                elif not runs_here:
                     uncounted[OWN_TOOLS] = None
         return WeighedHead(
             system=tuple(as_text(one) for one in as_list(wire.get("instructions")) if one),
@@ -564,6 +576,7 @@ class OpenAIResponsesDialect(Dialect):
             schema=object_in(object_in(wire.get("text")).get("format")).get("schema"),
             forced=is_choice_forced(wire),
             stateful=any(wire.get(key) for key in _STATEFUL),
+            own=own,
             uncounted=tuple(uncounted),
         )
 
@@ -1201,6 +1214,13 @@ def _is_only_text(content: Json) -> bool:
         if part.get("type") != "input_text":
             return False
     return True
+
+
+def _leads_to(reasoning: JsonObject, item: JsonObject) -> bool:
+    """Whether an item may be what reasoning led to: each has an id, if the reasoning has one."""
+    return bool(
+        item.get("id") or item.get("type") == "reasoning" or (item and not reasoning.get("id"))
+    )
 
 
 def _led_nowhere(at: str) -> Finding:

@@ -22,7 +22,7 @@ from weft.ir.block import (
     WantKind,
     pair_blocks,
 )
-from weft.ir.prompt import Feature, Output, Prompt, ToolDecl, verify
+from weft.ir.prompt import Feature, Output, Prompt, ToolDecl, declare_called, verify
 
 __all__ = [
     "Block",
@@ -48,6 +48,7 @@ __all__ = [
     "ToolDecl",
     "Want",
     "WantKind",
+    "declare_called",
     "pair_blocks",
     "verify",
 ]

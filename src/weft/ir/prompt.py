@@ -235,6 +235,56 @@ class Prompt(msgspec.Struct, frozen=True):
         return show(self)
 
 
+GONE = "No longer available."
+"""How a tool is described that the conversation calls and its agent does not have."""
+
+
+class _CalledTools(msgspec.Struct, frozen=True):
+    """The tools that items call, each by the event that called it first."""
+
+    tools: tuple[ToolDecl, ...] = ()
+
+    def after(self, items: Sequence[Item]) -> "_CalledTools":
+        """The same once these items follow."""
+        known = {tool.name: tool for tool in self.tools}
+        for item in items:
+            for block in item.blocks:
+                if isinstance(block, CallBlock) and block.name not in known:
+                    schema: JsonObject = {"type": "object", "properties": {}}
+                    known[block.name] = ToolDecl(block.name, GONE, schema, block.origin)
+        return self if len(known) == len(self.tools) else _CalledTools((*known.values(),))
+
+
+def called_tools(prompt: Prompt) -> tuple[ToolDecl, ...]:
+    """The tools that the conversation calls, as they are declared where nobody has them."""
+    if not prompt.features & Feature.CALLS:
+        return ()
+    items = prompt.items
+    return items.derive(_CalledTools).after(items.tail).tools
+
+
+def is_declared_for_calls(tool: ToolDecl) -> bool:
+    """Whether a tool is declared only because the conversation calls it."""
+    return tool.origin.kind == "event"
+
+
+def declare_called(prompt: Prompt, step: str = "declare_called") -> Prompt:
+    """Declare the tools that the conversation calls, none of which can be called any more.
+
+    Some providers refuse calls in a request without tools. An agent may have lost its own since.
+    What was said stays as it was; to tell the calls as text would teach the model to write them.
+    """
+    called = called_tools(prompt)
+    if not called:
+        return prompt
+    return msgspec.structs.replace(
+        prompt,
+        tools=(*prompt.tools, *called) if prompt.tools else called,
+        config={**prompt.config, "tool_choice": "none"},
+        config_origins={**prompt.config_origins, "tool_choice": Origin("pass", step)},
+    )
+
+
 def show(prompt: Prompt) -> str:
     """The whole prompt, a line a block; text that has lines is indented below its first."""
     lines = [f"# {prompt.agent} -> {prompt.model}"]

@@ -577,11 +577,11 @@ class SentItems:
 
     def opening_of(self, first: Item) -> Item:
         """The turn before a first item of the model's; the same as in the request before."""
-        before = self._sent
+        before, opening = self._sent, opening_of(first)
         # the same object again, so that the strand of the request before goes on
-        if len(before) > 1 and before[1] is first:
+        if len(before) > 1 and before[1] is first and before[0] == opening:
             return before[0]
-        return opening_of(first)
+        return opening
 
     def strand_of(self, items: list[Item], tail: int) -> Strand[Item]:
         """The items as a strand; it continues that of the request before where it can."""

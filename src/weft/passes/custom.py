@@ -7,6 +7,7 @@ to a provider, or would change a request that was sent; so it is found here, by 
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -248,18 +249,28 @@ class CustomPass:
 
 def _copied(prompt: Prompt) -> Prompt:
     """The same prompt, sharing nothing that can be changed in place, and no outcome of a pass."""
-    items = msgspec.msgpack.decode(msgspec.msgpack.encode(prompt.items.since(0)), type=list[Item])
-    tools = msgspec.msgpack.decode(msgspec.msgpack.encode(prompt.tools), type=tuple[ToolDecl, ...])
-    config: JsonObject = msgspec.msgpack.decode(msgspec.msgpack.encode(prompt.config))
+    items, tools, config = prompt.items.since(0), prompt.tools, prompt.config
+    try:
+        copies = msgspec.msgpack.decode(msgspec.msgpack.encode((items, tools, config)), type=_Parts)
+    except OverflowError:  # only JSON has whole numbers of any size
+        copies = msgspec.json.decode(msgspec.json.encode((items, tools, config)), type=_Parts)
+    items, tools, config = copies
     return msgspec.structs.replace(
         prompt, items=Strand(items), tools=tools, config=config,
         config_origins={**prompt.config_origins},
     )  # fmt: skip
 
 
+_Parts: TypeAlias = tuple[list[Item], tuple[ToolDecl, ...], JsonObject]
+
+
 def _spelled(prompt: Prompt) -> bytes:
     """All of a prompt that a pass could change in place."""
-    return msgspec.msgpack.encode((prompt.items.since(0), prompt.tools, prompt.config))
+    parts = (prompt.items.since(0), prompt.tools, prompt.config)
+    try:
+        return msgspec.msgpack.encode(parts)
+    except OverflowError:
+        return msgspec.json.encode(parts)
 
 
 def _in_order(after: Prompt, before: Prompt, name: str) -> Prompt:

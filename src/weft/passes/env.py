@@ -73,6 +73,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the provider keeps only what it is asked to, up to a mark."""
     picks_tools: bool = True
     """Whether it can be left to choose among tools."""
+    calls_need_tools: bool = False
+    """Whether its provider refuses calls in the conversation of a request without tools."""
     cleared: frozenset[str] = frozenset()
     """The labels that it may see."""
 

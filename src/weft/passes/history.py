@@ -172,7 +172,7 @@ def _attach(
         # providers compare id and name, and the call may have been renamed
         if (block.call_id, block.name, block.given) != (call.id, call.name, call.given):
             block = msgspec.structs.replace(
-                block, call_id=call.id, name=call.name or block.name, given=call.given
+                block, call_id=call.id, name=call.name, given=call.given
             )
         exchange.results[call.id] = block
         exchange.last = max(exchange.last, item.last)

@@ -21,6 +21,8 @@ from weft.passes.rewrite import PassFold, keep_since, rewrite_items
 from weft.session import Event
 from weft.session.strand import Strand
 
+NOT_THIS_TURN = "it is not of this turn"
+
 
 def select_view(prompt: Prompt, env: Env) -> Prompt:
     """Under C.none(), keep the current turn; under C.nothing(), only the agent's own traffic.
@@ -37,7 +39,7 @@ def select_view(prompt: Prompt, env: Env) -> Prompt:
 
     def change(item: Item, others: set[str]) -> Item | Note:
         if item.position < env.turn:
-            reason = "it is not of this turn"
+            reason = NOT_THIS_TURN
         elif item.author == env.agent or item.kind == "summary":
             return item
         elif item.author != "user":

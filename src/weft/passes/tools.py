@@ -1,4 +1,4 @@
-"""Choose the tool for a model that is too small to choose itself."""
+"""Choose the tool for a model that is too small to choose itself; declare those that are gone."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 
 from weft.diagnostics import Origin
-from weft.ir import Item, Note, Prompt, ResultBlock, ToolDecl
+from weft.ir import Item, Note, Prompt, ResultBlock, ToolDecl, declare_called
+from weft.ir.prompt import called_tools, is_declared_for_calls
 from weft.late import late_pattern
 from weft.meaning import is_installed, likeness
 from weft.passes.env import Env, text_in
@@ -52,6 +53,27 @@ def prune_tools(prompt: Prompt, env: Env) -> Prompt:
         config_origins={**prompt.config_origins, "tool_choice": Origin("pass", "prune_tools")},
         notes=prompt.notes.plus((Note("prune_tools", reason, item, item),)),
     )
+
+
+def declare_tools(prompt: Prompt, env: Env) -> Prompt:
+    """Declare the tools that the conversation calls, where the provider wants some and none is.
+
+    An agent may have lost its tools since it called them. They cannot be called again. Once a
+    budget has dropped the calls, they are not needed any more.
+
+    Before:  user "Rain?" | model calls look + result
+    After:   tool look | user "Rain?" | model calls look + result | choice none
+    """
+    if not env.model.calls_need_tools:
+        return prompt
+    if not prompt.tools:
+        return declare_called(prompt, "declare_tools")
+    if called_tools(prompt) or not all(map(is_declared_for_calls, prompt.tools)):
+        return prompt
+    config, origins = dict(prompt.config), dict(prompt.config_origins)
+    for options in (config, origins):
+        options.pop("tool_choice", None)
+    return msgspec.structs.replace(prompt, tools=(), config=config, config_origins=origins)
 
 
 def _asked(prompt: Prompt) -> tuple[Item, str] | None:

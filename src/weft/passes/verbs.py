@@ -44,6 +44,7 @@ from weft.declare.policy_parts import (
     Writing,
 )
 from weft.ir import Feature, Prompt
+from weft.ir.prompt import is_declared_for_calls
 from weft.passes.env import Env
 from weft.passes.history import (
     append_changes,
@@ -73,7 +74,7 @@ ORDER = (
     "write",  # what a model is to write into state
     "choose",  # which tools are offered
     "custom",  # passes of the agent, of its tools and of the run, then its examples
-    "edges",  # the order of the system text, the last turn
+    "edges",  # the tools that the history calls, the order of the system text, the last turn
     "guard",  # what carries a label, what is to be replaced, fences
     "fit",  # the budget
     "append",  # what changed in the instruction
@@ -116,6 +117,14 @@ _fit_budget = _late(
 
 _prune_tools = _late("tools", "prune_tools", lambda _, env: not env.model.picks_tools)
 
+_declare_tools = _late(
+    "tools",
+    "declare_tools",
+    lambda prompt, env: (
+        env.model.calls_need_tools and (not prompt.tools or is_declared_for_calls(prompt.tools[0]))
+    ),
+)
+
 _SEE: tuple[Pass, ...] = (
     drop_hidden,
     select_branch,
@@ -129,14 +138,16 @@ _TELL: tuple[Pass, ...] = (attribute_foreign, open_turn)
 
 _CHOOSE: tuple[Pass, ...] = (_prune_tools,)
 
-_EDGES: tuple[Pass, ...] = (order_system, close_turn)
+_EDGES: tuple[Pass, ...] = (_declare_tools, order_system, close_turn)
 
 ON_FRESH: tuple[Pass, ...] = (*_SEE, _bound_results, *_TELL)
 
 _UNTOLD: tuple[Pass, ...] = (*_SEE, _bound_results)
 """The same where other agents are told of late: neither changes what user and agent say."""
 
-ON_REQUEST: tuple[Pass, ...] = (*_CHOOSE, *_EDGES, _fit_budget, append_changes)
+_FIT: tuple[Pass, ...] = (_fit_budget, _declare_tools)
+
+ON_REQUEST: tuple[Pass, ...] = (*_CHOOSE, *_EDGES, *_FIT, append_changes)
 
 
 class Verb(msgspec.Struct, frozen=True):
@@ -214,8 +225,9 @@ def passes_of(policy: Policy, agent: str, custom: tuple[Pass, ...] = ()) -> Pass
     """
     places = _places_of_all(policy)
     if custom:
-        # a pass may drop what others refer to
-        places["custom"] = (*custom, *(_restore(policy) if policy.facts.refers else ()))
+        # a pass may drop what others refer to, and the turn that the conversation begins with
+        restore = _restore(policy) if policy.facts.refers else ()
+        places["custom"] = (*custom, *restore, open_turn)
     stages = policy.stages
     alone = stages[0] if len(stages) == 1 else None
     if alone is None or not _is_local(alone.selector, agent):
@@ -260,7 +272,7 @@ def _places_of_all(policy: Policy) -> dict[str, tuple[Pass | Views, ...]]:
         "choose": _CHOOSE,
         "edges": _EDGES,
         "guard": (*withhold, *(one for step in ordered for one in _on_request(step))),
-        "fit": (_fit_budget,),
+        "fit": _FIT,
         "append": (append_changes,),
         "guard again": (*withhold, *(one for step in again for one in _on_request(step))),
     }

@@ -492,7 +492,7 @@ def decision_of(answer: FunctionResponse) -> Json:
     if isinstance(inner, str):  # ADK's page sends JSON text in a field `response`
         try:
             return cast("Json", msgspec.json.decode(inner))
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             return inner
     return inner if inner is not None else response or None
 

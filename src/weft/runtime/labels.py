@@ -14,7 +14,7 @@ from weft.declare.policy_parts import Label, Redact, Restore
 from weft.runtime.invocation import Invocation
 from weft.session import Event, Session
 from weft.session.provenance import Provenance, provenance_in
-from weft.values import Json, JsonObject, compact, encode
+from weft.values import Json, JsonObject, compact
 
 if TYPE_CHECKING:
     from weft.detect import Redaction
@@ -94,7 +94,7 @@ async def noted(invocation: Invocation, event: Event) -> Event:
     if event.content is None:
         return event
     known = await known_labels(invocation, invocation.labels)
-    plain = cast("Json", msgspec.json.decode(encode(event.content, where=f"event {event.id}")))
+    plain = cast("Json", msgspec.to_builtins(event.content))
     labels = {label for one in _labels_in(plain, known.copies) for label in one}
     if not labels:
         return event

@@ -521,7 +521,7 @@ def unwrapped(answer: JsonObject) -> JsonObject:
     if isinstance(inner, str):
         try:
             inner = cast("Json", msgspec.json.decode(inner))
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             return answer
     return inner if isinstance(inner, dict) else answer
 

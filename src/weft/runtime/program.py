@@ -238,7 +238,7 @@ class BoundTool:
         if self._plain is not None:
             try:
                 msgspec.convert(args, self._plain)
-            except msgspec.ValidationError:
+            except (msgspec.ValidationError, UnicodeEncodeError):
                 pass  # the slow way knows what is wrong, and what a null means
             else:
                 return dict(args)

@@ -337,7 +337,7 @@ def parse(agent: Agent, text: str, *, wrapped: bool | None) -> tuple[Json, objec
     where = f"{agent.name}.output_schema"
     try:
         json_value = cast("Json", msgspec.json.decode(_bare(text)))
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:  # also halves of characters
         raise SchemaError(f"the answer is not JSON: {error}", where=where) from None
     if wrapped is not False and isinstance(json_value, dict) and set(json_value) == {"result"}:
         if wrapped is None:  # the schema may have one field of that name

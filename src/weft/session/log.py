@@ -4,8 +4,10 @@ A session is a value: `append` returns the next one and shares everything with t
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
@@ -13,11 +15,18 @@ from msgspec.structs import replace
 from weft.content import Content, Part, is_plain, require_content
 from weft.errors import SessionError, describe_kind
 from weft.misuse import explained
-from weft.session.event import Actions, Event, apply_delta, without_temp
+from weft.session.event import (
+    EMPTY_ACTIONS,
+    NO_ACTIONS,
+    Actions,
+    Event,
+    apply_delta,
+    without_temp,
+)
 from weft.session.lookback import waiting_in
 from weft.session.session_json import SavedSession, decode_session, encode_session
 from weft.session.strand import Strand
-from weft.values import Json, JsonObject, require_object
+from weft.values import Json, JsonObject, require_json, require_object
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +68,8 @@ class Session:
         events: Iterable[Event] = (),
         last_update_time: float = 0.0,
     ) -> None:
-        start = require_object(state, where="session.state") if state is not None else {}
+        # None stands for a key that is not there
+        start = apply_delta({}, require_object(state or {}, where="session.state"))
         log = Strand(admitted(events, Strand(), {}, where="session.events"))
         self._fill(
             id, app_name, user_id, start, _fold(start, start, "", log), log, last_update_time
@@ -415,6 +425,14 @@ def _require_sound(event: Event) -> None:
         raise _misplaced(author, "author", "text")
     if type(actions) is not Actions:
         raise _misplaced(actions, "actions", "weft.Actions")
+    if type(event.id) is not str:
+        raise _misplaced(event.id, "id", "text")
+    if type(event.invocation_id) is not str:
+        raise _misplaced(event.invocation_id, "invocationId", "text")
+    if event.branch is not None and type(event.branch) is not str:
+        raise _misplaced(event.branch, "branch", "text")
+    if type(event.timestamp) is not float or not math.isfinite(event.timestamp):
+        _require_time(event.timestamp)
     if content is not None:
         if type(content) is not Content:
             raise _misplaced(content, "content", "weft.Content")
@@ -434,6 +452,47 @@ def _require_sound(event: Event) -> None:
         require_object(actions.state_delta, where="actions.stateDelta")
     if event.custom_metadata:
         require_object(event.custom_metadata, where="customMetadata")
+    if _other_fields(event) != _NO_OTHERS:
+        for name, value in zip(_OTHERS, _other_fields(event), strict=True):
+            require_json(value, where=_camel(name))
+    # most events do nothing
+    if actions is not NO_ACTIONS and actions is not EMPTY_ACTIONS:
+        for name, value in zip(_ACTION_FIELDS, _actions(actions), strict=True):
+            require_json(value, where=f"actions.{_camel(name)}")
+
+
+def _camel(name: str) -> str:
+    """The name of a field as JSON has it."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def _require_time(value: object) -> None:
+    """Refuse a time that is not a number of seconds."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(cast("float", value)):
+        raise SessionError(
+            f"{value!r} is not a time", where="timestamp", hint="pass seconds, as time.time() does"
+        )
+
+
+_OTHERS = (
+    "output", "node_info", "grounding_metadata", "citation_metadata", "cache_metadata",
+    "logprobs_result", "avg_logprobs", "input_transcription", "output_transcription",
+    "live_session_resumption_update", "go_away", "voice_activity",
+)  # fmt: skip
+"""Fields of an event that hold any JSON, and that few events have."""
+
+_other_fields = attrgetter(*_OTHERS)
+
+_NO_OTHERS = (None,) * len(_OTHERS)
+
+_ACTION_FIELDS = (
+    "artifact_delta", "agent_state", "requested_auth_configs", "requested_tool_confirmations",
+    "route", "render_ui_widgets", "set_model_response",
+)  # fmt: skip
+
+_actions = attrgetter(*_ACTION_FIELDS)
 
 
 def _misplaced(value: object, where: str, wanted: str) -> SessionError:

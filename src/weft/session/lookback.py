@@ -150,10 +150,13 @@ def hidden_by_rewind(events: Iterable[Event]) -> dict[int, str]:
     return hidden
 
 
-def hidden_by_compaction(events: Iterable[Event], branch: str, current: str) -> dict[int, str]:
+def hidden_by_compaction(
+    events: Iterable[Event], branch: str, current: str, seen: Container[int] | None = None
+) -> dict[int, str]:
     """Log indexes whose events a summary stands for that this branch sees, with the reason.
 
-    What the user said in the current invocation stays in view, whatever was summed up.
+    What the user said in the current invocation stays in view, whatever was summed up. `seen` are
+    the events that this branch sees, where it does not see all.
     """
     log = list(events)
     rewound = hidden_by_rewind(log)
@@ -177,15 +180,18 @@ def hidden_by_compaction(events: Iterable[Event], branch: str, current: str) -> 
         asked = event.author == "user" and event.invocation_id == current and not event.results
         if covered and event.actions.compaction is None and not asked:
             hidden[index] = _SUMMED
-    for index in _still_answered(log, hidden, rewound):
+    for index in _still_answered(log, hidden, rewound, seen):
         del hidden[index]
     return hidden
 
 
 def _still_answered(
-    log: list[Event], hidden: dict[int, str], rewound: dict[int, str]
+    log: list[Event],
+    hidden: dict[int, str],
+    rewound: dict[int, str],
+    seen: Container[int] | None,
 ) -> Iterable[int]:
-    """Summed-up events that a later result needs: its call, and the results beside it."""
+    """Summed-up events that a later result in view needs: its call and the call's results."""
     newest: dict[str | None, int] = {}
     owners: dict[tuple[int, str | None], list[int]] = {}
     needed: set[int] = set()
@@ -197,7 +203,8 @@ def _still_answered(
             if owner is None or hidden.get(owner) != _SUMMED:
                 continue
             owners.setdefault((owner, result.id), []).append(index)
-            if index not in hidden and index not in rewound:
+            in_view = index not in hidden and index not in rewound
+            if in_view and (seen is None or index in seen):
                 needed.add(owner)
     beside = {
         index for (owner, _), indexes in owners.items() if owner in needed for index in indexes

@@ -1,0 +1,116 @@
+"""Try the laws of compiling on many random programs and logs, and print what breaks one.
+
+    python bench/fuzz.py --requests 100000 [--seed 0] [--jobs 2]
+    python bench/fuzz.py --runs 2000                             also run programs, with odd tools
+    python bench/fuzz.py --show 4711                             one seed, as small as it gets
+
+A seed gives a program, a log and some ways to look at it; each request on the way is compared with
+the one that a process gives that reads the log at once, and at the end with one that reads it from
+JSON. The laws are in tests/support/fuzz_laws.py. Exits with 1 where one is broken.
+"""
+
+import argparse
+import logging
+import multiprocessing
+import sys
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.support.fuzz_cases import write
+from tests.support.fuzz_laws import (
+    Fault,
+    count_requests,
+    draw,
+    faults_of,
+    reduce_case,
+    show_program,
+)
+
+BATCH = 500
+"""How many seeds are tried at once."""
+
+MOST_SHOWN = 12
+"""How many kinds of fault are made small and shown."""
+
+
+def try_case(seed: int) -> tuple[int, int, list[Fault]]:
+    """The seed, how many requests it gave, and what is wrong with them."""
+    case = draw(seed)
+    return seed, count_requests(write(case)), faults_of(case)
+
+
+def try_run(seed: int) -> tuple[int, int, list[Fault]]:
+    """The same for a program that is run."""
+    from tests.support.fuzz_runs import draw_run, run_faults
+
+    return seed, 1, run_faults(draw_run(seed))
+
+
+def quiet() -> None:
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+
+
+def work(args: argparse.Namespace) -> int:
+    """Try seeds until there were enough requests, and then the runs."""
+    first: dict[str, tuple[int, str]] = {}
+    kinds: Counter[str] = Counter()
+    seeds = requests = 0
+    began = time.monotonic()
+    with multiprocessing.Pool(args.jobs, initializer=quiet) as pool:
+        while requests < args.requests:
+            listed = range(args.seed + seeds, args.seed + seeds + BATCH)
+            for seed, count, faults in pool.imap_unordered(try_case, listed, 10):
+                seeds, requests = seeds + 1, requests + count
+                for fault in faults:
+                    kinds[fault.kind] += 1
+                    first.setdefault(fault.kind, (seed, fault.seen))
+                    print(f"seed {seed}: {fault.kind}", flush=True)
+            found = sum(kinds.values())
+            print(f"{seeds:,} programs, {requests:,} requests, {found} faults", flush=True)
+    took = time.monotonic() - began
+    print(f"{seeds:,} programs from seed {args.seed}, {requests:,} requests, {took:,.0f} s")
+    if args.runs:
+        with multiprocessing.Pool(args.jobs, initializer=quiet) as pool:
+            listed = range(args.seed, args.seed + args.runs)
+            for seed, _, faults in pool.imap_unordered(try_run, listed, 10):
+                for fault in faults:
+                    kinds[f"run: {fault.kind}"] += 1
+                    first.setdefault(f"run: {fault.kind}", (seed, fault.seen))
+        print(f"{args.runs:,} runs")
+    for kind, count in kinds.most_common():
+        seed, seen = first[kind]
+        print(f"\n{count} times {kind}, first at seed {seed}\n{seen}")
+    for kind in [one for one in first if not one.startswith("run: ")][:MOST_SHOWN]:
+        print("", kind, show_program(reduce_case(draw(first[kind][0]), faults_of, kind)), sep="\n")
+    print("clean" if not kinds else f"{sum(kinds.values())} faults of {len(kinds)} kinds")
+    return 1 if kinds else 0
+
+
+def show(seed: int) -> int:
+    """Print what a seed breaks, each as a small program."""
+    case = draw(seed)
+    faults = faults_of(case)
+    for kind in dict.fromkeys(fault.kind for fault in faults):
+        print("", kind, show_program(reduce_case(case, faults_of, kind)), sep="\n")
+    return 1 if faults else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--runs", type=int, default=0, help="how many programs are run")
+    parser.add_argument("--seed", type=int, default=0, help="the first one")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--show", type=int, help="only this seed")
+    args = parser.parse_args()
+    quiet()
+    return show(args.show) if args.show is not None else work(args)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
