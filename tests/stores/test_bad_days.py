@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 from weft.errors import StoreError
 from weft.session import Event, SessionKey
-from weft.stores import sqlite_worker
+from weft.stores import postgres_server, sqlite_worker
 from weft.stores.postgres import PostgresStore
 from weft.stores.sqlite import SqliteStore
 
@@ -212,3 +213,27 @@ async def test_a_server_that_cuts_all_connections_loses_nothing(server: str) -> 
     assert read is not None
     assert [one.id for one in read.events][1:] == [event.id]
     await store.close()
+
+
+async def test_a_blocked_event_loop_leaves_no_connection_without_a_word() -> None:
+    """A server that stops waits for who has connected and says nothing, for a minute."""
+    heard = threading.Event()
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def listen() -> None:
+        client, _ = server.accept()
+        with client:
+            if client.recv(8):
+                heard.set()
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    connecting = asyncio.create_task(
+        postgres_server.connect(f"postgresql://x@127.0.0.1:{server.getsockname()[1]}/x")
+    )
+    await asyncio.sleep(0)  # it begins
+    assert heard.wait(20), "nobody gives the event loop a turn meanwhile"
+    with pytest.raises(psycopg.OperationalError):
+        await connecting
+    thread.join()
+    server.close()

@@ -242,3 +242,37 @@ async def test_a_dump_that_is_restored_has_the_sessions_and_the_turns(
     assert [event.text for event in session.events] == ["hi", "Hello.", "again", "Again."]
     await turns.close()
     await store.close()
+
+
+async def test_workers_that_start_while_their_database_is_away_wait_for_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bot = Agent("waits", model=ScriptedModel([]))
+    database = OwnedDatabase()
+    try:
+        database.stop()
+        store = database.address
+        workers = [
+            Worker(Runner(bot, store=store), engine=engine, grace=1.0)
+            for engine in ("inbox", "procrastinate")
+        ]
+        impatient = Worker(Runner(bot, store=store), grace=1.0)
+        working = [asyncio.create_task(worker.run()) for worker in (*workers, impatient)]
+        async with asyncio.timeout(60):
+            while caplog.text.count("the worker waits for its database") < 6:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert not any(one.done() for one in working)
+        impatient.stop()
+        assert await working.pop() == 0, "who waits can be told to stop"
+        await asyncio.to_thread(database.start)
+        async with asyncio.timeout(60):
+            while any(worker._liveness is None for worker in workers):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        for worker in workers:
+            worker.stop()
+        assert await asyncio.gather(*working) == [0, 0]
+        wrong = database.address.replace("/postgres?", "/no_such?")
+        with pytest.raises(StoreError, match="no_such"):
+            await Worker(Runner(bot, store=wrong), grace=1.0).run()
+    finally:
+        database.close()

@@ -438,7 +438,6 @@ def test_what_a_worker_cannot_work_with_is_said_in_one_line(tmp_path: Path) -> N
         ("bot:bot", "--keep", "-1"): "--keep",
         ("bot:bot", "--hung", "1"): "hung=1",
         ("nothing:bot",): "nothing",
-        ("bot:bot", "--store", "postgresql://127.0.0.1:1/x"): "the server cannot be reached",
     }
     for arguments, words in cases.items():
         result = run_weft(tmp_path, "worker", *arguments)

@@ -95,12 +95,12 @@ class _ConnectionMaker:
         """A connection for the event loop that waits here."""
         connecting = psycopg.AsyncConnection.connect(**options)  # type: ignore[arg-type]
         making = asyncio.run_coroutine_threadsafe(connecting, self._running())
-        made = asyncio.wrap_future(making)
+        connection = asyncio.wrap_future(making)
         try:
             # not cancelled with whoever waits: then nobody would close what was made meanwhile
-            return cast("Connection", await asyncio.shield(made))
+            return cast("Connection", await asyncio.shield(connection))
         except asyncio.CancelledError:
-            made.add_done_callback(_look_at)
+            connection.add_done_callback(_look_at)
             making.add_done_callback(_close_unwanted)
             raise
 
@@ -115,10 +115,10 @@ class _ConnectionMaker:
             return self._loop
 
 
-def _look_at(made: "asyncio.Future[psycopg.AsyncConnection]") -> None:
+def _look_at(connection: "asyncio.Future[psycopg.AsyncConnection]") -> None:
     """Note that it failed, if it did: nobody waits for it any more."""
-    if not made.cancelled():
-        made.exception()
+    if not connection.cancelled():
+        connection.exception()
 
 
 def _close_unwanted(making: "Future[psycopg.AsyncConnection]") -> None:

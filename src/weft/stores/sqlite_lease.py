@@ -319,8 +319,8 @@ def _make_locks(path: Path, database: Path, flags: int) -> int:
     return descriptor
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def _identity(about: os.stat_result) -> tuple[int, int]:
+    return about.st_dev, about.st_ino
 
 
 def _count_locks(place: int) -> int:

@@ -164,13 +164,15 @@ async def verify_store(address: str) -> StoreCheck:
     path = _path(address)
     if path is not None:
         return await asyncio.to_thread(_verify_file, path)
+    from psycopg import IsolationLevel
+
     from weft.stores import postgres_server as tables
     from weft.stores.postgres_chapters import SERVER_SQL, run_steps
 
     async with tables.explaining(address):
         connection = await tables.connect(_server(address))
         async with connection:
-            await connection.set_isolation_level(tables.psycopg.IsolationLevel.REPEATABLE_READ)
+            await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
             checks = [await run_steps(connection, check_shared(SERVER_SQL))]
             for number in await run_steps(connection, list_numbers(SERVER_SQL)):
                 async with connection.transaction():

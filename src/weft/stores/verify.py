@@ -31,8 +31,12 @@ class StoreCheck(NamedTuple):
 
 def add_checks(checks: Sequence[StoreCheck]) -> StoreCheck:
     """All of them as one."""
-    sessions, events, unhashed = (sum(check[at] for check in checks) for at in range(3))
-    return StoreCheck(sessions, events, unhashed, [one for check in checks for one in check[3]])
+    return StoreCheck(
+        sum(check.sessions for check in checks),
+        sum(check.events for check in checks),
+        sum(check.unhashed for check in checks),
+        [problem for check in checks for problem in check.problems],
+    )
 
 
 def check_shared(sql: StoreStatements) -> Steps[StoreCheck]:
@@ -60,17 +64,14 @@ def list_numbers(sql: StoreStatements) -> Steps[list[int]]:
 
 def check_session(sql: StoreStatements, number: int) -> Steps[StoreCheck]:
     """Look at a session: its row, its chapters and all of its events."""
-    sessions = cast(
-        "list[tuple[str | bytes, str | bytes, str | bytes, float, str | bytes, int | None, int,"
-        " int, int]]",
-        (yield sql.whole_session, {"number": number}),
-    )
+    sessions = cast("list[_SessionCells]", (yield sql.whole_session, {"number": number}))
     if not sessions:
         return StoreCheck(0, 0, 0, [])  # it was deleted meanwhile
-    *cells, checksum, chaptered, archived, length = sessions[0]
-    app, user, id = (_text(cell) for cell in cells[:3])
+    row = _SessionRow(*sessions[0])
+    checksum, archived, length = row.checksum, row.archived, row.length
+    app, user, id = map(_text, row[:3])
     log = _Log(str(SessionKey(app, user, id)), unhashed=int(checksum is None))
-    if checksum is not None and checksum != session_checksum(cells, archived):
+    if checksum is not None and checksum != session_checksum(row[:5], archived):
         log.note("its row is not what was stored")
     end, packed_end = 0, 0
     for first in [
@@ -92,12 +93,31 @@ def check_session(sql: StoreStatements, number: int) -> Steps[StoreCheck]:
         if (yield sql.has_talk, {}):
             [(talk,)] = cast("list[tuple[bytes | None]]", (yield sql.talk, values))
             log.check_talk(talk, first)
-    if end != chaptered or packed_end != archived:
-        log.note(f"it has {end} events in chapters, not {chaptered}, or {archived} are not packed")
+    if end != row.chaptered or packed_end != archived:
+        log.note(
+            f"it has {end} events in chapters, not {row.chaptered}, or {archived} are not packed"
+        )
     for first in range(end, length, _PAGE):
         last = min(first + _PAGE, length)
         log.check_events((yield from _read_events(sql, number, first, last)), first, last)
     return StoreCheck(1, log.events, log.unhashed, log.problems)
+
+
+_SessionCells = tuple[
+    str | bytes, str | bytes, str | bytes, float, str | bytes, int | None, int, int, int
+]
+
+
+class _SessionRow(NamedTuple):
+    app_name: str | bytes
+    user_id: str | bytes
+    id: str | bytes
+    created: float
+    state: str | bytes
+    checksum: int | None
+    chaptered: int
+    archived: int
+    length: int
 
 
 _ChapterCells = tuple[int, bytes, int, bytes, int, float, int, bytes | None, int | None]
@@ -140,10 +160,11 @@ class _Log:
     def unpack(self, chapter: _ChapterRow, first: int) -> list[StoredRow]:
         """The events of a packed chapter; none where they are lost."""
         assert chapter.packed is not None
-        if crc32(chapter.packed) != chapter.packed_checksum:
+        checksum = chapter.packed_checksum
+        if checksum is None or crc32(chapter.packed) != checksum:
             self.note(f"the packed events from {first} on are not what was stored")
             return []
-        return unpack(chapter.packed, chapter.packed_checksum, chapter.length)
+        return unpack(chapter.packed, checksum, chapter.length)
 
     def check_events(self, rows: Sequence[tuple[int, StoredRow]], first: int, end: int) -> None:
         """Look at rows, which must be those between two positions."""

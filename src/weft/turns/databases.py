@@ -32,7 +32,7 @@ from weft.turns.lines import (
     LEAVE_ROOM,
     SERVER_TABLES,
     WAKE_OTHERS,
-    LineSource,
+    LineTable,
     server_take,
 )
 
@@ -101,7 +101,7 @@ class QueueDatabase(Protocol):
 class TakeRequest(NamedTuple):
     """What a worker wants to take, and how that is marked in the table of a queue."""
 
-    source: LineSource
+    source: LineTable
     apps: Sequence[str]
     """The apps, as the lines of the queue call them."""
     worker: str

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from weft.turns.lines import CountSource, count_triggers, fill_counts
+from weft.turns.lines import CountTable, count_triggers, fill_counts
 from weft.turns.turn import TurnStatus
 
 if TYPE_CHECKING:
@@ -50,15 +50,15 @@ def alone_note_of(worker: str) -> str:
 def migrate(url: str) -> None:
     """Have DBOS make its tables, or bring them up to date."""
     import psycopg
-    import sqlalchemy
     from dbos import DBOS
+    from sqlalchemy.exc import DBAPIError
 
     from weft.stores.postgres_server import explained
 
     logging.getLogger("dbos").setLevel(logging.ERROR)
     try:
         DBOS.migrate(_sqlalchemy_url(url), schema=SCHEMA)
-    except sqlalchemy.exc.DBAPIError as error:
+    except DBAPIError as error:
         if isinstance(error.orig, psycopg.Error):
             raise explained(error.orig, url) from None
         raise
@@ -103,7 +103,7 @@ async def has_counts(connection: "Connection") -> bool:
     return await cursor.fetchone() is not None
 
 
-_TURNS = CountSource(
+_TURNS = CountTable(
     queue="dbos", table="weft.dbos_turns", counted="true", app="app_name", status="'all'"
 )
 """All turns are counted: those that are done are too many to count them when somebody asks."""

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class LineSource(NamedTuple):
+class LineTable(NamedTuple):
     """The table of a queue: how to read a line from it. `{0}` stands for a row."""
 
     queue: str
@@ -45,7 +45,7 @@ class LineSource(NamedTuple):
     """The columns that say where a turn stands."""
 
 
-class CountSource(NamedTuple):
+class CountTable(NamedTuple):
     """The table of a queue: what is counted in it."""
 
     queue: str
@@ -56,7 +56,7 @@ class CountSource(NamedTuple):
     status: str
 
 
-INBOX = LineSource(
+INBOX = LineTable(
     queue="inbox",
     table="weft.turns",
     line="json_build_array({0}.app_name, {0}.user_id, {0}.session)::text",
@@ -73,9 +73,9 @@ INBOX = LineSource(
     changes=("status", "place", "due", "priority"),
 )
 
-_INBOX_COUNTS = CountSource("inbox", "weft.turns", "true", "app_name", "status")
+_INBOX_COUNTS = CountTable("inbox", "weft.turns", "true", "app_name", "status")
 
-JOBS = LineSource(
+JOBS = LineTable(
     queue="procrastinate",
     table="procrastinate_jobs",
     line="{0}.lock",
@@ -91,7 +91,7 @@ JOBS = LineSource(
     changes=("status", "lock", "scheduled_at", "priority"),
 )
 
-_JOB_COUNTS = CountSource(
+_JOB_COUNTS = CountTable(
     "procrastinate",
     "procrastinate_jobs",
     "task_name = 'weft.turn'",
@@ -134,7 +134,7 @@ SERVER_TABLES = (
 )
 
 
-def _line_triggers(source: LineSource) -> tuple[str, ...]:
+def _line_triggers(source: LineTable) -> tuple[str, ...]:
     """The statements that have PostgreSQL keep the lines of a queue's table."""
     queue, table = source.queue, source.table
     name = f"weft_{queue}"
@@ -213,7 +213,7 @@ def _line_triggers(source: LineSource) -> tuple[str, ...]:
     )
 
 
-def count_triggers(source: CountSource) -> tuple[str, ...]:
+def count_triggers(source: CountTable) -> tuple[str, ...]:
     """The statements that have PostgreSQL count the turns of a queue's table, by status."""
     name = f"weft_{source.queue}"
 
@@ -250,7 +250,7 @@ def count_triggers(source: CountSource) -> tuple[str, ...]:
     return tuple(statements)
 
 
-def _fill_lines(source: LineSource) -> str:
+def _fill_lines(source: LineTable) -> str:
     """The statement that makes lines of the turns that are there already."""
     turn, due = "turn", source.due.format("turn")
     return f"""INSERT INTO weft.turn_lines
@@ -261,7 +261,7 @@ def _fill_lines(source: LineSource) -> str:
         ORDER BY 2, {source.order.format(turn)}"""
 
 
-def fill_counts(source: CountSource) -> str:
+def fill_counts(source: CountTable) -> str:
     """The statement that counts the turns that are there already."""
     return f"""INSERT INTO weft.turn_counts
         SELECT '{source.queue}', {source.app}, {source.status}, 0, count(*)
@@ -294,8 +294,10 @@ SELECT queue, app, status, 0, sum(count) FROM ended GROUP BY 1, 2, 3
 ON CONFLICT (queue, app, status, process) DO UPDATE SET count = known.count + excluded.count
 """
 
-COUNTS = "SELECT app, status, sum(count)::bigint FROM weft.turn_counts WHERE queue = %(queue)s"
-COUNTS += " GROUP BY 1, 2 HAVING sum(count) <> 0"
+COUNTS = """
+SELECT app, status, sum(count)::bigint FROM weft.turn_counts WHERE queue = %(queue)s
+GROUP BY 1, 2 HAVING sum(count) <> 0
+"""
 
 # Turns whose pause is over: they can be taken again, and wake somebody who has room.
 END_PAUSES = f"""
@@ -306,7 +308,7 @@ SELECT weft.wake_worker(%(queue)s, app) FROM over
 """
 
 
-def server_take(source: LineSource, apps: int, *, marking: str, delayed: str) -> str:
+def server_take(source: LineTable, apps: int, *, marking: str, delayed: str) -> str:
     """The statement that takes the first turns of lines of so many apps: `app_0`, `app_1`, ...
 
     `marking` marks those in `heads (number)` as taken, and gives their rows. Each comes with

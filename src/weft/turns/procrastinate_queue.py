@@ -487,8 +487,9 @@ _LINES = (
     "CREATE UNIQUE INDEX IF NOT EXISTS weft_turns_once ON procrastinate_jobs (queueing_lock)"
     f" WHERE task_name = '{_TASK}'",
     # The line of a session, for those who join it and for those who look for the first in it.
-    "CREATE INDEX IF NOT EXISTS weft_turns_lines ON procrastinate_jobs (lock, priority, id)"
-    " WHERE status IN ('todo', 'doing')",
+    "DROP INDEX IF EXISTS weft_turns_lines",
+    "CREATE INDEX weft_turns_heads ON procrastinate_jobs"
+    " (lock, (status = 'todo'), priority DESC, id) WHERE status IN ('todo', 'doing')",
     "CREATE INDEX weft_turns_delayed ON procrastinate_jobs (scheduled_at)"
     f" WHERE status = 'todo' AND lock IS NULL AND task_name = '{_TASK}'",
     *JOB_LINES,
