@@ -11,14 +11,13 @@ from typing import Generic, NamedTuple, TypeVar, cast
 
 from weft.session import Event, SessionKey
 from weft.session.memory import Growth, StoredSession
-from weft.stores.postgres_chapters import SERVER_SQL, run_steps
-from weft.stores.postgres_rows import Stale, lock_number
 from weft.stores.postgres_server import (
     Connection,
     DriverError,
     ForeignKeyViolation,
     UniqueViolation,
 )
+from weft.stores.postgres_tables import SERVER_SQL, Stale, lock_number, run_steps
 from weft.stores.rows import encode_event
 from weft.stores.steps import share
 

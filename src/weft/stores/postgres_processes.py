@@ -23,12 +23,13 @@ import msgspec
 from weft.errors import LeaseLost, StoreError
 from weft.session import Busy, Lease, SessionKey
 from weft.session.memory import Leases, LocalLease
-from weft.stores import postgres_rows as rows
+from weft.stores import postgres_tables as tables
 from weft.stores.leases import WATCH_EVERY, Holders, outwait
 from weft.stores.postgres_batch import Batches, Locked, LockWish, Look, move_locks
-from weft.stores.postgres_rows import lock_number
 from weft.stores.postgres_server import Connection, ConnectionPool, DriverError, explaining
+from weft.stores.postgres_tables import SERVER_SQL, lock_number, run_steps
 from weft.stores.relay import Relay
+from weft.stores.steps import delete_request, list_requests, put_request
 
 _log = logging.getLogger("weft")
 
@@ -76,7 +77,7 @@ class ServerLeases:
             if locked is None and self._timeout and time.monotonic() - looked >= _STALE_EVERY:
                 looked = time.monotonic()
                 async with self._alone(server) as connection:
-                    silent = await rows.end_stale(connection, key, self.worker, self._timeout)
+                    silent = await tables.end_stale(connection, key, self.worker, self._timeout)
                 if silent is not None:
                     _log.warning(
                         "%s is taken from %s, silent for %g seconds", key, silent, self._timeout
@@ -90,11 +91,11 @@ class ServerLeases:
 
         async def ask() -> None:
             async with server.connection() as connection:
-                await rows.insert_request(connection, key)
+                await run_steps(connection, put_request(SERVER_SQL, key))
 
         async def withdraw() -> None:
             async with server.connection() as connection:
-                await rows.delete_request(connection, key)
+                await run_steps(connection, delete_request(SERVER_SQL, key))
 
         try:
             await outwait(
@@ -146,7 +147,7 @@ class ServerLeases:
             # written without a lease: the log has simply grown
             return False
         async with server.connection() as connection:
-            holder = await rows.find_holder(connection, key)
+            holder = await tables.find_holder(connection, key)
         if holder is not None and holder[0] == self.worker:
             # the lease is ours: the write failed because the log has other events
             return False
@@ -156,7 +157,7 @@ class ServerLeases:
                 await (await server.leasing()).execute("SELECT 1")
             await self._leasing(server)
         async with server.connection() as connection:
-            holder = await rows.find_holder(connection, key)
+            holder = await tables.find_holder(connection, key)
         if holder is not None and holder[0] == self.worker:
             return True
         raise LeaseLost(
@@ -202,9 +203,9 @@ class ServerLeases:
             with suppress(StoreError, DriverError):  # the next look may do better
                 async with self._alone(server) as connection:
                     if time.monotonic() - self._beat > _BEAT_EVERY:
-                        await rows.beat(connection, self.worker)
+                        await tables.beat(connection, self.worker)
                         self._beat = time.monotonic()
-                    self.stop(await rows.list_requests(connection))
+                    self.stop(await run_steps(connection, list_requests(SERVER_SQL)))
             await asyncio.sleep(WATCH_EVERY)
 
     @asynccontextmanager

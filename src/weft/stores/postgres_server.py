@@ -323,6 +323,12 @@ def explained(error: psycopg.Error, url: str) -> StoreError:
         case psycopg.errors.InsufficientPrivilege():
             message = f"the server does not permit it: {words}"
             hint = "let this role create the schema `weft` once, and write to its tables"
+        case psycopg.errors.UniqueViolation() if error.diag.constraint_name == "sessions_pkey":
+            # the number is taken, not the name: a restore left the counter behind
+            message = (
+                "the counter of weft.sessions is behind its rows, as after a restore of data alone"
+            )
+            hint = f"run {_RESET_COUNTER}"
         case psycopg.errors.ReadOnlySqlTransaction():
             message = "the server is read-only"
             hint = "connect to the primary: ...?target_session_attrs=read-write"
@@ -338,6 +344,11 @@ def explained(error: psycopg.Error, url: str) -> StoreError:
             message, hint = f"PostgreSQL refused: {words}", ""
     return StoreError(message, where=place(url), hint=hint)
 
+
+_RESET_COUNTER = (
+    "SELECT setval(pg_get_serial_sequence('weft.sessions', 'number'),"
+    " (SELECT max(number) FROM weft.sessions))"
+)
 
 _AWAY = re.compile(
     "starting up|shutting down|in recovery mode|not yet accepting|too many clients"

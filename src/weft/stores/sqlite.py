@@ -33,7 +33,6 @@ from weft.stores.cache import SessionCache, require_recent
 from weft.stores.leases import FIRST_PAUSE, inside, outwait, require_outside
 from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, warn_unreadable
-from weft.stores.sqlite_chapters import FILE_SQL, run_steps
 from weft.stores.sqlite_file import (
     WholeFile,
     explained,
@@ -44,6 +43,7 @@ from weft.stores.sqlite_file import (
 )
 from weft.stores.sqlite_lease import FileLeases, join, leave
 from weft.stores.sqlite_relay import FileCarrier, forget_letters
+from weft.stores.sqlite_tables import FILE_SQL, run_steps
 from weft.stores.sqlite_worker import (
     Addition,
     ConnectionThread,
@@ -56,7 +56,26 @@ from weft.stores.sqlite_worker import (
     WriterConnection,
     read,
 )
-from weft.stores.steps import ChapterWriter, Steps, list_sessions, read_part, read_shared, share
+from weft.stores.statements import Steps, StoreStatements
+from weft.stores.steps import (
+    ChapterWriter,
+    count_events,
+    delete_request,
+    delete_session,
+    erase_turns,
+    erase_user,
+    insert_session,
+    list_apps,
+    list_requests,
+    list_sessions,
+    list_turn_apps,
+    list_waiting,
+    put_request,
+    read_events,
+    read_part,
+    read_shared,
+    share,
+)
 from weft.values import Json, require_object
 
 T = TypeVar("T")
@@ -114,7 +133,7 @@ class SqliteStore:
         own, app, user = scoped([require_object(state or {}, where="session.state")])
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
-            stored = tables.insert_session(connection, key, time.time(), own)
+            stored = run_steps(connection, insert_session(FILE_SQL, key, time.time(), own))
             run_steps(connection, share(FILE_SQL, key, app, user))
             shared = run_steps(connection, read_shared(FILE_SQL, StateReader(key)))
             return lambda: self._keep(stored).session(*shared)
@@ -131,7 +150,7 @@ class SqliteStore:
         growth = grow(Session(key.id, app_name=key.app_name, user_id=key.user_id), events)
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
-            empty = tables.insert_session(connection, key, time.time(), own)
+            empty = run_steps(connection, insert_session(FILE_SQL, key, time.time(), own))
             rows, size = tables.new_rows(empty, growth)
             if not tables.add_rows(connection, rows):  # rows of a session that nobody else knows
                 raise conflict(growth.session, empty.events)
@@ -238,7 +257,7 @@ class SqliteStore:
                 raise conflict(session, stored.events)
             run_steps(connection, share(FILE_SQL, key, grown.app, grown.user))
             if leases.holds(key):
-                leases.stop(tables.list_requests(connection))
+                leases.stop(run_steps(connection, list_requests(FILE_SQL)))
             return lambda: self._keep(after) and grown.session
 
         # nothing to make rows from before the writer has its turn
@@ -272,37 +291,32 @@ class SqliteStore:
         require_key(key)
         require_place(after, limit)
 
-        return await self._read(_job(tables.read_events, key, after, limit))
+        return await self._read(_steps(read_events, key, after, limit))
 
     async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
         """How many events the sessions have."""
         for key in keys:
             require_key(key)
-        return await self._read(_job(tables.count_events, keys), whole=False)
+        return await self._read(_steps(count_events, keys), whole=False)
 
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
         """The sessions of an app, or of one user of it, the latest first."""
-        return await self._read(
-            _job(
-                lambda connection: run_steps(connection, list_sessions(FILE_SQL, app_name, user_id))
-            ),
-            whole=False,
-        )
+        return await self._read(_steps(list_sessions, app_name, user_id), whole=False)
 
     async def waiting(self, app_name: str, user_id: str | None = None) -> list[SessionKey]:
         """The sessions of an app, or of one user of it, in which calls may wait."""
-        return await self._read(_job(tables.list_waiting, app_name, user_id), whole=False)
+        return await self._read(_steps(list_waiting, app_name, user_id), whole=False)
 
     async def apps(self) -> list[str]:
         """The names of the apps that have sessions, sorted."""
-        return await self._read(_job(tables.list_apps), whole=False)
+        return await self._read(_steps(list_apps), whole=False)
 
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
         require_key(key)
 
         def work(connection: sqlite3.Connection) -> Callable[[], None]:
-            tables.delete_session(connection, key)
+            run_steps(connection, delete_session(FILE_SQL, key))
             return lambda: self._cache.drop(key)
 
         await self._write(work)
@@ -326,7 +340,7 @@ class SqliteStore:
         require_key(SessionKey(app_name, user_id, "s"))
 
         def work(connection: sqlite3.Connection) -> Callable[[], int]:
-            count = tables.erase_user(connection, app_name, user_id)
+            count = run_steps(connection, erase_user(FILE_SQL, app_name, user_id))
 
             def settled() -> int:
                 self._cache.drop_user(app_name, user_id)
@@ -339,15 +353,15 @@ class SqliteStore:
     async def erase_turns(self, app_name: str, user_id: str, session_id: str | None = None) -> None:
         """Delete the turns of a user, or of a session, from the queue: no worker takes another."""
         require_key(SessionKey(app_name, user_id, "s" if session_id is None else session_id))
-        await self._write(_job(tables.erase_turns, app_name, user_id, session_id))
+        await self._write(_steps(erase_turns, app_name, user_id, session_id))
 
     async def apps_of_turns(self, user_id: str) -> list[str]:
         """The apps for which a user has turns in the queue, sorted."""
-        return await self._read(_job(tables.list_turn_apps, user_id))
+        return await self._read(_steps(list_turn_apps, user_id))
 
     async def tally(self, names: Sequence[str], count: Count, *, beside: str = "") -> None:
         """Change what processes count together under these names, while no other does."""
-        await self._write(_job(tables.tally, names, count, beside, time.time()))
+        await self._write(_job(lambda on: tables.tally(on, names, count, beside, time.time())))
 
     async def compact(self) -> None:
         """Write the file anew, so that nothing deleted can be read from the disk.
@@ -395,7 +409,7 @@ class SqliteStore:
 
         async def ask() -> None:
             await asyncio.sleep(FIRST_PAUSE)  # who has just taken the lock is about to say its turn
-            await self._write(_job(tables.insert_request, key, opened.leases.turn(key)))
+            await self._write(_steps(put_request, key, opened.leases.turn(key)))
 
         await outwait(
             key,
@@ -403,7 +417,7 @@ class SqliteStore:
             take=take,
             wanted=lambda: lease.asked,
             ask=ask,
-            withdraw=lambda: self._write(_job(tables.delete_request, key)),
+            withdraw=lambda: self._write(_steps(delete_request, key)),
         )
 
     async def holder(self, key: SessionKey) -> Holder | None:
@@ -470,7 +484,7 @@ class SqliteStore:
                     return open_file(self._path, timeout=self._timeout, alone=leases.alone())
 
                 def stop_asked(connection: sqlite3.Connection) -> None:
-                    leases.stop(tables.list_requests(connection))
+                    leases.stop(run_steps(connection, list_requests(FILE_SQL)))
 
                 def connect_writer() -> sqlite3.Connection:
                     connection = open_file(
@@ -604,15 +618,20 @@ class _SqliteTransaction:
         return stored.after(growth, size), growth.session
 
 
-def _job(
-    function: Callable[Concatenate[sqlite3.Connection, Arguments], T],
+def _steps(
+    begin: Callable[Concatenate[StoreStatements, Arguments], Steps[T]],
     *args: Arguments.args,
     **options: Arguments.kwargs,
 ) -> Work[T]:
+    """The work that runs steps from their beginning, however often it is tried."""
+    return _job(lambda connection: run_steps(connection, begin(FILE_SQL, *args, **options)))
+
+
+def _job(function: Callable[[sqlite3.Connection], T]) -> Work[T]:
     """The work that calls a function with the connection, and gives what it gives."""
 
     def work(connection: sqlite3.Connection) -> Callable[[], T]:
-        result = function(connection, *args, **options)
+        result = function(connection)
         return lambda: result
 
     return work

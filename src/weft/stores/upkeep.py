@@ -22,12 +22,12 @@ from weft.errors import StoreError, UsageError, describe_kind
 from weft.session import ArtifactStore, SessionKey, Store
 from weft.session.store import ArchivingStore, ErasingArtifacts, ErasingStore
 from weft.stores import open_store
-from weft.stores.sqlite_chapters import FILE_SQL
-from weft.stores.sqlite_chapters import run_steps as run_file_steps
 from weft.stores.sqlite_file import MIGRATIONS as FILE_MIGRATIONS
 from weft.stores.sqlite_file import UNDO as FILE_UNDO
 from weft.stores.sqlite_file import damage, explained, file_version, open_file
 from weft.stores.sqlite_lease import join, leave
+from weft.stores.sqlite_tables import FILE_SQL
+from weft.stores.sqlite_tables import run_steps as run_file_steps
 from weft.stores.steps import unpack_all
 from weft.stores.verify import StoreCheck, add_checks, check_session, check_shared, list_numbers
 
@@ -95,7 +95,7 @@ async def downgrade_store(address: str) -> StoreVersion:
         await asyncio.to_thread(_downgrade_file, path)
         return await store_version(address)
     from weft.stores import postgres_server as tables
-    from weft.stores.postgres_chapters import SERVER_SQL, run_steps
+    from weft.stores.postgres_tables import SERVER_SQL, run_steps
 
     async with tables.explaining(address):
         connection = await tables.connect(_server(address))
@@ -167,7 +167,7 @@ async def verify_store(address: str) -> StoreCheck:
     from psycopg import IsolationLevel
 
     from weft.stores import postgres_server as tables
-    from weft.stores.postgres_chapters import SERVER_SQL, run_steps
+    from weft.stores.postgres_tables import SERVER_SQL, run_steps
 
     async with tables.explaining(address):
         connection = await tables.connect(_server(address))
