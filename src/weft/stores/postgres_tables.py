@@ -164,7 +164,10 @@ def _read_alone(url: str, steps: Steps[T]) -> T:
             except StopIteration as end:
                 return cast("T", end.value)
             cursor = connection.execute(with_driver_names(statement), cast("Values", values))
-            rows = cursor.fetchall()
+            rows = listed = list[tuple[object, ...]]()
+            # in slices: the driver lets no other thread work while it makes rows
+            while some := cursor.fetchmany(SLICE):
+                listed += some
 
 
 class Stale(Exception):
@@ -232,8 +235,10 @@ async def read_newest(
             if opened is not None and chaptered + len(tail) == length:
                 return opened, app, user
         # all of it must be read; what was added meanwhile is for the next look
-        older = await run_steps(connection, read_log(SERVER_SQL, number, 0, length))
-        events = [(row.data, row.checksum) for row in older]
+        log = read_log(SERVER_SQL, number, 0, length)
+        # in a thread: a very long log would stop the event loop while rows are made of it
+        older = await asyncio.to_thread(_read_alone, url, log)
+        events = ((row.data, row.checksum) for row in older)
     if skip_unreadable:
         stored, problems = read_readable(cached, events)
         warn_unreadable([*reader.problems, *problems])
