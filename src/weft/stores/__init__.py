@@ -101,7 +101,7 @@ def open_artifacts(artifacts: "str | Path | ArtifactStore") -> ArtifactStore:
 
 
 def beside_store(store: Store) -> "str | Path":
-    """Where artifacts are kept if nobody says: beside a file of sessions, else in memory."""
+    """Where artifacts are kept if nobody says: next to a file of sessions, else in memory."""
     file = getattr(store, "path", None)
     if file is None:
         return "memory://"
@@ -200,7 +200,7 @@ def _require_store(store: object) -> None:
 
     forms = f"valid forms: {', '.join(_forms())}"
     raise UsageError(
-        f"{store!r} is not a store" if store is None else f"{describe_kind(store)} is no store",
+        f"{store!r} is not a store" if store is None else f"{describe_kind(store)} is not a store",
         where="store",
         hint=f'write "sqlite:///{store}"' if isinstance(store, Path) else forms,
     )
@@ -223,7 +223,7 @@ def _unknown(
     scheme, separator, _ = address.partition("://")
     redacted = re.sub(r"//[^/@]*@", "//...@", address)  # a login is not for logs and screens
     hint = f"valid forms: {', '.join(forms)}"
-    database = scheme.partition("+")[0]  # others name their driver behind it
+    database = scheme.partition("+")[0]  # others name their driver after it
     schemes = ("file", *[scheme for kind in STORES for scheme in kind.schemes])
     if not separator or close(database, schemes, cutoff=0.6):
         near = close(address, forms, cutoff=0.3)

@@ -11,7 +11,15 @@ from typing import TypeVar
 
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Busy, Event, Holder, Lease, Session, SessionInfo, SessionKey, Transaction
-from weft.session.memory import Growth, StoredSession, follows, grow, has_all, require_key, scoped
+from weft.session.memory import (
+    Growth,
+    StoredSession,
+    follows,
+    grow,
+    has_all,
+    require_key,
+    split_scopes,
+)
 from weft.session.store import Count, conflict, key_of, part, require_place, unknown
 from weft.session.strand import Strand
 from weft.stores import postgres_tables as tables
@@ -95,7 +103,7 @@ class PostgresStore:
         self.relay = Relay(ServerCarrier(self.url, self._news, self._current))
         """What takes partial events to those who follow a session in another process."""
         self._cache = SessionCache(in_use=self._leases.holds)
-        self._appends = Batches(self._appended, at_once=_AT_ONCE, stops=True)
+        self._appends = Batches(self._append_batch, at_once=_AT_ONCE, stops=True)
         self._chapters = ChapterWriter(self._run_steps, SERVER_SQL)
         self._tidied: float | None = None
         """When tallies that are over were forgotten; None: their table may not be there."""
@@ -108,7 +116,7 @@ class PostgresStore:
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         """A new session; one that exists is refused with a Conflict."""
         require_key(key)
-        own, app, user = scoped([require_object(state or {}, where="session.state")])
+        own, app, user = split_scopes([require_object(state or {}, where="session.state")])
         async with self._connection(writing=True) as connection:
             if app or user:
                 async with connection.transaction():
@@ -125,7 +133,7 @@ class PostgresStore:
     ) -> Session:
         """A new session with these events, in one transaction: no kill leaves it without them."""
         require_key(key)
-        own, app, user = scoped([require_object(state or {}, where="session.state")])
+        own, app, user = split_scopes([require_object(state or {}, where="session.state")])
         # what is wrong with the events is said before anything is sent
         growth = grow(Session(key.id, app_name=key.app_name, user_id=key.user_id), events)
         self._leases.look(key)  # it is about to be of the past
@@ -232,7 +240,7 @@ class PostgresStore:
         if not growth.added:
             return session
         try:
-            after, asked = await self._inserted(stored, growth)
+            after, asked = await self._insert_fenced(stored, growth)
         except Stale:
             # another writer was faster, or this very append got through before its answer was lost
             async with self._connection(writing=True) as connection:
@@ -249,7 +257,7 @@ class PostgresStore:
             self._leases.stop([(key, asked)])
         return growth.session
 
-    async def _inserted(
+    async def _insert_fenced(
         self, stored: StoredSession, growth: Growth
     ) -> tuple[StoredSession, float | None]:
         """Insert the events of a run that still has its lease; without one, if they fit."""
@@ -278,14 +286,14 @@ class PostgresStore:
             asked = await self._appends.put(new)
         return stored.after(growth, size), asked
 
-    async def _appended(self, events: Sequence[NewEvent]) -> list[float | Exception | None]:
+    async def _append_batch(self, events: Sequence[NewEvent]) -> list[float | Exception | None]:
         async with (await self._current()).connection() as connection:
             return await append_events(connection, events)
 
     async def events(
         self, key: SessionKey, *, after: int = 0, limit: int | None = None
     ) -> list[Event] | None:
-        """The events behind the first `after`, with their sequence numbers."""
+        """The events after the first `after`, with their sequence numbers."""
         require_key(key)
         require_place(after, limit)
         async with self._connection() as connection:
@@ -438,7 +446,7 @@ class PostgresStore:
         self._leases.forget()
         appends, self._appends = (
             self._appends,
-            Batches(self._appended, at_once=_AT_ONCE, stops=True),
+            Batches(self._append_batch, at_once=_AT_ONCE, stops=True),
         )
         if server is not None:
             # of a loop that has ended nothing can be awaited
@@ -533,15 +541,15 @@ class _PostgresTransaction:
                 raise conflict(self._session, stored.events)
             growth = grow(self._session, events)
             if growth.added:
-                stored = await self._inserted(stored, growth)
+                stored = await self._insert_fenced(stored, growth)
         self.stored, self._session = stored, growth.session
         return self._session
 
-    async def _inserted(self, stored: StoredSession, growth: Growth) -> StoredSession:
+    async def _insert_fenced(self, stored: StoredSession, growth: Growth) -> StoredSession:
         fence, connection = self._store.fence(stored.key), self._connection
         try:
             if len(growth.added) == 1 and not growth.app and not growth.user:
-                # a single statement leaves nothing behind if it does not fit
+                # a single statement stores nothing if it does not fit
                 after, _ = await insert_events(connection, stored, growth, fence)
                 return after
             async with connection.transaction():

@@ -199,7 +199,7 @@ async def read_newest(
             "length": len(cached.events) if cached is not None else 0,
         },
     )
-    rows = await _fetched(cursor)
+    rows = await _fetch_rows(cursor)
     # rows are sorted by kind: without a session the first is of the shared state
     if not rows or rows[0][0] != 0:
         return None
@@ -255,7 +255,7 @@ _NewestRow = tuple[
 ]
 
 
-async def _fetched(cursor: Cursor) -> list[_NewestRow]:
+async def _fetch_rows(cursor: Cursor) -> list[_NewestRow]:
     """All rows of `_NEWEST`; other tasks have their turn between two slices."""
     rows: list[_NewestRow] = []
     while fetched := cast("list[_NewestRow]", await cursor.fetchmany(SLICE)):

@@ -25,7 +25,7 @@ from weft.session.memory import (
     grow,
     has_all,
     require_key,
-    scoped,
+    split_scopes,
 )
 from weft.session.store import Count, conflict, key_of, part, require_place, unknown
 from weft.stores import sqlite_tables as tables
@@ -35,7 +35,7 @@ from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, warn_unreadable
 from weft.stores.sqlite_file import (
     WholeFile,
-    explained,
+    explain_sqlite,
     leave_flushing,
     open_file,
     rewrite_file,
@@ -130,7 +130,7 @@ class SqliteStore:
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         """A new session; one that exists is refused with a Conflict."""
         require_key(key)
-        own, app, user = scoped([require_object(state or {}, where="session.state")])
+        own, app, user = split_scopes([require_object(state or {}, where="session.state")])
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
             stored = run_steps(connection, insert_session(FILE_SQL, key, time.time(), own))
@@ -145,7 +145,7 @@ class SqliteStore:
     ) -> Session:
         """A new session with these events, in one transaction: no kill leaves it without them."""
         require_key(key)
-        own, app, user = scoped([require_object(state or {}, where="session.state")])
+        own, app, user = split_scopes([require_object(state or {}, where="session.state")])
         # what is wrong with the events is said before the writer has its turn
         growth = grow(Session(key.id, app_name=key.app_name, user_id=key.user_id), events)
 
@@ -183,7 +183,7 @@ class SqliteStore:
             return await self._sound(key, recent=recent, after=after)
         # a glance from the event loop itself: no thread, if the cached session is the newest
         if (recent is None and after is None) or self._cache.get(key) is not None:
-            glance = self._opened().glances.at(key)
+            glance = self._ensure_open().glances.at(key)
             if glance is not None:
                 stored, (number, length, app, user) = self._cache.get(key), glance
                 if number == 0:
@@ -232,7 +232,7 @@ class SqliteStore:
     async def append(self, session: Session, *events: Event) -> Session:
         """The session with the events stored: atomically, durably, each id once."""
         self._require_outside()
-        key, opened = key_of(session), self._opened()
+        key, opened = key_of(session), self._ensure_open()
         leases, known = opened.leases, self._cache.get(key)
         growth: Growth | None = None
         if known is not None and follows(session, known.events):
@@ -262,7 +262,7 @@ class SqliteStore:
 
         # nothing to make rows from before the writer has its turn
         if known is None or growth is None:
-            return await self._explained(opened.writer.run(work))
+            return await self._await_work(opened.writer.run(work))
         grown = growth
         rows, size = tables.new_rows(known, grown)
 
@@ -280,14 +280,14 @@ class SqliteStore:
             # it waits in the writer's line with those of other sessions: one commit for all
             after = await addition.result()
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise explained(error, self._path, timeout=self._timeout) from None
+            raise explain_sqlite(error, self._path, timeout=self._timeout) from None
         self._chapters.look_at(known, self._cache, len(grown.added))
         return after
 
     async def events(
         self, key: SessionKey, *, after: int = 0, limit: int | None = None
     ) -> list[Event] | None:
-        """The events behind the first `after`, with their sequence numbers."""
+        """The events after the first `after`, with their sequence numbers."""
         require_key(key)
         require_place(after, limit)
 
@@ -369,7 +369,7 @@ class SqliteStore:
         It takes as long as reading and writing all of it, and others wait meanwhile.
         """
         self._require_outside()
-        opened = self._opened()
+        opened = self._ensure_open()
 
         def rewrite() -> None:
             # partial events that nobody took yet may quote what was deleted
@@ -381,12 +381,12 @@ class SqliteStore:
                 finally:
                     connection.close()
 
-        await self._explained(asyncio.to_thread(rewrite))
+        await self._await_work(asyncio.to_thread(rewrite))
 
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
         """The right to run the session, across the processes that use the file."""
         require_key(key)
-        opened = self._opened()
+        opened = self._ensure_open()
         lease = await opened.leases.line.acquire(key, busy=busy, interrupt=interrupt)
         try:
             # the first try needs no thread and no waiting
@@ -423,7 +423,7 @@ class SqliteStore:
     async def holder(self, key: SessionKey) -> Holder | None:
         """Who has the session now; of another process only that there is one."""
         require_key(key)
-        leases = self._opened().leases
+        leases = self._ensure_open().leases
         if leases.holds(key):
             return leases.line.holder(key)
         return Holder("another process") if leases.is_taken(key) else None
@@ -440,17 +440,17 @@ class SqliteStore:
         """
         self._require_outside()
         hold = Hold()
-        self._opened().writer.submit(hold)
-        connection = await self._explained(hold.begin())
+        self._ensure_open().writer.submit(hold)
+        connection = await self._await_work(hold.begin())
         transaction = _SqliteTransaction(connection, session, self)
         try:
             with inside(self):
                 yield transaction
         except BaseException:
             # the writer's thread waits for this: without it nobody could write any more
-            await self._explained(hold.rollback())
+            await self._await_work(hold.rollback())
             raise
-        await self._explained(hold.commit())
+        await self._await_work(hold.commit())
         if transaction.stored is not None:
             self._keep(transaction.stored)
 
@@ -463,7 +463,7 @@ class SqliteStore:
             self._cache = SessionCache()
         if opened is not None and opened.process == os.getpid():
             opened.glances.close()
-            # the writer hands its last commits to the flusher, which therefore ends behind it
+            # the writer hands its last commits to the flusher, which therefore ends after it
             await opened.reader.close()
             await opened.writer.close()
             await opened.flusher.close()
@@ -471,7 +471,7 @@ class SqliteStore:
             leave(opened.leases)
         await self.relay.close()
 
-    def _opened(self) -> _Open:
+    def _ensure_open(self) -> _Open:
         process, opened = os.getpid(), self._open
         if opened is not None and opened.process == process:
             return opened
@@ -523,26 +523,26 @@ class SqliteStore:
 
     async def _read(self, work: Work[T], *, whole: bool = True) -> T:
         """The result of the work; of a damaged file it may lack something, unless `whole`."""
-        opened = self._opened()
+        opened = self._ensure_open()
         look = opened.whole.require if whole else opened.whole.warn
 
         def checked(connection: sqlite3.Connection) -> Callable[[], T]:
             look(connection)
             return work(connection)
 
-        return await self._explained(opened.reader.run(checked))
+        return await self._await_work(opened.reader.run(checked))
 
     async def _write(self, work: Work[T]) -> T:
         self._require_outside()
-        opened = self._opened()
+        opened = self._ensure_open()
 
         def checked(connection: sqlite3.Connection) -> Callable[[], T]:
             opened.whole.require(connection)
             return work(connection)
 
-        return await self._explained(opened.writer.run(checked))
+        return await self._await_work(opened.writer.run(checked))
 
-    async def _explained(self, work: Awaitable[T]) -> T:
+    async def _await_work(self, work: Awaitable[T]) -> T:
         with self.explaining():
             return await work
 
@@ -552,7 +552,7 @@ class SqliteStore:
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise explained(error, self._path, timeout=self._timeout) from None
+            raise explain_sqlite(error, self._path, timeout=self._timeout) from None
 
     def known(self, key: SessionKey) -> StoredSession | None:
         """The session as this process knows it; whoever adds to it finds out if it is another."""
@@ -593,10 +593,10 @@ class _SqliteTransaction:
         """Add the events; they are stored when the transaction ends without an error."""
         # Nothing of this reaches the disk before the transaction ends, so no thread is needed.
         with self._store.explaining():
-            self.stored, self._session = self._appended(events)
+            self.stored, self._session = self._append_rows(events)
         return self._session
 
-    def _appended(self, events: Sequence[Event]) -> tuple[StoredSession, Session]:
+    def _append_rows(self, events: Sequence[Event]) -> tuple[StoredSession, Session]:
         connection, key = self._connection, key_of(self._session)
         stored = self.stored or self._store.known(key)
         if stored is None or not follows(self._session, stored.events):

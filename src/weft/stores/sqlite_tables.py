@@ -27,7 +27,7 @@ from weft.stores.cache import (
 )
 from weft.stores.chapters import open_log
 from weft.stores.rows import RawRow, StateReader, encode_event, encode_value
-from weft.stores.sqlite_file import explained
+from weft.stores.sqlite_file import explain_sqlite
 from weft.stores.statements import QueueStatements, Steps, StoreSpelling, StoreStatements
 from weft.stores.steps import SessionRow, chapters_of, fetch_from, fetch_talk_from, read_log
 from weft.values import JsonObject
@@ -110,7 +110,7 @@ def _read_alone(path: Path, steps: Steps[T]) -> T:
             connection.execute("BEGIN")
             return run_steps(connection, steps)
     except sqlite3.Error as error:
-        raise explained(error, path, timeout=_WAIT) from None
+        raise explain_sqlite(error, path, timeout=_WAIT) from None
 
 
 _WAIT = 5.0
@@ -154,10 +154,10 @@ def read_newest(
 def _by_chapters(
     connection: sqlite3.Connection, begun: StoredSession, row: SessionRow, path: Path
 ) -> StoredSession | None:
-    """The session by its chapters and the events behind them; None where all must be read."""
+    """The session by its chapters and the events after them; None where all must be read."""
     chapters = run_steps(connection, chapters_of(FILE_SQL, row.number, row.chaptered))
     tail = [*_rows(connection, row, row.chaptered)]
-    # damaged chapters, or a gap behind them: all of it is read, and that says what is wrong
+    # damaged chapters, or a gap after them: all of it is read, and that says what is wrong
     if chapters is None or row.chaptered + len(tail) != row.length:
         return None
     read = partial(_read_alone, path)
@@ -199,7 +199,7 @@ place before it that must be taken, for the first of those that are added to a l
 
 
 def new_rows(stored: StoredSession, growth: Growth) -> tuple[list[NewRow], int]:
-    """The rows of the events behind those of the session, and how many bytes they have."""
+    """The rows of the events after those of the session, and how many bytes they have."""
     length, size = len(stored.events), 0
     place = stored.number * ROOM + length
     before = place - 1 if length else None

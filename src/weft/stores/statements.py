@@ -36,17 +36,17 @@ class StoreSpelling(NamedTuple):
     length: str
     """How many events the session `number` has."""
     newest: str
-    """Behind the table of sessions: the last event of each, as `last` says where it stands."""
+    """Follows the table of sessions: the last event of each; `last` says where it stands."""
     last: str
     """How many events a session has whose last event is there."""
     by_deltas: str
-    """Behind the table of events: look only at those that write state."""
+    """Follows the table of events: look only at those that write state."""
     place: str
     """The columns that say where an event stands, in order."""
     at: str
     """What is written there for the event `:at` of the session `:number`."""
     lock: str
-    """Behind the row of a session: nobody else writes its chapters before the end."""
+    """Follows the row of a session: nobody else writes its chapters before the end."""
     has_talk: str
     """A row, if chapters have a column for talk: those of earlier tables do not."""
     start: str
@@ -56,7 +56,7 @@ class StoreSpelling(NamedTuple):
     placed: str
     """The one column by which the events of a session are sorted."""
     later: str
-    """Behind the table of sessions: the events of each after the first `:after`."""
+    """Follows the table of sessions: the events of each after the first `:after`."""
     wanted: str
     """A table of the session keys in the JSON list `:keys`, with columns app, owner and name."""
     asked: str
@@ -66,7 +66,7 @@ class StoreSpelling(NamedTuple):
     cascades: bool
     """Whether the events of a session are deleted with it."""
     user_tables: tuple[str, ...]
-    """The tables, beside that of sessions, with rows that belong to a user."""
+    """The tables other than that of sessions with rows that belong to a user."""
     find_queues: str
     """Which of the tables `:names` there are."""
     queues: "Mapping[str, QueueStatements]"

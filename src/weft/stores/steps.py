@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar, cast
 
 from weft.errors import StoreError
 from weft.session import Event, Session, SessionInfo, SessionKey
-from weft.session.event import numbered
+from weft.session.event import number_events
 from weft.session.memory import StoredSession
 from weft.session.store import exists_already, unknown
 from weft.session.strand import Strand
@@ -29,13 +29,13 @@ from weft.stores.chapters import (
     DeltaRow,
     StoredRow,
     chapter_end,
-    fetched,
     is_due,
     next_chapter,
     pack,
     read_chapters,
     read_deltas,
     require_checksum,
+    require_fetched,
     require_keeping,
     require_whole,
     session_checksum,
@@ -68,7 +68,7 @@ class StepsRunner(Protocol):
 
 
 class ChapterWriter:
-    """Has the chapters of long sessions written and packed, beside what a store does."""
+    """Has the chapters of long sessions written and packed while the store works."""
 
     def __init__(self, run: StepsRunner, sql: StoreStatements) -> None:
         self._run_steps = run
@@ -126,7 +126,7 @@ class ChapterWriter:
 # --- the steps
 
 
-class _Covered(NamedTuple):
+class _LockedSession(NamedTuple):
     """A session that is locked: how far its chapters go, how many are packed, how long it is."""
 
     number: int
@@ -135,10 +135,10 @@ class _Covered(NamedTuple):
     length: int
 
 
-def _covered(sql: StoreStatements, key: SessionKey) -> Steps[_Covered | None]:
+def _lock_session(sql: StoreStatements, key: SessionKey) -> Steps[_LockedSession | None]:
     """How far the chapters of a session go; nobody else writes chapters before the end."""
     rows = cast("list[tuple[int, int, int, int]]", (yield sql.covered, key._asdict()))
-    return _Covered(*rows[0]) if rows else None
+    return _LockedSession(*rows[0]) if rows else None
 
 
 def chapters_of(sql: StoreStatements, number: int, chaptered: int) -> Steps[list[Chapter] | None]:
@@ -156,19 +156,19 @@ def deltas_of(sql: StoreStatements, number: int, chaptered: int) -> Steps[list[b
 def _add_chapter(sql: StoreStatements, key: SessionKey, limit: int | None) -> Steps[int | None]:
     """Write the next chapter of a session, of events before `limit`; where it ends, or None.
 
-    Without a limit it is written only if there is a whole one, and some events behind it.
+    Without a limit it is written only if there is a whole one, and some events after it.
     """
-    known = yield from _covered(sql, key)
+    known = yield from _lock_session(sql, key)
     end = chapter_end(known.chaptered, known.length, limit) if known is not None else None
     if known is None or end is None:
         return None
     number, first = known.number, known.chaptered
-    # a chapter behind damaged ones would never be used
+    # a chapter after damaged ones would never be used
     earlier = yield from chapters_of(sql, number, first)
     if earlier is None:
         return None
     # one more than the chapter: it shows where the turn ends
-    rows = yield from _stored(sql, number, first, end + 1)
+    rows = yield from _read_rows(sql, number, first, end + 1)
     chapter = next_chapter(rows, first, earlier, where=str(key))
     if chapter is None:
         return None
@@ -183,8 +183,8 @@ def _add_chapter(sql: StoreStatements, key: SessionKey, limit: int | None) -> St
 def _limit(
     sql: StoreStatements, key: SessionKey, keep_recent: int, before: float | None
 ) -> Steps[int | None]:
-    """How many of the first events may be archived: not the newest, nor any behind a later one."""
-    known = yield from _covered(sql, key)
+    """How many of the first events may be archived: not the newest, nor any after a later one."""
+    known = yield from _lock_session(sql, key)
     if known is None:
         return None
     limit = max(known.length - keep_recent, 0)
@@ -200,7 +200,7 @@ def _pack_chapter(sql: StoreStatements, key: SessionKey, limit: int) -> Steps[in
 
     In one transaction the events go from the one table to the other: they are always in one.
     """
-    known = yield from _covered(sql, key)
+    known = yield from _lock_session(sql, key)
     if known is None or known.archived >= known.chaptered:
         return None
     number, first = known.number, known.archived
@@ -210,7 +210,7 @@ def _pack_chapter(sql: StoreStatements, key: SessionKey, limit: int) -> Steps[in
     if end > limit:
         # a chapter is packed as a whole, or not at all
         return None
-    packed, checksum = pack((yield from _stored(sql, number, first, end)))
+    packed, checksum = pack((yield from _read_rows(sql, number, first, end)))
     yield sql.pack, {**values, "packed": packed, "checksum": checksum}
     yield sql.delete_events, {**values, "end": end}
     yield from _set_archived(sql, number, end)
@@ -254,7 +254,7 @@ def unpack_all(sql: StoreStatements) -> Steps[None]:
         yield from _set_archived(sql, number, 0)
 
 
-def _stored(sql: StoreStatements, number: int, first: int, end: int) -> Steps[list[StoredRow]]:
+def _read_rows(sql: StoreStatements, number: int, first: int, end: int) -> Steps[list[StoredRow]]:
     """The rows of the table of events between two positions."""
     values = {"number": number, "first": first, "end": end}
     rows = cast("list[tuple[float, str | bytes, int | None]]", (yield sql.events, values))
@@ -282,7 +282,7 @@ def fetch_from(sql: StoreStatements, read: StepsReader, number: int, *, where: s
 
     def fetch(position: int) -> tuple[int, list[bytes]]:
         first, length, rows = read(_read_around(sql, number, position))
-        return first, fetched(
+        return first, require_fetched(
             [(row.data, row.checksum) for row in rows], first, length, where=where
         )
 
@@ -380,7 +380,7 @@ def read_events(
         end = min(after + count, NO_LIMIT)
         packed = yield from read_log(sql, number, after, end)
         data = [EventRow(row.data, row.checksum) for row in packed]
-    return numbered(
+    return number_events(
         [read_row(row, position, where=str(key)) for position, row in enumerate(data, after)], after
     )
 
@@ -528,7 +528,7 @@ def read_part(
         return None
     limit = length if recent is None else recent
     values = {"number": number, "first": 0, "end": length, "after": after, "limit": limit}
-    newest = _positioned((yield sql.recent, values))[::-1]
+    newest = _with_positions((yield sql.recent, values))[::-1]
     # the table of events has fewer than asked for: the others are packed
     if archived and len(newest) != recent:
         first = 0 if after is not None else length - limit
@@ -537,9 +537,9 @@ def read_part(
     if len(newest) == length:
         return None
     deltas = yield from deltas_of(sql, number, row.chaptered)
-    # chapters say what they write to the state, so only events behind them are read
+    # chapters say what they write to the state, so only events after them are read
     first = row.chaptered if deltas is not None else 0
-    writing = _positioned((yield sql.writing, {**values, "first": first}))
+    writing = _with_positions((yield sql.writing, {**values, "first": first}))
     if first < archived:  # its chapters cannot be read: their events can
         packed = yield from _packed_from(sql, number, first)
         writing = [one for one in packed if b'"stateDelta"' in one[1].data] + writing
@@ -556,7 +556,7 @@ def read_part(
     return session
 
 
-def _positioned(rows: object) -> list[tuple[int, EventRow]]:
+def _with_positions(rows: object) -> list[tuple[int, EventRow]]:
     """Events with their positions in the log."""
     return [
         (at, EventRow(as_bytes(data), checksum))
