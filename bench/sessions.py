@@ -2,7 +2,7 @@
 
 import random
 
-from weft import Agent, Content, Event, Part
+from weft import Actions, Agent, Content, Event, Part
 from weft.content import call_part, result_part
 
 QUESTION = "what is the weather like in the city of Oslo today? " * 2
@@ -46,6 +46,33 @@ def turn_events(turn: int) -> list[Event]:
         Event(author=a, invocation_id=invocation, content=Content(role=r, parts=(p,)))
         for a, r, p in said
     ]
+
+
+def pipeline_turn(turn: int, agents: tuple[str, ...]) -> list[Event]:
+    """One turn of a sequence of agents, as a run stores it: each calls a tool and answers."""
+    invocation = f"i{turn}"
+    asked = Content(role="user", parts=(Part(text=f"Question {turn}: {QUESTION}"),))
+    made = [Event(author="user", invocation_id=invocation, content=asked)]
+    for at, agent in enumerate(agents):
+        call = f"c{turn}-{agent}"
+        said = [
+            ("model", call_part("get_weather", {"city": "Oslo", "day": turn}, id=call)),
+            ("user", result_part("get_weather", {"t": turn, "text": REPORT}, id=call)),
+            ("model", Part(text=ANSWER)),
+        ]
+        made += [
+            Event(
+                author=agent,
+                invocation_id=invocation,
+                content=Content(role=role, parts=(part,)),
+                node_info={"path": f"sequence/{agent}@{at}"},
+            )
+            for role, part in said
+        ]
+    end = Actions(end_of_agent=True)
+    node = {"path": "sequence"}
+    ended = Event(author="sequence", invocation_id=invocation, actions=end, node_info=node)
+    return [*made, ended]
 
 
 def varied_events(count: int) -> list[Event]:

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from table import Table, duration, installed
@@ -38,12 +39,16 @@ CASES = {
     "C.window(10)": ("C.window(10)", "scripted", "openai-chat"),
     "C.window(10), gpt": ("C.window(10)", "gpt-5", "openai-chat"),
     "C.default().budget(20_000)": ("C.default().budget(20_000)", "scripted", "openai-chat"),
+    "three agents": ("C.default()", "scripted", "openai-chat"),
 }
 """What the agent sees, its model, and how that is spoken to.
 
 With a name that is a provider's, the request is held against what the provider refuses, and the
 answer says what of it was cached.
 """
+
+PIPELINE = ("a", "b", "c")
+"""The agents of the case with three of them, one after the other."""
 
 TARGETS = {"wall": 0.6, "memory": 80e6, "stall": 0.05, "recent": 0.01}
 
@@ -70,20 +75,20 @@ class Scripted:
 
 
 async def build(path: str, count: int) -> None:
-    """A database with one long session, and a short one to warm up with."""
-    from sessions import turn_events
+    """A database with a long session of one agent and of three, and short ones to warm up with."""
+    from sessions import pipeline_turn, turn_events
 
     from weft.session import SessionKey
     from weft.stores import open_store
 
     store = open_store(f"sqlite:///{path}")
-    for name, length in (("long", count), ("short", 10)):
+    for name, length in (("long", count), ("short", 10), ("long 3", count), ("short 3", 22)):
         session = await store.create(SessionKey("bench", "user", name), state={"location": "NYC"})
-        turns = length // 5
-        for first in range(0, turns, BATCH // 5):
-            chunk = [
-                e for t in range(first, min(first + BATCH // 5, turns)) for e in turn_events(t)
-            ]
+        make = partial(pipeline_turn, agents=PIPELINE) if name.endswith(" 3") else turn_events
+        turns = length // len(make(0))
+        step = BATCH // len(make(0))
+        for first in range(0, turns, step):
+            chunk = [e for t in range(first, min(first + step, turns)) for e in make(t)]
             session = await store.append(session, *chunk)
     await store.close()
 
@@ -111,20 +116,25 @@ async def turn(path: str, case: str) -> dict[str, float]:
     from weft import Agent, C, Runner
 
     policy, model, dialect = CASES[case]
-    bot = Agent(
-        "bot",
-        model=Scripted(model, dialect),
-        instruction="You help users with weather. The user is in {location}.",
-        tools=[get_weather],
-        context=eval(policy, {"C": C}),
-    )
-    runner = Runner(bot, store=f"sqlite:///{path}", app_name="bench")
-    await runner.run("How is it?", user_id="user", session_id="short")
+    agents = [
+        Agent(
+            name,
+            model=Scripted(model, dialect),
+            instruction="You help users with weather. The user is in {location}.",
+            tools=[get_weather],
+            context=eval(policy, {"C": C}),
+        )
+        for name in (PIPELINE if case == "three agents" else ("bot",))
+    ]
+    program = agents[0] if len(agents) == 1 else agents[0] >> agents[1] >> agents[2]
+    kind = " 3" if len(agents) == 3 else ""
+    runner = Runner(program, store=f"sqlite:///{path}", app_name="bench")
+    await runner.run("How is it?", user_id="user", session_id=f"short{kind}")
     memory = Memory()
     stalls = asyncio.create_task(ticking())
     await asyncio.sleep(0.05)
     started, spent = time.perf_counter(), time.process_time()
-    result = await runner.run("How is it?", user_id="user", session_id="long")
+    result = await runner.run("How is it?", user_id="user", session_id=f"long{kind}")
     wall, cpu = time.perf_counter() - started, time.process_time() - spent
     assert result.text == "It is sunny.", result
     await asyncio.sleep(4 * TICK)  # the tick that was late must be counted too

@@ -6,6 +6,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -29,7 +30,7 @@ from weft.runtime.earlier import rewind_event
 from weft.session import MemoryStore, SessionKey, Store, Usage
 from weft.session.store import ArchivingStore
 from weft.session.strand import collector_paused
-from weft.stores import chapters, open_store
+from weft.stores import chapters, open_store, steps
 from weft.stores.artifacts import MemoryArtifacts
 from weft.stores.rows import StateReader, UnreadEvents
 from weft.stores.upkeep import backup_store, downgrade_store, migrate_store
@@ -700,7 +701,7 @@ async def test_a_user_of_a_server_is_deleted_with_the_archive(postgres_url: str)
 _ARCHIVING = """
 import asyncio, sys
 from weft.session import SessionKey
-from weft.stores import chapters, open_store
+from weft.stores import chapters, open_store, steps
 chapters.LENGTH, chapters.SPARE, chapters.SHORTEST = 10, 3, 2
 async def main():
     store = open_store(sys.argv[1])
@@ -752,3 +753,26 @@ def test_the_command_archives(tmp_path: Path) -> None:
     assert "pass 1 or more" in done.stderr
     done = weft(tmp_path, "sessions", "show", "s", "--store", address)
     assert done.returncode == 0
+
+
+async def test_a_long_log_of_several_agents_does_not_stop_the_event_loop(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = new_key()
+    log = [said(author, Part(text="x"), at) for at in range(10) for author in ("user", "a", "b")]
+    await stored(postgres_url, key, log)
+    threads: list[threading.Thread] = []
+
+    def noting(cell: str | bytes) -> bytes:
+        threads.append(threading.current_thread())
+        return cell if isinstance(cell, bytes) else cell.encode()
+
+    monkeypatch.setattr(steps, "as_bytes", noting)
+    store = open_store(postgres_url)
+    session = await store.get(key)
+    await store.close()
+    assert session is not None
+    assert [event.id for event in session.events] == [event.id for event in log]
+    # every row was made in another thread
+    assert len(threads) >= len(log)
+    assert threading.main_thread() not in threads

@@ -14,7 +14,7 @@ from weft import Agent, Runner, ToolContext, tool
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Session, SessionKey, Transaction
 from weft.stores.postgres import PostgresStore
-from weft.stores.postgres_server import MIGRATIONS, Migration, explained, migrate, place
+from weft.stores.postgres_server import MIGRATIONS, Migration, explain_postgres, migrate, place
 from weft.testing import ScriptedModel, call
 
 KEY = SessionKey("app", "ada", "s")
@@ -199,7 +199,7 @@ async def test_a_read_only_server_is_called_read_only(store: PostgresStore, url:
 
 
 def test_a_full_disk_is_called_full() -> None:
-    error = explained(psycopg.errors.DiskFull("could not extend file"), "postgresql://h/db")
+    error = explain_postgres(psycopg.errors.DiskFull("could not extend file"), "postgresql://h/db")
     assert error.message == "there is no room for more: could not extend file"
     assert "free some space" in error.hint
 

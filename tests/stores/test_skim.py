@@ -17,7 +17,7 @@ from weft.session import SessionKey
 from weft.session.memory import StoredSession
 from weft.session.strand import Strand, skim_of
 from weft.stores import cache, open_store
-from weft.stores.rows import LEAST, UnreadEvents, encode_event, skimmed
+from weft.stores.rows import LEAST, UnreadEvents, encode_event, skim_rows
 from weft.testing import ScriptedModel, call
 from weft.values import JsonObject
 
@@ -204,13 +204,13 @@ def test_an_id_that_an_unread_call_has_is_not_given_again() -> None:
 )
 def test_what_is_more_than_talk_is_read_at_once(other: Event) -> None:
     rows = [encode_event(event).data for event in talk(3)]
-    assert skimmed(rows) is not None
-    assert skimmed([*rows, encode_event(other).data, rows[0].replace(b"i0", b"i9")]) is None
+    assert skim_rows(rows) is not None
+    assert skim_rows([*rows, encode_event(other).data, rows[0].replace(b"i0", b"i9")]) is None
 
 
 def test_the_same_id_twice_is_more_than_talk() -> None:
     rows = [encode_event(event).data for event in talk(3)]
-    assert skimmed([*rows, rows[0]]) is None
+    assert skim_rows([*rows, rows[0]]) is None
 
 
 async def test_a_run_goes_on_with_a_long_stored_session(tmp_path: Path) -> None:

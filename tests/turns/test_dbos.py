@@ -165,7 +165,7 @@ async def test_a_turn_is_put_in_the_transaction_of_the_store(
         assert await turns.put(turn(app, "s", "r1"), connection=transaction.connection)
         assert not await turns.put(turn(app, "s", "r1"), connection=transaction.connection)
     assert await turns.find(SessionKey(app, "ada", "s"), "r1") is not None
-    with pytest.raises(UsageError, match="is no connection to put a turn with"):
+    with pytest.raises(UsageError, match="is not a connection to put a turn with"):
         await turns.put(turn(app, "s", "r2"), connection=object())
     await store.close()
 

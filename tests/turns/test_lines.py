@@ -17,7 +17,7 @@ from weft.errors import SessionFull, StoreError
 from weft.session import SessionKey, Store
 from weft.session.store import ErasingStore
 from weft.turns import QueuedTurn, TurnEnd, Turns, open_turns
-from weft.turns.databases import ServerDatabase, Taken, TakeRequest
+from weft.turns.databases import ServerDatabase, TakeRequest, TakeResult
 from weft.turns.procrastinate_queue import queue_of
 
 Row = tuple[object, ...]
@@ -230,7 +230,7 @@ async def looks(
     looks: list[str] = []
     plain, stop = ServerDatabase.take, asyncio.Event()
 
-    async def counted(self: ServerDatabase, request: TakeRequest) -> Taken:
+    async def counted(self: ServerDatabase, request: TakeRequest) -> TakeResult:
         looks.append(request.worker)
         return await plain(self, request)
 

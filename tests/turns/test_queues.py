@@ -23,7 +23,7 @@ from weft.turns.turn import (
     UnreadableTurn,
     decode_turn,
     encode_turn,
-    retried,
+    mark_retried,
     seconds_of,
 )
 
@@ -303,7 +303,7 @@ async def test_a_turn_is_put_in_the_transaction_of_the_store(
         assert await turns.put(turn(app, "s", "r1"), connection=transaction.connection)
         assert not await turns.put(turn(app, "s", "r1"), connection=transaction.connection)
     assert await take_requests(turns.source(apps=[app], worker="w1")) == ["s/r1"]
-    with pytest.raises(UsageError, match="is no connection to put a turn with"):
+    with pytest.raises(UsageError, match="is not a connection to put a turn with"):
         await turns.put(turn(app, "s", "r2"), connection=object())
     assert (await store.lengths([key]))[key] == 1
 
@@ -430,7 +430,7 @@ def test_a_turn_that_is_written_down_reads_the_same(app: str) -> None:
     newer = encode_turn(one).replace('"version":1', '"version":4')
     with pytest.raises(UnreadableTurn, match="newer Weft"):
         decode_turn(newer)
-    assert decode_turn(retried(newer.replace('"version":4', '"version":1'))).retries == 2
+    assert decode_turn(mark_retried(newer.replace('"version":4', '"version":1'))).retries == 2
 
 
 def test_addresses_and_durations_that_cannot_be_meant_are_refused(app: str) -> None:
@@ -444,7 +444,7 @@ def test_addresses_and_durations_that_cannot_be_meant_are_refused(app: str) -> N
         open_turns("redis://localhost")
     assert seconds_of("15m", where="every") == 900.0
     for wrong in ("1 fortnight", "0s", -1, True):
-        with pytest.raises(UsageError, match="is no duration"):
+        with pytest.raises(UsageError, match="is not a duration"):
             seconds_of(wrong, where="every")
 
 

@@ -19,7 +19,7 @@ from weft.runtime.background import interrupt_session
 from weft.session import Store
 from weft.turns import TurnInfo, Turns, TurnStatus, open_turns
 from weft.turns.turn import NEEDS_PERSON, poison_reason
-from weft.turns.worker import queue_database, unserved, worker_name
+from weft.turns.worker import count_unserved, queue_database, worker_name
 
 _HOW_TO_ANSWER = (
     "hint: find out whether the call ran; say what it returned (POST .../answers, or weft run"
@@ -40,7 +40,7 @@ def list_command(options: CommandOptions) -> int:
             database = queue_database(store, worker_name(store))
             try:
                 await database.open()
-                waiting = await unserved(turns, database)
+                waiting = await count_unserved(turns, database)
             finally:
                 await database.close()
             return (

@@ -21,7 +21,7 @@ from weft.runtime.invocation import Invocation, Services
 from weft.runtime.result import Result, counted_usage, failure_of, find_part, result_of
 from weft.runtime.run import Running, unknown_session
 from weft.session import Event, Session, SessionKey, Store, Usage
-from weft.session.event import numbered
+from weft.session.event import number_events
 from weft.session.store import InSession
 
 P = ParamSpec("P")
@@ -261,7 +261,7 @@ class StartedRun(InSession):
             self.after = first_of(log, self.id) or 0
         if self._follows:  # now, before the model says its first word
             # it has all that is stored, so it need not look into the store first
-            self._begun = numbered(log.since(self.after), self.after)
+            self._begun = number_events(log.since(self.after), self.after)
             self._reader = self._invocation.services.feeds.join(self.key)
             self._reader.is_behind = False
             self._reader.feed.length = len(log)

@@ -20,7 +20,7 @@ import msgspec
 
 from weft.errors import StoreError
 from weft.session import Event, MemoryStore, SessionKey, Store
-from weft.session.event import numbered
+from weft.session.event import number_events
 from weft.session.strand import Strand
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class Feed:
         """Pass on what was stored behind the first `length` events."""
         if not self.readers and not self.unfinished:
             return
-        events = numbered(log.since(length), length)
+        events = number_events(log.since(length), length)
         self.length = max(self.length, len(log))
         for event in events:
             self.unfinished.pop(event.id, None)

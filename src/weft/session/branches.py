@@ -1,6 +1,6 @@
 """Branches of a log: where the events of each stand, when they joined, and who sees them.
 
-What runs side by side is logged as it comes. Whoever stands behind it sees the branches one after
+What runs side by side is logged as it comes. Whoever comes after it sees the branches one after
 the other, in the order the flow has for them.
 """
 
@@ -181,7 +181,7 @@ class Branches:
     def seen_from(self, branch: str, events: Strand[Event], start: int) -> list[Seen]:
         """What whoever stands on a branch sees from `start` on, in the order it came into view.
 
-        Whoever is asked on a branch is behind all flows below it, also those that did not end.
+        Whoever is asked on a branch comes after all flows below it, also those that did not end.
         """
         rows: list[tuple[int, bool, int, int, int]] = []
         steps = branch.split(".") if branch else []
@@ -202,7 +202,7 @@ class Branches:
             own = steps[depth]
             positions = level.positions
             rows += [(p, True, -depth, 0, p) for p in positions[bisect_left(positions, start) :]]
-            for at, parts in self._joined(level, events, start):
+            for at, parts in self._list_joins(level, events, start):
                 others = [p for other, part in parts if other != own for p in part]
                 rows += [(at, False, -depth, place, p) for place, p in enumerate(others)]
         for position, event in enumerate(events.tail, end):
@@ -211,7 +211,7 @@ class Branches:
         rows.sort()
         return [Seen(at, position) for at, _, _, _, position in rows]
 
-    def _joined(
+    def _list_joins(
         self, level: _Level, events: Strand[Event], start: int
     ) -> Iterator[tuple[int, Sequence[tuple[str, Sequence[int]]]]]:
         """What joined a branch from `start` on, for somebody below it."""
@@ -270,8 +270,8 @@ def branches_of(events: Strand[Event]) -> Branches:
 def _is_over(level: _Level, event: Event) -> bool:
     """Whether an event shows that what runs below a branch is over.
 
-    An agent speaks, or a flow ends, only behind the flows before it, and a user's words are said
-    behind what was said; a user's answers may be to a branch that still waits. Where another
+    An agent speaks, or a flow ends, only after the flows before it, and a user's words are said
+    after what was said; a user's answers may be to a branch that still waits. Where another
     invocation begins, the one before may be resumed, but what it said so far is said: others may
     have read it by then, and what was sent once stays where it is.
     """
@@ -302,7 +302,7 @@ def _rank(branch: str, event: Event) -> int:
     return rank if at == len(names) else _UNRANKED
 
 
-class _Spoken(NamedTuple):
+class _Speech(NamedTuple):
     """The values of a list, as texts may spell them."""
 
     texts: frozenset[str]
@@ -314,10 +314,10 @@ class _Spoken(NamedTuple):
         return bool(self.others) and _canonical_of(text) in self.others
 
 
-def _spoken_by(values: list[Json]) -> _Spoken:
+def _spoken_by(values: list[Json]) -> _Speech:
     texts = frozenset(value.strip() for value in values if isinstance(value, str))
     others = (canonical(v) for v in values if v is not None and not isinstance(v, str))
-    return _Spoken(texts, frozenset(others))
+    return _Speech(texts, frozenset(others))
 
 
 def _canonical_of(text: str) -> bytes:

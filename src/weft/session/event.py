@@ -34,7 +34,7 @@ class Compaction(Value, frozen=True):
 
 
 class Actions(Value, frozen=True):
-    """What an event does beside being said."""
+    """What an event does apart from being said."""
 
     state_delta: JsonObject = {}
     artifact_delta: dict[str, int] = {}
@@ -276,7 +276,7 @@ class State(MutableMapping[str, Json]):
             value = self._base[key]
         else:
             raise KeyError(key)
-        # deleted: a tombstone is no value
+        # deleted: a tombstone is not a value
         if value is None:
             raise KeyError(key)
         if isinstance(value, (dict, list)):
@@ -369,7 +369,7 @@ def seen_from(state: Mapping[str, Json], forks: Forks, branch: str) -> JsonObjec
 # --- events as JSON
 
 
-def numbered(events: Iterable[Event], after: int) -> list[Event]:
+def number_events(events: Iterable[Event], after: int) -> list[Event]:
     """The events with their places in the log, which has `after` events before them."""
     return [
         msgspec.structs.replace(event, sequence=place)
@@ -460,10 +460,12 @@ def _value_type(tp: object) -> type[Value] | None:
 def without_unknown(value: object, kind: type[Value]) -> tuple[object, dict[str, object]]:
     """The JSON of a `kind` with the fields that are known; and the others, by where they stood."""
     unknown: dict[str, object] = {}
-    return _known(value, kind, "", unknown), unknown
+    return _split_unknown(value, kind, "", unknown), unknown
 
 
-def _known(value: object, kind: type[Value], where: str, unknown: dict[str, object]) -> object:
+def _split_unknown(
+    value: object, kind: type[Value], where: str, unknown: dict[str, object]
+) -> object:
     if not isinstance(value, dict):
         return value
     names, inner = _spelling(kind)
@@ -478,11 +480,13 @@ def _known(value: object, kind: type[Value], where: str, unknown: dict[str, obje
         elif within is not None and isinstance(field_value, list):
             listed = cast("list[object]", field_value)
             known[name] = [
-                _known(one, within, f"{place}/{n}", unknown) for n, one in enumerate(listed)
+                _split_unknown(one, within, f"{place}/{n}", unknown) for n, one in enumerate(listed)
             ]
         else:
             known[name] = (
-                _known(field_value, within, place, unknown) if within is not None else field_value
+                _split_unknown(field_value, within, place, unknown)
+                if within is not None
+                else field_value
             )
     return known
 

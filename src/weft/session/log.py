@@ -422,20 +422,20 @@ def _require_sound(event: Event) -> None:
     """Refuse an event that carries what is not JSON, and so could be neither stored nor sent."""
     author, content, actions = event.author, event.content, event.actions
     if type(author) is not str:
-        raise _misplaced(author, "author", "text")
+        raise _misplaced_error(author, "author", "text")
     if type(actions) is not Actions:
-        raise _misplaced(actions, "actions", "weft.Actions")
+        raise _misplaced_error(actions, "actions", "weft.Actions")
     if type(event.id) is not str:
-        raise _misplaced(event.id, "id", "text")
+        raise _misplaced_error(event.id, "id", "text")
     if type(event.invocation_id) is not str:
-        raise _misplaced(event.invocation_id, "invocationId", "text")
+        raise _misplaced_error(event.invocation_id, "invocationId", "text")
     if event.branch is not None and type(event.branch) is not str:
-        raise _misplaced(event.branch, "branch", "text")
+        raise _misplaced_error(event.branch, "branch", "text")
     if type(event.timestamp) is not float or not math.isfinite(event.timestamp):
         _require_time(event.timestamp)
     if content is not None:
         if type(content) is not Content:
-            raise _misplaced(content, "content", "weft.Content")
+            raise _misplaced_error(content, "content", "weft.Content")
         for part in content.parts or ():
             if (
                 type(part) is not Part
@@ -495,7 +495,7 @@ _ACTION_FIELDS = (
 _actions = attrgetter(*_ACTION_FIELDS)
 
 
-def _misplaced(value: object, where: str, wanted: str) -> SessionError:
+def _misplaced_error(value: object, where: str, wanted: str) -> SessionError:
     return SessionError(f"{describe_kind(value)} stands there", where=where, hint=f"pass {wanted}")
 
 

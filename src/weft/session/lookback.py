@@ -2,7 +2,7 @@
 
 Where the turn begins, what a rewind, a summary or a flow took out of view, on which branch a
 thing is by now, which effects were stored, who wrote what, which calls wait for an answer from
-outside, and which files are kept beside the log. All of it is read from the events alone.
+outside, and which files are kept next to the log. All of it is read from the events alone.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ def start_of(events: Strand[Event], invocation: str) -> int:
     A turn begins where its invocation does, with what the user asked. A result that comes in a
     later invocation continues the turn of its call.
     """
-    # a message that is not stored is no ground to remember anything on
+    # a message that is not stored is not a ground to remember anything on
     if events.tail or not invocation:
         return _look_back(events, invocation)
     starts = events.memo[_Turn]
@@ -59,7 +59,7 @@ class _Turn:
 
 
 _NEAR = 64
-"""How far a result may stand behind its call to be taken for one of the same turn."""
+"""How far a result may stand after its call to be taken for one of the same turn."""
 
 
 def _goes_on(events: Strand[Event], start: int, invocation: str) -> bool:
@@ -266,9 +266,9 @@ def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
     """The effects in a log by fingerprint, the newest of each; what was read is kept with it."""
     fold = log.memo[_Effects]
     # an older snapshot of the log: what a newer one knows is not its own
-    known = fold.known if fold.known.read <= log.settled else _Known(0, {})
+    known = fold.known if fold.known.read <= log.settled else _KnownEffects(0, {})
     if not known.read and (skim := skim_of(log)) is not None:  # plain talk has no effects
-        known = _Known(skim.length, {})
+        known = _KnownEffects(skim.length, {})
     if known.read == log.settled:
         return known.effects
     fresh = log.since(known.read)[: log.settled - known.read]
@@ -282,11 +282,11 @@ def effects_of(log: Strand[Event]) -> Mapping[str, JsonObject]:
             if (effect := event.provenance.effect)
         }
         effects = {**known.effects, **new} if new else known.effects
-    fold.known = _Known(log.settled, effects)
+    fold.known = _KnownEffects(log.settled, effects)
     return effects
 
 
-class _Known(NamedTuple):
+class _KnownEffects(NamedTuple):
     """The effects of a log's first `read` events, by fingerprint."""
 
     read: int
@@ -297,7 +297,7 @@ class _Effects:
     """What is known of a log; put there in one piece, as threads may look at it at once."""
 
     def __init__(self) -> None:
-        self.known = _Known(0, {})
+        self.known = _KnownEffects(0, {})
 
 
 def _not_rewound(events: list[Event]) -> dict[str, JsonObject]:
@@ -316,7 +316,7 @@ def _not_rewound(events: list[Event]) -> dict[str, JsonObject]:
 
 
 class LogFacts(msgspec.Struct, frozen=True):
-    """What there is to know of a log after reading so many of its events.
+    """What there is to know of a log after reading `read` of its events.
 
     `produced` are the keys answers were stored or renamed under, `volatile` all keys that agents
     and tools wrote, `reaches_back` the index of the last event that does so, or -1, `forks` what
@@ -359,7 +359,7 @@ class LogFacts(msgspec.Struct, frozen=True):
             if actions is not NO_ACTIONS and actions is not EMPTY_ACTIONS:
                 if actions.state_delta and event.author != "user" and not event.partial:
                     wrote.append(event)
-                    captured |= _captured(event, asked)
+                    captured |= _captured_keys(event, asked)
                 if actions.rewind_before_invocation_id or actions.compaction is not None:
                     reaches_back = position
             if event.branch:
@@ -371,7 +371,7 @@ class LogFacts(msgspec.Struct, frozen=True):
                     reaches_back = position
                 if notes.writes and not actions.state_delta and written_by(event):
                     wrote.append(event)
-                    captured |= _captured(event, asked)
+                    captured |= _captured_keys(event, asked)
             position += 1
         facts = LogFacts(
             position,
@@ -391,7 +391,7 @@ class LogFacts(msgspec.Struct, frozen=True):
         produced = produced.union(*(gathered_by(event) for event in wrote))
         return replace(
             facts,
-            produced=produced.union(*(_moved(event, produced) for event in wrote)),
+            produced=produced.union(*(_moved_keys(event, produced) for event in wrote)),
             volatile=self.volatile.union(*(written_by(event) for event in wrote)),
         )
 
@@ -426,7 +426,7 @@ def facts_of(log: Strand[Event]) -> LogFacts:
     )
 
 
-def _captured(event: Event, asked: Event | None) -> frozenset[str]:
+def _captured_keys(event: Event, asked: Event | None) -> frozenset[str]:
     """The keys under which an event keeps what the user said last."""
     # an event with words of its own stores its answer, not the user's message
     if asked is None or event.content is not None:
@@ -435,7 +435,7 @@ def _captured(event: Event, asked: Event | None) -> frozenset[str]:
     return frozenset(key for key, value in written_by(event).items() if text and value == text)
 
 
-def _moved(event: Event, produced: frozenset[str]) -> list[str]:
+def _moved_keys(event: Event, produced: frozenset[str]) -> list[str]:
     """The keys that an answer may stand under since its own was taken away, as by a renaming."""
     delta = event.actions.state_delta
     # only a key that held an answer and is deleted here can have moved
@@ -555,7 +555,7 @@ def _first(begun: _Begun | None, invocation_id: str) -> _Begun | None:
 def _after(
     event: Event, open: dict[str, _WaitingCall], names: dict[str, str]
 ) -> dict[str, _WaitingCall]:
-    """The open calls after an event that is no rewind; `names` is kept up in place."""
+    """The open calls after an event that is not a rewind; `names` is kept up in place."""
     pending: list[str] = []
     if event.custom_metadata is not None:
         notes = event.provenance
@@ -573,7 +573,7 @@ def _after(
             asked = result.name == CONFIRMATION
             call_id = (result.id or "").removeprefix(QUESTION if asked else "")
             open.pop(call_id, None)
-            # a result that says that the call still waits is no answer
+            # a result that says that the call still waits is not an answer
             if not asked and call_id not in pending:
                 names.pop(call_id, None)
     for id in pending:
@@ -581,7 +581,7 @@ def _after(
     return open
 
 
-# --- files beside the log
+# --- files next to the log
 
 
 def addresses_in(log: Strand[Event]) -> tuple[str, ...]:

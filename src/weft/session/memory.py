@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from weft.errors import SessionBusy, StoreError, UsageError, describe_kind
-from weft.session.event import Event, apply_delta, numbered, scope_of
+from weft.session.event import Event, apply_delta, number_events, scope_of
 from weft.session.log import Session, positions_of, stored
 from weft.session.lookback import waiting_in
 from weft.session.store import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class StoredSession(NamedTuple):
     """A stored session: its log, and the state that is its own.
 
-    `app:` and `user:` state stands beside the sessions that share it. The values here are never
+    `app:` and `user:` state is next to the sessions that share it. The values here are never
     handed out, only copies, so that nobody can change a stored session. `number` is never used
     again: a session that was deleted and created anew has another.
     """
@@ -86,7 +86,7 @@ class StoredSession(NamedTuple):
         )
 
     def after(self, growth: "Growth", written: int = 0) -> "StoredSession":
-        """What is kept once the events are stored, which have so many bytes as JSON."""
+        """What is kept once the events are stored, which have `written` bytes as JSON."""
         key, number, created, initial, state, _, size, chaptered = self
         if growth.own:
             state = apply_delta(state, growth.own)
@@ -123,15 +123,15 @@ class MemoryStore:
 
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         """A new session; one that exists is refused with a Conflict."""
-        return self._created(key, state, None)
+        return self._insert_new(key, state, None)
 
     async def create_filled(
         self, key: SessionKey, events: Sequence[Event], *, state: Mapping[str, Json] | None = None
     ) -> Session:
         """A new session with these events, or none where they are refused."""
-        return self._created(key, state, lambda session: grow(session, events))
+        return self._insert_new(key, state, lambda session: grow(session, events))
 
-    def _created(
+    def _insert_new(
         self,
         key: SessionKey,
         state: Mapping[str, Json] | None,
@@ -139,7 +139,7 @@ class MemoryStore:
     ) -> Session:
         require_key(key)
         initial = require_object(state, where="session.state") if state else {}
-        own, app, user = scoped([initial])
+        own, app, user = split_scopes([initial])
         with self._lock:
             if key in self._records:
                 raise exists_already(key)
@@ -193,19 +193,19 @@ class MemoryStore:
 
     async def take(self, key: SessionKey, value: Session) -> Session:
         """A new session that goes on with a session value, and shares its log."""
-        return self._created(key, value.initial, lambda session: taken(session, value))
+        return self._insert_new(key, value.initial, lambda session: taken(session, value))
 
     async def events(
         self, key: SessionKey, *, after: int = 0, limit: int | None = None
     ) -> list[Event] | None:
-        """The events behind the first `after`, with their sequence numbers."""
+        """The events after the first `after`, with their sequence numbers."""
         require_place(after, limit)
         with self._lock:
             record = self._records.get(key)
         if record is None:
             return None
         end = len(record.events) if limit is None else after + limit
-        return numbered(record.events.between(after, min(end, len(record.events))), after)
+        return number_events(record.events.between(after, min(end, len(record.events))), after)
 
     async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
         """How many events the sessions have."""
@@ -360,7 +360,7 @@ def grow(session: Session, events: Sequence[Event]) -> Growth:
     added = after.events.since(log.settled)
     if not writes:
         return Growth(after, added, {}, {}, {})
-    return Growth(after, added, *scoped([event.actions.state_delta for event in added]))
+    return Growth(after, added, *split_scopes([event.actions.state_delta for event in added]))
 
 
 def taken(session: Session, value: Session) -> Growth:
@@ -378,7 +378,7 @@ def taken(session: Session, value: Session) -> Growth:
             return grow(session, added)
         if delta:
             deltas.append(delta)
-    own, app, user = scoped(deltas)
+    own, app, user = split_scopes(deltas)
     after = Session.restored(
         session.id,
         app_name=session.app_name,
@@ -391,7 +391,7 @@ def taken(session: Session, value: Session) -> Growth:
     return Growth(after, added, own, app, user)
 
 
-def scoped(deltas: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject, JsonObject]:
+def split_scopes(deltas: Iterable[JsonObject]) -> tuple[JsonObject, JsonObject, JsonObject]:
     """The deltas one after the other, as a copy: the session's own, the app's and the user's.
 
     `temp:` is nobody's.
@@ -463,7 +463,7 @@ def require_shared_key(key: str) -> None:
 def _require_name(text: str, what: str, *, where: str) -> None:
     if not isinstance(cast("object", text), str):
         wrong = f"{what} is {describe_kind(text)}, not text"
-    # PostgreSQL stores no NUL, and half an emoji is no UTF-8
+    # PostgreSQL stores no NUL, and half an emoji is not UTF-8
     elif "\0" in text or (not text.isascii() and has_lone_surrogate(text)):
         wrong = f"{what} {text!a} holds a character that cannot be stored"
     elif len(text) > LONGEST_NAME or len(text.encode()) > LONGEST_NAME:
@@ -478,15 +478,15 @@ def _copy(state: JsonObject) -> JsonObject:
     for key, value in state.items():
         # other values cannot be changed in place
         if type(value) is dict or type(value) is list:
-            copy[key] = _copied(value)
+            copy[key] = _copy_value(value)
     return copy
 
 
-def _copied(value: Json) -> Json:
+def _copy_value(value: Json) -> Json:
     if isinstance(value, dict):
         return _copy(value)
     if isinstance(value, list):
-        return [_copied(entry) for entry in value]
+        return [_copy_value(entry) for entry in value]
     return value
 
 
@@ -564,7 +564,7 @@ class LocalLease:
         try:
             await self._turn
         except BaseException:
-            # cancelled while in line: those behind must not wait for it
+            # cancelled while in line: those after it must not wait for it
             self._leases.free(self)
             raise
 

@@ -178,7 +178,7 @@ class Provenance(MetadataNotes, frozen=True, kw_only=True, omit_defaults=True, r
 
     @property
     def writes(self) -> bool:
-        """Whether the event wrote to branches, beside what it wrote to the session."""
+        """Whether the event wrote to branches, apart from what it wrote to the session."""
         return self.branch_delta is not None or self.forks is not None
 
 

@@ -57,7 +57,7 @@ def encode_session(session: SavedSession) -> bytes:
         return msgspec.json.encode(around)
     *events, last = [event.to_json() for event in _with_start(session)]
     sums = [f"{crc32(data):08x}" for data in events]
-    seen = _opened(msgspec.json.encode(around))  # as who reads it will see it
+    seen = _open_session(msgspec.json.encode(around))  # as who reads it will see it
     seal = _seal(seen.outer, seen.unread, sums)
     last = _with(last, "sessionChecksum", seal)
     texts = [_with(data, "checksum", sum) for data, sum in zip(events, sums, strict=True)]
@@ -74,7 +74,7 @@ def decode_session(data: bytes | str, *, name: str, trusted: bool) -> SavedSessi
             hint="pass bytes or text, or build a weft.Session from events",
         )
     try:
-        opened = _opened(data)
+        opened = _open_session(data)
     except (ValueError, RecursionError) as error:
         raise SessionError(f"this is not a session: {_words(error)}", where=name) from None
     events: list[Event] = []
@@ -87,7 +87,7 @@ def decode_session(data: bytes | str, *, name: str, trusted: bool) -> SavedSessi
             event, sum, seal = _decode_event(raw, opened.decode, where)
             if event.unread:
                 event = _without_start(event, start)
-            events.append(event if trusted else _untrusted(event))
+            events.append(event if trusted else _strip_trust(event))
         except (ValueError, RecursionError) as error:
             raise SessionError(
                 f"this is not an event: {_words(error)}",
@@ -150,8 +150,8 @@ def _decode_event(
     raw: object, decode: "Callable[[object], Event]", where: str
 ) -> tuple[Event, str | None, str | None]:
     """One event, its checksum, and that of the session around it, where it has them."""
-    raw, checksum, sound = _unchecked(raw)
-    raw, seal = _unsealed(raw)
+    raw, checksum, sound = _split_checksum(raw)
+    raw, seal = _split_seal(raw)
     if not sound:
         raise SessionError(
             "the event is damaged: it is not what its checksum was made of",
@@ -184,7 +184,7 @@ _event_decoder = msgspec.json.Decoder(Event)
 _surrogate = late_pattern(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
-class _Opened(msgspec.Struct, frozen=True):
+class _UnreadSession(msgspec.Struct, frozen=True):
     """The outer JSON, the events in it, how to read one of them, and the unknown fields."""
 
     outer: _SessionJson
@@ -193,7 +193,7 @@ class _Opened(msgspec.Struct, frozen=True):
     unread: JsonObject
 
 
-def _opened(data: bytes | str) -> _Opened:
+def _open_session(data: bytes | str) -> _UnreadSession:
     """A session's JSON before its events are read.
 
     Lone surrogates, half an emoji for instance, are legal in JSON text but not to the fast
@@ -202,15 +202,15 @@ def _opened(data: bytes | str) -> _Opened:
     try:
         outer = msgspec.json.decode(data, type=_SessionJson)
         decode = cast("Callable[[object], Event]", _event_decoder.decode)
-        return _Opened(outer, outer.events, decode, {})
+        return _UnreadSession(outer, outer.events, decode, {})
     except msgspec.ValidationError as error:
         refused = error
     except ValueError:
         refused = None
-    return _respelled_session(_parsed(data), refused)
+    return _respelled_session(_parse_values(data), refused)
 
 
-def _parsed(data: bytes | str) -> object:
+def _parse_values(data: bytes | str) -> object:
     """The JSON as plain values; a field that nobody knows may stand before the first surrogate."""
     try:
         return msgspec.json.decode(data)
@@ -221,7 +221,9 @@ def _parsed(data: bytes | str) -> object:
     return json.loads(text, parse_constant=_refuse_constant)
 
 
-def _respelled_session(data: object, refused: msgspec.ValidationError | None = None) -> _Opened:
+def _respelled_session(
+    data: object, refused: msgspec.ValidationError | None = None
+) -> _UnreadSession:
     """The outer JSON in another spelling; if that is not what is wrong, the first complaint.
 
     A field is unknown where none of ours is missing: else it is one of them, misspelt.
@@ -237,7 +239,7 @@ def _respelled_session(data: object, refused: msgspec.ValidationError | None = N
         parsed = {name: one for name, one in parsed.items() if name in names}
     try:
         listed = msgspec.convert(parsed.pop("events", []), list[object])
-        return _Opened(msgspec.convert(parsed, _SessionJson), listed, event_from, unread)
+        return _UnreadSession(msgspec.convert(parsed, _SessionJson), listed, event_from, unread)
     except msgspec.ValidationError as error:
         raise (refused or error) from None
 
@@ -252,7 +254,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _untrusted(event: Event) -> Event:
+def _strip_trust(event: Event) -> Event:
     """The event as it counts where nobody knows that Weft wrote it."""
     content, metadata = event.content, event.custom_metadata
     if content is not None and (mended := untrusted(content)) is not content:
@@ -272,7 +274,7 @@ _CHANGED = (
 )
 
 
-def _unchecked(raw: object) -> tuple[object, str | None, bool]:
+def _split_checksum(raw: object) -> tuple[object, str | None, bool]:
     """An event without its checksum, that, and whether it is right; one without any is.
 
     It is made of the compact text, so that a file may be formatted in another way.
@@ -296,12 +298,12 @@ def _unchecked(raw: object) -> tuple[object, str | None, bool]:
         return raw, None, True
     rest = {key: one for key, one in fields.items() if key != "checksum"}
     text = encode(rest, where="event")
-    sums = (crc32(text), crc32(_sealed(rest)))
+    sums = (crc32(text), crc32(_seal_event(rest)))
     sound = int(checksum, 16) in sums
     return msgspec.Raw(text) if value is not raw else rest, checksum, sound
 
 
-def _sealed(event: dict[str, object]) -> bytes:
+def _seal_event(event: dict[str, object]) -> bytes:
     """The JSON of an event as it is written, whatever the order of its fields was."""
     seal = event.get("sessionChecksum")
     data = event_from({k: v for k, v in event.items() if k != "sessionChecksum"}).to_json()
@@ -309,11 +311,11 @@ def _sealed(event: dict[str, object]) -> bytes:
 
 
 def _with(event: bytes, name: str, checksum: str) -> bytes:
-    """The JSON of an event with a checksum behind it."""
+    """The JSON of an event with a checksum after it."""
     return b'%b,"%b":"%b"}' % (event[:-1], name.encode(), checksum.encode())
 
 
-def _unsealed(raw: object) -> tuple[object, str | None]:
+def _split_seal(raw: object) -> tuple[object, str | None]:
     """An event without the checksum of the session around it, and that."""
     value: object = raw
     if isinstance(raw, msgspec.Raw):

@@ -3,8 +3,8 @@
 A store hands out sessions as values. `append` is the only way a log grows; it commits the
 events with their deltas, all or nothing, and refuses a session value that is not the newest.
 
-Of a large file an event has only an address, `artifact:media-DIGEST.png`, and the bytes behind it
-can only be those of the digest: the same log gives the same request, wherever it is compiled.
+Of a large file an event has only an address, `artifact:media-DIGEST.png`, and the bytes there can
+only be those of the digest: the same log gives the same request, wherever it is compiled.
 Compiling reads no store, so whoever compiles a stored session loads the files first (`attach`), and
 keeps them as long as it compiles.
 """
@@ -129,7 +129,7 @@ class Store(Protocol):
     async def events(
         self, key: SessionKey, *, after: int = 0, limit: int | None = None
     ) -> list[Event] | None:
-        """The events behind the first `after`, with their sequence numbers; None: no session.
+        """The events after the first `after`, with their sequence numbers; None: no session.
 
         The first event of a session has the sequence number 1, so `after` is the number of the
         last event that the caller has. `limit` is how many to read at most.
@@ -338,7 +338,9 @@ def require_place(after: int, limit: int | None) -> None:
     for name, number in (("after", after), ("limit", 0 if limit is None else limit)):
         if type(cast("object", number)) is not int or number < 0:
             raise SessionError(
-                f"{name}={number!r} is no number of events", where="events", hint="pass 0 or more"
+                f"{name}={number!r} is not a number of events",
+                where="events",
+                hint="pass 0 or more",
             )
 
 
@@ -414,7 +416,7 @@ async def attach(session: Session, artifacts: ArtifactStore) -> Session:
 
 
 def artifact_name(blob: Blob | None) -> str | None:
-    """The name of the artifact with these bytes; None where they are no base64."""
+    """The name of the artifact with these bytes; None where they are not base64."""
     if blob is None or not blob.data:
         return None
     try:

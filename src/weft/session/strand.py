@@ -203,7 +203,7 @@ class Strand(Sequence[Item], Generic[Item]):
         """What the settled items add up to; only those are read that were not read before.
 
         `kind()` stands for no items at all. The tail is not in it: `derive(T).after(strand.tail)`.
-        What an older snapshot than was read last adds up to is kept beside it.
+        What an older snapshot than was read last adds up to is kept next to it.
         """
         # no casts on this path: several folds are asked at every step
         last: tuple[int, Fold[Item]] | None = self.memo.get(kind)  # type: ignore[assignment]

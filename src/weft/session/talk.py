@@ -2,7 +2,7 @@
 
 Most events of a long log are a text, or calls right before their results, and nothing else. They
 are read in short, a few fields instead of forty. What is made of them is the same for every
-provider, so a store may keep it beside the events.
+provider, so a store may keep it next to the events.
 """
 
 from bisect import bisect_left, bisect_right
@@ -60,7 +60,7 @@ A stretch that the store does not have is not in it.
 
 
 class StoredTalk:
-    """The talk of a long log as its store has it beside the events; it is in the log's memo.
+    """The talk of a long log as its store has it next to the events; it is in the log's memo.
 
     `starts` are the positions at which a stretch may begin, `authors` those who speak in any.
     """
@@ -84,7 +84,7 @@ class StoredTalk:
         return unpack_talk(data) if data is not None else None
 
     def next_start(self, position: int) -> int | None:
-        """Where the first stretch behind a position begins."""
+        """Where the first stretch after a position begins."""
         at = bisect_right(self._starts, position)
         return self._starts[at] if at < len(self._starts) else None
 
@@ -132,7 +132,7 @@ class TalkContent(Value, frozen=True):
 
 
 class NoActions(Value, frozen=True):
-    """What plain talk does beside being said: nothing."""
+    """What plain talk does apart from being said: nothing."""
 
 
 class TalkEvent(Value, frozen=True):

@@ -2,8 +2,8 @@
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.errors import Conflict, StoreError, UsageError, describe_kind
 from weft.misuse import close
@@ -14,8 +14,6 @@ from weft.values import Json
 if TYPE_CHECKING:
     from pathlib import Path
 
-_STORES = ("memory://", "sqlite:///weft.db", "postgresql://user@host/database")
-_SCHEMES = ("memory", "sqlite", "postgresql", "postgres", "file")
 _ARTIFACTS = ("memory://", "file:///directory")
 
 _TAKE_BACK = (0.05, 0.3, 1.0)
@@ -33,18 +31,51 @@ def open_store(store: str | Store) -> Store:
     if not isinstance(store, str):
         _require_store(store)
         return store
-    scheme, separator, rest = store.partition("://")
-    if store == "memory://":
-        return MemoryStore()
-    if separator and scheme == "sqlite":
-        from weft.stores.sqlite import SqliteStore
+    scheme, separator, _ = store.partition("://")
+    for kind in STORES:
+        if separator and scheme in kind.schemes:
+            return kind.open(store)
+    raise _unknown(store, "a store", _forms())
 
-        return SqliteStore(_file(store, rest))
-    if separator and scheme in ("postgresql", "postgres"):
-        from weft.stores.postgres import PostgresStore
 
-        return PostgresStore(store)
-    raise _unknown(store, "a store", _STORES)
+class StoreKind(NamedTuple):
+    """A kind of store that has an address."""
+
+    schemes: tuple[str, ...]
+    """What an address begins with."""
+    form: str
+    """An address, for hints."""
+    open: Callable[[str], Store]
+
+
+def _open_memory(address: str) -> Store:
+    if address != "memory://":
+        raise _unknown(address, "a store", _forms())
+    return MemoryStore()
+
+
+def _open_sqlite(address: str) -> Store:
+    from weft.stores.sqlite import SqliteStore
+
+    return SqliteStore(_file(address, address.partition("://")[2]))
+
+
+def _open_postgres(address: str) -> Store:
+    from weft.stores.postgres import PostgresStore
+
+    return PostgresStore(address)
+
+
+STORES = (
+    StoreKind(("memory",), "memory://", _open_memory),
+    StoreKind(("sqlite",), "sqlite:///weft.db", _open_sqlite),
+    StoreKind(("postgresql", "postgres"), "postgresql://user@host/database", _open_postgres),
+)
+"""The stores that have an address."""
+
+
+def _forms() -> tuple[str, ...]:
+    return tuple(kind.form for kind in STORES)
 
 
 def open_artifacts(artifacts: "str | Path | ArtifactStore") -> ArtifactStore:
@@ -70,7 +101,7 @@ def open_artifacts(artifacts: "str | Path | ArtifactStore") -> ArtifactStore:
 
 
 def beside_store(store: Store) -> "str | Path":
-    """Where artifacts are kept if nobody says: beside a file of sessions, else in memory."""
+    """Where artifacts are kept if nobody says: next to a file of sessions, else in memory."""
     file = getattr(store, "path", None)
     if file is None:
         return "memory://"
@@ -167,9 +198,9 @@ def _require_store(store: object) -> None:
         return
     from pathlib import Path
 
-    forms = f"valid forms: {', '.join(_STORES)}"
+    forms = f"valid forms: {', '.join(_forms())}"
     raise UsageError(
-        f"{store!r} is not a store" if store is None else f"{describe_kind(store)} is no store",
+        f"{store!r} is not a store" if store is None else f"{describe_kind(store)} is not a store",
         where="store",
         hint=f'write "sqlite:///{store}"' if isinstance(store, Path) else forms,
     )
@@ -192,8 +223,9 @@ def _unknown(
     scheme, separator, _ = address.partition("://")
     redacted = re.sub(r"//[^/@]*@", "//...@", address)  # a login is not for logs and screens
     hint = f"valid forms: {', '.join(forms)}"
-    database = scheme.partition("+")[0]  # others name their driver behind it
-    if not separator or close(database, _SCHEMES, cutoff=0.6):
+    database = scheme.partition("+")[0]  # others name their driver after it
+    schemes = ("file", *[scheme for kind in STORES for scheme in kind.schemes])
+    if not separator or close(database, schemes, cutoff=0.6):
         near = close(address, forms, cutoff=0.3)
         hint = f"did you mean {near[0]}? {hint}" if near else hint
     return UsageError(f"`{redacted}` is not the address of {what}", where=where, hint=hint)

@@ -33,7 +33,7 @@ class MemoryArtifacts:
         self, app_name: str, user_id: str, session_id: str, name: str, part: Part
     ) -> int:
         """Keep the part as the next version of the artifact; the first version is 0."""
-        _encoded(name, part)
+        _encode_part(name, part)
         with self._lock:
             # two threads that save at once get two versions
             versions = self._versions.setdefault(_place(app_name, user_id, session_id, name), [])
@@ -81,7 +81,7 @@ class MemoryArtifacts:
 class FileArtifacts:
     """Artifacts as JSON files below `root`, which is made if it does not exist.
 
-    A version is written beside its place and then moved there, so it is whole or absent. The
+    A version is written next to its place and then moved there, so it is whole or absent. The
     place is claimed first, with an empty file, so that of two writers each gets its own.
     """
 
@@ -94,7 +94,7 @@ class FileArtifacts:
         self, app_name: str, user_id: str, session_id: str, name: str, part: Part
     ) -> int:
         """Keep the part as the next version of the artifact; the first version is 0."""
-        data = _encoded(name, part)
+        data = _encode_part(name, part)
         place = _place(app_name, user_id, session_id, name)
         return await asyncio.to_thread(self._save, place, data)
 
@@ -126,9 +126,9 @@ class FileArtifacts:
 
     def _erase(self, app_name: str, user_id: str, session_id: str | None) -> int:
         folder = self._folder((app_name, user_id, session_id))
-        if session_id is None:  # that of the user's own artifacts, beside those of the sessions
+        if session_id is None:  # that of the user's own artifacts, next to those of the sessions
             folder = folder.parent
-        with _explained(folder, "deleted"):
+        with _explaining(folder, "deleted"):
             # a folder with versions is one artifact
             count = sum(bool(_numbers(inner)) for inner in folder.rglob("*") if inner.is_dir())
             _remove(folder)
@@ -136,7 +136,7 @@ class FileArtifacts:
 
     def _save(self, place: tuple[str, str, str | None, str], data: bytes) -> int:
         folder = self._folder(place)
-        with _explained(folder, "saved"):
+        with _explaining(folder, "saved"):
             folder.mkdir(parents=True, exist_ok=True)
             self._folder(place)  # again: somebody may have put a link there meanwhile
             if is_cut(folder.name):
@@ -144,16 +144,16 @@ class FileArtifacts:
                 _write(folder / "name.json", json.dumps(place[3]).encode())
             version = max(_numbers(folder), default=-1) + 1
             # another writer may have claimed the number since the folder was listed
-            while not _claimed(folder / f"{version}.json"):
+            while not _claim(folder / f"{version}.json"):
                 version += 1
             _write(folder / f"{version}.json", data)
         return version
 
     def _load(self, place: tuple[str, str, str | None, str], version: int | None) -> Part | None:
         folder = self._folder(place)
-        with _explained(folder, "loaded"):
+        with _explaining(folder, "loaded"):
             if version is None:
-                version = max(_written(folder), default=-1)
+                version = max(_list_written(folder), default=-1)
             file = folder / f"{version}.json"
             # a link could lead out of the root, to a file of somebody else
             if file.is_symlink() or not file.is_file():
@@ -163,7 +163,7 @@ class FileArtifacts:
             # claimed by a writer that is not done, or died
             return None
         try:
-            return _decoded(data)
+            return _decode_part(data)
         except ValueError as error:
             raise StoreError(
                 f"the artifact cannot be read: {error}",
@@ -173,21 +173,23 @@ class FileArtifacts:
 
     def _names(self, owner: tuple[str, str, str | None]) -> list[str]:
         folder = self._folder(owner)
-        with _explained(folder, "listed"):
+        with _explaining(folder, "listed"):
             return [
                 _name_of(inner)
                 for inner in (folder.iterdir() if folder.is_dir() else ())
-                if not inner.name.startswith(".") and not inner.is_symlink() and _written(inner)
+                if not inner.name.startswith(".")
+                and not inner.is_symlink()
+                and _list_written(inner)
             ]
 
     def _versions(self, place: tuple[str, str, str | None, str]) -> list[int]:
         folder = self._folder(place)
-        with _explained(folder, "listed"):
-            return sorted(_written(folder))
+        with _explaining(folder, "listed"):
+            return sorted(_list_written(folder))
 
     def _delete(self, place: tuple[str, str, str | None, str]) -> None:
         folder = self._folder(place)
-        with _explained(folder, "deleted"):
+        with _explaining(folder, "deleted"):
             _remove(folder)
 
     def _folder(self, place: tuple[str | None, ...]) -> "Path":
@@ -228,20 +230,20 @@ def _place(
     return app_name, user_id, None if name.startswith("user:") else session_id, name
 
 
-def _encoded(name: str, part: Part) -> bytes:
+def _encode_part(name: str, part: Part) -> bytes:
     """The part as JSON, once it is sure that it can be read again."""
     where = f"artifact {name}"
     # what cannot be read again is refused when it is saved, not when it is missed
     require_content(Content(parts=(part,)), where=where)
     data = encode(part, where=where)
     try:
-        _decoded(data)
+        _decode_part(data)
     except ValueError as error:
         raise SessionError(f"this is not a part: {error}", where=where) from None
     return data
 
 
-def _decoded(data: bytes) -> Part:
+def _decode_part(data: bytes) -> Part:
     try:
         return _parts.decode(data)
     except msgspec.ValidationError:
@@ -256,7 +258,7 @@ def _numbers(folder: "Path") -> list[int]:
     return [int(file.stem) for file in files if file.stem.isdecimal() and file.stem.isascii()]
 
 
-def _written(folder: "Path") -> list[int]:
+def _list_written(folder: "Path") -> list[int]:
     """The versions that are there."""
     return [
         version
@@ -271,7 +273,7 @@ def _name_of(folder: "Path") -> str:
     return str(json.loads((folder / "name.json").read_bytes()))
 
 
-def _claimed(file: "Path") -> bool:
+def _claim(file: "Path") -> bool:
     try:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     except FileExistsError:
@@ -301,7 +303,7 @@ def _write(file: "Path", data: bytes) -> None:
 
 
 @contextmanager
-def _explained(folder: "Path", done: str) -> Generator[None, None, None]:
+def _explaining(folder: "Path", done: str) -> Generator[None, None, None]:
     try:
         yield
     except OSError as error:

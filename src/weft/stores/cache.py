@@ -14,9 +14,9 @@ from weft.errors import SessionError, StoreError
 from weft.session import Event, SessionKey
 from weft.session.event import apply_delta, read_event
 from weft.session.log import Positions, positions_of
-from weft.session.memory import StoredSession, grow, scoped
+from weft.session.memory import StoredSession, grow, split_scopes
 from weft.session.strand import Strand, collector_paused
-from weft.stores.rows import LEAST, EventRow, RawRow, UnreadEvents, read_row, skimmed
+from weft.stores.rows import LEAST, EventRow, RawRow, UnreadEvents, read_row, skim_rows
 from weft.values import JsonObject
 
 BYTES = 64_000_000
@@ -30,7 +30,7 @@ _decoder = msgspec.json.Decoder(Event)
 _NO_FIELDS: JsonObject = {}
 
 OVERHEAD = 2_000
-"""Bytes that a session counts for, beside its events."""
+"""Bytes that a session counts for, apart from its events."""
 
 
 class SessionCache:
@@ -123,12 +123,12 @@ def catch_up(known: StoredSession, rows: Iterable[RawRow], length: int) -> Store
 def _caught_up(known: StoredSession, rows: Iterable[RawRow], length: int) -> StoredSession:
     # a long log that is new here is skimmed: most of its events will never be looked at
     if not len(known.events) and length >= LEAST:
-        data, checksums = _listed(rows)
+        data, checksums = _split_rows(rows)
         unread = _unread(known, data, checksums) if len(data) == length else None
         if unread is not None:
             return unread
         rows = zip(data, checksums, strict=True)
-    events, size, is_sound = _decoded(known, rows)
+    events, size, is_sound = _decode_rows(known, rows)
     stored = known
     if events:
         whole = _first_read(known, events) if is_sound and not len(known.events) else None
@@ -144,7 +144,7 @@ def _caught_up(known: StoredSession, rows: Iterable[RawRow], length: int) -> Sto
     return stored._replace(size=known.size + size)
 
 
-def _listed(rows: Iterable[RawRow]) -> tuple[list[bytes], list[int | None]]:
+def _split_rows(rows: Iterable[RawRow]) -> tuple[list[bytes], list[int | None]]:
     """The JSON of the rows, and their checksums."""
     data: list[bytes] = []
     checksums: list[int | None] = []
@@ -161,25 +161,25 @@ def _unread(
     for row, checksum in zip(data, checksums, strict=True):
         if checksum is None or crc32(row) != checksum:
             return None
-    talk = skimmed(data)
+    talk = skim_rows(data)
     if talk is None:
         return None
     size = sum(map(len, data))
     log: Strand[Event] = Strand.over(UnreadEvents(data, event_reader()))
     log.memo.keep(talk.skim)
     log.memo.keep(Positions(talk.positions))
-    own, _, _ = scoped(talk.deltas)
+    own, _, _ = split_scopes(talk.deltas)
     state = apply_delta(known.initial, own) if own else known.state
     return known._replace(state=state, events=log, size=known.size + size)
 
 
 def event_reader() -> Callable[[bytes], Event]:
     """What reads the rows of one log; its events share what many of them repeat."""
-    share = _sharing()
+    share = _make_sharer()
     return lambda row: share(read_event(row))
 
 
-def _sharing() -> Callable[[Event], Event]:
+def _make_sharer() -> Callable[[Event], Event]:
     """What shares the values of events that many repeat: authors, roles, invocations.
 
     That saves a seventh of the memory of a log.
@@ -203,10 +203,10 @@ def _sharing() -> Callable[[Event], Event]:
     return shared
 
 
-def _decoded(known: StoredSession, rows: Iterable[RawRow]) -> tuple[list[Event], int, bool]:
+def _decode_rows(known: StoredSession, rows: Iterable[RawRow]) -> tuple[list[Event], int, bool]:
     """The events of the rows, their bytes, and whether each is as it was checked and stored."""
     events: list[Event] = []
-    share, decode = _sharing(), _decoder.decode
+    share, decode = _make_sharer(), _decoder.decode
     first, where, size, is_sound = len(known.events), str(known.key), 0, True
     for data, checksum in rows:
         size += len(data)
@@ -243,7 +243,7 @@ def _first_read(known: StoredSession, events: list[Event]) -> StoredSession | No
 def state_after(initial: JsonObject, events: Iterable[Event]) -> JsonObject:
     """The session's own state once the events have written to it."""
     deltas = [event.actions.state_delta for event in events if event.actions.state_delta]
-    own, _, _ = scoped(deltas)
+    own, _, _ = split_scopes(deltas)
     return apply_delta(initial, own) if own else initial
 
 

@@ -24,19 +24,19 @@ import msgspec
 from weft.errors import StoreError, UsageError
 from weft.session.event import Event, apply_delta
 from weft.session.log import Positions
-from weft.session.memory import StoredSession, scoped
+from weft.session.memory import StoredSession, split_scopes
 from weft.session.strand import CallIds, Skim, Strand
 from weft.session.talk import FetchTalk, StoredTalk, pack_talk
 from weft.stores.rows import (
     EventRow,
     Fetch,
     RawRow,
-    Skimmed,
+    RowSkim,
     UnreadEvents,
     checksum_of,
     encode_value,
     read_row,
-    skimmed,
+    skim_rows,
 )
 from weft.values import JsonObject
 
@@ -44,13 +44,13 @@ LENGTH = 5_000
 """How many events a chapter has, about."""
 
 SPARE = 1_000
-"""So many of the newest events are in no chapter that is written without being asked for."""
+"""How many of the newest events are in no chapter, unless somebody asks for it."""
 
 SHORTEST = 100
 """A chapter with fewer events is not worth its row."""
 
 TALKS = 8
-"""The talk of so many chapters is fetched at once: to connect costs more than to read it."""
+"""How many chapters' talk is fetched at once: to connect costs more than to read it."""
 
 _FORM = 1
 """The form of facts: those of another are not read."""
@@ -78,7 +78,7 @@ class TalkFacts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChapterFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a chapter beside its state; there is no talk where it is more than talk."""
+    """What is known of a chapter apart from its state; `talk` is None if it is more than talk."""
 
     form: int
     talk: TalkFacts | None
@@ -119,7 +119,7 @@ class Chapter(NamedTuple):
 def next_chapter(
     rows: Sequence[StoredRow], first: int, earlier: Sequence[Chapter], *, where: str
 ) -> NewChapter | None:
-    """The chapter of all rows but the last, which is the first behind it.
+    """The chapter of all rows but the last, which is the first after it.
 
     A chapter of plain talk ends where a turn does, so that what is known of it holds by itself. It
     has no call whose id another has in an earlier one. None where a turn of plain talk does not
@@ -132,12 +132,12 @@ def next_chapter(
     length, talk = len(rows) - 1, None
     # without a checksum nobody knows whether a row is as it was checked: it must be decoded
     if all(row.checksum is not None for row in rows):
-        length, talk = _talk(data, length)
+        length, talk = _find_talk(data, length)
         # a turn of plain talk is under way: the chapter waits until it has ended
         if talk is None and length < LENGTH and _may_end(data[:length]):
             return None
     # two calls with one id: who compiles the log must see both
-    if talk is not None and not _disjoint(talk, earlier):
+    if talk is not None and not _has_new_calls(talk, earlier):
         talk = None
     delta = encode_value(_delta(data[:length], first, where=where)).encode()
     facts = msgspec.msgpack.encode(ChapterFacts(_FORM, talk))
@@ -150,14 +150,14 @@ def next_chapter(
     return NewChapter(first, length, delta, sums[0], facts, sums[1], newest, asks, packed_talk)
 
 
-def _talk(data: list[bytes], length: int) -> tuple[int, TalkFacts | None]:
+def _find_talk(data: list[bytes], length: int) -> tuple[int, TalkFacts | None]:
     """Where the last turn in the rows begins, and what is known of the talk before it."""
     tries = 0
     for at in range(length, 0, -1):
-        author, invocation = _speaker(data[at])
+        author, invocation = _read_speaker(data[at])
         if author != "user":
             continue
-        talk = skimmed(data[:at])
+        talk = skim_rows(data[:at])
         if talk is None or tries == _TRIES:
             break
         if not invocation or invocation != talk.last:
@@ -167,8 +167,8 @@ def _talk(data: list[bytes], length: int) -> tuple[int, TalkFacts | None]:
 
 
 def _may_end(data: list[bytes]) -> bool:
-    """Whether rows that are no whole turns are plain talk up to calls without their results."""
-    return any(skimmed(data[: len(data) - open]) is not None for open in (0, 1))
+    """Whether rows that are not whole turns are plain talk up to calls without their results."""
+    return any(skim_rows(data[: len(data) - open]) is not None for open in (0, 1))
 
 
 _TRIES = 3
@@ -183,7 +183,7 @@ class _Speaker(msgspec.Struct, rename="camel", gc=False):
 _speakers = msgspec.json.Decoder(_Speaker)
 
 
-def _speaker(row: bytes) -> tuple[str, str]:
+def _read_speaker(row: bytes) -> tuple[str, str]:
     try:
         speaker = _speakers.decode(row)
     except ValueError:
@@ -191,7 +191,7 @@ def _speaker(row: bytes) -> tuple[str, str]:
     return speaker.author, speaker.invocation_id
 
 
-def _talk_facts(talk: Skimmed) -> TalkFacts:
+def _talk_facts(talk: RowSkim) -> TalkFacts:
     skim = talk.skim
     return TalkFacts(
         sorted(skim.authors),
@@ -209,7 +209,7 @@ def _hashes(ids: Iterable[str]) -> bytes:
     return _as_bytes(array("Q", sorted(map(_hash, ids))))
 
 
-def _disjoint(talk: TalkFacts, earlier: Sequence[Chapter]) -> bool:
+def _has_new_calls(talk: TalkFacts, earlier: Sequence[Chapter]) -> bool:
     """Whether no earlier chapter has the id of a call in this one."""
     calls = {*_numbers(talk.calls, "Q")}
     return all(
@@ -226,7 +226,7 @@ def _delta(data: Sequence[bytes], first: int, *, where: str) -> JsonObject:
         if b'"stateDelta"' in row:
             event = read_row(EventRow(row, None), position, where=where)
             deltas.append(event.actions.state_delta)
-    own, _, _ = scoped(deltas)
+    own, _, _ = split_scopes(deltas)
     return own
 
 
@@ -322,7 +322,7 @@ def open_log(
     fetch: Fetch,
     fetch_talk: FetchTalk,
 ) -> StoredSession | None:
-    """The session with the chapters unread and the rows behind them; None where it must be read.
+    """The session with the chapters unread and the rows after them; None where it must be read.
 
     It must where a chapter is more than plain talk, or of several agents.
     """
@@ -348,7 +348,7 @@ def open_log(
     lines: list[bytes | Event | None] = [None] * covered
     backing = UnreadEvents(lines, decode, fetch)
     older = _Older(chapters, talks, backing)
-    recent = skimmed(data) if data else None
+    recent = skim_rows(data) if data else None
     # the newest rows are plain talk too, and stay JSON
     if recent is not None and _goes_on(recent, talks, authors):
         lines += data
@@ -373,7 +373,7 @@ def open_log(
         deltas = recent.deltas
     else:
         deltas = [event.actions.state_delta for event in backing[covered:]]
-    own, _, _ = scoped(delta for delta in deltas if delta)
+    own, _, _ = split_scopes(delta for delta in deltas if delta)
     return begun._replace(
         state=apply_delta(state, own) if own else state, events=log, size=size, chaptered=covered
     )
@@ -383,7 +383,7 @@ _SIZE = 24
 """Bytes that an event counts for whose chapter alone is in memory."""
 
 
-def _goes_on(recent: Skimmed, talks: Sequence[TalkFacts], authors: set[str]) -> bool:
+def _goes_on(recent: RowSkim, talks: Sequence[TalkFacts], authors: set[str]) -> bool:
     """Whether the newest events are the same talk: of the same agent, with calls of their own."""
     calls = {*map(_hash, recent.skim.calls)}
     return recent.skim.authors <= authors and all(
@@ -407,8 +407,8 @@ class _Older:
             [_numbers(talk.invocations, "Q") for talk in talks], self._invocation_at
         )
 
-    def skim(self, recent: Skimmed | None) -> Skim:
-        """What is known of the chapters, and of the talk behind them."""
+    def skim(self, recent: RowSkim | None) -> Skim:
+        """What is known of the chapters, and of the talk after them."""
         turns, asked = array("I"), -1
         authors: set[str] = set()
         produced: set[str] = set()
@@ -536,7 +536,7 @@ def pack(rows: Sequence[StoredRow]) -> Packed:
 def unpack(packed: bytes, checksum: int, length: int) -> list[StoredRow]:
     """The events of a packed chapter.
 
-    Where the chapter is damaged, rows that are no events stand for them: who reads them says so
+    Where the chapter is damaged, rows that are not events stand for them: who reads them says so
     of each, and where.
     """
     try:
@@ -552,7 +552,7 @@ def unpack(packed: bytes, checksum: int, length: int) -> list[StoredRow]:
 _rows = msgspec.msgpack.Decoder(list[tuple[float, bytes, int | None]])
 
 
-def fetched(rows: Sequence[RawRow], first: int, length: int, *, where: str) -> list[bytes]:
+def require_fetched(rows: Sequence[RawRow], first: int, length: int, *, where: str) -> list[bytes]:
     """The rows of a chapter that somebody asked for, once they are known to be whole."""
     if len(rows) != length:
         raise StoreError(
@@ -568,7 +568,7 @@ def fetched(rows: Sequence[RawRow], first: int, length: int, *, where: str) -> l
 
 
 def is_due(length: int, chaptered: int) -> bool:
-    """Whether a log has a whole chapter that is not written, and some events behind it."""
+    """Whether a log has a whole chapter that is not written, and some events after it."""
     return length - chaptered >= LENGTH + SPARE
 
 
@@ -580,7 +580,7 @@ def chapter_end(first: int, length: int, limit: int | None) -> int | None:
     """
     if limit is None:
         return first + LENGTH if is_due(length, first) else None
-    # the newest event stays in the table: the next one is added behind it
+    # the newest event stays in the table: the next one is added after it
     end = min(limit, first + LENGTH, length - 1)
     return end if end - first >= SHORTEST else None
 
@@ -596,7 +596,7 @@ def require_keeping(keep_recent: int) -> None:
 
 
 def session_checksum(cells: Sequence[str | float | bytes], archived: int) -> int:
-    """The checksum of the row of a session, of which so many events are packed."""
+    """The checksum of the row of a session, of which `archived` events are packed."""
     return checksum_of(*cells, *((archived,) if archived else ()))
 
 

@@ -38,7 +38,7 @@ async def outwait(
     """Take the lock that other processes respect, waiting for it as `busy` says.
 
     `ask` tells its holder, wherever that is, to stop, and `withdraw` takes that back. `wanted`
-    says whether somebody behind in this process's line wants the holder to stop.
+    says whether somebody later in this process's line wants the holder to stop.
     """
     if await take():
         # free: the common case costs one try

@@ -105,7 +105,7 @@ class Memory:
                 hint="pass result.session of a Runner, or runner.session(...)",
             )
         key = _key(session.app_name, session.user_id, f"session-{session.id}")
-        return await self._add(key, _spoken(session))
+        return await self._add(key, _list_spoken(session))
 
     async def search(self, app_name: str, user_id: str, query: str) -> list[Content]:
         """What may answer the query, the best first, as contents."""
@@ -234,7 +234,7 @@ class Memory:
                 session=key.id,
                 at=event.timestamp,
             )
-            for event in _spoken(session)
+            for event in _list_spoken(session)
         )
 
 
@@ -245,7 +245,7 @@ def _key(app_name: str, user_id: str, id: str) -> SessionKey:
     return SessionKey(_APP + app_name, user_id, id)
 
 
-def _spoken(session: Session) -> list[Event]:
+def _list_spoken(session: Session) -> list[Event]:
     """What was said to the user or by them: no draft, no call, nothing that was taken back."""
     hidden = {**hidden_by_rewind(session.events), **hidden_by_undoing(session.events)}
     return [

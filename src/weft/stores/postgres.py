@@ -1,21 +1,28 @@
 """Sessions in PostgreSQL: for several machines, in the schema `weft` of any database.
 
-Top to bottom: the store, its transaction, and how a user's rows are deleted from every table and
-queue.
+Top to bottom: the store, its transaction.
 """
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from weft.errors import Conflict, StoreError, UsageError
 from weft.session import Busy, Event, Holder, Lease, Session, SessionInfo, SessionKey, Transaction
-from weft.session.memory import Growth, StoredSession, follows, grow, has_all, require_key, scoped
+from weft.session.memory import (
+    Growth,
+    StoredSession,
+    follows,
+    grow,
+    has_all,
+    require_key,
+    split_scopes,
+)
 from weft.session.store import Count, conflict, key_of, part, require_place, unknown
 from weft.session.strand import Strand
-from weft.stores import postgres_rows as rows
+from weft.stores import postgres_tables as tables
 from weft.stores.cache import SessionCache, require_recent
 from weft.stores.leases import inside, new_worker, require_outside
 from weft.stores.postgres_batch import (
@@ -26,9 +33,7 @@ from weft.stores.postgres_batch import (
     insert_events,
     new_event,
 )
-from weft.stores.postgres_chapters import SERVER_SQL, run_steps
 from weft.stores.postgres_processes import News, ServerCarrier, ServerLeases
-from weft.stores.postgres_rows import Stale
 from weft.stores.postgres_server import (
     Connection,
     ConnectionPool,
@@ -39,9 +44,26 @@ from weft.stores.postgres_server import (
     read_address,
     server_gone,
 )
+from weft.stores.postgres_tables import SERVER_SQL, Stale, run_steps
 from weft.stores.relay import Relay
 from weft.stores.rows import StateReader
-from weft.stores.steps import ChapterWriter, Steps, list_sessions, read_part, share
+from weft.stores.statements import Steps
+from weft.stores.steps import (
+    ChapterWriter,
+    count_events,
+    delete_session,
+    erase_turns,
+    erase_user,
+    insert_session,
+    list_apps,
+    list_queues,
+    list_sessions,
+    list_turn_apps,
+    list_waiting,
+    read_events,
+    read_part,
+    share,
+)
 from weft.values import Json, require_object
 
 T = TypeVar("T")
@@ -81,7 +103,7 @@ class PostgresStore:
         self.relay = Relay(ServerCarrier(self.url, self._news, self._current))
         """What takes partial events to those who follow a session in another process."""
         self._cache = SessionCache(in_use=self._leases.holds)
-        self._appends = Batches(self._appended, at_once=_AT_ONCE, stops=True)
+        self._appends = Batches(self._append_batch, at_once=_AT_ONCE, stops=True)
         self._chapters = ChapterWriter(self._run_steps, SERVER_SQL)
         self._tidied: float | None = None
         """When tallies that are over were forgotten; None: their table may not be there."""
@@ -94,14 +116,14 @@ class PostgresStore:
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         """A new session; one that exists is refused with a Conflict."""
         require_key(key)
-        own, app, user = scoped([require_object(state or {}, where="session.state")])
+        own, app, user = split_scopes([require_object(state or {}, where="session.state")])
         async with self._connection(writing=True) as connection:
             if app or user:
                 async with connection.transaction():
-                    await rows.insert_session(connection, key, time.time(), own)
+                    await run_steps(connection, insert_session(SERVER_SQL, key, time.time(), own))
                     await run_steps(connection, share(SERVER_SQL, key, app, user))
             else:  # one statement needs no transaction around it
-                await rows.insert_session(connection, key, time.time(), own)
+                await run_steps(connection, insert_session(SERVER_SQL, key, time.time(), own))
             stored, session = await self.read_newest(connection, key)
         self._cache.put(stored)
         return session
@@ -111,7 +133,7 @@ class PostgresStore:
     ) -> Session:
         """A new session with these events, in one transaction: no kill leaves it without them."""
         require_key(key)
-        own, app, user = scoped([require_object(state or {}, where="session.state")])
+        own, app, user = split_scopes([require_object(state or {}, where="session.state")])
         # what is wrong with the events is said before anything is sent
         growth = grow(Session(key.id, app_name=key.app_name, user_id=key.user_id), events)
         self._leases.look(key)  # it is about to be of the past
@@ -119,7 +141,9 @@ class PostgresStore:
         async def insert() -> tuple[StoredSession, Session]:
             async with self._connection(writing=True) as connection:
                 async with connection.transaction():
-                    empty = await rows.insert_session(connection, key, time.time(), own)
+                    empty = await run_steps(
+                        connection, insert_session(SERVER_SQL, key, time.time(), own)
+                    )
                     await run_steps(connection, share(SERVER_SQL, key, app, user))
                     fence = self._leases.fence(key)
                     stored, _ = await insert_events(connection, empty, growth, fence)
@@ -176,7 +200,7 @@ class PostgresStore:
             if newest is not None:
                 return newest
         async with self._connection() as connection:
-            newest_and_shared = await rows.read_newest(
+            newest_and_shared = await tables.read_newest(
                 connection, key, self._cache, self.url, skip_unreadable=skip_unreadable
             )
         if newest_and_shared is None:
@@ -216,7 +240,7 @@ class PostgresStore:
         if not growth.added:
             return session
         try:
-            after, asked = await self._inserted(stored, growth)
+            after, asked = await self._insert_fenced(stored, growth)
         except Stale:
             # another writer was faster, or this very append got through before its answer was lost
             async with self._connection(writing=True) as connection:
@@ -233,7 +257,7 @@ class PostgresStore:
             self._leases.stop([(key, asked)])
         return growth.session
 
-    async def _inserted(
+    async def _insert_fenced(
         self, stored: StoredSession, growth: Growth
     ) -> tuple[StoredSession, float | None]:
         """Insert the events of a run that still has its lease; without one, if they fit."""
@@ -262,25 +286,25 @@ class PostgresStore:
             asked = await self._appends.put(new)
         return stored.after(growth, size), asked
 
-    async def _appended(self, events: Sequence[NewEvent]) -> list[float | Exception | None]:
+    async def _append_batch(self, events: Sequence[NewEvent]) -> list[float | Exception | None]:
         async with (await self._current()).connection() as connection:
             return await append_events(connection, events)
 
     async def events(
         self, key: SessionKey, *, after: int = 0, limit: int | None = None
     ) -> list[Event] | None:
-        """The events behind the first `after`, with their sequence numbers."""
+        """The events after the first `after`, with their sequence numbers."""
         require_key(key)
         require_place(after, limit)
         async with self._connection() as connection:
-            return await rows.read_events(connection, key, after, limit)
+            return await run_steps(connection, read_events(SERVER_SQL, key, after, limit))
 
     async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
         """How many events the sessions have."""
         for key in keys:
             require_key(key)
         async with self._connection() as connection:
-            return await rows.count_events(connection, keys)
+            return await run_steps(connection, count_events(SERVER_SQL, keys))
 
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
         """The sessions of an app, or of one user of it, the latest first."""
@@ -290,20 +314,19 @@ class PostgresStore:
     async def waiting(self, app_name: str, user_id: str | None = None) -> list[SessionKey]:
         """The sessions of an app, or of one user of it, in which calls may wait."""
         async with self._connection() as connection:
-            return await rows.list_waiting(connection, app_name, user_id)
+            return await run_steps(connection, list_waiting(SERVER_SQL, app_name, user_id))
 
     async def apps(self) -> list[str]:
         """The names of the apps that have sessions, sorted."""
         async with self._connection() as connection:
-            return await rows.list_apps(connection)
+            return await run_steps(connection, list_apps(SERVER_SQL))
 
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
         require_key(key)
         async with self._connection(writing=True) as connection, connection.transaction():
             # else a worker takes a queued turn and makes the session anew
-            await _erase_turns(connection, *key)
-            await rows.delete_session(connection, key)
+            await run_steps(connection, delete_session(SERVER_SQL, key, tables.with_lock(key)))
         self._cache.drop(key)
 
     async def archive(
@@ -325,7 +348,7 @@ class PostgresStore:
         """Delete a user's sessions, state and queued turns; gives how many sessions there were."""
         require_key(SessionKey(app_name, user_id, "s"))
         async with self._connection(writing=True) as connection, connection.transaction():
-            count = await _erase_user(connection, app_name, user_id)
+            count = await run_steps(connection, erase_user(SERVER_SQL, app_name, user_id))
         self._cache.drop_user(app_name, user_id)
         return count
 
@@ -333,22 +356,23 @@ class PostgresStore:
         """Delete the turns of a user, or of a session, from all queues: none is taken any more."""
         require_key(SessionKey(app_name, user_id, "s" if session_id is None else session_id))
         async with self._connection(writing=True) as connection, connection.transaction():
-            await _erase_turns(connection, app_name, user_id, session_id)
+            steps = erase_turns(SERVER_SQL, app_name, user_id, session_id)
+            await run_steps(connection, steps)
 
     async def apps_of_turns(self, user_id: str) -> list[str]:
         """The apps for which a user has turns in a queue, sorted."""
         async with self._connection() as connection:
-            return await _list_turn_apps(connection, user_id)
+            return await run_steps(connection, list_turn_apps(SERVER_SQL, user_id))
 
     async def tally(self, names: Sequence[str], count: Count, *, beside: str = "") -> None:
         """Change what processes count together under these names, while no other does."""
         async with self._connection(writing=True) as connection:
             if self._tidied is None:
-                await rows.make_tallies(connection)
-            now = await rows.tally(connection, names, count, beside)
+                await tables.make_tallies(connection)
+            now = await tables.tally(connection, names, count, beside)
             if self._tidied is None or not 0 <= now - self._tidied < _TIDY_EVERY:
                 self._tidied = now
-                await rows.forget_tallies(connection, now)
+                await tables.forget_tallies(connection, now)
 
     async def compact(self) -> None:
         """Write the tables anew, so that nothing deleted is in their files; others wait meanwhile.
@@ -356,7 +380,12 @@ class PostgresStore:
         The server's own log and its backups are the server's: they are not touched.
         """
         async with self._connection(writing=True) as connection:
-            await _rewrite(connection)
+            own = [
+                f"weft.{table}"
+                for table in ("sessions", "events", "chapters", "user_state", "interrupts")
+            ]
+            for table in (*own, *await run_steps(connection, list_queues(SERVER_SQL))):
+                await connection.execute(f"VACUUM FULL {table}".encode())
 
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
         """The right to run the session, across all processes that use the database."""
@@ -370,7 +399,7 @@ class PostgresStore:
         """Who has the session now: a store object of some process, and since when."""
         require_key(key)
         async with self._connection() as connection:
-            holder = await rows.find_holder(connection, key)
+            holder = await tables.find_holder(connection, key)
         return Holder(*holder) if holder is not None else None
 
     async def changed(self, keys: Sequence[SessionKey], *, seconds: float) -> None:
@@ -417,7 +446,7 @@ class PostgresStore:
         self._leases.forget()
         appends, self._appends = (
             self._appends,
-            Batches(self._appended, at_once=_AT_ONCE, stops=True),
+            Batches(self._append_batch, at_once=_AT_ONCE, stops=True),
         )
         if server is not None:
             # of a loop that has ended nothing can be awaited
@@ -431,7 +460,7 @@ class PostgresStore:
         self, connection: Connection, key: SessionKey
     ) -> tuple[StoredSession, Session]:
         """The session as the database has it: for the cache, and as a value."""
-        newest_and_shared = await rows.read_newest(connection, key, self._cache, self.url)
+        newest_and_shared = await tables.read_newest(connection, key, self._cache, self.url)
         if newest_and_shared is None:
             raise unknown(key)
         stored, app, user = newest_and_shared
@@ -512,15 +541,15 @@ class _PostgresTransaction:
                 raise conflict(self._session, stored.events)
             growth = grow(self._session, events)
             if growth.added:
-                stored = await self._inserted(stored, growth)
+                stored = await self._insert_fenced(stored, growth)
         self.stored, self._session = stored, growth.session
         return self._session
 
-    async def _inserted(self, stored: StoredSession, growth: Growth) -> StoredSession:
+    async def _insert_fenced(self, stored: StoredSession, growth: Growth) -> StoredSession:
         fence, connection = self._store.fence(stored.key), self._connection
         try:
             if len(growth.added) == 1 and not growth.app and not growth.user:
-                # a single statement leaves nothing behind if it does not fit
+                # a single statement stores nothing if it does not fit
                 after, _ = await insert_events(connection, stored, growth, fence)
                 return after
             async with connection.transaction():
@@ -534,107 +563,3 @@ class _PostgresTransaction:
 
 def _is_newest(cached: StoredSession, look: Look) -> bool:
     return (cached.number, len(cached.events)) == (look.number, look.length)
-
-
-# --- what is deleted of a user
-
-
-async def _erase_user(connection: Connection, app_name: str, user_id: str) -> int:
-    """Delete all rows of a user: sessions, events, state, leases, requests, turns."""
-    await _erase_turns(connection, app_name, user_id)
-    count = 0
-    for table in ("sessions", "user_state", "interrupts", "leases"):
-        deleted = await connection.execute(
-            f"DELETE FROM weft.{table} WHERE app_name = %s AND user_id = %s".encode(),
-            (app_name, user_id),
-        )
-        count = deleted.rowcount if table == "sessions" else count
-    return count
-
-
-async def _erase_turns(
-    connection: Connection, app_name: str, user_id: str, session: str | None = None
-) -> None:
-    """Delete the turns of a user, or of one session, from every queue, whatever became of them."""
-    values = {"app_name": app_name, "user_id": user_id, "session": session}
-    for table in await _queue_tables(connection):
-        # an empty statement: the table's rows go with those of another
-        if statement := _ERASE_TURNS[table]:
-            await connection.execute(statement.encode(), values)
-
-
-async def _list_turn_apps(connection: Connection, user_id: str) -> list[str]:
-    """The apps for which a user has turns in a queue."""
-    apps: set[str] = set()
-    for table in await _queue_tables(connection):
-        if statement := _TURN_APPS.get(table):
-            cursor = await connection.execute(statement.encode(), {"user_id": user_id})
-            apps.update(app for (app,) in cast("list[tuple[str]]", await cursor.fetchall()))
-    return sorted(apps)
-
-
-async def _rewrite(connection: Connection) -> None:
-    """Write the tables anew, so that nothing deleted is in their files; nobody can write then."""
-    own = [
-        f"weft.{table}" for table in ("sessions", "events", "chapters", "user_state", "interrupts")
-    ]
-    for table in (*own, *await _queue_tables(connection)):
-        await connection.execute(f"VACUUM FULL {table}".encode())
-
-
-async def _queue_tables(connection: Connection) -> list[str]:
-    """Those tables of queues that there are: none where no queue was ever opened."""
-    cursor = await connection.execute(
-        "SELECT name FROM unnest(%s::text[]) AS name"
-        " WHERE to_regclass(name) IS NOT NULL AND to_regclass('weft.turn_notes') IS NOT NULL",
-        (list(_ERASE_TURNS),),
-    )
-    existing = {name for (name,) in cast("list[tuple[str]]", await cursor.fetchall())}
-    return [table for table in _ERASE_TURNS if table in existing]
-
-
-_OWNED = """app_name = %(app_name)s AND user_id = %(user_id)s
-    AND (%(session)s::text IS NULL OR session = %(session)s)"""
-
-_DBOS_TURNS = f"(SELECT number FROM weft.dbos_turns WHERE {_OWNED})"
-
-# A turn has one workflow for each time that it was put: NUMBER.0, NUMBER.1 and so on.
-_DBOS_WORKFLOWS = f"""
-DELETE FROM weft_dbos.{{}} WHERE split_part(workflow_uuid, '.', 1) IN (
-    SELECT lpad(number::text, 19, '0') FROM {_DBOS_TURNS} AS gone)"""
-
-_ERASE_TURNS = {
-    "weft.turns": f"DELETE FROM weft.turns WHERE {_OWNED}",
-    # The lock of a turn is a list: app, user, session, request. Those of other tasks are any text.
-    "procrastinate_jobs": """
-        WITH gone AS (
-            DELETE FROM procrastinate_jobs
-            WHERE CASE WHEN task_name = 'weft.turn' THEN
-                queueing_lock::jsonb ->> 0 = %(app_name)s
-                AND queueing_lock::jsonb ->> 1 = %(user_id)s
-                AND (%(session)s::text IS NULL OR queueing_lock::jsonb ->> 2 = %(session)s) END
-            RETURNING id)
-        DELETE FROM weft.turn_notes WHERE turn IN (SELECT id::text FROM gone)""",
-    "procrastinate_events": "",  # they go with their jobs
-    # First the workflows: a worker that ends one now writes no output after that.
-    "weft_dbos.workflow_status": _DBOS_WORKFLOWS.format("workflow_status"),
-    "weft_dbos.workflow_input": _DBOS_WORKFLOWS.format("workflow_input"),
-    "weft_dbos.workflow_output": _DBOS_WORKFLOWS.format("workflow_output"),
-    "weft.dbos_turns": f"""
-        WITH noted AS (
-            DELETE FROM weft.turn_notes
-            WHERE turn IN (SELECT 'dbos:' || number FROM {_DBOS_TURNS} AS gone))
-        DELETE FROM weft.dbos_turns WHERE {_OWNED}""",
-    "weft.turn_notes": "",  # they go with their turns
-}
-"""The tables of queues, in the order to empty them in, and how to delete a user's rows."""
-
-_TURN_APPS = {
-    "weft.turns": "SELECT DISTINCT app_name FROM weft.turns WHERE user_id = %(user_id)s",
-    "procrastinate_jobs": """
-        SELECT DISTINCT queueing_lock::jsonb ->> 0 FROM procrastinate_jobs
-        WHERE CASE WHEN task_name = 'weft.turn'
-            THEN queueing_lock::jsonb ->> 1 = %(user_id)s END""",
-    "weft.dbos_turns": "SELECT DISTINCT app_name FROM weft.dbos_turns WHERE user_id = %(user_id)s",
-}
-"""How to find the apps for which a user has turns."""

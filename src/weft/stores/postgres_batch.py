@@ -11,14 +11,13 @@ from typing import Generic, NamedTuple, TypeVar, cast
 
 from weft.session import Event, SessionKey
 from weft.session.memory import Growth, StoredSession
-from weft.stores.postgres_chapters import SERVER_SQL, run_steps
-from weft.stores.postgres_rows import Stale, lock_number
 from weft.stores.postgres_server import (
     Connection,
     DriverError,
     ForeignKeyViolation,
     UniqueViolation,
 )
+from weft.stores.postgres_tables import SERVER_SQL, Stale, lock_number, run_steps
 from weft.stores.rows import encode_event
 from weft.stores.steps import share
 
@@ -75,9 +74,9 @@ class Batches(Generic[Wish, Answer]):
             self._room -= 1
             task = asyncio.get_running_loop().create_task(self._run())
             self._tasks[task] = []
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._end_task)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _end_task(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         self._room += 1
         if not task.get_loop().is_closed():
@@ -91,7 +90,7 @@ class Batches(Generic[Wish, Answer]):
             batch, self._waiting = waiting[:MOST], waiting[MOST:]
             futures = self._tasks[task] = [future for _, future in batch]
             if not batch:
-                # the room is given back in `_ended`
+                # the room is given back in `_end_task`
                 return
             try:
                 answers = await self._serve([wish for wish, _ in batch])
@@ -127,7 +126,7 @@ class NewEvent(NamedTuple):
 def new_event(
     stored: StoredSession, at: int, event: Event, worker: str | None
 ) -> tuple[NewEvent, int]:
-    """An event to be appended as the next, or so many behind it, and how many bytes it has."""
+    """An event to be appended `at` places after the next one, and how many bytes it has."""
     data, checksum = encode_event(event)
     seq, text = len(stored.events) + at, data.decode()
     new = NewEvent(stored.key, stored.number, seq, event.timestamp, text, checksum or 0, worker)
@@ -137,7 +136,7 @@ def new_event(
 async def insert_events(
     connection: Connection, stored: StoredSession, growth: Growth, worker: str | None
 ) -> tuple[StoredSession, float | None]:
-    """Insert the events behind those of the session, and what they write to the shared scopes.
+    """Insert the events after those of the session, and what they write to the shared scopes.
 
     Gives the session after that, and when somebody asked its holder to stop. Raises Stale where
     the events do not fit, or where `worker` has not got the lease any more. One event that shares
@@ -249,7 +248,7 @@ class Look(NamedTuple):
     user: Sequence[tuple[str, bytes, int | None]]
 
 
-class Locked(NamedTuple):
+class TakenLock(NamedTuple):
     """A lock that was taken: since when by the server's clock, and the session as it is."""
 
     since: float
@@ -262,7 +261,7 @@ LockWish = tuple[SessionKey, bool]
 
 async def move_locks(
     connection: Connection, wishes: Sequence[LockWish], worker: str
-) -> list[Locked | None]:
+) -> list[TakenLock | None]:
     """Unlock some sessions and lock others; None for those that another process has.
 
     The look comes after the locks, in a statement of its own: it sees what the last holder wrote.
@@ -285,7 +284,8 @@ async def move_locks(
     looks = _looks(keys, cast("list[_LookRow]", await looked.fetchall()))
     taken = {SessionKey(*key): when for *key, when in since}
     return [
-        Locked(taken[key], looks[key]) if locks and key in taken else None for key, locks in wishes
+        TakenLock(taken[key], looks[key]) if locks and key in taken else None
+        for key, locks in wishes
     ]
 
 

@@ -23,12 +23,13 @@ import msgspec
 from weft.errors import LeaseLost, StoreError
 from weft.session import Busy, Lease, SessionKey
 from weft.session.memory import Leases, LocalLease
-from weft.stores import postgres_rows as rows
+from weft.stores import postgres_tables as tables
 from weft.stores.leases import WATCH_EVERY, Holders, outwait
-from weft.stores.postgres_batch import Batches, Locked, LockWish, Look, move_locks
-from weft.stores.postgres_rows import lock_number
+from weft.stores.postgres_batch import Batches, LockWish, Look, TakenLock, move_locks
 from weft.stores.postgres_server import Connection, ConnectionPool, DriverError, explaining
+from weft.stores.postgres_tables import SERVER_SQL, lock_number, run_steps
 from weft.stores.relay import Relay
+from weft.stores.steps import delete_request, list_requests, put_request
 
 _log = logging.getLogger("weft")
 
@@ -54,7 +55,7 @@ class ServerLeases:
         self._line = Leases()
         self._holders = Holders()
         self._locked_by: Connection | None = None
-        self._moves: Batches[LockWish, Locked | None] | None = None
+        self._moves: Batches[LockWish, TakenLock | None] | None = None
         self._using = asyncio.Lock()
         self._looks: dict[SessionKey, tuple[float, Look]] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -76,7 +77,7 @@ class ServerLeases:
             if locked is None and self._timeout and time.monotonic() - looked >= _STALE_EVERY:
                 looked = time.monotonic()
                 async with self._alone(server) as connection:
-                    silent = await rows.end_stale(connection, key, self.worker, self._timeout)
+                    silent = await tables.end_stale(connection, key, self.worker, self._timeout)
                 if silent is not None:
                     _log.warning(
                         "%s is taken from %s, silent for %g seconds", key, silent, self._timeout
@@ -90,11 +91,11 @@ class ServerLeases:
 
         async def ask() -> None:
             async with server.connection() as connection:
-                await rows.insert_request(connection, key)
+                await run_steps(connection, put_request(SERVER_SQL, key))
 
         async def withdraw() -> None:
             async with server.connection() as connection:
-                await rows.delete_request(connection, key)
+                await run_steps(connection, delete_request(SERVER_SQL, key))
 
         try:
             await outwait(
@@ -118,11 +119,11 @@ class ServerLeases:
         when, look = self._looks.pop(key, (0.0, None))
         return look if time.monotonic() - when < _LOOK_LASTS else None
 
-    def _moves_on(self, server: ConnectionPool) -> "Batches[LockWish, Locked | None]":
+    def _moves_on(self, server: ConnectionPool) -> "Batches[LockWish, TakenLock | None]":
         """What collects the locks to be taken and given back."""
         if self._moves is None:
 
-            async def serve(wishes: Sequence[LockWish]) -> Sequence[Locked | Exception | None]:
+            async def serve(wishes: Sequence[LockWish]) -> Sequence[TakenLock | Exception | None]:
                 is_lost = self._locked_by is None or self._locked_by.closed
                 # only unlocks: no reason to connect again
                 if is_lost and not any(locks for _, locks in wishes):
@@ -146,7 +147,7 @@ class ServerLeases:
             # written without a lease: the log has simply grown
             return False
         async with server.connection() as connection:
-            holder = await rows.find_holder(connection, key)
+            holder = await tables.find_holder(connection, key)
         if holder is not None and holder[0] == self.worker:
             # the lease is ours: the write failed because the log has other events
             return False
@@ -156,7 +157,7 @@ class ServerLeases:
                 await (await server.leasing()).execute("SELECT 1")
             await self._leasing(server)
         async with server.connection() as connection:
-            holder = await rows.find_holder(connection, key)
+            holder = await tables.find_holder(connection, key)
         if holder is not None and holder[0] == self.worker:
             return True
         raise LeaseLost(
@@ -202,9 +203,9 @@ class ServerLeases:
             with suppress(StoreError, DriverError):  # the next look may do better
                 async with self._alone(server) as connection:
                     if time.monotonic() - self._beat > _BEAT_EVERY:
-                        await rows.beat(connection, self.worker)
+                        await tables.beat(connection, self.worker)
                         self._beat = time.monotonic()
-                    self.stop(await rows.list_requests(connection))
+                    self.stop(await run_steps(connection, list_requests(SERVER_SQL)))
             await asyncio.sleep(WATCH_EVERY)
 
     @asynccontextmanager
@@ -307,7 +308,7 @@ class News:
     async def wait(
         self, server: ConnectionPool, keys: Iterable[SessionKey], seconds: float
     ) -> None:
-        """Wait until one of the sessions may have grown, or so many seconds have passed."""
+        """Wait until one of the sessions may have grown, or `seconds` have passed."""
         self.hear(server, {_GROWN: self._note_growth})
         numbers = {*map(lock_number, keys)}
         with suppress(TimeoutError):
@@ -416,7 +417,7 @@ class ServerCarrier:
         await self._news.until_heard()
 
     async def send(self, texts: Sequence[tuple[str, str]]) -> None:
-        """Send texts, in one statement whose loss in a crash of the server is no loss."""
+        """Send texts, in one statement which may be lost in a crash of the server without harm."""
         await self._notify([name for name, _ in texts], [text for _, text in texts])
 
     async def announce(self, joined: Sequence[int], departed: Sequence[int]) -> None:
@@ -435,7 +436,7 @@ class ServerCarrier:
 
     async def catch_up(self, relay: Relay) -> None:
         """Send a mark to this process, and wait for it: notifications keep their order."""
-        # the mark arrives behind everything that was sent to this process before
+        # the mark arrives after everything that was sent to this process before
         mark = f"={self._marked + 1}"
         self._marked += 1
         self._marks[mark] = asyncio.Event()

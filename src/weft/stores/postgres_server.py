@@ -304,7 +304,7 @@ async def explaining(url: str) -> AsyncGenerator[None, None]:
     try:
         yield
     except psycopg.Error as error:
-        raise explained(error, url) from None
+        raise explain_postgres(error, url) from None
 
 
 @contextmanager
@@ -313,16 +313,22 @@ def explaining_at_once(url: str) -> Generator[None, None, None]:
     try:
         yield
     except psycopg.Error as error:
-        raise explained(error, url) from None
+        raise explain_postgres(error, url) from None
 
 
-def explained(error: psycopg.Error, url: str) -> StoreError:
+def explain_postgres(error: psycopg.Error, url: str) -> StoreError:
     """What the driver's error means here, and what to do about it."""
     words = " ".join(str(error).split()) or type(error).__name__
     match error:
         case psycopg.errors.InsufficientPrivilege():
             message = f"the server does not permit it: {words}"
             hint = "let this role create the schema `weft` once, and write to its tables"
+        case psycopg.errors.UniqueViolation() if error.diag.constraint_name == "sessions_pkey":
+            # the number is taken, not the name: a restore did not advance the counter
+            message = (
+                "the counter of weft.sessions is behind its rows, as after a restore of data alone"
+            )
+            hint = f"run {_RESET_COUNTER}"
         case psycopg.errors.ReadOnlySqlTransaction():
             message = "the server is read-only"
             hint = "connect to the primary: ...?target_session_attrs=read-write"
@@ -338,6 +344,11 @@ def explained(error: psycopg.Error, url: str) -> StoreError:
             message, hint = f"PostgreSQL refused: {words}", ""
     return StoreError(message, where=place(url), hint=hint)
 
+
+_RESET_COUNTER = (
+    "SELECT setval(pg_get_serial_sequence('weft.sessions', 'number'),"
+    " (SELECT max(number) FROM weft.sessions))"
+)
 
 _AWAY = re.compile(
     "starting up|shutting down|in recovery mode|not yet accepting|too many clients"
@@ -368,7 +379,7 @@ def server_gone(error: Exception, url: str) -> StoreError:
 # --- the address, and the connections
 
 CONNECTIONS = 8
-"""How many connections work at once, beside the one that holds the leases."""
+"""How many connections work at once, not counting the one that holds the leases."""
 
 LEASE_TIMEOUT = 30.0
 """Seconds of silence after which a run that another waits for counts as dead."""

@@ -49,7 +49,7 @@ _MOST_LETTERS = 10_000
 """How many pieces may wait to be sent; what comes then is lost."""
 
 _MOST_FOLLOWED = 10_000
-"""From so many sessions on that others follow, those who are gone are looked for."""
+"""From this many followed sessions on, followers that are gone are looked for."""
 
 
 class StreamedPiece(NamedTuple):
@@ -405,7 +405,7 @@ def read_letters(text: str) -> list[tuple[int, StreamedPiece]]:
 
 
 def pack_letters(letters: Sequence[bytes], longest: int) -> list[str]:
-    """As few texts as hold the letters, none longer than so many bytes.
+    """As few texts as hold the letters, none longer than `longest` bytes.
 
     A letter that is longer goes in parts: `+` begins those that more follow, `.` the last.
     """
@@ -414,7 +414,7 @@ def pack_letters(letters: Sequence[bytes], longest: int) -> list[str]:
     size = 0
     for letter in letters:
         if begun and size + len(letter) + 3 > longest:
-            texts.append(_listed(begun))
+            texts.append(_join_letters(begun))
             begun, size = [], 0
         if len(letter) + 3 > longest:
             texts += _split(b"[%b]" % letter, longest)
@@ -423,11 +423,11 @@ def pack_letters(letters: Sequence[bytes], longest: int) -> list[str]:
         # and a comma
         size += len(letter) + 1
     if begun:
-        texts.append(_listed(begun))
+        texts.append(_join_letters(begun))
     return texts
 
 
-def _listed(letters: Sequence[bytes]) -> str:
+def _join_letters(letters: Sequence[bytes]) -> str:
     return (b"[%b]" % b",".join(letters)).decode()
 
 

@@ -138,7 +138,7 @@ class StateReader:
         try:
             state = self._value(text, checksum, expected, what="the state it began with")
             if not isinstance(state, dict):
-                raise self._damaged("the state it began with", "it is not an object")
+                raise self._damage_error("the state it began with", "it is not an object")
         except StoreError as problem:
             if not self._skip:
                 raise
@@ -163,17 +163,17 @@ class StateReader:
 
     def _value(self, text: bytes, checksum: int | None, expected: int, *, what: str) -> Json:
         if checksum is not None and checksum != expected:
-            raise self._damaged(what, "it is not what was stored")
+            raise self._damage_error(what, "it is not what was stored")
         try:
             try:
                 value: Json = msgspec.json.decode(text)
             except msgspec.DecodeError:  # msgspec refuses lone surrogates, json takes them
                 value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise self._damaged(what, str(error)) from None
+            raise self._damage_error(what, str(error)) from None
         return value
 
-    def _damaged(self, what: str, why: str) -> StoreError:
+    def _damage_error(self, what: str, why: str) -> StoreError:
         return StoreError(f"{what} is damaged: {why}", where=str(self.key), hint=_REST)
 
 
@@ -309,7 +309,7 @@ class UnreadEvents(Sequence[Event]):
             for index in indexes:
                 row = rows[index]
                 if row is None:
-                    row = self._fetched(index)
+                    row = self._fetch_row(index)
                 if type(row) is bytes:
                     rows[index] = decode(row)
 
@@ -331,7 +331,7 @@ class UnreadEvents(Sequence[Event]):
             at += len(page)
         return rows
 
-    def _fetched(self, index: int) -> bytes | Event | None:
+    def _fetch_row(self, index: int) -> bytes | Event | None:
         """The row at a position, once it is in memory with those around it."""
         assert self._fetch is not None
         rows = self._rows
@@ -352,7 +352,7 @@ def _fill(rows: list[bytes | Event | None], first: int, data: Sequence[bytes]) -
         ]
 
 
-class Skimmed(NamedTuple):
+class RowSkim(NamedTuple):
     """A skim of a log, and what the store needs of it besides."""
 
     skim: Skim
@@ -365,7 +365,7 @@ class Skimmed(NamedTuple):
     """What its events write to the state, one after the other."""
 
 
-def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
+def skim_rows(rows: Sequence[bytes]) -> RowSkim | None:
     """What the rows of a log say without being decoded; None where they are more than plain talk.
 
     An unknown field, or anything that a pass might treat in its own way, makes a log more than
@@ -442,7 +442,7 @@ def skimmed(rows: Sequence[bytes]) -> Skimmed | None:
     known = frozenset(invocations)
     produced, volatile = frozenset(writes.produced), frozenset(writes.volatile)
     skim = Skim(len(rows), frozenset(authors), asked, turns, calls, known, None, produced, volatile)
-    return Skimmed(skim, positions, known, last, writes.deltas)
+    return RowSkim(skim, positions, known, last, writes.deltas)
 
 
 class _Writes:

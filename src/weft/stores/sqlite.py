@@ -25,7 +25,7 @@ from weft.session.memory import (
     grow,
     has_all,
     require_key,
-    scoped,
+    split_scopes,
 )
 from weft.session.store import Count, conflict, key_of, part, require_place, unknown
 from weft.stores import sqlite_tables as tables
@@ -33,10 +33,9 @@ from weft.stores.cache import SessionCache, require_recent
 from weft.stores.leases import FIRST_PAUSE, inside, outwait, require_outside
 from weft.stores.relay import Relay
 from weft.stores.rows import StateReader, warn_unreadable
-from weft.stores.sqlite_chapters import FILE_SQL, run_steps
 from weft.stores.sqlite_file import (
     WholeFile,
-    explained,
+    explain_sqlite,
     leave_flushing,
     open_file,
     rewrite_file,
@@ -44,6 +43,7 @@ from weft.stores.sqlite_file import (
 )
 from weft.stores.sqlite_lease import FileLeases, join, leave
 from weft.stores.sqlite_relay import FileCarrier, forget_letters
+from weft.stores.sqlite_tables import FILE_SQL, run_steps
 from weft.stores.sqlite_worker import (
     Addition,
     ConnectionThread,
@@ -56,7 +56,26 @@ from weft.stores.sqlite_worker import (
     WriterConnection,
     read,
 )
-from weft.stores.steps import ChapterWriter, Steps, list_sessions, read_part, read_shared, share
+from weft.stores.statements import Steps, StoreStatements
+from weft.stores.steps import (
+    ChapterWriter,
+    count_events,
+    delete_request,
+    delete_session,
+    erase_turns,
+    erase_user,
+    insert_session,
+    list_apps,
+    list_requests,
+    list_sessions,
+    list_turn_apps,
+    list_waiting,
+    put_request,
+    read_events,
+    read_part,
+    read_shared,
+    share,
+)
 from weft.values import Json, require_object
 
 T = TypeVar("T")
@@ -111,10 +130,10 @@ class SqliteStore:
     async def create(self, key: SessionKey, *, state: Mapping[str, Json] | None = None) -> Session:
         """A new session; one that exists is refused with a Conflict."""
         require_key(key)
-        own, app, user = scoped([require_object(state or {}, where="session.state")])
+        own, app, user = split_scopes([require_object(state or {}, where="session.state")])
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
-            stored = tables.insert_session(connection, key, time.time(), own)
+            stored = run_steps(connection, insert_session(FILE_SQL, key, time.time(), own))
             run_steps(connection, share(FILE_SQL, key, app, user))
             shared = run_steps(connection, read_shared(FILE_SQL, StateReader(key)))
             return lambda: self._keep(stored).session(*shared)
@@ -126,12 +145,12 @@ class SqliteStore:
     ) -> Session:
         """A new session with these events, in one transaction: no kill leaves it without them."""
         require_key(key)
-        own, app, user = scoped([require_object(state or {}, where="session.state")])
+        own, app, user = split_scopes([require_object(state or {}, where="session.state")])
         # what is wrong with the events is said before the writer has its turn
         growth = grow(Session(key.id, app_name=key.app_name, user_id=key.user_id), events)
 
         def work(connection: sqlite3.Connection) -> Callable[[], Session]:
-            empty = tables.insert_session(connection, key, time.time(), own)
+            empty = run_steps(connection, insert_session(FILE_SQL, key, time.time(), own))
             rows, size = tables.new_rows(empty, growth)
             if not tables.add_rows(connection, rows):  # rows of a session that nobody else knows
                 raise conflict(growth.session, empty.events)
@@ -164,7 +183,7 @@ class SqliteStore:
             return await self._sound(key, recent=recent, after=after)
         # a glance from the event loop itself: no thread, if the cached session is the newest
         if (recent is None and after is None) or self._cache.get(key) is not None:
-            glance = self._opened().glances.at(key)
+            glance = self._ensure_open().glances.at(key)
             if glance is not None:
                 stored, (number, length, app, user) = self._cache.get(key), glance
                 if number == 0:
@@ -213,7 +232,7 @@ class SqliteStore:
     async def append(self, session: Session, *events: Event) -> Session:
         """The session with the events stored: atomically, durably, each id once."""
         self._require_outside()
-        key, opened = key_of(session), self._opened()
+        key, opened = key_of(session), self._ensure_open()
         leases, known = opened.leases, self._cache.get(key)
         growth: Growth | None = None
         if known is not None and follows(session, known.events):
@@ -238,12 +257,12 @@ class SqliteStore:
                 raise conflict(session, stored.events)
             run_steps(connection, share(FILE_SQL, key, grown.app, grown.user))
             if leases.holds(key):
-                leases.stop(tables.list_requests(connection))
+                leases.stop(run_steps(connection, list_requests(FILE_SQL)))
             return lambda: self._keep(after) and grown.session
 
         # nothing to make rows from before the writer has its turn
         if known is None or growth is None:
-            return await self._explained(opened.writer.run(work))
+            return await self._await_work(opened.writer.run(work))
         grown = growth
         rows, size = tables.new_rows(known, grown)
 
@@ -261,48 +280,43 @@ class SqliteStore:
             # it waits in the writer's line with those of other sessions: one commit for all
             after = await addition.result()
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise explained(error, self._path, timeout=self._timeout) from None
+            raise explain_sqlite(error, self._path, timeout=self._timeout) from None
         self._chapters.look_at(known, self._cache, len(grown.added))
         return after
 
     async def events(
         self, key: SessionKey, *, after: int = 0, limit: int | None = None
     ) -> list[Event] | None:
-        """The events behind the first `after`, with their sequence numbers."""
+        """The events after the first `after`, with their sequence numbers."""
         require_key(key)
         require_place(after, limit)
 
-        return await self._read(_job(tables.read_events, key, after, limit))
+        return await self._read(_steps(read_events, key, after, limit))
 
     async def lengths(self, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
         """How many events the sessions have."""
         for key in keys:
             require_key(key)
-        return await self._read(_job(tables.count_events, keys), whole=False)
+        return await self._read(_steps(count_events, keys), whole=False)
 
     async def sessions(self, app_name: str, user_id: str | None = None) -> list[SessionInfo]:
         """The sessions of an app, or of one user of it, the latest first."""
-        return await self._read(
-            _job(
-                lambda connection: run_steps(connection, list_sessions(FILE_SQL, app_name, user_id))
-            ),
-            whole=False,
-        )
+        return await self._read(_steps(list_sessions, app_name, user_id), whole=False)
 
     async def waiting(self, app_name: str, user_id: str | None = None) -> list[SessionKey]:
         """The sessions of an app, or of one user of it, in which calls may wait."""
-        return await self._read(_job(tables.list_waiting, app_name, user_id), whole=False)
+        return await self._read(_steps(list_waiting, app_name, user_id), whole=False)
 
     async def apps(self) -> list[str]:
         """The names of the apps that have sessions, sorted."""
-        return await self._read(_job(tables.list_apps), whole=False)
+        return await self._read(_steps(list_apps), whole=False)
 
     async def delete(self, key: SessionKey) -> None:
         """Forget a session; what its events wrote to `app:` and `user:` stays."""
         require_key(key)
 
         def work(connection: sqlite3.Connection) -> Callable[[], None]:
-            tables.delete_session(connection, key)
+            run_steps(connection, delete_session(FILE_SQL, key))
             return lambda: self._cache.drop(key)
 
         await self._write(work)
@@ -326,7 +340,7 @@ class SqliteStore:
         require_key(SessionKey(app_name, user_id, "s"))
 
         def work(connection: sqlite3.Connection) -> Callable[[], int]:
-            count = tables.erase_user(connection, app_name, user_id)
+            count = run_steps(connection, erase_user(FILE_SQL, app_name, user_id))
 
             def settled() -> int:
                 self._cache.drop_user(app_name, user_id)
@@ -339,15 +353,15 @@ class SqliteStore:
     async def erase_turns(self, app_name: str, user_id: str, session_id: str | None = None) -> None:
         """Delete the turns of a user, or of a session, from the queue: no worker takes another."""
         require_key(SessionKey(app_name, user_id, "s" if session_id is None else session_id))
-        await self._write(_job(tables.erase_turns, app_name, user_id, session_id))
+        await self._write(_steps(erase_turns, app_name, user_id, session_id))
 
     async def apps_of_turns(self, user_id: str) -> list[str]:
         """The apps for which a user has turns in the queue, sorted."""
-        return await self._read(_job(tables.list_turn_apps, user_id))
+        return await self._read(_steps(list_turn_apps, user_id))
 
     async def tally(self, names: Sequence[str], count: Count, *, beside: str = "") -> None:
         """Change what processes count together under these names, while no other does."""
-        await self._write(_job(tables.tally, names, count, beside, time.time()))
+        await self._write(_job(lambda on: tables.tally(on, names, count, beside, time.time())))
 
     async def compact(self) -> None:
         """Write the file anew, so that nothing deleted can be read from the disk.
@@ -355,7 +369,7 @@ class SqliteStore:
         It takes as long as reading and writing all of it, and others wait meanwhile.
         """
         self._require_outside()
-        opened = self._opened()
+        opened = self._ensure_open()
 
         def rewrite() -> None:
             # partial events that nobody took yet may quote what was deleted
@@ -367,12 +381,12 @@ class SqliteStore:
                 finally:
                     connection.close()
 
-        await self._explained(asyncio.to_thread(rewrite))
+        await self._await_work(asyncio.to_thread(rewrite))
 
     async def lease(self, key: SessionKey, *, busy: Busy, interrupt: Callable[[], None]) -> Lease:
         """The right to run the session, across the processes that use the file."""
         require_key(key)
-        opened = self._opened()
+        opened = self._ensure_open()
         lease = await opened.leases.line.acquire(key, busy=busy, interrupt=interrupt)
         try:
             # the first try needs no thread and no waiting
@@ -395,7 +409,7 @@ class SqliteStore:
 
         async def ask() -> None:
             await asyncio.sleep(FIRST_PAUSE)  # who has just taken the lock is about to say its turn
-            await self._write(_job(tables.insert_request, key, opened.leases.turn(key)))
+            await self._write(_steps(put_request, key, opened.leases.turn(key)))
 
         await outwait(
             key,
@@ -403,13 +417,13 @@ class SqliteStore:
             take=take,
             wanted=lambda: lease.asked,
             ask=ask,
-            withdraw=lambda: self._write(_job(tables.delete_request, key)),
+            withdraw=lambda: self._write(_steps(delete_request, key)),
         )
 
     async def holder(self, key: SessionKey) -> Holder | None:
         """Who has the session now; of another process only that there is one."""
         require_key(key)
-        leases = self._opened().leases
+        leases = self._ensure_open().leases
         if leases.holds(key):
             return leases.line.holder(key)
         return Holder("another process") if leases.is_taken(key) else None
@@ -426,17 +440,17 @@ class SqliteStore:
         """
         self._require_outside()
         hold = Hold()
-        self._opened().writer.submit(hold)
-        connection = await self._explained(hold.begin())
+        self._ensure_open().writer.submit(hold)
+        connection = await self._await_work(hold.begin())
         transaction = _SqliteTransaction(connection, session, self)
         try:
             with inside(self):
                 yield transaction
         except BaseException:
             # the writer's thread waits for this: without it nobody could write any more
-            await self._explained(hold.rollback())
+            await self._await_work(hold.rollback())
             raise
-        await self._explained(hold.commit())
+        await self._await_work(hold.commit())
         if transaction.stored is not None:
             self._keep(transaction.stored)
 
@@ -449,7 +463,7 @@ class SqliteStore:
             self._cache = SessionCache()
         if opened is not None and opened.process == os.getpid():
             opened.glances.close()
-            # the writer hands its last commits to the flusher, which therefore ends behind it
+            # the writer hands its last commits to the flusher, which therefore ends after it
             await opened.reader.close()
             await opened.writer.close()
             await opened.flusher.close()
@@ -457,7 +471,7 @@ class SqliteStore:
             leave(opened.leases)
         await self.relay.close()
 
-    def _opened(self) -> _Open:
+    def _ensure_open(self) -> _Open:
         process, opened = os.getpid(), self._open
         if opened is not None and opened.process == process:
             return opened
@@ -470,7 +484,7 @@ class SqliteStore:
                     return open_file(self._path, timeout=self._timeout, alone=leases.alone())
 
                 def stop_asked(connection: sqlite3.Connection) -> None:
-                    leases.stop(tables.list_requests(connection))
+                    leases.stop(run_steps(connection, list_requests(FILE_SQL)))
 
                 def connect_writer() -> sqlite3.Connection:
                     connection = open_file(
@@ -509,26 +523,26 @@ class SqliteStore:
 
     async def _read(self, work: Work[T], *, whole: bool = True) -> T:
         """The result of the work; of a damaged file it may lack something, unless `whole`."""
-        opened = self._opened()
+        opened = self._ensure_open()
         look = opened.whole.require if whole else opened.whole.warn
 
         def checked(connection: sqlite3.Connection) -> Callable[[], T]:
             look(connection)
             return work(connection)
 
-        return await self._explained(opened.reader.run(checked))
+        return await self._await_work(opened.reader.run(checked))
 
     async def _write(self, work: Work[T]) -> T:
         self._require_outside()
-        opened = self._opened()
+        opened = self._ensure_open()
 
         def checked(connection: sqlite3.Connection) -> Callable[[], T]:
             opened.whole.require(connection)
             return work(connection)
 
-        return await self._explained(opened.writer.run(checked))
+        return await self._await_work(opened.writer.run(checked))
 
-    async def _explained(self, work: Awaitable[T]) -> T:
+    async def _await_work(self, work: Awaitable[T]) -> T:
         with self.explaining():
             return await work
 
@@ -538,7 +552,7 @@ class SqliteStore:
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise explained(error, self._path, timeout=self._timeout) from None
+            raise explain_sqlite(error, self._path, timeout=self._timeout) from None
 
     def known(self, key: SessionKey) -> StoredSession | None:
         """The session as this process knows it; whoever adds to it finds out if it is another."""
@@ -579,10 +593,10 @@ class _SqliteTransaction:
         """Add the events; they are stored when the transaction ends without an error."""
         # Nothing of this reaches the disk before the transaction ends, so no thread is needed.
         with self._store.explaining():
-            self.stored, self._session = self._appended(events)
+            self.stored, self._session = self._append_rows(events)
         return self._session
 
-    def _appended(self, events: Sequence[Event]) -> tuple[StoredSession, Session]:
+    def _append_rows(self, events: Sequence[Event]) -> tuple[StoredSession, Session]:
         connection, key = self._connection, key_of(self._session)
         stored = self.stored or self._store.known(key)
         if stored is None or not follows(self._session, stored.events):
@@ -604,15 +618,20 @@ class _SqliteTransaction:
         return stored.after(growth, size), growth.session
 
 
-def _job(
-    function: Callable[Concatenate[sqlite3.Connection, Arguments], T],
+def _steps(
+    begin: Callable[Concatenate[StoreStatements, Arguments], Steps[T]],
     *args: Arguments.args,
     **options: Arguments.kwargs,
 ) -> Work[T]:
+    """The work that runs steps from their beginning, however often it is tried."""
+    return _job(lambda connection: run_steps(connection, begin(FILE_SQL, *args, **options)))
+
+
+def _job(function: Callable[[sqlite3.Connection], T]) -> Work[T]:
     """The work that calls a function with the connection, and gives what it gives."""
 
     def work(connection: sqlite3.Connection) -> Callable[[], T]:
-        result = function(connection, *args, **options)
+        result = function(connection)
         return lambda: result
 
     return work

@@ -131,7 +131,7 @@ def open_file(
             path, timeout=timeout, isolation_level=None, check_same_thread=False, factory=factory
         )
     except (sqlite3.Error, ValueError) as error:
-        raise explained(error, path, timeout=timeout) from None
+        raise explain_sqlite(error, path, timeout=timeout) from None
     try:
         if file_version(connection, path, migrations) < len(migrations):
             with alone:
@@ -141,7 +141,7 @@ def open_file(
         connection.execute(f"PRAGMA wal_autocheckpoint={pages}")
     except (sqlite3.Error, UnicodeDecodeError) as error:  # damage in the schema is in no words
         connection.close()
-        raise explained(error, path, timeout=timeout) from None
+        raise explain_sqlite(error, path, timeout=timeout) from None
     except BaseException:
         connection.close()
         raise
@@ -317,11 +317,13 @@ _ORPHAN = """SELECT 1 FROM (SELECT DISTINCT place / 4294967296 AS session FROM e
 WHERE session NOT IN (SELECT number FROM sessions) LIMIT 1"""
 
 
-def explained(error: Exception, path: Path, *, timeout: float) -> StoreError:
+def explain_sqlite(error: Exception, path: Path, *, timeout: float) -> StoreError:
     """What SQLite's error means here, and what to do about it."""
     code = (
         # extended codes have the plain one in their low byte
-        error.sqlite_errorcode & 0xFF if isinstance(error, sqlite3.Error) and _coded(error) else 0
+        error.sqlite_errorcode & 0xFF
+        if isinstance(error, sqlite3.Error) and _has_code(error)
+        else 0
     )
     if isinstance(error, UnicodeDecodeError):
         # SQLite hands out damaged text as it is, and Python cannot decode it
@@ -335,10 +337,10 @@ def explained(error: Exception, path: Path, *, timeout: float) -> StoreError:
             message = "this is not a SQLite database"
             hint = "name a file that does not exist yet, and it will be made"
         case sqlite3.SQLITE_CANTOPEN:
-            message, hint = _unopened(path)
+            message, hint = _explain_unopened(path)
         case sqlite3.SQLITE_READONLY:
             message = "the file or its directory is read-only"
-            hint = "make both writable: SQLite keeps two more files beside this one"
+            hint = "make both writable: SQLite keeps two more files next to this one"
         case sqlite3.SQLITE_FULL:
             message = f"there is no room for more: {error}"
             hint = "free some space; what was stored before is safe"
@@ -356,7 +358,7 @@ def explained(error: Exception, path: Path, *, timeout: float) -> StoreError:
     return StoreError(message, where=str(path), hint=hint)
 
 
-def _unopened(path: Path) -> tuple[str, str]:
+def _explain_unopened(path: Path) -> tuple[str, str]:
     if path.is_dir():
         return "this is a directory", "name a file in it"
     if not path.parent.is_dir():
@@ -364,6 +366,6 @@ def _unopened(path: Path) -> tuple[str, str]:
     return "the file cannot be opened or made", "make the file and its directory writable"
 
 
-def _coded(error: sqlite3.Error) -> bool:
+def _has_code(error: sqlite3.Error) -> bool:
     """Whether SQLite itself raised this, and so gave it a code."""
     return hasattr(error, "sqlite_errorcode")

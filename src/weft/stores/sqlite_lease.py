@@ -73,7 +73,7 @@ class FileLocks:
             mark = self._mark(place)
             if mark is not None:
                 _lock(self._descriptor, mark, wait=wait)
-                # beside the one that we have just taken
+                # apart from the one that we have just taken
                 if self._is_late and _count_locks(mark) > 1:
                     self.free(place)
                     return False
@@ -162,7 +162,7 @@ class FileLeases:
     """The leases that the stores of this process on one file share."""
 
     def __init__(self, path: Path) -> None:
-        self.line = Leases(freed=self._freed)
+        self.line = Leases(freed=self._free_lock)
         self.users = 0
         self._database = path
         self._path = path.with_name(f"{path.name}-lease")
@@ -183,7 +183,7 @@ class FileLeases:
         """Which turn the holder of a session has, in whichever process: a request is for that."""
         return self._opened().turn(place_of(key))
 
-    def _freed(self, key: SessionKey) -> None:
+    def _free_lock(self, key: SessionKey) -> None:
         self._holders.remove(key)
         with self._lock:
             if self._locks is not None:

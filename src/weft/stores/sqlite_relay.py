@@ -1,4 +1,4 @@
-"""Partial events between the processes on a SQLite file, by way of a small file beside it.
+"""Partial events between the processes on a SQLite file, by way of a small file next to it.
 
 `weft.db-live` has who follows what, and the letters that nobody has taken yet. It is made when a
 session is first followed that another process may run, it is never flushed to the disk, and it may
@@ -16,7 +16,7 @@ from typing import cast
 
 from weft.errors import StoreError
 from weft.stores.relay import Relay
-from weft.stores.sqlite_file import explained
+from weft.stores.sqlite_file import explain_sqlite
 
 _TAKE_EVERY = 0.05
 """Seconds between two looks for letters, while something is followed."""
@@ -42,7 +42,7 @@ _NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 
 
 def live_file(path: Path) -> Path:
-    """The file beside the one of a store."""
+    """The file next to the one of a store."""
     return path.with_name(f"{path.name}-live")
 
 
@@ -168,7 +168,7 @@ class FileCarrier:
             with self._opened() as connection:
                 work(connection)
         except sqlite3.Error as error:
-            raise explained(error, self._path, timeout=_WAIT) from None
+            raise explain_sqlite(error, self._path, timeout=_WAIT) from None
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None or self._process != os.getpid():
@@ -197,6 +197,6 @@ def forget_letters(path: Path) -> None:
         connection.execute("PRAGMA secure_delete=ON")
         connection.execute("DELETE FROM letters")
     except sqlite3.Error as error:
-        raise explained(error, file, timeout=5.0) from None
+        raise explain_sqlite(error, file, timeout=5.0) from None
     finally:
         connection.close()

@@ -1,23 +1,23 @@
-"""The tables of a SQLite file: what is read from them, and what is written to them.
+"""The tables of a SQLite file: how statements are spelled for it, and what only a file does.
 
 Every function here runs on the thread of its connection, inside a transaction that the caller
 begins and ends.
+
+Top to bottom: the spelling, who runs steps, the newest events, new rows, a glance, tallies.
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
-from operator import itemgetter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
-from weft.session import Event, SessionKey
-from weft.session.event import numbered
+from weft.session import SessionKey
 from weft.session.memory import Growth, StoredSession
-from weft.session.store import Count, exists_already
-from weft.session.strand import Strand
+from weft.session.store import Count
 from weft.stores.cache import (
     SLICE,
     SessionCache,
@@ -26,29 +26,95 @@ from weft.stores.cache import (
     read_readable,
 )
 from weft.stores.chapters import open_log
-from weft.stores.rows import (
-    ANSWERS,
-    ASKS,
-    EventRow,
-    RawRow,
-    StateReader,
-    checksum_of,
-    encode_event,
-    encode_value,
-    read_row,
-    still_waits,
-)
-from weft.stores.sqlite_chapters import (
-    FILE_SQL,
-    LENGTH,
-    ROOM,
-    fetch_from,
-    fetch_talk_from,
-    older_rows,
-    run_steps,
-)
-from weft.stores.steps import SessionRow, chapters_of
+from weft.stores.rows import RawRow, StateReader, encode_event, encode_value
+from weft.stores.sqlite_file import explain_sqlite
+from weft.stores.statements import QueueStatements, Steps, StoreSpelling, StoreStatements
+from weft.stores.steps import SessionRow, chapters_of, fetch_from, fetch_talk_from, read_log
 from weft.values import JsonObject
+
+T = TypeVar("T")
+
+ROOM = 2**32
+"""How many places a session has in the table of events."""
+
+
+LENGTH = f"""coalesce((
+    SELECT place - number * {ROOM} + 1 FROM events
+    WHERE place >= number * {ROOM} AND place < (number + 1) * {ROOM}
+    ORDER BY place DESC LIMIT 1), 0)"""
+"""How many events the session `number` has."""
+
+FILE_SQL = StoreStatements(
+    StoreSpelling(
+        schema="",
+        blob="CAST({} AS BLOB)",
+        position=f"place - :number * {ROOM}",
+        between=f"place >= :number * {ROOM} + :first AND place < :number * {ROOM} + :end",
+        length=LENGTH,
+        newest=f"""LEFT JOIN events ON place = (
+            SELECT place FROM events
+            WHERE place >= number * {ROOM} AND place < (number + 1) * {ROOM}
+            ORDER BY place DESC LIMIT 1)""",
+        last=f"place - number * {ROOM} + 1",
+        # said outright: SQLite would go through all events of the session by their places
+        by_deltas="INDEXED BY deltas",
+        place="place",
+        at=f":number * {ROOM} + :at",
+        lock="",  # a file has one writer
+        has_talk="SELECT 1 FROM pragma_table_info('chapters') WHERE name = 'talk'",
+        start=f"number * {ROOM}",
+        since=f"place >= {{}} AND place < (number + 1) * {ROOM}",
+        placed="place",
+        later=f"""LEFT JOIN events AS later
+            ON place >= number * {ROOM} + :after AND place < (number + 1) * {ROOM}""",
+        wanted="""(
+            SELECT json_extract(value, '$[0]') AS app, json_extract(value, '$[1]') AS owner,
+                json_extract(value, '$[2]') AS name FROM json_each(:keys))""",
+        asked=":asked",
+        delete_session="""
+            DELETE FROM sessions WHERE app_name = :app_name AND user_id = :user_id AND id = :id
+            RETURNING number""",
+        cascades=False,
+        user_tables=("user_state", "interrupts"),
+        find_queues="SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'turns'",
+        queues={
+            "turns": QueueStatements(
+                """DELETE FROM turns WHERE app_name = :app_name AND user_id = :user_id
+                    AND session = coalesce(:session, session)""",
+                "SELECT DISTINCT app_name FROM turns WHERE user_id = :user_id",
+            )
+        },
+    )
+)
+
+
+def run_steps(connection: sqlite3.Connection, steps: Steps[T]) -> T:
+    """What comes of the steps, on this connection."""
+    rows: object = None
+    while True:
+        try:
+            statement, values = steps.send(rows)
+        except StopIteration as end:
+            return cast("T", end.value)
+        if isinstance(values, Mapping):
+            rows = connection.execute(statement, values).fetchall()
+        else:
+            rows = connection.executemany(statement, values).fetchall()
+
+
+def _read_alone(path: Path, steps: Steps[T]) -> T:
+    """What comes of the steps, on a connection for one read, in one state of the file."""
+    address = f"{path.as_uri()}?mode=ro"
+    try:
+        with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as connection:
+            connection.execute("BEGIN")
+            return run_steps(connection, steps)
+    except sqlite3.Error as error:
+        raise explain_sqlite(error, path, timeout=_WAIT) from None
+
+
+_WAIT = 5.0
+"""Seconds that SQLite waits for a lock on its own account."""
 
 
 def _session_row(
@@ -88,14 +154,15 @@ def read_newest(
 def _by_chapters(
     connection: sqlite3.Connection, begun: StoredSession, row: SessionRow, path: Path
 ) -> StoredSession | None:
-    """The session by its chapters and the events behind them; None where all must be read."""
+    """The session by its chapters and the events after them; None where all must be read."""
     chapters = run_steps(connection, chapters_of(FILE_SQL, row.number, row.chaptered))
     tail = [*_rows(connection, row, row.chaptered)]
-    # damaged chapters, or a gap behind them: all of it is read, and that says what is wrong
+    # damaged chapters, or a gap after them: all of it is read, and that says what is wrong
     if chapters is None or row.chaptered + len(tail) != row.length:
         return None
-    fetch = fetch_from(path, row.number, where=str(begun.key))
-    talk = fetch_talk_from(path, row.number)
+    read = partial(_read_alone, path)
+    fetch = fetch_from(FILE_SQL, read, row.number, where=str(begun.key))
+    talk = fetch_talk_from(FILE_SQL, read, row.number)
     return open_log(begun, chapters, tail, event_reader(), fetch, talk)
 
 
@@ -109,12 +176,13 @@ def read_sound(connection: sqlite3.Connection, reader: StateReader) -> StoredSes
     return stored
 
 
-def _rows(connection: sqlite3.Connection, row: SessionRow, first: int) -> Iterator[RawRow]:
+def _rows(connection: sqlite3.Connection, session: SessionRow, first: int) -> Iterator[RawRow]:
     """The events of a session from `first` on, as bytes: damaged ones may be no text."""
-    number = row.number
-    if first < row.archived:
-        yield from older_rows(connection, number, first)
-        first = row.archived
+    number = session.number
+    if first < session.archived:
+        for row in run_steps(connection, read_log(FILE_SQL, number, first, session.archived)):
+            yield row.data, row.checksum
+        first = session.archived
     cursor = connection.execute(
         "SELECT CAST(event AS BLOB), checksum FROM events"
         " WHERE place >= ? AND place < ? ORDER BY place",
@@ -125,60 +193,13 @@ def _rows(connection: sqlite3.Connection, row: SessionRow, first: int) -> Iterat
         yield from rows
 
 
-def read_events(
-    connection: sqlite3.Connection, key: SessionKey, after: int, limit: int | None
-) -> list[Event] | None:
-    """The events of a session behind the first `after`, with their sequence numbers."""
-    row = _session_row(connection, key)
-    if row is None:
-        return None
-    rows = _rows(connection, row, after)
-    return numbered(
-        [
-            read_row(EventRow(*raw), position, where=str(key))
-            for position, raw in enumerate(islice(rows, limit), after)
-        ],
-        after,
-    )
-
-
-def count_events(
-    connection: sqlite3.Connection, keys: Sequence[SessionKey]
-) -> dict[SessionKey, int]:
-    """How many events the sessions have; one that does not exist is not in it."""
-    lengths: dict[SessionKey, int] = {}
-    for key in keys:
-        row: tuple[int, int, int, int] | None
-        row = connection.execute(FILE_SQL.covered, key._asdict()).fetchone()
-        if row is not None:
-            *_, lengths[key] = row
-    return lengths
-
-
-def insert_session(
-    connection: sqlite3.Connection, key: SessionKey, created: float, initial: JsonObject
-) -> StoredSession:
-    """Insert a new session."""
-    state = encode_value(initial)
-    try:
-        number = connection.execute(
-            "INSERT INTO sessions (app_name, user_id, id, created, state, checksum)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (*key, created, state, checksum_of(*key, created, state)),
-        ).lastrowid
-    except sqlite3.IntegrityError:
-        raise exists_already(key) from None
-    assert number is not None
-    return StoredSession(key, number, created, initial, initial, Strand())
-
-
 NewRow = tuple[int, float, str, int | None, int, int | None]
 """An event to be added: place, timestamp, text and checksum, the number of its session, and the
 place before it that must be taken, for the first of those that are added to a log that has some."""
 
 
 def new_rows(stored: StoredSession, growth: Growth) -> tuple[list[NewRow], int]:
-    """The rows of the events behind those of the session, and how many bytes they have."""
+    """The rows of the events after those of the session, and how many bytes they have."""
     length, size = len(stored.events), 0
     place = stored.number * ROOM + length
     before = place - 1 if length else None
@@ -253,111 +274,6 @@ SELECT 2, CAST(key AS BLOB), CAST(value AS BLOB), checksum FROM user_state
 WHERE app_name = ? AND user_id = ?"""
 
 
-def list_waiting(
-    connection: sqlite3.Connection, app_name: str, user_id: str | None
-) -> list[SessionKey]:
-    """The sessions in which calls may wait. Those that never asked anything are not read."""
-    cursor = connection.execute(
-        f"""WITH asked AS (
-            SELECT user_id, id, number, min(place) AS first FROM sessions JOIN events
-            ON place >= number * 4294967296 AND place < (number + 1) * 4294967296
-            WHERE app_name = ? AND (? IS NULL OR user_id = ?) AND {ASKS} GROUP BY number
-        )
-        SELECT user_id, id, CAST(event AS BLOB) FROM asked JOIN events
-        ON place >= first AND place < (number + 1) * 4294967296 WHERE {ANSWERS}
-        ORDER BY number, place""",
-        (app_name, user_id, user_id),
-    )
-    rows = cast("Iterator[tuple[str, str, bytes]]", cursor)
-    waiting = {
-        SessionKey(app_name, user, id): still_waits(event for _, _, event in events)
-        for (user, id), events in groupby(rows, key=itemgetter(0, 1))
-    }
-    for key in _asked_before(connection, app_name, user_id):
-        row = _session_row(connection, key)
-        if row is not None:
-            waiting[key] = still_waits(data for data, _ in _rows(connection, row, 0))
-    return [key for key, waits in waiting.items() if waits]
-
-
-def _asked_before(
-    connection: sqlite3.Connection, app_name: str, user_id: str | None
-) -> list[SessionKey]:
-    """The sessions with a packed chapter in which something was asked."""
-    rows: list[tuple[str, str, str]] = connection.execute(
-        """SELECT app_name, user_id, id FROM sessions
-            WHERE app_name = ? AND (? IS NULL OR user_id = ?) AND archived > 0
-                AND number IN (SELECT session FROM chapters WHERE asks AND packed IS NOT NULL)
-            ORDER BY number""",
-        (app_name, user_id, user_id),
-    ).fetchall()
-    return [SessionKey(*row) for row in rows]
-
-
-def list_apps(connection: sqlite3.Connection) -> list[str]:
-    """The names of the apps that have sessions, sorted."""
-    rows = connection.execute("SELECT DISTINCT app_name FROM sessions ORDER BY app_name")
-    return [name for (name,) in cast("list[tuple[str]]", rows.fetchall())]
-
-
-def delete_session(connection: sqlite3.Connection, key: SessionKey) -> None:
-    """Delete a session with its events and turns; what they wrote to shared scopes stays."""
-    # first: a session may have queued turns and no row yet
-    erase_turns(connection, *key)
-    row: tuple[int] | None = connection.execute(
-        "SELECT number FROM sessions WHERE app_name = ? AND user_id = ? AND id = ?", key
-    ).fetchone()
-    if row is None:
-        return
-    _delete_events(connection, row[0])
-    connection.execute("DELETE FROM sessions WHERE number = ?", row)
-
-
-def _delete_events(connection: sqlite3.Connection, number: int) -> None:
-    places = (number * ROOM, (number + 1) * ROOM)
-    connection.execute("DELETE FROM events WHERE place >= ? AND place < ?", places)
-
-
-def erase_user(connection: sqlite3.Connection, app_name: str, user_id: str) -> int:
-    """Delete all rows of a user: sessions, events, state, requests and turns."""
-    owner = (app_name, user_id)
-    numbers: list[tuple[int]] = connection.execute(
-        "SELECT number FROM sessions WHERE app_name = ? AND user_id = ?", owner
-    ).fetchall()
-    for (number,) in numbers:
-        _delete_events(connection, number)
-    for table in ("sessions", "user_state", "interrupts"):
-        connection.execute(f"DELETE FROM {table} WHERE app_name = ? AND user_id = ?", owner)
-    erase_turns(connection, app_name, user_id)
-    return len(numbers)
-
-
-def erase_turns(
-    connection: sqlite3.Connection, app_name: str, user_id: str, session: str | None = None
-) -> None:
-    """Delete the turns of a user, or of one session, if the file has a queue."""
-    if _has_queue(connection):
-        connection.execute(
-            "DELETE FROM turns WHERE app_name = ? AND user_id = ?"
-            " AND session = coalesce(?, session)",
-            (app_name, user_id, session),
-        )
-
-
-def list_turn_apps(connection: sqlite3.Connection, user_id: str) -> list[str]:
-    """The apps for which a user has turns in the queue."""
-    if not _has_queue(connection):
-        return []
-    statement = "SELECT DISTINCT app_name FROM turns WHERE user_id = ? ORDER BY app_name"
-    rows = cast("list[tuple[str]]", connection.execute(statement, (user_id,)).fetchall())
-    return [app for (app,) in rows]
-
-
-def _has_queue(connection: sqlite3.Connection) -> bool:
-    listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'turns'"
-    return connection.execute(listed).fetchone() is not None
-
-
 def tally(
     connection: sqlite3.Connection, names: Sequence[str], count: Count, beside: str, now: float
 ) -> None:
@@ -379,21 +295,3 @@ def tally(
         [(name, encode_value(one.value), one.until) for name, one in after.items()],
     )
     connection.execute("DELETE FROM tallies WHERE until < ?", (now,))
-
-
-def insert_request(connection: sqlite3.Connection, key: SessionKey, asked: float) -> None:
-    """Ask the holder of the session, in another process, to stop."""
-    connection.execute("INSERT OR REPLACE INTO interrupts VALUES (?, ?, ?, ?)", (*key, asked))
-
-
-def delete_request(connection: sqlite3.Connection, key: SessionKey) -> None:
-    """Withdraw the request to stop."""
-    connection.execute("DELETE FROM interrupts WHERE app_name = ? AND user_id = ? AND id = ?", key)
-
-
-def list_requests(connection: sqlite3.Connection) -> list[tuple[SessionKey, float]]:
-    """The sessions that somebody wants stopped, and since when."""
-    rows: list[tuple[str, str, str, float]] = connection.execute(
-        "SELECT app_name, user_id, id, asked FROM interrupts"
-    ).fetchall()
-    return [(SessionKey(*key), when) for *key, when in rows]

@@ -156,7 +156,7 @@ class ConnectionThread:
                 due = None
             elif due is None:
                 due = time.monotonic() + WATCH_EVERY
-            batch = self._queued(due)
+            batch = self._wait_for_batch(due)
             if batch:
                 try:
                     connection = connection or self._connect()
@@ -173,7 +173,7 @@ class ConnectionThread:
         if connection is not None:
             connection.close()
 
-    def _queued(self, until: float | None) -> list[Task]:
+    def _wait_for_batch(self, until: float | None) -> list[Task]:
         """What is queued, once there is something, or nothing at that time."""
         pause = None if until is None else max(until - time.monotonic(), 0)
         batch: list[Task] = []
@@ -380,7 +380,7 @@ class Flusher:
             except OSError as error:
                 self.failure = error
                 for job in jobs:
-                    job.failed(self._refused(error))
+                    job.failed(self._disk_error(error))
             else:
                 _settle(jobs)
         if self._descriptor >= 0:
@@ -395,7 +395,7 @@ class Flusher:
                 return
         sync_data(self._descriptor)
 
-    def _refused(self, error: OSError) -> StoreError:
+    def _disk_error(self, error: OSError) -> StoreError:
         return StoreError(
             f"the disk failed: {_words(error)}",
             where=str(self._log),
@@ -577,9 +577,9 @@ class WriterConnection(sqlite3.Connection):
 
     def guard(self) -> None:
         """Ask from now on whether a statement may end a transaction."""
-        self.set_authorizer(self._allowed)
+        self.set_authorizer(self._authorize)
 
-    def _allowed(self, action: int, first: str | None, *_: str | None) -> int:
+    def _authorize(self, action: int, first: str | None, *_: str | None) -> int:
         ends = action == sqlite3.SQLITE_TRANSACTION and self.is_held
         return sqlite3.SQLITE_DENY if ends else sqlite3.SQLITE_OK
 
@@ -587,14 +587,14 @@ class WriterConnection(sqlite3.Connection):
 def _commit(connection: sqlite3.Connection) -> Callable[[], None]:
     cast("WriterConnection", connection).is_held = False
     connection.execute(_COMMIT)
-    return _ended
+    return _do_nothing
 
 
 def _nothing(_: sqlite3.Connection) -> Callable[[], None]:
-    return _ended
+    return _do_nothing
 
 
-def _ended() -> None:
+def _do_nothing() -> None:
     pass
 
 

@@ -1,25 +1,30 @@
-"""What both databases do in the same steps: chapters of long logs, parts of them, shared state.
+"""What both databases do in the same steps: sessions, chapters of long logs, shared state.
 
 SQLite answers at once, on the thread of its connection, and PostgreSQL is awaited. So what is done
 stands here once: a function yields statements with their values, and gets the rows of each.
 Whoever calls runs the steps on a connection, inside a transaction.
 
-Top to bottom: who has chapters written; their steps: written, packed, read, and put back; a part of
-a session, and lists; shared state; the statements.
+Top to bottom: who has chapters written; their steps: written, packed, read, and put back; old
+events that somebody asks for; a session: made, read in part, listed, deleted; shared state.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 from weft.errors import StoreError
 from weft.session import Event, Session, SessionInfo, SessionKey
+from weft.session.event import number_events
 from weft.session.memory import StoredSession
-from weft.session.store import unknown
+from weft.session.store import exists_already, unknown
 from weft.session.strand import Strand
+from weft.session.talk import FetchTalk
 from weft.stores.cache import SessionCache, state_after
 from weft.stores.chapters import (
+    TALKS,
     Chapter,
     DeltaRow,
     StoredRow,
@@ -30,6 +35,7 @@ from weft.stores.chapters import (
     read_chapters,
     read_deltas,
     require_checksum,
+    require_fetched,
     require_keeping,
     require_whole,
     session_checksum,
@@ -37,24 +43,18 @@ from weft.stores.chapters import (
     unpack,
 )
 from weft.stores.rows import (
-    HAS_DELTA,
     EventRow,
+    Fetch,
     StateReader,
     checksum_of,
     encode_value,
     read_row,
+    still_waits,
 )
-from weft.values import JsonObject
+from weft.stores.statements import NO_LIMIT, StateStatements, Steps, StoreStatements, Values
+from weft.values import JsonObject, encode
 
 T = TypeVar("T")
-
-Values = Mapping[str, object]
-
-Steps = Generator[tuple[str, Values | Sequence[Values]], object, T]
-"""Statements with their values, one after the other, and what comes of them.
-
-Each gets the list of its rows. One with several values is run for each of them, and gets none.
-"""
 
 _log = logging.getLogger("weft")
 
@@ -68,9 +68,9 @@ class StepsRunner(Protocol):
 
 
 class ChapterWriter:
-    """Has the chapters of long sessions written and packed, beside what a store does."""
+    """Has the chapters of long sessions written and packed while the store works."""
 
-    def __init__(self, run: StepsRunner, sql: "StoreStatements") -> None:
+    def __init__(self, run: StepsRunner, sql: StoreStatements) -> None:
         self._run_steps = run
         self._sql = sql
         self._tasks: dict[SessionKey, asyncio.Task[None]] = {}
@@ -126,7 +126,7 @@ class ChapterWriter:
 # --- the steps
 
 
-class _Covered(NamedTuple):
+class _LockedSession(NamedTuple):
     """A session that is locked: how far its chapters go, how many are packed, how long it is."""
 
     number: int
@@ -135,40 +135,40 @@ class _Covered(NamedTuple):
     length: int
 
 
-def _covered(sql: "StoreStatements", key: SessionKey) -> Steps[_Covered | None]:
+def _lock_session(sql: StoreStatements, key: SessionKey) -> Steps[_LockedSession | None]:
     """How far the chapters of a session go; nobody else writes chapters before the end."""
     rows = cast("list[tuple[int, int, int, int]]", (yield sql.covered, key._asdict()))
-    return _Covered(*rows[0]) if rows else None
+    return _LockedSession(*rows[0]) if rows else None
 
 
-def chapters_of(sql: "StoreStatements", number: int, chaptered: int) -> Steps[list[Chapter] | None]:
+def chapters_of(sql: StoreStatements, number: int, chaptered: int) -> Steps[list[Chapter] | None]:
     """The chapters of a session, without their events; None where they cannot be read."""
     rows = cast("list[tuple[*DeltaRow, bytes, int]]", (yield sql.chapters, {"number": number}))
     return read_chapters(rows, chaptered)
 
 
-def deltas_of(sql: "StoreStatements", number: int, chaptered: int) -> Steps[list[bytes] | None]:
+def deltas_of(sql: StoreStatements, number: int, chaptered: int) -> Steps[list[bytes] | None]:
     """What the chapters of a session write to its state; None where they cannot be read."""
     rows = cast("list[DeltaRow]", (yield sql.deltas, {"number": number}))
     return read_deltas(rows, chaptered)
 
 
-def _add_chapter(sql: "StoreStatements", key: SessionKey, limit: int | None) -> Steps[int | None]:
+def _add_chapter(sql: StoreStatements, key: SessionKey, limit: int | None) -> Steps[int | None]:
     """Write the next chapter of a session, of events before `limit`; where it ends, or None.
 
-    Without a limit it is written only if there is a whole one, and some events behind it.
+    Without a limit it is written only if there is a whole one, and some events after it.
     """
-    known = yield from _covered(sql, key)
+    known = yield from _lock_session(sql, key)
     end = chapter_end(known.chaptered, known.length, limit) if known is not None else None
     if known is None or end is None:
         return None
     number, first = known.number, known.chaptered
-    # a chapter behind damaged ones would never be used
+    # a chapter after damaged ones would never be used
     earlier = yield from chapters_of(sql, number, first)
     if earlier is None:
         return None
     # one more than the chapter: it shows where the turn ends
-    rows = yield from _stored(sql, number, first, end + 1)
+    rows = yield from _read_rows(sql, number, first, end + 1)
     chapter = next_chapter(rows, first, earlier, where=str(key))
     if chapter is None:
         return None
@@ -181,10 +181,10 @@ def _add_chapter(sql: "StoreStatements", key: SessionKey, limit: int | None) -> 
 
 
 def _limit(
-    sql: "StoreStatements", key: SessionKey, keep_recent: int, before: float | None
+    sql: StoreStatements, key: SessionKey, keep_recent: int, before: float | None
 ) -> Steps[int | None]:
-    """How many of the first events may be archived: not the newest, nor any behind a later one."""
-    known = yield from _covered(sql, key)
+    """How many of the first events may be archived: not the newest, nor any after a later one."""
+    known = yield from _lock_session(sql, key)
     if known is None:
         return None
     limit = max(known.length - keep_recent, 0)
@@ -195,12 +195,12 @@ def _limit(
     return limit if later is None else later
 
 
-def _pack_chapter(sql: "StoreStatements", key: SessionKey, limit: int) -> Steps[int | None]:
+def _pack_chapter(sql: StoreStatements, key: SessionKey, limit: int) -> Steps[int | None]:
     """Pack the first chapter that has its events in the table; how many, or None if none is left.
 
     In one transaction the events go from the one table to the other: they are always in one.
     """
-    known = yield from _covered(sql, key)
+    known = yield from _lock_session(sql, key)
     if known is None or known.archived >= known.chaptered:
         return None
     number, first = known.number, known.archived
@@ -210,14 +210,14 @@ def _pack_chapter(sql: "StoreStatements", key: SessionKey, limit: int) -> Steps[
     if end > limit:
         # a chapter is packed as a whole, or not at all
         return None
-    packed, checksum = pack((yield from _stored(sql, number, first, end)))
+    packed, checksum = pack((yield from _read_rows(sql, number, first, end)))
     yield sql.pack, {**values, "packed": packed, "checksum": checksum}
     yield sql.delete_events, {**values, "end": end}
     yield from _set_archived(sql, number, end)
     return length
 
 
-def _set_archived(sql: "StoreStatements", number: int, archived: int) -> Steps[None]:
+def _set_archived(sql: StoreStatements, number: int, archived: int) -> Steps[None]:
     """Note how many events are packed.
 
     The checksum of the session says so too: a process of a version that knows no chapters refuses
@@ -233,7 +233,7 @@ def _set_archived(sql: "StoreStatements", number: int, archived: int) -> Steps[N
     yield sql.set_archived, {"number": number, "archived": archived, "checksum": checksum}
 
 
-def unpack_all(sql: "StoreStatements") -> Steps[None]:
+def unpack_all(sql: StoreStatements) -> Steps[None]:
     """Put the events of all packed chapters back into the table of events."""
     chapters = cast("list[tuple[int, int]]", (yield sql.all_packed, {}))
     for number, first in chapters:
@@ -254,7 +254,7 @@ def unpack_all(sql: "StoreStatements") -> Steps[None]:
         yield from _set_archived(sql, number, 0)
 
 
-def _stored(sql: "StoreStatements", number: int, first: int, end: int) -> Steps[list[StoredRow]]:
+def _read_rows(sql: StoreStatements, number: int, first: int, end: int) -> Steps[list[StoredRow]]:
     """The rows of the table of events between two positions."""
     values = {"number": number, "first": first, "end": end}
     rows = cast("list[tuple[float, str | bytes, int | None]]", (yield sql.events, values))
@@ -264,6 +264,229 @@ def _stored(sql: "StoreStatements", number: int, first: int, end: int) -> Steps[
 def as_bytes(cell: str | bytes) -> bytes:
     """The bytes of a text; SQLite gives them so, because damaged ones may be no text."""
     return cell if isinstance(cell, bytes) else cell.encode()
+
+
+# --- old events that somebody asks for
+
+
+class StepsReader(Protocol):
+    """What runs steps on a connection of its own: whoever asks may be on any thread, and waits."""
+
+    def __call__(self, steps: Steps[T], /) -> T:
+        """What comes of the steps."""
+        ...
+
+
+def fetch_from(sql: StoreStatements, read: StepsReader, number: int, *, where: str) -> Fetch:
+    """What reads the chapter around a position."""
+
+    def fetch(position: int) -> tuple[int, list[bytes]]:
+        first, length, rows = read(_read_around(sql, number, position))
+        return first, require_fetched(
+            [(row.data, row.checksum) for row in rows], first, length, where=where
+        )
+
+    return fetch
+
+
+def fetch_talk_from(sql: StoreStatements, read: StepsReader, number: int) -> FetchTalk:
+    """What reads the talk of some chapters, as `fetch_from` reads their events."""
+    return lambda position: read(_read_talks(sql, number, position))
+
+
+def _read_talks(sql: StoreStatements, number: int, first: int) -> Steps[dict[int, bytes]]:
+    if not (yield sql.has_talk, {}):
+        return {}
+    rows = yield sql.talks, {"number": number, "first": first, "limit": TALKS}
+    return dict(cast("list[tuple[int, bytes]]", rows))
+
+
+def _read_around(
+    sql: StoreStatements, number: int, position: int
+) -> Steps[tuple[int, int, list[StoredRow]]]:
+    """Where the chapter around a position begins, how many events it has, and those there are."""
+    rows = cast(
+        "list[tuple[int, int, bytes | None, int | None, float | None, str | bytes, int | None]]",
+        (yield sql.around, {"number": number, "position": position}),
+    )
+    if not rows:
+        return position, 1, []
+    first, length, packed, packed_checksum, *_ = rows[0]
+    if packed is not None:
+        return first, length, unpack(packed, packed_checksum or 0, length)
+    # the outer join gives one empty row where no event is left
+    return (
+        first,
+        length,
+        [
+            StoredRow(timestamp, as_bytes(data), checksum)
+            for *_, timestamp, data, checksum in rows
+            if timestamp is not None
+        ],
+    )
+
+
+def read_log(
+    sql: StoreStatements, number: int, first: int = 0, end: int = NO_LIMIT
+) -> Steps[list[StoredRow]]:
+    """The events of a session between two positions, packed or not."""
+    rows: list[tuple[int, StoredRow]] = []
+    values = {"number": number, "first": first, "end": end}
+    for start, length, packed, packed_checksum, timestamp, data, checksum in cast(
+        "list[tuple[int, int, bytes | None, int, float, str | bytes, int | None]]",
+        (yield sql.log, values),
+    ):
+        if packed is None:
+            rows.append((start, StoredRow(timestamp, as_bytes(data), checksum)))
+        else:
+            unpacked = enumerate(unpack(packed, packed_checksum, length), start)
+            rows += [one for one in unpacked if first <= one[0] < end]
+    rows.sort(key=itemgetter(0))
+    return [row for _, row in rows]
+
+
+# --- a session
+
+
+def insert_session(
+    sql: StoreStatements, key: SessionKey, created: float, initial: JsonObject
+) -> Steps[StoredSession]:
+    """Insert a new session; one that exists is a Conflict."""
+    state = encode_value(initial)
+    checksum = checksum_of(*key, created, state)
+    values = {**key._asdict(), "created": created, "state": state, "checksum": checksum}
+    rows = cast("list[tuple[int]]", (yield sql.insert_session, values))
+    if not rows:
+        raise exists_already(key)
+    return StoredSession(key, rows[0][0], created, initial, initial, Strand())
+
+
+def read_events(
+    sql: StoreStatements, key: SessionKey, after: int, limit: int | None
+) -> Steps[list[Event] | None]:
+    """The events of a session after the first `after`, with their sequence numbers."""
+    count = NO_LIMIT if limit is None else limit
+    rows = cast(
+        "list[tuple[str | bytes | None, int | None, int, int]]",
+        # at least one: its row says that the session exists
+        (yield sql.later, {**key._asdict(), "after": after, "limit": max(count, 1)}),
+    )
+    if not rows:
+        return None
+    *_, number, archived = rows[0]
+    data = [EventRow(as_bytes(text), sum) for text, sum, _, _ in rows[:count] if text is not None]
+    if after < archived:
+        # the statement saw only the table of events, and some are packed
+        end = min(after + count, NO_LIMIT)
+        packed = yield from read_log(sql, number, after, end)
+        data = [EventRow(row.data, row.checksum) for row in packed]
+    return number_events(
+        [read_row(row, position, where=str(key)) for position, row in enumerate(data, after)], after
+    )
+
+
+def count_events(sql: StoreStatements, keys: Sequence[SessionKey]) -> Steps[dict[SessionKey, int]]:
+    """How many events the sessions have; one that does not exist is not in it."""
+    text = encode([[*key] for key in keys], where="keys").decode()
+    rows = cast("list[tuple[str, str, str, int]]", (yield sql.lengths, {"keys": text}))
+    return {SessionKey(*key): length for *key, length in rows}
+
+
+def list_waiting(
+    sql: StoreStatements, app_name: str, user_id: str | None
+) -> Steps[list[SessionKey]]:
+    """The sessions in which calls may wait. Those that never asked anything are not read."""
+    values = {"app_name": app_name, "user_id": user_id}
+    rows = cast("list[tuple[str, str, str | bytes]]", (yield sql.waiting, values))
+    waiting = {
+        SessionKey(app_name, user, id): still_waits(as_bytes(event) for _, _, event in events)
+        for (user, id), events in groupby(rows, key=itemgetter(0, 1))
+    }
+    # those with a packed chapter in which something was asked
+    for user, id, number in cast("list[tuple[str, str, int]]", (yield sql.asked_before, values)):
+        log = yield from read_log(sql, number)
+        waiting[SessionKey(app_name, user, id)] = still_waits(row.data for row in log)
+    return [key for key, waits in waiting.items() if waits]
+
+
+def list_apps(sql: StoreStatements) -> Steps[list[str]]:
+    """The names of the apps that have sessions, sorted."""
+    return sorted(name for (name,) in cast("list[tuple[str]]", (yield sql.apps, {})))
+
+
+def delete_session(
+    sql: StoreStatements, key: SessionKey, lock: Values | None = None
+) -> Steps[None]:
+    """Delete a session with its events and turns; what they wrote to shared scopes stays.
+
+    `lock` is what the statement must know of the session's lease, where the database has that.
+    """
+    # first: a session may have queued turns and no row yet
+    yield from erase_turns(sql, *key)
+    rows = yield sql.delete_session, {**key._asdict(), **(lock or {})}
+    yield from _delete_events(sql, rows)
+
+
+def erase_user(sql: StoreStatements, app_name: str, user_id: str) -> Steps[int]:
+    """Delete all rows of a user: sessions, events, state, requests and turns."""
+    yield from erase_turns(sql, app_name, user_id)
+    owner = {"app_name": app_name, "user_id": user_id}
+    rows = cast("list[tuple[int]]", (yield sql.delete_sessions, owner))
+    yield from _delete_events(sql, rows)
+    for statement in sql.delete_rows:
+        yield statement, owner
+    return len(rows)
+
+
+def _delete_events(sql: StoreStatements, numbers: object) -> Steps[None]:
+    """Delete the events of sessions that are deleted, unless the database does it by itself."""
+    if sql.cascades:
+        return
+    for (number,) in cast("list[tuple[int]]", numbers):
+        yield sql.delete_events, {"number": number, "first": 0, "end": NO_LIMIT}
+
+
+def erase_turns(
+    sql: StoreStatements, app_name: str, user_id: str, session: str | None = None
+) -> Steps[None]:
+    """Delete the turns of a user, or of one session, from every queue, whatever became of them."""
+    values = {"app_name": app_name, "user_id": user_id, "session": session}
+    for table in (yield from list_queues(sql)):
+        if statement := sql.queues[table].erase:
+            yield statement, values
+
+
+def list_turn_apps(sql: StoreStatements, user_id: str) -> Steps[list[str]]:
+    """The apps for which a user has turns in a queue, sorted."""
+    apps: set[str] = set()
+    for table in (yield from list_queues(sql)):
+        if statement := sql.queues[table].apps:
+            rows = cast("list[tuple[str]]", (yield statement, {"user_id": user_id}))
+            apps.update(app for (app,) in rows)
+    return sorted(apps)
+
+
+def list_queues(sql: StoreStatements) -> Steps[list[str]]:
+    """Those tables of queues that there are: none where no queue was ever opened."""
+    rows = cast("list[tuple[str]]", (yield sql.find_queues, {"names": [*sql.queues]}))
+    existing = {name for (name,) in rows}
+    return [table for table in sql.queues if table in existing]
+
+
+def list_requests(sql: StoreStatements) -> Steps[list[tuple[SessionKey, float]]]:
+    """The sessions that somebody wants stopped, and since when."""
+    rows = cast("list[tuple[str, str, str, float]]", (yield sql.requests, {}))
+    return [(SessionKey(*key), when) for *key, when in rows]
+
+
+def put_request(sql: StoreStatements, key: SessionKey, turn: float = 0.0) -> Steps[None]:
+    """Ask the holder of the session, in another process, to stop."""
+    yield sql.put_request, {**key._asdict(), "asked": turn}
+
+
+def delete_request(sql: StoreStatements, key: SessionKey) -> Steps[None]:
+    """Withdraw the request to stop."""
+    yield sql.delete_request, key._asdict()
 
 
 class SessionRow(NamedTuple):
@@ -289,7 +512,7 @@ class SessionRow(NamedTuple):
 
 
 def read_part(
-    sql: "StoreStatements", key: SessionKey, *, recent: int | None, after: float | None
+    sql: StoreStatements, key: SessionKey, *, recent: int | None, after: float | None
 ) -> Steps[Session | None]:
     """The session with its newest events, or None where these are all that it has."""
     sessions = cast(
@@ -305,7 +528,7 @@ def read_part(
         return None
     limit = length if recent is None else recent
     values = {"number": number, "first": 0, "end": length, "after": after, "limit": limit}
-    newest = _positioned((yield sql.recent, values))[::-1]
+    newest = _with_positions((yield sql.recent, values))[::-1]
     # the table of events has fewer than asked for: the others are packed
     if archived and len(newest) != recent:
         first = 0 if after is not None else length - limit
@@ -314,9 +537,9 @@ def read_part(
     if len(newest) == length:
         return None
     deltas = yield from deltas_of(sql, number, row.chaptered)
-    # chapters say what they write to the state, so only events behind them are read
+    # chapters say what they write to the state, so only events after them are read
     first = row.chaptered if deltas is not None else 0
-    writing = _positioned((yield sql.writing, {**values, "first": first}))
+    writing = _with_positions((yield sql.writing, {**values, "first": first}))
     if first < archived:  # its chapters cannot be read: their events can
         packed = yield from _packed_from(sql, number, first)
         writing = [one for one in packed if b'"stateDelta"' in one[1].data] + writing
@@ -333,7 +556,7 @@ def read_part(
     return session
 
 
-def _positioned(rows: object) -> list[tuple[int, EventRow]]:
+def _with_positions(rows: object) -> list[tuple[int, EventRow]]:
     """Events with their positions in the log."""
     return [
         (at, EventRow(as_bytes(data), checksum))
@@ -342,7 +565,7 @@ def _positioned(rows: object) -> list[tuple[int, EventRow]]:
 
 
 def _packed_from(
-    sql: "StoreStatements", number: int, first: int, after: float | None = None
+    sql: StoreStatements, number: int, first: int, after: float | None = None
 ) -> Steps[list[tuple[int, EventRow]]]:
     """The packed events from `first` on, or those with a later timestamp, with their positions."""
     chapters = cast(
@@ -358,7 +581,7 @@ def _packed_from(
 
 
 def list_sessions(
-    sql: "StoreStatements", app_name: str, user_id: str | None
+    sql: StoreStatements, app_name: str, user_id: str | None
 ) -> Steps[list[SessionInfo]]:
     """The sessions of an app, or of one user of it, the latest first."""
     values = {"app_name": app_name, "user_id": user_id}
@@ -369,9 +592,7 @@ def list_sessions(
     ]
 
 
-def read_shared(
-    sql: "StoreStatements", reader: StateReader
-) -> Steps[tuple[JsonObject, JsonObject]]:
+def read_shared(sql: StoreStatements, reader: StateReader) -> Steps[tuple[JsonObject, JsonObject]]:
     """The `app:` and `user:` state as it is now."""
     app = yield from _read_scope(sql.app_state, reader, reader.key[:1])
     user = yield from _read_scope(sql.user_state, reader, reader.key[:2])
@@ -379,7 +600,7 @@ def read_shared(
 
 
 def _read_scope(
-    scope: "StateStatements", reader: StateReader, owner: Sequence[str]
+    scope: StateStatements, reader: StateReader, owner: Sequence[str]
 ) -> Steps[JsonObject]:
     rows = cast(
         "list[tuple[str | bytes, str | bytes, int | None]]",
@@ -392,9 +613,7 @@ def _read_scope(
     return reader.shared(owner, cells)
 
 
-def share(
-    sql: "StoreStatements", key: SessionKey, app: JsonObject, user: JsonObject
-) -> Steps[None]:
+def share(sql: StoreStatements, key: SessionKey, app: JsonObject, user: JsonObject) -> Steps[None]:
     """Write the deltas of the scopes that sessions share.
 
     In the order of their names: two writers of the same keys wait for each other in one order.
@@ -408,140 +627,3 @@ def share(
                 text = encode_value(value)
                 checksum = checksum_of(*owner, name, text)
                 yield scope.put, {**values, "value": text, "checksum": checksum}
-
-
-# --- the statements
-
-
-class StoreSpelling(NamedTuple):
-    """What the two databases write differently."""
-
-    schema: str
-    blob: str
-    """How a column is read as the bytes that it is: `{}`."""
-    position: str
-    """Where an event of the session `:number` stands in its log."""
-    between: str
-    """The condition for its events from `:first` on, up to `:end`."""
-    length: str
-    """How many events the session `number` has."""
-    newest: str
-    """Behind the table of sessions: the last event of each, as `last` says where it stands."""
-    last: str
-    """How many events a session has whose last event is there."""
-    by_deltas: str
-    """Behind the table of events: look only at those that write state."""
-    place: str
-    """The columns that say where an event stands, in order."""
-    at: str
-    """What is written there for the event `:at` of the session `:number`."""
-    lock: str
-    """Behind the row of a session: nobody else writes its chapters before the end."""
-    has_talk: str
-    """A row, if chapters have a column for talk: those of earlier tables do not."""
-
-
-class StoreStatements:
-    """The statements, with `:names`, as one database spells them."""
-
-    def __init__(self, spelling: StoreSpelling) -> None:
-        sessions, events, chapters = (
-            f"{spelling.schema}{table}" for table in ("sessions", "events", "chapters")
-        )
-        blob, between = spelling.blob.format, spelling.between
-        this = "WHERE session = :number AND first = :first"
-        named = ", ".join(map(blob, ("app_name", "user_id", "id")))
-        self.numbers = f"SELECT number FROM {sessions} ORDER BY number"
-        self.whole_session = f"""
-            SELECT {named}, created, {blob("state")}, checksum, chaptered, archived,
-                {spelling.length}
-            FROM {sessions} WHERE number = :number"""
-        self.whole_chapter = f"""
-            SELECT length, {blob("delta")}, delta_checksum, {blob("facts")}, checksum, newest,
-                asks, {blob("packed")}, packed_checksum
-            FROM {chapters} {this}"""
-        self.talk = f"SELECT {blob('talk')} FROM {chapters} {this}"
-        self.placed = f"""
-            SELECT {spelling.position}, timestamp, {blob("event")}, checksum FROM {events}
-            WHERE {between} ORDER BY {spelling.place}"""
-        self.app_state = StateStatements(spelling, "app_state", "app_name")
-        self.user_state = StateStatements(spelling, "user_state", "app_name", "user_id")
-        self.has_talk = spelling.has_talk
-        self.covered = f"""
-            SELECT number, chaptered, archived, {spelling.length} FROM {sessions}
-            WHERE app_name = :app_name AND user_id = :user_id AND id = :id {spelling.lock}"""
-        delta = f"first, length, {blob('delta')}, delta_checksum"
-        listed = f"FROM {chapters} WHERE session = :number ORDER BY first"
-        self.deltas = f"SELECT {delta} {listed}"
-        self.chapters = f"SELECT {delta}, {blob('facts')}, checksum {listed}"
-        later = "CAST(:after AS double precision) IS NULL OR {} > :after".format
-        self.packed_from = f"""
-            SELECT first, length, {blob("packed")}, packed_checksum FROM {chapters}
-            WHERE session = :number AND first + length > :first AND ({later("newest")})
-                AND packed IS NOT NULL ORDER BY first"""
-        event = f"{spelling.position}, {blob('event')}, checksum"
-        self.recent = f"""
-            SELECT {event} FROM {events} WHERE {between} AND ({later("timestamp")})
-            ORDER BY {spelling.place} DESC LIMIT :limit"""
-        self.writing = f"""
-            SELECT {event} FROM {events} {spelling.by_deltas}
-            WHERE {between} AND {HAS_DELTA} ORDER BY {spelling.place}"""
-        length = f"coalesce({spelling.last}, 0)"
-        # without its state, if its number is the one that is known
-        self.session_row = f"""
-            SELECT number, created, CASE WHEN number = :known THEN '' ELSE {blob("state")} END,
-                sessions.checksum, {length}, coalesce(timestamp, created), chaptered, archived
-            FROM {sessions} {spelling.newest}
-            WHERE app_name = :app_name AND user_id = :user_id AND id = :id"""
-        self.list_sessions = f"""
-            SELECT user_id, id, {length}, coalesce(timestamp, created) AS updated
-            FROM {sessions} {spelling.newest}
-            WHERE app_name = :app_name
-                AND (CAST(:user_id AS text) IS NULL OR user_id = :user_id)
-            ORDER BY updated DESC, number DESC"""
-        self.add = f"""
-            INSERT INTO {chapters} (session, first, length, delta, delta_checksum, facts, checksum,
-                newest, asks)
-            VALUES (:number, :first, :length, :delta, :delta_checksum, :facts, :checksum,
-                :newest, :asks)"""
-        self.add_talk = f"UPDATE {chapters} SET talk = :talk {this}"
-        self.set_chaptered = f"UPDATE {sessions} SET chaptered = :end WHERE number = :number"
-        self.first_later = f"""
-            SELECT min({spelling.position}) FROM {events}
-            WHERE {between} AND timestamp >= :before"""
-        self.packed = f"SELECT length, {blob('packed')}, packed_checksum FROM {chapters} {this}"
-        self.all_packed = f"SELECT session, first FROM {chapters} WHERE packed IS NOT NULL"
-        self.pack = f"""
-            UPDATE {chapters} SET packed = :packed, packed_checksum = :checksum {this}"""
-        self.events = f"""
-            SELECT timestamp, {blob("event")}, checksum FROM {events}
-            WHERE {between} ORDER BY {spelling.place}"""
-        self.delete_events = f"DELETE FROM {events} WHERE {between}"
-        self.insert_event = f"""
-            INSERT INTO {events} ({spelling.place}, timestamp, event, checksum)
-            VALUES ({spelling.at}, :timestamp, :data, :checksum)"""
-        self.session = f"""
-            SELECT app_name, user_id, id, created, state, checksum, archived FROM {sessions}
-            WHERE number = :number"""
-        self.set_archived = f"""
-            UPDATE {sessions} SET archived = :archived, checksum = :checksum
-            WHERE number = :number"""
-
-
-class StateStatements:
-    """The statements of one table of shared state."""
-
-    def __init__(self, spelling: StoreSpelling, name: str, *owner: str) -> None:
-        table, names = f"{spelling.schema}{name}", (*owner, "key")
-        conditions = [f"{name} = :{name}" for name in names]
-        key, value = spelling.blob.format("key"), spelling.blob.format("value")
-        whose = " AND ".join(conditions[:-1])
-        self.read = f"SELECT {key}, {value}, checksum FROM {table} WHERE {whose}"
-        cells = ", ".join(map(spelling.blob.format, (*names, "value")))
-        self.all = f"SELECT checksum, {cells} FROM {table}"
-        self.delete = f"DELETE FROM {table} WHERE {' AND '.join(conditions)}"
-        self.put = f"""
-            INSERT INTO {table} ({", ".join(names)}, value, checksum)
-            VALUES ({", ".join(f":{name}" for name in names)}, :value, :checksum)
-            ON CONFLICT ({", ".join(names)})
-            DO UPDATE SET value = excluded.value, checksum = excluded.checksum"""

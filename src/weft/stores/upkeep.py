@@ -22,12 +22,12 @@ from weft.errors import StoreError, UsageError, describe_kind
 from weft.session import ArtifactStore, SessionKey, Store
 from weft.session.store import ArchivingStore, ErasingArtifacts, ErasingStore
 from weft.stores import open_store
-from weft.stores.sqlite_chapters import FILE_SQL
-from weft.stores.sqlite_chapters import run_steps as run_file_steps
 from weft.stores.sqlite_file import MIGRATIONS as FILE_MIGRATIONS
 from weft.stores.sqlite_file import UNDO as FILE_UNDO
-from weft.stores.sqlite_file import damage, explained, file_version, open_file
+from weft.stores.sqlite_file import damage, explain_sqlite, file_version, open_file
 from weft.stores.sqlite_lease import join, leave
+from weft.stores.sqlite_tables import FILE_SQL
+from weft.stores.sqlite_tables import run_steps as run_file_steps
 from weft.stores.steps import unpack_all
 from weft.stores.verify import StoreCheck, add_checks, check_session, check_shared, list_numbers
 
@@ -95,7 +95,7 @@ async def downgrade_store(address: str) -> StoreVersion:
         await asyncio.to_thread(_downgrade_file, path)
         return await store_version(address)
     from weft.stores import postgres_server as tables
-    from weft.stores.postgres_chapters import SERVER_SQL, run_steps
+    from weft.stores.postgres_tables import SERVER_SQL, run_steps
 
     async with tables.explaining(address):
         connection = await tables.connect(_server(address))
@@ -146,7 +146,7 @@ def _copy(path: Path, target: Path) -> int:
             os.fsync(file.fileno())
         unfinished.rename(target)
     except sqlite3.Error as error:
-        raise explained(error, path, timeout=_WAIT) from None
+        raise explain_sqlite(error, path, timeout=_WAIT) from None
     finally:
         unfinished.unlink(missing_ok=True)
     return target.stat().st_size
@@ -167,7 +167,7 @@ async def verify_store(address: str) -> StoreCheck:
     from psycopg import IsolationLevel
 
     from weft.stores import postgres_server as tables
-    from weft.stores.postgres_chapters import SERVER_SQL, run_steps
+    from weft.stores.postgres_tables import SERVER_SQL, run_steps
 
     async with tables.explaining(address):
         connection = await tables.connect(_server(address))
@@ -198,7 +198,7 @@ def _verify_file(path: Path) -> StoreCheck:
                     raise
                 checks.append(StoreCheck(0, 0, 0, [f"the rest cannot be read: {error}"]))
     except sqlite3.Error as error:
-        raise explained(error, path, timeout=_WAIT) from None
+        raise explain_sqlite(error, path, timeout=_WAIT) from None
     return add_checks(checks)
 
 
@@ -212,7 +212,7 @@ def _file_version(path: Path) -> int:
         with closing(_open_to_read(path)) as connection:
             return file_version(connection, path)
     except sqlite3.Error as error:
-        raise explained(error, path, timeout=_WAIT) from None
+        raise explain_sqlite(error, path, timeout=_WAIT) from None
 
 
 def _downgrade_file(path: Path) -> None:
@@ -229,7 +229,7 @@ def _downgrade_file(path: Path) -> None:
         finally:
             connection.close()
     except sqlite3.Error as error:
-        raise explained(error, path, timeout=_WAIT) from None
+        raise explain_sqlite(error, path, timeout=_WAIT) from None
     finally:
         leave(leases)
 

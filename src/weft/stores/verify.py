@@ -13,7 +13,8 @@ from weft.errors import StoreError
 from weft.session import SessionKey
 from weft.stores.chapters import StoredRow, session_checksum, unpack
 from weft.stores.rows import EventRow, checksum_of, read_row
-from weft.stores.steps import StateStatements, Steps, StoreStatements, as_bytes
+from weft.stores.statements import StateStatements, Steps, StoreStatements
+from weft.stores.steps import as_bytes
 
 _PAGE = 1_000
 """How many events are read at once."""

@@ -1,6 +1,6 @@
 """The database that a queue is in: PostgreSQL, or a SQLite file.
 
-The tables of queues stand beside those of the sessions, with a version of their own: a store that
+The tables of queues are next to those of the sessions, with a version of their own: a store that
 nobody queues for has none of them. A statement is written once, with `:names`, for both.
 
 Top to bottom: what a database does for a queue, PostgreSQL, SQLite, the tables.
@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from weft.errors import StoreError, UsageError, describe_kind
-from weft.stores.sqlite_file import explained as explained_sqlite
-from weft.stores.sqlite_file import open_file
+from weft.stores.sqlite_file import explain_sqlite, open_file
 from weft.stores.sqlite_lease import FileLeases, join, leave
 from weft.stores.sqlite_worker import ConnectionThread, FileWriter
 from weft.turns.lines import (
@@ -60,7 +59,7 @@ class QueueDatabase(Protocol):
         """The rows that a statement gives, once it is committed; with a connection, its commit."""
         ...
 
-    async def take(self, request: "TakeRequest") -> "Taken":
+    async def take(self, request: "TakeRequest") -> "TakeResult":
         """The first turns of lines, marked as taken: up to `most`."""
         ...
 
@@ -82,7 +81,7 @@ class QueueDatabase(Protocol):
         ...
 
     async def news(self, seconds: float) -> None:
-        """Wait until there may be a turn to take, or so many seconds have passed."""
+        """Wait until there may be a turn to take, or `seconds` have passed."""
         ...
 
     async def counts(self, queue: str) -> list[tuple[Cell, ...]]:
@@ -112,7 +111,7 @@ class TakeRequest(NamedTuple):
     """What else the statement is given."""
 
 
-class Taken(NamedTuple):
+class TakeResult(NamedTuple):
     """Turns that were taken, and when to look again."""
 
     rows: "Sequence[Sequence[object]]"
@@ -146,7 +145,7 @@ class LineReader:
     async def take(
         self, most: int, values: Mapping[str, object] | None = None
     ) -> Sequence[Sequence[object]]:
-        """The rows of up to so many turns; for 0 others are woken in place of this worker."""
+        """The rows of up to `most` turns; for 0 others are woken in place of this worker."""
         if not most:
             await self._database.leave(self._request)
             return ()
@@ -178,14 +177,14 @@ class SqlSpelling(NamedTuple):
     is_in: str
     """How to ask whether a value is in a list: `{} = ANY({})`."""
     take: Callable[[int, str], str]
-    """The statement that takes turns of so many apps, and gives these columns."""
+    """The statement that takes turns of a number of apps, and gives these columns."""
     end_pauses: str
     rooms: str
     """Behind a statement of workers and their turns: those that have only room."""
 
 
 _CONNECTIONS = 2
-"""How many connections a queue uses at once, beside the one that listens."""
+"""How many connections a queue uses at once, not counting the one that listens."""
 
 _UNHEARD = 0.5
 """Seconds between two looks for turns while no connection listens."""
@@ -286,7 +285,7 @@ class ServerDatabase:
         async with explaining(self.url), self._current().connection() as connection:
             yield connection
 
-    async def take(self, request: TakeRequest) -> Taken:
+    async def take(self, request: TakeRequest) -> TakeResult:
         """The first turns of lines; the server wakes this worker for others if it has room."""
         if not self._is_open:
             await self.open()
@@ -307,7 +306,7 @@ class ServerDatabase:
         rows = [row[2:] for row in looked if row[2] is not None]
         self._has_room = len(rows) < request.most
         # said only now that there is room: what was put just before that woke nobody
-        return Taken(rows, cast("float | None", due), is_sure=not is_new)
+        return TakeResult(rows, cast("float | None", due), is_sure=not is_new)
 
     async def leave(self, request: TakeRequest) -> None:
         """Have other workers woken, also for what this one was woken for."""
@@ -336,7 +335,7 @@ class ServerDatabase:
             await self.execute(GATHER_COUNTS, {})
 
     async def news(self, seconds: float) -> None:
-        """Wait until the server wakes this worker, or so many seconds have passed."""
+        """Wait until the server wakes this worker, or `seconds` have passed."""
         if self._listening is None or self._listening.done():
             self._listening = asyncio.get_running_loop().create_task(self._listen())
         with suppress(TimeoutError):
@@ -434,8 +433,8 @@ def require_connection(connection: object) -> "Connection":
 
     if not isinstance(connection, psycopg.AsyncConnection):
         raise UsageError(
-            f"a {type(connection).__module__}.{type(connection).__name__} is no connection to put"
-            " a turn with",
+            f"a {type(connection).__module__}.{type(connection).__name__} is not a connection"
+            " to put a turn with",
             where="Turns.put",
             hint="pass a psycopg.AsyncConnection to the database of the store, or the connection"
             " of store.transaction(session)",
@@ -495,7 +494,7 @@ class FileDatabase:
             if connection is not None:
                 if not isinstance(connection, sqlite3.Connection):
                     raise UsageError(
-                        f"{describe_kind(connection)} is no connection to put a turn with",
+                        f"{describe_kind(connection)} is not a connection to put a turn with",
                         where="Turns.put",
                         hint="pass a sqlite3.Connection to the file of the store, or the"
                         " connection of store.transaction(session)",
@@ -505,9 +504,9 @@ class FileDatabase:
                 return work(connection)()
             return await self._current().run(work)
         except sqlite3.Error as error:
-            raise explained_sqlite(error, self._path, timeout=_WAIT) from None
+            raise explain_sqlite(error, self._path, timeout=_WAIT) from None
 
-    async def take(self, request: TakeRequest) -> Taken:
+    async def take(self, request: TakeRequest) -> TakeResult:
         """The first turns of lines; where there is none to take, nothing is locked or written."""
         values: Values = {
             "apps": [*request.apps],
@@ -516,7 +515,7 @@ class FileDatabase:
         }
         is_free, due = await self._look(values)
         rows = await self.run(request.statement, values) if is_free else []
-        return Taken(rows, due, is_sure=True)
+        return TakeResult(rows, due, is_sure=True)
 
     async def leave(self, request: TakeRequest) -> None:
         """Nothing: others look by themselves."""
@@ -578,7 +577,7 @@ class FileDatabase:
                     connection.execute("COMMIT")
                 except sqlite3.Error as error:
                     connection.close()
-                    raise explained_sqlite(error, self._path, timeout=_WAIT) from None
+                    raise explain_sqlite(error, self._path, timeout=_WAIT) from None
                 except BaseException:
                     connection.close()
                     raise

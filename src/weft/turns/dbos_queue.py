@@ -106,7 +106,7 @@ class DbosTurns:
         limit: int | None = MOST_WAITING,
         connection: object = None,
     ) -> bool:
-        """Put a turn behind the others of its session; False where it is known already."""
+        """Put a turn after the others of its session; False where it is known already."""
         if priority:
             raise UsageError(
                 "DBOS takes sessions in any order: there are no priorities",
@@ -151,7 +151,7 @@ class DbosTurns:
         owners = await self._database.execute(tables.OWNERS, {})
         if not owners:
             return 0
-        # asked behind the owners: a worker that began in between lives, and keeps its turns
+        # asked after the owners: a worker that began in between lives, and keeps its turns
         alive = await living()
         handed_on = 0
         for (owner,) in owners:
@@ -202,7 +202,7 @@ class DbosTurns:
         return [row.info(tables.STATUSES[row.status]) for row in map(TurnRow.read, rows)]
 
     async def retry(self, id: str) -> bool:
-        """Have a turn that failed or was cancelled taken again, behind the others."""
+        """Have a turn that failed or was cancelled taken again, after the others."""
         infos = await self.list(id=id)
         if not infos:
             return False
@@ -219,7 +219,7 @@ class DbosTurns:
         return bool(await self._database.execute(tables.CANCEL, {"number": int(id)}))
 
     async def prune(self, *, keep: float, most: int) -> int:
-        """Delete turns that were done so many seconds ago, with all that DBOS has of them."""
+        """Delete turns that were done at least `keep` seconds ago, and all that DBOS has."""
         await self.open()
         async with self._database.connection() as connection, connection.transaction():
             old = await execute(connection, tables.OLD, {"keep": keep, "most": most})
@@ -595,7 +595,7 @@ def dbos_config(engine: "sqlalchemy.Engine", worker: str) -> "dbos.DBOSConfig":
 
 
 def register_queue(name: str, slots: int) -> None:
-    """Have DBOS look for turns: one at a time of a session, and so many in this process."""
+    """Have DBOS look for turns: one at a time of a session, and `slots` in this process."""
     from dbos import DBOS
 
     DBOS.register_queue(

@@ -1,4 +1,4 @@
-"""The tables of turns as workflows of DBOS: its own, one of ours beside them, and the statements.
+"""The tables of turns as workflows of DBOS: its own, one of ours next to them, and the statements.
 
 DBOS's tables are in a schema of their own. `weft.dbos_turns` says which turns there are; a turn has
 a workflow for each time that it was put.
@@ -53,19 +53,19 @@ def migrate(url: str) -> None:
     from dbos import DBOS
     from sqlalchemy.exc import DBAPIError
 
-    from weft.stores.postgres_server import explained
+    from weft.stores.postgres_server import explain_postgres
 
     logging.getLogger("dbos").setLevel(logging.ERROR)
     try:
         DBOS.migrate(_sqlalchemy_url(url), schema=SCHEMA)
     except DBAPIError as error:
         if isinstance(error.orig, psycopg.Error):
-            raise explained(error.orig, url) from None
+            raise explain_postgres(error.orig, url) from None
         raise
 
 
 def _sqlalchemy_url(url: str) -> str:
-    """The address as SQLAlchemy writes it: what it has no place for stands behind the `?`."""
+    """The address as SQLAlchemy writes it: what it has no place for stands after the `?`."""
     import sqlalchemy
     from psycopg.conninfo import conninfo_to_dict
 

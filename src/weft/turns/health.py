@@ -80,11 +80,11 @@ class HealthServer:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, TimeoutError, ValueError, asyncio.IncompleteReadError):
             async with asyncio.timeout(_SECONDS):
-                page = self._pages.get(await _asked(reader))
+                page = self._pages.get(await _read_path(reader))
             # a page may wait for the loop of the process
             answer = await asyncio.to_thread(_call_page, page)
             async with asyncio.timeout(_SECONDS):
-                writer.write(_spelled(answer))
+                writer.write(_spell_answer(answer))
                 await writer.drain()
         writer.close()
 
@@ -99,7 +99,7 @@ def _call_page(page: Callable[[], HealthAnswer] | None) -> HealthAnswer:
         return HealthAnswer(503, "it failed; the log says why\n")
 
 
-async def _asked(reader: asyncio.StreamReader) -> str:
+async def _read_path(reader: asyncio.StreamReader) -> str:
     """The path that a client asks for; the rest of its request is read and not needed."""
     method, path, _ = (await reader.readuntil(b"\r\n")).decode("latin-1").split(" ", 2)
     # the headers are read, or closing would reset the connection before the answer is there
@@ -111,7 +111,7 @@ async def _asked(reader: asyncio.StreamReader) -> str:
 _REASONS = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}
 
 
-def _spelled(answer: HealthAnswer) -> bytes:
+def _spell_answer(answer: HealthAnswer) -> bytes:
     body = answer.text.encode()
     head = (
         f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\n"

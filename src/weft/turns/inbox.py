@@ -36,8 +36,8 @@ from weft.turns.turn import (
     TurnStatus,
     count_statuses,
     encode_turn,
+    mark_retried,
     read_waits,
-    retried,
     session_full,
 )
 
@@ -64,7 +64,7 @@ class InboxTurns:
         limit: int | None = MOST_WAITING,
         connection: object = None,
     ) -> bool:
-        """Put a turn behind the others of its session; False where it is known already."""
+        """Put a turn after the others of its session; False where it is known already."""
         values: Values = {
             **turn.key._asdict(),
             "request_id": turn.request_id,
@@ -97,7 +97,7 @@ class InboxTurns:
         rows = await self._database.run(self._statements.owners, {})
         if not rows:
             return 0
-        # asked behind the owners: a worker that began in between lives, and keeps its turns
+        # asked after the owners: a worker that began in between lives, and keeps its turns
         alive = await living()
         handed_on = 0
         for owner, owned in rows:
@@ -135,13 +135,13 @@ class InboxTurns:
         return [_info(row) for row in rows]
 
     async def retry(self, id: str) -> bool:
-        """Put a turn that failed or was cancelled behind the others of its session again."""
+        """Put a turn that failed or was cancelled after the others of its session again."""
         if not id.isdecimal():
             return False
         rows = await self._database.run(self._statements.text, {"number": int(id)})
         if not rows:
             return False
-        values: Values = {"number": int(id), "turn": retried(str(rows[0][0]))}
+        values: Values = {"number": int(id), "turn": mark_retried(str(rows[0][0]))}
         return bool(await self._database.run(self._statements.retry, values))
 
     async def cancel(self, id: str) -> bool:
@@ -151,7 +151,7 @@ class InboxTurns:
         return bool(await self._database.run(self._statements.cancel, {"number": int(id)}))
 
     async def prune(self, *, keep: float, most: int) -> int:
-        """Delete turns that were done so many seconds ago."""
+        """Delete turns that were done at least `keep` seconds ago."""
         values: Values = {"keep": keep, "most": most}
         count = len(await self._database.run(self._statements.prune, values))
         await self._database.gather_counts()
@@ -189,7 +189,7 @@ class InboxSource:
         return self._lines.is_told
 
     async def take(self, most: int) -> list[TakenTurn]:
-        """Up to so many turns, which are this worker's from now on."""
+        """Up to `most` turns, which are this worker's from now on."""
         rows = map(TurnRow.read, await self._lines.take(most))
         # an UPDATE gives its rows in any order
         ordered = sorted(rows, key=lambda row: (-row.priority, row.place or 0))
@@ -206,7 +206,7 @@ class InboxSource:
         await self._database.run(self._statements.end_pauses, {})
 
     async def drop_adrift(self, running: Collection[str]) -> int:
-        """Give back what this worker owns beside those that it runs."""
+        """Give back what this worker owns and does not run."""
         values: Values = {"worker": self._worker, "running": [int(id) for id in running]}
         return len(await self._database.run(self._statements.drop_adrift, values))
 
@@ -288,7 +288,7 @@ class Statements:
             SELECT worker, sum(owned) FROM (
                 SELECT worker, 1 AS owned FROM {table} WHERE status = 'running' {sql.rooms}) AS each
             GROUP BY worker ORDER BY worker"""
-        # A suspect runs when its worker has nothing else: beside others it only waited.
+        # A suspect runs when its worker has nothing else: next to others it only waited.
         kills = "kills + CASE WHEN kills < :suspect OR :owned = 1 THEN 1 ELSE 0 END"
         self.hand_on = f"""
             UPDATE {table} SET kills = {kills},
@@ -327,7 +327,7 @@ class Statements:
             GROUP BY app_name"""
 
     def take(self, apps: int) -> str:
-        """The statement that takes turns of so many apps."""
+        """The statement that takes turns of `apps` apps."""
         return self._sql.take(apps, _COLUMNS)
 
 

@@ -3,7 +3,7 @@
 The database itself keeps all of it, with triggers on the table of a queue. So it holds whoever
 writes there: a worker of another version, a store that forgets a user, an operator with SQL. A
 session with open turns has one row, its line, that names the first of them. A worker takes from
-the lines, so that what it costs depends neither on the turns that wait behind the first nor on
+the lines, so that what it costs depends neither on the turns that wait after the first nor on
 those that are done. A turn that comes to the front of its line wakes one worker that has room.
 
 In PostgreSQL a line is brought up to date when a transaction commits. Its row is locked for that
@@ -309,7 +309,7 @@ SELECT weft.wake_worker(%(queue)s, app) FROM over
 
 
 def server_take(source: LineTable, apps: int, *, marking: str, delayed: str) -> str:
-    """The statement that takes the first turns of lines of so many apps: `app_0`, `app_1`, ...
+    """The statement that takes the first turns of lines of `apps` apps: `app_0`, `app_1`, ...
 
     `marking` marks those in `heads (number)` as taken, and gives their rows. Each comes with
     whether the worker has just said that it has room, and the time when the next turn is due, of

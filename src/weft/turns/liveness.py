@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from weft.errors import StoreError
-from weft.stores.sqlite_file import explained as explained_sqlite
+from weft.stores.sqlite_file import explain_sqlite
 from weft.stores.sqlite_lease import FileLocks
 from weft.turns.databases import QueueDatabase
 
@@ -297,7 +297,7 @@ async def living_workers(
 
 
 class FileLiving:
-    """The workers on a SQLite file. The lock is one of the operating system, on a file beside it.
+    """The workers on a SQLite file. The lock is one of the operating system, on a file next to it.
 
     A worker that hangs is declared dead too, but its leases cannot be taken from it: others wait
     for its sessions until it goes on or ends.
@@ -320,9 +320,9 @@ class FileLiving:
             self._connection = sqlite3.connect(
                 self._path, timeout=5.0, isolation_level=None, check_same_thread=False
             )
-            self._connection.execute("PRAGMA synchronous=OFF")  # a beat that is lost is no loss
+            self._connection.execute("PRAGMA synchronous=OFF")  # a beat may be lost
         except sqlite3.Error as error:
-            raise explained_sqlite(error, self._path, timeout=5.0) from None
+            raise explain_sqlite(error, self._path, timeout=5.0) from None
         if not self._is_known:
             now = time.time()
             self._run(
@@ -377,7 +377,7 @@ class FileLiving:
         try:
             return self._connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            raise explained_sqlite(error, self._path, timeout=5.0) from None
+            raise explain_sqlite(error, self._path, timeout=5.0) from None
 
 
 def _place(worker: str) -> int:
@@ -404,12 +404,12 @@ class ServerLiving:
 
     def enter(self, info: WorkerInfo) -> None:
         """Connect, take the lock, and write the row."""
-        from weft.stores.postgres_server import DriverError, connect_at_once, explained
+        from weft.stores.postgres_server import DriverError, connect_at_once, explain_postgres
 
         self._worker = info.worker
         try:
             self._connection = connect_at_once(self._url, worker=info.worker)
-            # a beat that is lost with the server is no loss, and a server that hangs is noticed
+            # a beat may be lost with the server, and a server that hangs is noticed
             self._connection.execute("SET synchronous_commit = off; SET statement_timeout = '5s'")
             # whoever buried this worker has cut its connection off, or will not be long
             self._connection.execute("SELECT pg_advisory_lock(%s)", (_number(info.worker),))
@@ -421,7 +421,7 @@ class ServerLiving:
                 )
                 self._is_known = True
         except DriverError as error:
-            raise explained(error, self._url) from None
+            raise explain_postgres(error, self._url) from None
 
     def beat(self) -> list[tuple[str, float]] | None:
         """Say that this worker lives: all workers, with their last beats."""
@@ -481,14 +481,14 @@ class ServerLiving:
     def _run(
         self, statement: str, values: Sequence[object] | dict[str, object]
     ) -> list[tuple[object, ...]]:
-        from weft.stores.postgres_server import DriverError, explained
+        from weft.stores.postgres_server import DriverError, explain_postgres
 
         assert self._connection is not None
         try:
             cursor = self._connection.execute(statement.encode(), values)
             return cursor.fetchall() if cursor.description is not None else []
         except DriverError as error:
-            raise explained(error, self._url) from None
+            raise explain_postgres(error, self._url) from None
 
 
 _NOW = "extract(epoch FROM clock_timestamp())::float8"

@@ -1,7 +1,8 @@
 """Open a queue by the store it belongs to, and put messages to it as a runner takes them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from weft.content import ContentLike, require_posted, to_content
 from weft.errors import Conflict, UsageError, describe_kind
@@ -14,8 +15,35 @@ from weft.turns.inbox import InboxTurns
 from weft.turns.turn import MOST_WAITING, QueuedTurn, Turns, require_same, seconds_of
 from weft.values import Json, require_object
 
-ENGINES = ("inbox", "procrastinate", "dbos")
-"""What a queue can be made of. Those behind the first are extras, and need PostgreSQL."""
+if TYPE_CHECKING:
+    from weft.stores.postgres_server import DatabaseAddress
+
+
+def _open_inbox(address: "DatabaseAddress", worker: str) -> Turns:
+    return InboxTurns(ServerDatabase(address, worker))
+
+
+def _open_procrastinate(address: "DatabaseAddress", worker: str) -> Turns:
+    from weft.turns.procrastinate_queue import ProcrastinateTurns
+
+    return ProcrastinateTurns(address, worker)
+
+
+def _open_dbos(address: "DatabaseAddress", worker: str) -> Turns:
+    from weft.turns.dbos_queue import DbosTurns
+
+    return DbosTurns(address, worker)
+
+
+SERVER_QUEUES: "Mapping[str, Callable[[DatabaseAddress, str], Turns]]" = {
+    "inbox": _open_inbox,
+    "procrastinate": _open_procrastinate,
+    "dbos": _open_dbos,
+}
+"""What opens a queue in PostgreSQL, by the name of its engine."""
+
+ENGINES = (*SERVER_QUEUES,)
+"""What a queue can be made of. Those after the first are extras, and need PostgreSQL."""
 
 
 def open_turns(store: str | Store, engine: str = "inbox") -> Turns:
@@ -59,17 +87,7 @@ def _server_turns(store: Store, engine: str) -> Turns:
             where="open_turns",
             hint="write one that has the methods of weft.turns.Turns, or open a store by address",
         )
-    match engine:
-        case "inbox":
-            return InboxTurns(ServerDatabase(store.address, store.worker))
-        case "procrastinate":
-            from weft.turns.procrastinate_queue import ProcrastinateTurns
-
-            return ProcrastinateTurns(store.address, store.worker)
-        case _:
-            from weft.turns.dbos_queue import DbosTurns
-
-            return DbosTurns(store.address, store.worker)
+    return SERVER_QUEUES[engine](store.address, store.worker)
 
 
 async def put_message(

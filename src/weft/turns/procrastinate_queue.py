@@ -43,8 +43,8 @@ from weft.turns.turn import (
     TurnStatus,
     count_statuses,
     encode_turn,
+    mark_retried,
     read_waits,
-    retried,
     session_full,
 )
 
@@ -121,7 +121,7 @@ class ProcrastinateTurns:
         limit: int | None = MOST_WAITING,
         connection: object = None,
     ) -> bool:
-        """Put a turn behind the others of its session; False where it is known already."""
+        """Put a turn after the others of its session; False where it is known already."""
         await self.open()
         values = {
             "queue": queue_of(turn.key.app_name),
@@ -168,7 +168,7 @@ class ProcrastinateTurns:
         owners = await self._database.execute(_OWNERS, {"task": _TASK})
         if not owners:
             return 0
-        # asked behind the owners: a worker that began in between lives, and keeps its turns
+        # asked after the owners: a worker that began in between lives, and keeps its turns
         alive = await living()
         handed_on = 0
         for owner, worker in owners:
@@ -236,7 +236,7 @@ class ProcrastinateTurns:
         rows = await self._database.execute(_TEXT, values)
         if not rows:
             return False
-        values["turn"] = retried(str(rows[0][0]))
+        values["turn"] = mark_retried(str(rows[0][0]))
         return bool(await self._database.execute(_RETRY, values))
 
     async def cancel(self, id: str) -> bool:
@@ -246,7 +246,7 @@ class ProcrastinateTurns:
         return await self._app.job_manager.cancel_job_by_id_async(int(id))
 
     async def prune(self, *, keep: float, most: int) -> int:
-        """Delete turns that were done so many seconds ago."""
+        """Delete turns that were done at least `keep` seconds ago."""
         await self.open()
         values = {"task": _TASK, "keep": keep, "most": most}
         count = len(await self._database.execute(_PRUNE, values))
@@ -310,8 +310,8 @@ class JobSource:
         return self._lines.is_told
 
     async def take(self, most: int) -> list[TakenTurn]:
-        """Up to so many turns, which are this worker's from now on."""
-        owner = await self._registered() if most else None
+        """Up to `most` turns, which are this worker's from now on."""
+        owner = await self._register_worker() if most else None
         rows = await self._lines.take(most, {"owner": owner})
         jobs = sorted(cast("Sequence[tuple[int, int, str, int, int]]", rows))
         # an UPDATE gives its rows in any order
@@ -328,7 +328,7 @@ class JobSource:
         await self._database.execute(END_PAUSES, {"queue": JOBS.queue})
 
     async def drop_adrift(self, running: Collection[str]) -> int:
-        """Give back what this worker owns beside those that it runs."""
+        """Give back what this worker owns and does not run."""
         values = {"owner": self._owner, "running": [int(id) for id in running], "task": _TASK}
         return len(await self._database.execute(_DROP_ADRIFT, values))
 
@@ -367,7 +367,7 @@ class JobSource:
         except StoreError:
             pass  # whoever recovers its turns does it
 
-    async def _registered(self) -> int:
+    async def _register_worker(self) -> int:
         if self._owner is None:
             owner = await self._jobs.register_worker()
             await self._database.execute(_NOTE_OWNER, {"owner": owner, "worker": self._worker})
@@ -600,7 +600,7 @@ INSERT INTO weft.turn_owners VALUES (%(owner)s, %(worker)s)
 
 _FORGET_OWNER = "DELETE FROM weft.turn_owners WHERE owner = %(owner)s"
 
-# A suspect runs when its worker has nothing else: beside others it only waited.
+# A suspect runs when its worker has nothing else: next to others it only waited.
 _HAND_ON = """
 WITH orphans AS MATERIALIZED (
     SELECT id FROM procrastinate_jobs
@@ -624,7 +624,7 @@ FROM orphans LEFT JOIN noted USING (id)
 
 _TEXT = "SELECT args ->> 'turn' FROM procrastinate_jobs WHERE id = %(id)s AND task_name = %(task)s"
 
-# As a new job, behind the others of its session.
+# As a new job, after the others of its session.
 _RETRY = """
 WITH over AS (
     DELETE FROM procrastinate_jobs

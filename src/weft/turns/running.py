@@ -5,7 +5,7 @@ came of it until the database has that. What is owned and not run, because an an
 database was lost, is given back; no recovery of others would ever find it, for its owner lives.
 
 A turn that ran in two workers when they died is a suspect. It runs while the worker owns nothing
-else, so whoever finds the worker dead knows who did it, and blames no turn that ran beside it.
+else, so whoever finds the worker dead knows who did it, and blames no other turn.
 
 A turn may be started any number of times, here or in another process. The request id, looked up
 under the session's lease, makes it one; a run that was cut off before it is finished first.
@@ -96,14 +96,14 @@ class TurnSource(Protocol):
         ...
 
     async def take(self, most: int) -> Sequence[TakenTurn]:
-        """Up to so many turns, which are this worker's from now on; none where there is none.
+        """Up to `most` turns, which are this worker's from now on; none where there is none.
 
         For 0 the queue notes that this worker takes none: it is not woken for one.
         """
         ...
 
     async def drop_adrift(self, running: Collection[str]) -> int:
-        """Give back what this worker owns beside those that it runs; how many there were."""
+        """Give back what this worker owns and does not run; how many there were."""
         ...
 
     async def settle(self, id: str, outcome: TurnEnd) -> bool:
@@ -435,15 +435,15 @@ class TurnRunner:
         return result
 
     async def _run_in(self, runner: Runner, turn: QueuedTurn, config: RunConfig) -> Result:
-        """Run a turn, behind the run that was cut off before it, if there is one."""
+        """Run a turn, after the run that was cut off before it, if there is one."""
         try:
-            return await self._carry(self._started(runner, turn, config))
+            return await self._carry(self._start_run(runner, turn, config))
         except RunUnfinished as error:
             await self._end_given_up(runner, turn, error.invocation_id)
         config = msgspec.structs.replace(config, unfinished="resume")
-        return await self._carry(self._started(runner, turn, config))
+        return await self._carry(self._start_run(runner, turn, config))
 
-    def _started(self, runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
+    def _start_run(self, runner: Runner, turn: QueuedTurn, config: RunConfig) -> Running:
         """The run of a turn, which makes its session only if nobody has deleted that.
 
         Whoever deletes a session deletes its turns: one that is gone from the queue is of the past.
@@ -537,7 +537,7 @@ class TurnRunner:
 
 
 def pause_after(attempts: int) -> float:
-    """Seconds until a turn is tried again that failed so many times before."""
+    """Seconds until a turn is tried again that failed `attempts` times before."""
     return min(_FIRST_PAUSE * 3.0**attempts, _LONGEST_PAUSE)
 
 

@@ -62,7 +62,7 @@ class Turns(Protocol):
         limit: int | None = MOST_WAITING,
         connection: object = None,
     ) -> bool:
-        """Put a turn behind the others of its session; False where it is known already.
+        """Put a turn after the others of its session; False where it is known already.
 
         Where `limit` turns of the session wait already it is refused: `SessionFull`.
 
@@ -118,7 +118,7 @@ class Turns(Protocol):
     async def retry(self, id: str) -> bool:
         """Have a turn that failed or was cancelled taken again; False where it did neither.
 
-        If its run has ended in the log, it is said once more, behind what came since.
+        If its run has ended in the log, it is said once more, after what came since.
         """
         ...
 
@@ -290,7 +290,7 @@ def read_waits(rows: Iterable[Sequence[object]]) -> dict[str, float]:
 class TurnEnd(NamedTuple):
     """What came of a turn, for the queue.
 
-    `done`: it is over. `again`: it failed, and is tried again `after` so many seconds; its
+    `done`: it is over. `again`: it failed, and is tried again `after` that number of seconds; its
     session waits for it. `failed`: it is a dead letter. `cancelled`: somebody stopped it.
     `released`: this worker gives it back as it was, for the next one.
     """
@@ -482,7 +482,7 @@ def decode_turn(
     )
 
 
-def retried(text: str) -> str:
+def mark_retried(text: str) -> str:
     """The turn as it is written down when it is to be taken once more, by whichever version."""
     # as raw JSON: fields that this version does not know stay
     written = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
@@ -504,7 +504,7 @@ def seconds_of(duration: str | float, *, where: str) -> float:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None or not float(match[1]):
         raise UsageError(
-            f"{value!r} is no duration",
+            f"{value!r} is not a duration",
             where=where,
             hint='write a number and s, m, h, d or w: "90s", "15m", "1h", "1d"',
         )

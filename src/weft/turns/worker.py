@@ -1,4 +1,4 @@
-"""A worker: a process that takes turns from a queue and runs them, beside any number of others.
+"""A worker: a process that takes turns from a queue and runs them, next to any number of others.
 
 It can be killed at any time: others notice within about a second and go on with its turns. Told
 to stop, it takes no more turns, lets those that run end for a while, and leaves the others to the
@@ -230,7 +230,7 @@ class Worker:
         try:
             await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
             self._is_working = False
-            # also when `work` ended by itself: nothing may go on behind it
+            # also when `work` ended by itself: nothing may go on after it
             self._run.hand_over()
             await working
         finally:
@@ -250,7 +250,7 @@ class Worker:
         """Say which turns wait for an app that no worker has, as after an agent was renamed."""
         while True:
             with suppress(StoreError):
-                for app, count in (await unserved(self.turns, self._database)).items():
+                for app, count in (await count_unserved(self.turns, self._database)).items():
                     _log.warning(
                         "%d turns wait for the app `%s`, which no worker has: start one, with"
                         ' Runner(agent, app_name="%s") if its agent has another name now',
@@ -334,7 +334,7 @@ async def served_apps(database: QueueDatabase) -> frozenset[str]:
     return frozenset(app for one in workers for app in one.apps)
 
 
-async def unserved(turns: Turns, database: QueueDatabase) -> dict[str, int]:
+async def count_unserved(turns: Turns, database: QueueDatabase) -> dict[str, int]:
     """How many turns wait for an app that no living worker has, by that app."""
     served = await served_apps(database)
     counts = await turns.counts()
@@ -355,7 +355,7 @@ def worker_name(store: Store) -> str:
 
 
 def queue_database(store: Store, worker: str) -> QueueDatabase:
-    """The database of a store, for what stands beside the queue in it."""
+    """The database of a store, for what is next to the queue in it."""
     return _tables(store, worker)[0]
 
 

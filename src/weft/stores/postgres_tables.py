@@ -1,22 +1,21 @@
-"""Rows in PostgreSQL: what is read from the tables of sessions, and what is written to them.
+"""The tables in PostgreSQL: how statements are spelled for it, and what only a server does.
 
 Whoever calls decides about transactions; what must be one statement is one.
+
+Top to bottom: the spelling, who runs steps, the newest events, tallies, who holds a session.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Sequence
-from itertools import groupby
-from operator import itemgetter
-from typing import cast
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar, cast
 
 from msgspec.json import decode
 
-from weft.errors import StoreError
-from weft.session import Event, SessionKey
-from weft.session.event import numbered
+from weft.session import SessionKey
 from weft.session.memory import StoredSession
-from weft.session.store import Count, exists_already
+from weft.session.store import Count
 from weft.session.strand import Strand
 from weft.stores.cache import (
     SLICE,
@@ -26,33 +25,149 @@ from weft.stores.cache import (
     read_readable,
 )
 from weft.stores.chapters import open_log
-from weft.stores.postgres_chapters import (
-    SERVER_SQL,
-    fetch_from,
-    fetch_talk_from,
-    read_rows,
-    run_steps,
-)
 from weft.stores.postgres_server import (
     MIGRATING,
     Connection,
     Cursor,
-    UniqueViolation,
+    connect_at_once,
+    explaining_at_once,
+    with_driver_names,
 )
-from weft.stores.rows import (
-    ANSWERS,
-    ASKS,
-    EventRow,
-    RawRow,
-    StateReader,
-    checksum_of,
-    encode_value,
-    read_row,
-    still_waits,
-    warn_unreadable,
-)
-from weft.stores.steps import chapters_of
+from weft.stores.rows import RawRow, StateReader, encode_value, warn_unreadable
+from weft.stores.statements import QueueStatements, Steps, StoreSpelling, StoreStatements, Values
+from weft.stores.steps import chapters_of, fetch_from, fetch_talk_from, read_log
 from weft.values import JsonObject
+
+T = TypeVar("T")
+
+_OWNED = """app_name = :app_name AND user_id = :user_id
+    AND (:session::text IS NULL OR session = :session)"""
+
+_DBOS_TURNS = f"(SELECT number FROM weft.dbos_turns WHERE {_OWNED})"
+
+# A turn has one workflow for each time that it was put: NUMBER.0, NUMBER.1 and so on.
+_DBOS_WORKFLOWS = f"""
+DELETE FROM weft_dbos.{{}} WHERE split_part(workflow_uuid, '.', 1) IN (
+    SELECT lpad(number::text, 19, '0') FROM {_DBOS_TURNS} AS gone)"""
+
+_QUEUES = {
+    "weft.turns": QueueStatements(
+        f"DELETE FROM weft.turns WHERE {_OWNED}",
+        "SELECT DISTINCT app_name FROM weft.turns WHERE user_id = :user_id",
+    ),
+    # The lock of a turn is a list: app, user, session, request. Those of other tasks are any text.
+    "procrastinate_jobs": QueueStatements(
+        """
+        WITH gone AS (
+            DELETE FROM procrastinate_jobs
+            WHERE CASE WHEN task_name = 'weft.turn' THEN
+                queueing_lock::jsonb ->> 0 = :app_name
+                AND queueing_lock::jsonb ->> 1 = :user_id
+                AND (:session::text IS NULL OR queueing_lock::jsonb ->> 2 = :session) END
+            RETURNING id)
+        DELETE FROM weft.turn_notes WHERE turn IN (SELECT id::text FROM gone)""",
+        """
+        SELECT DISTINCT queueing_lock::jsonb ->> 0 FROM procrastinate_jobs
+        WHERE CASE WHEN task_name = 'weft.turn'
+            THEN queueing_lock::jsonb ->> 1 = :user_id END""",
+    ),
+    "procrastinate_events": QueueStatements(""),  # they go with their jobs
+    # First the workflows: a worker that ends one now writes no output after that.
+    "weft_dbos.workflow_status": QueueStatements(_DBOS_WORKFLOWS.format("workflow_status")),
+    "weft_dbos.workflow_input": QueueStatements(_DBOS_WORKFLOWS.format("workflow_input")),
+    "weft_dbos.workflow_output": QueueStatements(_DBOS_WORKFLOWS.format("workflow_output")),
+    "weft.dbos_turns": QueueStatements(
+        f"""
+        WITH noted AS (
+            DELETE FROM weft.turn_notes
+            WHERE turn IN (SELECT 'dbos:' || number FROM {_DBOS_TURNS} AS gone))
+        DELETE FROM weft.dbos_turns WHERE {_OWNED}""",
+        "SELECT DISTINCT app_name FROM weft.dbos_turns WHERE user_id = :user_id",
+    ),
+    "weft.turn_notes": QueueStatements(""),  # they go with their turns
+}
+"""The tables of queues, in the order to empty them in."""
+
+SERVER_SQL = StoreStatements(
+    StoreSpelling(
+        schema="weft.",
+        blob="{}",
+        position="seq",
+        between="session = :number AND seq >= :first AND seq < :end",
+        length="(SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = number)",
+        newest="""LEFT JOIN LATERAL (
+            SELECT seq, timestamp FROM weft.events WHERE session = number ORDER BY seq DESC LIMIT 1
+        ) AS newest ON true""",
+        last="seq + 1",
+        by_deltas="",
+        place="session, seq",
+        at=":number, :at",
+        # Not FOR UPDATE: events, which refer to the session, can be added meanwhile.
+        lock="FOR NO KEY UPDATE",
+        has_talk="""SELECT 1 FROM information_schema.columns
+            WHERE table_schema = 'weft' AND table_name = 'chapters' AND column_name = 'talk'""",
+        start="0",
+        since="session = number AND seq >= {}",
+        placed="seq",
+        later="""LEFT JOIN LATERAL (
+            SELECT seq, event, checksum FROM weft.events
+            WHERE session = number AND seq >= :after ORDER BY seq LIMIT :limit
+        ) AS later ON true""",
+        wanted="""(
+            SELECT value ->> 0 AS app, value ->> 1 AS owner, value ->> 2 AS name
+            FROM json_array_elements(CAST(:keys AS json)))""",
+        asked="extract(epoch FROM clock_timestamp())::float8",
+        # whoever holds the lease keeps its row: its next write must fail for the right reason
+        delete_session="""
+            WITH lease AS (
+                DELETE FROM weft.leases
+                WHERE app_name = :app_name AND user_id = :user_id AND id = :id AND NOT EXISTS (
+                    SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
+                        AND classid = :high::oid AND objid = :low::oid
+                )
+            )
+            DELETE FROM weft.sessions
+            WHERE app_name = :app_name AND user_id = :user_id AND id = :id RETURNING number""",
+        cascades=True,
+        user_tables=("user_state", "interrupts", "leases"),
+        find_queues="""
+            SELECT name FROM unnest(:names::text[]) AS name
+            WHERE to_regclass(name) IS NOT NULL AND to_regclass('weft.turn_notes') IS NOT NULL""",
+        queues=_QUEUES,
+    )
+)
+
+
+async def run_steps(connection: Connection, steps: Steps[T]) -> T:
+    """What comes of the steps, on this connection."""
+    rows: object = None
+    while True:
+        try:
+            statement, values = steps.send(rows)
+        except StopIteration as end:
+            return cast("T", end.value)
+        async with connection.cursor() as cursor:
+            if isinstance(values, Mapping):
+                await cursor.execute(with_driver_names(statement), values)
+            else:
+                await cursor.executemany(with_driver_names(statement), values)
+            rows = await cursor.fetchall() if cursor.description is not None else []
+
+
+def _read_alone(url: str, steps: Steps[T]) -> T:
+    """What comes of the steps, on a connection of its own, for a thread that waits."""
+    with explaining_at_once(url), connect_at_once(url) as connection:
+        rows: object = None
+        while True:
+            try:
+                statement, values = steps.send(rows)
+            except StopIteration as end:
+                return cast("T", end.value)
+            cursor = connection.execute(with_driver_names(statement), cast("Values", values))
+            rows = listed = list[tuple[object, ...]]()
+            # in slices: the driver lets no other thread work while it makes rows
+            while some := cursor.fetchmany(SLICE):
+                listed += some
 
 
 class Stale(Exception):
@@ -84,7 +199,7 @@ async def read_newest(
             "length": len(cached.events) if cached is not None else 0,
         },
     )
-    rows = await _fetched(cursor)
+    rows = await _fetch_rows(cursor)
     # rows are sorted by kind: without a session the first is of the shared state
     if not rows or rows[0][0] != 0:
         return None
@@ -110,8 +225,9 @@ async def read_newest(
             steps = chapters_of(SERVER_SQL, number, chaptered)
             chapters = await run_steps(connection, steps)
         if chapters:
-            tail, fetch = [*events], fetch_from(url, number, where=str(key))
-            talk = fetch_talk_from(url, number)
+            tail, read = [*events], partial(_read_alone, url)
+            fetch = fetch_from(SERVER_SQL, read, number, where=str(key))
+            talk = fetch_talk_from(SERVER_SQL, read, number)
             opened = await asyncio.to_thread(
                 open_log, cached, chapters, tail, event_reader(), fetch, talk
             )
@@ -119,8 +235,10 @@ async def read_newest(
             if opened is not None and chaptered + len(tail) == length:
                 return opened, app, user
         # all of it must be read; what was added meanwhile is for the next look
-        older = await read_rows(connection, number, 0, length)
-        events = [(row.data, row.checksum) for _, row in older]
+        log = read_log(SERVER_SQL, number, 0, length)
+        # in a thread: a very long log would stop the event loop while rows are made of it
+        older = await asyncio.to_thread(_read_alone, url, log)
+        events = ((row.data, row.checksum) for row in older)
     if skip_unreadable:
         stored, problems = read_readable(cached, events)
         warn_unreadable([*reader.problems, *problems])
@@ -137,7 +255,7 @@ _NewestRow = tuple[
 ]
 
 
-async def _fetched(cursor: Cursor) -> list[_NewestRow]:
+async def _fetch_rows(cursor: Cursor) -> list[_NewestRow]:
     """All rows of `_NEWEST`; other tasks have their turn between two slices."""
     rows: list[_NewestRow] = []
     while fetched := cast("list[_NewestRow]", await cursor.fetchmany(SLICE)):
@@ -145,36 +263,6 @@ async def _fetched(cursor: Cursor) -> list[_NewestRow]:
         if len(fetched) == SLICE:
             await asyncio.sleep(0)
     return rows
-
-
-async def insert_session(
-    connection: Connection, key: SessionKey, created: float, initial: JsonObject
-) -> StoredSession:
-    """Insert a new session; one that exists is a Conflict."""
-    state = encode_value(initial)
-    try:
-        cursor = await connection.execute(
-            """INSERT INTO weft.sessions (app_name, user_id, id, created, state, checksum)
-            VALUES (%s, %s, %s, %s, %s, %s) RETURNING number""",
-            (*key, created, state, checksum_of(*key, created, state)),
-        )
-    except UniqueViolation as error:
-        # the number is taken, not the name: a restore left the counter behind
-        if error.diag.constraint_name == "sessions_pkey":
-            raise StoreError(
-                "the counter of weft.sessions is behind its rows, as after a restore of data alone",
-                where=str(key.id),
-                hint=f"run {_RESET_COUNTER}",
-            ) from error
-        raise exists_already(key) from None
-    row = cast("tuple[int]", await cursor.fetchone())
-    return StoredSession(key, row[0], created, initial, initial, Strand())
-
-
-_RESET_COUNTER = (
-    "SELECT setval(pg_get_serial_sequence('weft.sessions', 'number'),"
-    " (SELECT max(number) FROM weft.sessions))"
-)
 
 
 async def make_tallies(connection: Connection) -> None:
@@ -228,73 +316,6 @@ async def forget_tallies(connection: Connection, now: float) -> None:
     )
 
 
-async def read_events(
-    connection: Connection, key: SessionKey, after: int, limit: int | None
-) -> list[Event] | None:
-    """The events of a session behind the first `after`, with their sequence numbers."""
-    cursor = await connection.execute(_BEHIND, {**key._asdict(), "after": after, "limit": limit})
-    rows = cast("list[tuple[str | None, int | None, int, int]]", await cursor.fetchall())
-    if not rows:
-        return None
-    *_, number, archived = rows[0]
-    data = [EventRow(text.encode(), sum) for text, sum, _, _ in rows if text is not None]
-    if after < archived:
-        # the statement saw only the table of events, and some are packed
-        packed = await read_rows(connection, number, after, limit)
-        data = [EventRow(row.data, row.checksum) for _, row in packed]
-    return numbered(
-        [read_row(row, position, where=str(key)) for position, row in enumerate(data, after)], after
-    )
-
-
-async def count_events(connection: Connection, keys: Sequence[SessionKey]) -> dict[SessionKey, int]:
-    """How many events the sessions have; one that does not exist is not in it."""
-    names = [list(column) for column in zip(*keys, strict=True)] or [[], [], []]
-    cursor = await connection.execute(_LENGTHS, names)
-    rows = cast("list[tuple[str, str, str, int]]", await cursor.fetchall())
-    return {SessionKey(*key): length for *key, length in rows}
-
-
-async def list_waiting(
-    connection: Connection, app_name: str, user_id: str | None
-) -> list[SessionKey]:
-    """The sessions in which calls may wait. Those that never asked anything are not read."""
-    cursor = await connection.execute(_WAITING, {"app_name": app_name, "user_id": user_id})
-    rows = cast("list[tuple[str, str, str]]", await cursor.fetchall())
-    waiting = {
-        SessionKey(app_name, user, id): still_waits(event.encode() for _, _, event in events)
-        for (user, id), events in groupby(rows, key=itemgetter(0, 1))
-    }
-    cursor = await connection.execute(_ASKED, {"app_name": app_name, "user_id": user_id})
-    for user, id, number in cast("list[tuple[str, str, int]]", await cursor.fetchall()):
-        events = await read_rows(connection, number, 0)
-        waiting[SessionKey(app_name, user, id)] = still_waits(row.data for _, row in events)
-    return [key for key, waits in waiting.items() if waits]
-
-
-async def list_apps(connection: Connection) -> list[str]:
-    """The names of the apps that have sessions, sorted."""
-    cursor = await connection.execute("SELECT DISTINCT app_name FROM weft.sessions")
-    return sorted(name for (name,) in cast("list[tuple[str]]", await cursor.fetchall()))
-
-
-async def delete_session(connection: Connection, key: SessionKey) -> None:
-    """Delete a session with its events; what they wrote to shared scopes stays."""
-    # whoever holds the lease keeps its row: its next write must fail for the right reason
-    await connection.execute(
-        """WITH lease AS (
-            DELETE FROM weft.leases WHERE app_name = %(app_name)s AND user_id = %(user_id)s
-                AND id = %(id)s AND NOT EXISTS (
-                    SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
-                        AND classid = %(high)s::oid AND objid = %(low)s::oid
-                )
-        )
-        DELETE FROM weft.sessions
-        WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s""",
-        _with_lock(key),
-    )
-
-
 # One statement sees one state of the database, so events and shared state belong together.
 _NEWEST = """
 SELECT 0, s.number, s.created, e.seq,
@@ -313,22 +334,6 @@ WHERE app_name = %(app_name)s AND user_id = %(user_id)s
 ORDER BY 1, 4
 """
 
-# The outer join gives a row without an event where the session exists and has no more.
-_BEHIND = """
-SELECT behind.event, behind.checksum, number, archived FROM weft.sessions LEFT JOIN LATERAL (
-    SELECT seq, event, checksum FROM weft.events
-    WHERE session = number AND seq >= %(after)s ORDER BY seq LIMIT %(limit)s
-) AS behind ON true
-WHERE app_name = %(app_name)s AND user_id = %(user_id)s AND id = %(id)s ORDER BY behind.seq
-"""
-
-_LENGTHS = """
-SELECT app_name, user_id, id,
-       (SELECT coalesce(max(seq) + 1, 0) FROM weft.events WHERE session = number)
-FROM weft.sessions JOIN unnest(%s::text[], %s::text[], %s::text[]) AS wanted (app, owner, name)
-    ON app_name = wanted.app AND user_id = wanted.owner AND id = wanted.name
-"""
-
 # A name that is new begins empty, and is over at once if nothing comes of it.
 _LOCK_TALLIES = """
 WITH hasty AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true) AS value)
@@ -344,30 +349,10 @@ FROM unnest(%s::text[], %s::text[], %s::float8[]) AS new (name, value, until)
 WHERE tallies.name = new.name
 """
 
-_WAITING = f"""
-WITH asked AS (
-    SELECT user_id, id, number, min(seq) AS first
-    FROM weft.sessions JOIN weft.events ON session = number
-    WHERE app_name = %(app_name)s AND (%(user_id)s::text IS NULL OR user_id = %(user_id)s)
-        AND {ASKS.replace("%", "%%")}
-    GROUP BY number
-)
-SELECT user_id, id, event FROM asked JOIN weft.events ON session = number AND seq >= first
-WHERE {ANSWERS.replace("%", "%%")} ORDER BY number, seq
-"""
-
-_ASKED = """
-SELECT user_id, id, number FROM weft.sessions
-WHERE app_name = %(app_name)s AND (%(user_id)s::text IS NULL OR user_id = %(user_id)s)
-    AND archived > 0
-    AND number IN (SELECT session FROM weft.chapters WHERE asks AND packed IS NOT NULL)
-ORDER BY number
-"""
-
 
 async def find_holder(connection: Connection, key: SessionKey) -> tuple[str, float | None] | None:
     """Who has the session, and since when by the server's clock; None where nobody has."""
-    cursor = await connection.execute(_HOLDER, _with_lock(key))
+    cursor = await connection.execute(_HOLDER, with_lock(key))
     row = cast("tuple[str | None, float | None] | None", await cursor.fetchone())
     return (row[0] or "", row[1]) if row is not None else None
 
@@ -376,7 +361,7 @@ async def end_stale(
     connection: Connection, key: SessionKey, worker: str, seconds: float
 ) -> str | None:
     """Cut off the holder of a session that has been silent for so long; who it was, or None."""
-    values = {**_with_lock(key), "worker": worker, "seconds": seconds}
+    values = {**with_lock(key), "worker": worker, "seconds": seconds}
     cursor = await connection.execute(_END_STALE, values)
     row = cast("tuple[str, bool] | None", await cursor.fetchone())
     return row[0] if row is not None else None
@@ -394,7 +379,7 @@ def lock_number(key: SessionKey) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
 
 
-def _with_lock(key: SessionKey) -> dict[str, str | int]:
+def with_lock(key: SessionKey) -> dict[str, str | int]:
     """The names of a session, and its lock: a bigint among these shows as two halves."""
     high, low = divmod(lock_number(key) % 2**64, 2**32)
     return {**key._asdict(), "high": high, "low": low}
@@ -431,27 +416,3 @@ WITH silent AS (
 INSERT INTO weft.workers VALUES (%(worker)s, extract(epoch FROM clock_timestamp())::float8)
 ON CONFLICT (worker) DO UPDATE SET beat = excluded.beat
 """
-
-
-async def insert_request(connection: Connection, key: SessionKey) -> None:
-    """Ask the holder of the session, in another process, to stop."""
-    await connection.execute(
-        """INSERT INTO weft.interrupts
-        VALUES (%s, %s, %s, extract(epoch FROM clock_timestamp())::float8)
-        ON CONFLICT (app_name, user_id, id) DO UPDATE SET asked = excluded.asked""",
-        key,
-    )
-
-
-async def delete_request(connection: Connection, key: SessionKey) -> None:
-    """Withdraw the request to stop."""
-    await connection.execute(
-        "DELETE FROM weft.interrupts WHERE app_name = %s AND user_id = %s AND id = %s", key
-    )
-
-
-async def list_requests(connection: Connection) -> list[tuple[SessionKey, float]]:
-    """The sessions that somebody wants stopped, and since when."""
-    cursor = await connection.execute("SELECT app_name, user_id, id, asked FROM weft.interrupts")
-    rows = cast("list[tuple[str, str, str, float]]", await cursor.fetchall())
-    return [(SessionKey(*key), when) for *key, when in rows]
