@@ -25,7 +25,7 @@ from weft.dialects.legality import (
 )
 from weft.dialects.measure import Meter, WeighedHead, WeighedTurn, Weigher
 from weft.dialects.options import Option, Range, fit_option
-from weft.dialects.schema_subset import fit_schema
+from weft.dialects.schema_subset import SchemaRules, fit_schema
 from weft.dialects.stream import AnswerErrors, Stream
 from weft.dialects.strict import Outline, RequestForm, StrictTurns, refuse_form
 from weft.dialects.track import (
@@ -95,8 +95,8 @@ class Traits(msgspec.Struct, frozen=True):
     """
     results: tuple[str, str] = ("user", "")
     """The same of their results."""
-    schemas: str = ""
-    """Whose way of writing schemas it takes: the key of `fitted`."""
+    schemas: SchemaRules = SchemaRules()
+    """What it takes of JSON Schema."""
     sealed: frozenset[str] = frozenset()
     """Types of opaque parts that only the very model can read that made them."""
     names: Spelling = Spelling(ANYTHING_BUT, 64)
@@ -124,7 +124,7 @@ class Dialect:
     """In the order they are read back and refused."""
     other_ranges: ClassVar[Mapping[str, Range]] = {}
     """Limits of fields that are no option of ours, by their path."""
-    form: ClassVar[RequestForm]
+    form: ClassVar[RequestForm] = RequestForm()
     errors: ClassVar[AnswerErrors]
 
     def lower(self, prompt: Prompt, *, strict: bool = False, track: Track | None = None) -> Lowered:
@@ -717,7 +717,12 @@ class Dialect:
 
     def refuse_form(self, wire: JsonObject) -> Findings:
         """What stands where this provider does not look for it."""
-        return refuse_form(wire, self.form, self.traits.turns)
+        return refuse_form(wire, self.form, self.own_fields())
+
+    def own_fields(self) -> tuple[str, ...]:
+        """The fields of the system text, of the turns and of the answer's schema."""
+        fields = (self.form.system, self.traits.turns, *self.form.answer[:1])
+        return tuple(field for field in fields if field)
 
     def strict_turns(self, model: str) -> StrictTurns:
         """The rules for turns of our own making."""

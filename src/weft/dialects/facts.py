@@ -472,49 +472,67 @@ def _prices() -> "PriceList":
 # --- the dialects
 
 
+class ListedDialect(NamedTuple):
+    """The module whose `DIALECT` it is, and where its requests have what all requests have."""
+
+    module: str
+    fields: tuple[str, ...]
+    """The fields of its system text, its turns and the answer's schema."""
+
+
 class Dialects(Mapping[str, "Dialect"]):
     """Dialects by name. A provider's file is loaded when its dialect is first used."""
 
-    def __init__(self, modules: Mapping[str, str]) -> None:
-        self._modules: dict[str, str] = dict(modules)
+    def __init__(self, listed: Mapping[str, ListedDialect]) -> None:
+        self._listed: dict[str, ListedDialect] = dict(listed)
         self._loaded: dict[str, Dialect] = {}
 
     def __getitem__(self, name: str) -> "Dialect":
         dialect = self._loaded.get(name)
         if dialect is None:
-            dialect = cast("Dialect", import_module(self._modules[name]).DIALECT)
+            dialect = cast("Dialect", import_module(self._listed[name].module).DIALECT)
             self._loaded[name] = dialect
         return dialect
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
+        return iter(self._listed)
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(self._listed)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._modules
+        return name in self._listed
+
+    def fields(self) -> frozenset[str]:
+        """The fields by which requests of the dialects are told apart; no file is loaded."""
+        return frozenset(field for one in self._listed.values() for field in one.fields)
 
     def register(self, dialect: "Dialect") -> None:
         """Add a dialect of one's own, or take the place of the one with its name."""
         name = dialect.traits.name
-        self._modules.setdefault(name, type(dialect).__module__)
+        self._listed[name] = ListedDialect(type(dialect).__module__, dialect.own_fields())
         self._loaded[name] = dialect
 
     def forget(self, name: str) -> None:
         """Take out a dialect that was registered."""
-        del self._modules[name], self._loaded[name]
+        del self._listed[name], self._loaded[name]
 
 
 DIALECTS = Dialects(
     {
-        "gemini": "weft.dialects.gemini",
-        "anthropic": "weft.dialects.anthropic",
-        "openai-chat": "weft.dialects.openai_chat",
-        "openai-responses": "weft.dialects.openai_responses",
+        "gemini": ListedDialect(
+            "weft.dialects.gemini", ("systemInstruction", "contents", "generationConfig")
+        ),
+        "anthropic": ListedDialect(
+            "weft.dialects.anthropic", ("system", "messages", "output_config")
+        ),
+        "openai-chat": ListedDialect("weft.dialects.openai_chat", ("messages", "response_format")),
+        "openai-responses": ListedDialect(
+            "weft.dialects.openai_responses", ("instructions", "input", "text")
+        ),
     }
 )
-"""Every dialect, with the module whose `DIALECT` it is."""
+"""Every dialect. A test holds its fields to what its own file says."""
 
 
 def dialect_named(name: str) -> "Dialect":

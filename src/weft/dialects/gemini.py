@@ -59,7 +59,7 @@ from weft.dialects.measure import (
     WeighedTurn,
 )
 from weft.dialects.options import Option, read_options
-from weft.dialects.schema_subset import fit_schema
+from weft.dialects.schema_subset import COMMON_KEYWORDS, SchemaRules, fit_schema
 from weft.dialects.stream import AnswerErrors, Stream, tells_error
 from weft.dialects.strict import (
     Misshapen,
@@ -205,6 +205,18 @@ _SITES = ("max_uses", "allowed_domains", "blocked_domains")
 """Options of search and pages that the provider does not take."""
 
 
+SCHEMAS = SchemaRules(
+    provider="gemini",
+    open_root=None,
+    keeps=COMMON_KEYWORDS
+    | {"prefixItems", "minItems", "maxItems", "minimum", "maximum", "default"},
+    strict=False,
+    enum_types=frozenset(("string", "integer", "number")),
+    cycles="optional",
+)
+"""What it reads in `parametersJsonSchema` and `responseJsonSchema`."""
+
+
 class GeminiDialect(Dialect):
     """System is a field, results ride in user turns, calls carry signatures."""
 
@@ -216,7 +228,7 @@ class GeminiDialect(Dialect):
         parts="parts",
         calls=("model", "/parts/"),
         results=("user", "/parts/"),
-        schemas="gemini",
+        schemas=SCHEMAS,
         names=Spelling(re.compile(r"[^a-zA-Z0-9_.:-]"), 128, re.compile(r"[a-zA-Z_]")),
         ids=None,
         compared=("cachedContent",),
@@ -255,7 +267,7 @@ class GeminiDialect(Dialect):
             output = prompt.output
             schema = output.schema
             if output.provider != self.traits.name:
-                fit = fit_schema("gemini", schema)
+                fit = fit_schema(SCHEMAS, schema)
                 report.schema_losses(fit.losses, output.origin)
                 schema = fit.schema
             put(wire, "generationConfig.responseMimeType", "application/json")
@@ -638,7 +650,7 @@ class GeminiDialect(Dialect):
         config = object_at(wire, "generationConfig")
         yield from self.refuse_ranges(wire)
         yield from _refuse_limits(config, model)
-        yield from _refuse_tools(wire, model)
+        yield from _refuse_tools(wire, model, self.traits.names)
         if not _makes_images(
             model
         ):  # what these take beside a picture is their own, and documented nowhere
@@ -1310,7 +1322,7 @@ def _weigh_tool(declaration: JsonObject) -> WeighedTool:
 # --- refusing: the head
 
 
-_TOOL_NAME, _MOST_TOOLS, _MOST_STOPS = r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", 512, 5
+_MOST_TOOLS, _MOST_STOPS = 512, 5
 
 _OLD = r"gemini-(1|2)(\.|-)"
 
@@ -1374,7 +1386,7 @@ def _refuse_thinking(thinking: JsonObject, model: str) -> Findings:
         yield Finding(OPTION, f"{above}/thinkingBudget", message, hint)
 
 
-def _refuse_tools(wire: JsonObject, model: str) -> Findings:
+def _refuse_tools(wire: JsonObject, model: str, spelling: Spelling) -> Findings:
     functions: list[DeclaredTool] = []
     for at, tool in placed_objects(wire.get("tools"), "/tools"):
         declared = placed_objects(tool.get("functionDeclarations"), f"{at}/functionDeclarations")
@@ -1389,7 +1401,7 @@ def _refuse_tools(wire: JsonObject, model: str) -> Findings:
         if "googleSearchRetrieval" in tool and not model.startswith("gemini-1"):
             message = f"{model} searches by `googleSearch`"
             yield Finding(REQUEST, at, message, "use googleSearch")
-    yield from refuse_tools(functions, _TOOL_NAME, _MOST_TOOLS)
+    yield from refuse_tools(functions, spelling, _MOST_TOOLS)
     calling = object_at(wire, "toolConfig", "functionCallingConfig")
     names, pointer = calling.get("allowedFunctionNames"), "/toolConfig/functionCallingConfig"
     if isinstance(names, list) and names:

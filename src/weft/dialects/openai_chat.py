@@ -41,7 +41,9 @@ from weft.dialects.measure import OWN_TOOLS, Quantity, WeighedHead, WeighedTurn
 from weft.dialects.openai_common import (
     EMPTY,
     GAP,
+    NAMES,
     NO_TEXT,
+    SCHEMAS,
     AnswerUsage,
     answer_error,
     answer_metadata,
@@ -201,7 +203,8 @@ class OpenAIChatDialect(Dialect):
         model_role="assistant",
         calls=("assistant", "/tool_calls/"),
         results=("tool", ""),
-        schemas="openai",
+        schemas=SCHEMAS,
+        names=NAMES,
         ids=Spelling(NO_TEXT, 40),
         compared=(
             "model",
@@ -1218,19 +1221,19 @@ def _refuse_options(wire: JsonObject, model: str) -> Findings:
 
 def _refuse_tools(wire: JsonObject, model: str) -> Findings:
     listed = placed_objects(wire.get("tools"), "/tools")
-    functions: list[tuple[DeclaredTool, bool]] = []
+    functions: list[DeclaredTool] = []
     for at, tool in listed:
         function = object_at(tool, "function")
         if tool.get("type") == "function":
             name, where = str(function.get("name", "")), f"{at}/function"
-            declared = DeclaredTool(where, name, function.get("parameters"), f"{where}/parameters")
-            functions.append((declared, function.get("strict") is True))
+            schema, strict = function.get("parameters"), function.get("strict") is True
+            functions.append(DeclaredTool(where, name, schema, f"{where}/parameters", strict))
     yield from refuse_functions(functions)
     if not listed:
         alone: dict[str, Json] = {"tool_choice": "none", "parallel_tool_calls": None}
         yield from refuse_unsupported(wire, "", alone, "a request without tools")
     choice = object_at(wire, "tool_choice", "function")
-    known = {tool.name for tool, _ in functions}
+    known = {tool.name for tool in functions}
     yield from refuse_undeclared([choice.get("name")], known, "/tool_choice/function/name")
     effort = wire.get("reasoning_effort")
     asked = effort not in (None, "none") or (effort is None and re.match(_THINKS_UNASKED, model))

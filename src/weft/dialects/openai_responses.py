@@ -42,7 +42,9 @@ from weft.dialects.measure import (
     WeighedTurn,
 )
 from weft.dialects.openai_common import (
+    NAMES,
     NO_TEXT,
+    SCHEMAS,
     AnswerUsage,
     answer_error,
     answer_metadata,
@@ -206,7 +208,8 @@ class OpenAIResponsesDialect(Dialect):
         model_role="assistant",
         calls=("", ""),
         results=("", ""),
-        schemas="openai",
+        schemas=SCHEMAS,
+        names=NAMES,
         sealed=_SEALED,
         ids=Spelling(NO_TEXT, 64),
         compared=("model", "prompt_cache_key", "text", "reasoning", "service_tier"),
@@ -1065,8 +1068,11 @@ def _refuse_options(wire: JsonObject, model: str) -> Findings:
 def _refuse_tools(wire: JsonObject, model: str) -> Findings:
     listed = placed_objects(wire.get("tools"), "/tools")
     functions = [
-        (
-            DeclaredTool(at, str(tool.get("name", "")), tool.get("parameters"), f"{at}/parameters"),
+        DeclaredTool(
+            at,
+            str(tool.get("name", "")),
+            tool.get("parameters"),
+            f"{at}/parameters",
             tool.get("strict") is True,
         )
         for at, tool in listed

@@ -10,14 +10,14 @@ pedantic server takes such a request.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.dialects.caching import without_marks
-from weft.dialects.facts import dialect_named
+from weft.dialects.facts import DIALECTS, dialect_named
 from weft.dialects.legality import (
     EMPTY_SCHEMA,
     REQUEST,
@@ -329,20 +329,17 @@ class RequestForm(msgspec.Struct, frozen=True):
     """What must stand next to the answer's schema."""
 
 
-FIELDS_OF_ONE = frozenset(
-    ("systemInstruction", "contents", "generationConfig", "system", "messages", "output_config",
-     "response_format", "instructions", "input", "text")
-)  # fmt: skip
-"""Fields for system text, turns and the answer's schema: each dialect knows some of them."""
-
 _PLACED = "put it where this provider looks for it"
 
 
-def refuse_form(wire: JsonObject, form: RequestForm, turns: str) -> Findings:
-    """A field that is another provider's, a tool or a schema that stands in no place of its own."""
-    own = (form.system, turns, *form.answer[:1])
+def refuse_form(wire: JsonObject, form: RequestForm, own: Collection[str]) -> Findings:
+    """A field that is another provider's, a tool or a schema that stands in no place of its own.
+
+    `own` are the provider's fields for system text, turns and the answer's schema.
+    """
+    of_others = DIALECTS.fields().difference(own)
     for key in wire:
-        if key in FIELDS_OF_ONE and key not in own:
+        if key in of_others:
             yield Finding(REQUEST, f"/{key}", f"`{key}` is another provider's field", _PLACED)
     for key in form.needs:
         if not wire.get(key):
