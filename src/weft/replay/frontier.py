@@ -13,7 +13,6 @@ Top to bottom: the plot, the oracle.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ import msgspec
 
 from weft.content import Content, Part
 from weft.declare import Agent, C, Policy
+from weft.markup import escape
 from weft.recordings import Recording
 from weft.replay.evidence import SearchedText, Uses, spelled
 from weft.replay.replay import Trial, replay
