@@ -69,8 +69,8 @@ from weft.dialects.schema_subset import (
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
 from weft.dialects.strict import (
     Misshapen,
-    Named,
     Outline,
+    PairedPart,
     RequestForm,
     Side,
     outline_of,
@@ -199,7 +199,7 @@ def _write_tool_choice(wire: Wire, value: Json) -> None:
 
 
 def _write_unforced_choice(wire: Wire, value: Json) -> list[str]:
-    """For requests that give a budget for thinking: no call can be forced beside it."""
+    """For requests that give a budget for thinking: with it no call can be forced."""
     wire["tool_choice"] = {"type": "auto"}
     return ["tool_choice that forces a call while thinking"]
 
@@ -424,13 +424,13 @@ class AnthropicDialect(Dialect):
         name = self.traits.model_role if role == "model" else role
         return [Entry({"role": name, "content": content}, name, tuple(sources))]
 
-    def spoken(self, block: TextBlock) -> Entry:
+    def spell_plain_turn(self, block: TextBlock) -> Entry:
         """A message with one block."""
         role = "assistant" if block.role == "model" else "user"
         wire: Wire = {"role": role, "content": [{"type": "text", "text": block.text}]}
         return Entry(wire, role, (("/content/0", block),))
 
-    def spoken_wire(self, role: Literal["user", "model"], text: str) -> Wire:
+    def spell_plain_wire(self, role: Literal["user", "model"], text: str) -> Wire:
         """The same message."""
         name = "assistant" if role == "model" else "user"
         return {"role": name, "content": [{"type": "text", "text": text}]}
@@ -652,8 +652,8 @@ class AnthropicDialect(Dialect):
             return Outline(side)
         blocks = require_parts(turn, "content", at)
         worded = any(str(block.get("text", "")).strip() for block in blocks)
-        calls: list[Named] = []
-        results: list[Named] = []
+        calls: list[PairedPart] = []
+        results: list[PairedPart] = []
         for index, block in enumerate(blocks):
             place = f"/content/{index}"
             match require_text(block, "type", at + place):
@@ -664,12 +664,16 @@ class AnthropicDialect(Dialect):
                 case "tool_use":
                     require_object(block.get("input"), f"{at}{place}/input")
                     call_id = require_text(block, "id", at + place)
-                    calls.append(Named(call_id, require_text(block, "name", at + place), place))
+                    calls.append(
+                        PairedPart(call_id, require_text(block, "name", at + place), place)
+                    )
                 case "tool_result":
                     if len(results) < index:
                         message = "this result stands behind other blocks"
                         raise Misshapen(at + place, message, "put results first")
-                    results.append(Named(require_text(block, "tool_use_id", at + place), "", place))
+                    results.append(
+                        PairedPart(require_text(block, "tool_use_id", at + place), "", place)
+                    )
                 case "thinking" if side == "user":
                     message = "this thought stands in the user's turn"
                     raise Misshapen(at + place, message, "leave it out")
@@ -707,7 +711,7 @@ def _settle(wire: Wire, most: float | None) -> None:
     choice = wire.get("tool_choice")
     if isinstance(choice, dict):
         choice.setdefault("type", "auto")
-        # the provider refuses the flag beside "none"
+        # the provider refuses the flag together with "none"
         if choice["type"] == "none":
             choice.pop("disable_parallel_tool_use", None)
     thinking = wire.get("thinking")
@@ -839,7 +843,7 @@ class _GrowingBlock:
             text = "".join(pieces)
             if field == "partial_json":
                 if text:
-                    # arguments that are no JSON stay a text: who answers the call says so
+                    # arguments that are not JSON stay a text: who answers the call says so
                     arguments = read_arguments(text)
                     block["input"] = text if arguments is None else arguments
             else:
@@ -874,7 +878,7 @@ class AnthropicStream:
             raise ERRORS.failure(None, data)
         return None
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         """The word of a server that imitates the provider, for the event it should have sent."""
         self._over = True
 

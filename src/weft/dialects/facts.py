@@ -32,7 +32,7 @@ class Cache(NamedTuple):
     """How a provider reuses what it has read: from how many tokens on, how long, at what price.
 
     Prices are shares of what a fresh input token costs. With `breakpoints` the request says what
-    to keep, at most so many times; without, the provider keeps what it likes.
+    to keep, at most that often; without marks, the provider keeps what it likes.
     """
 
     minimum: int = 0
@@ -74,7 +74,7 @@ class Facts(NamedTuple):
     picks_tools: bool = True
     """Whether it can choose among tools itself; for one that cannot, a pass does."""
     late_system: bool = False
-    """Whether a system text may stand behind the conversation, not only before it."""
+    """Whether a system text may come after the conversation, not only before it."""
     thinks: bool = True
     """Whether it thinks before it answers; true also where that is not known."""
     rests: str = "disabled"
@@ -82,7 +82,7 @@ class Facts(NamedTuple):
     efforts: tuple[str, ...] | None = None
     """How hard it can be told to think; empty if that cannot be told, None if it is not known."""
     media: tuple[str, ...] | None = None
-    """What it takes beside text; None where that is not known."""
+    """What it takes in addition to text; None where that is not known."""
     window: int = 0
     """How many tokens a request with its answer may have; 0 where this table does not say."""
     output_limit: int = 0
@@ -97,7 +97,7 @@ class Facts(NamedTuple):
 
     @property
     def has_word_for_rest(self) -> bool:
-        """Whether not to think is said in a word of its own, and is no effort of none."""
+        """Whether not to think has a word of its own, and is not an effort of none."""
         return self.dialect == _CLAUDE and bool(self.rests)
 
     @property
@@ -337,11 +337,11 @@ def is_own(model: str) -> bool:
 
 def same_model(one: str, other: str) -> bool:
     """Whether two names are one model's, as far as they tell: a date or an alias may differ."""
-    return not one or not other or _undated(one) == _undated(other)
+    return not one or not other or _strip_date(one) == _strip_date(other)
 
 
 @functools.lru_cache(maxsize=1024)
-def _undated(model: str) -> str:
+def _strip_date(model: str) -> str:
     return re.sub(r"([-@](\d{8}|\d{4}-\d\d-\d\d)|-latest)$", "", wire_name(model))
 
 

@@ -3,7 +3,7 @@
 A provider's rules are what it documents and what it was seen to refuse; they depend on the model,
 and where nothing is known, nothing is said. A request is read in three steps: its head, its turns
 one by one, and its end. So a request that goes on from another costs what is new in it. What Weft
-asks of its own requests beside that is in `strict.py`.
+asks of its own requests on top of that is in `strict.py`.
 
 A dialect says what is wrong with one head and with one turn. At the end of this file that is asked
 of whole requests: the head is read once, the turns as they come.
@@ -537,7 +537,7 @@ def findings_in(lowered: "Lowered", model: str) -> tuple[Finding, ...]:
 
 
 class JudgedHead(msgspec.Struct, frozen=True):
-    """What is wrong with a head, kept with it; and whether turns behind it are looked at."""
+    """What is wrong with a head, kept with it; and whether the turns after it are looked at."""
 
     findings: tuple[Finding, ...]
     name: str

@@ -129,7 +129,7 @@ def takes_stops(model: str, effort: Json) -> bool:
 
 
 def is_shut_out(name: str, prompt: Prompt) -> bool:
-    """Whether an option has no place beside the thinking that is asked for."""
+    """Whether the thinking that is asked for rules an option out."""
     value, model = prompt.config.get(name), prompt.model
     thinking = fit_option("thinking", prompt.config.get("thinking"), model).value
     effort = thinking.get("effort") if isinstance(thinking, dict) else None
@@ -158,7 +158,7 @@ def output_format(output: Output, report: LoweringReport) -> Wire:
 
 
 def read_arguments(text: str) -> JsonObject | None:
-    """The arguments that a text spells; none where it is blank, None where it is no object."""
+    """The arguments that a text spells; none where it is blank, None where it is not an object."""
     if not text.strip():
         return {}
     try:
@@ -219,7 +219,7 @@ EMPTY: JsonObject = {}
 def lift_call(dialect: str, call_id: str, name: str, arguments: Json, fields: JsonObject) -> Part:
     """A tool call; its arguments' own text is kept where ours would be another.
 
-    Arguments that are no JSON object make a call without any, that says what came instead.
+    Arguments that are not a JSON object make a call without any, that says what came instead.
     """
     text = arguments if isinstance(arguments, str) else compact(arguments or EMPTY)
     args = read_arguments(text)
@@ -260,7 +260,7 @@ class AnswerUsage:
         thinking = count_in(outside.get("reasoning_tokens"))
         answer = output
         if output is not None and thinking:
-            # servers count thoughts among the answer's tokens, or beside them: the sum tells
+            # servers count thoughts among the answer's tokens, or apart from them: the sum tells
             apart = total is not None and (prompt or 0) + output + thinking == total
             answer = output if apart or thinking > output else output - thinking
         if total is None and (prompt is not None or output is not None):
@@ -289,7 +289,7 @@ class AnswerUsage:
 
 
 def answer_metadata(counted: AnswerUsage | None, rest: JsonObject) -> JsonObject | None:
-    """What the event's metadata says of the answer, beside who gave it."""
+    """What the event's metadata says of the answer, other than who gave it."""
     written = counted.written if counted is not None else 0
     if counted is not None and counted.rest:
         rest = {**rest, "usage": counted.rest}

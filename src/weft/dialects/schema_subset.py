@@ -253,7 +253,7 @@ class Rewriter:
         return ""
 
     def ref(self, node: JsonObject, pointer: str) -> JsonObject:
-        """A reference stands alone: what is said beside it is written into the target."""
+        """A reference stands alone: the keywords next to it are written into the target."""
         ref = str(node["$ref"])
         beside = without(node, "$ref")
         if ref not in self.named:
@@ -273,7 +273,7 @@ class Rewriter:
         return self.node(merged or {"anyOf": [{"$ref": ref}], **beside}, pointer)
 
     def combine(self, node: JsonObject, pointer: str, moved: JsonObject) -> JsonObject:
-        """`allOf` merged, `oneOf` as `anyOf`; a union beside other constraints is told in words."""
+        """`allOf` merged, `oneOf` as `anyOf`; a union next to other keywords is said in words."""
         node = dict(node)
         if isinstance(members := node.get("allOf"), list):
             parts = [self.follow(part) for part in members if isinstance(part, dict)]
