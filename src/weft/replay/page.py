@@ -1,4 +1,4 @@
-"""A replay as one HTML page that needs nothing beside itself: tables and drawn curves.
+"""A replay as one HTML page that needs nothing else: tables and drawn curves.
 
 No script and no outside resource. First what the recordings took and what would have been saved,
 then what the providers counted. For each model: what every policy costs against how much of
@@ -178,10 +178,10 @@ def _body(trials: Sequence[Trial], title: str, facts: RecordedFacts | None) -> I
         yield _cards(chosen, several=len(groups) > 1)
     if facts is not None:
         yield from (tag("p", escape(way)) for way in ways_to_get(trials, facts))
-        yield from _recorded(facts.usage)
+        yield from _usage_table(facts.usage)
     for chosen in groups:
         first = chosen[0]
-        yield tag("h2", escape(named(first)))
+        yield tag("h2", escape(model_title(first)))
         words = f"{first.runs:,} runs, {first.requests:,} requests; costs in {unit(first)}"
         yield tag("p", f"{words}, without the answers", "dim")
         yield table(TITLES, _rows(chosen))
@@ -211,7 +211,7 @@ def _cards(trials: Sequence[Trial], *, several: bool) -> str:
         value, tone = f"{saved:.0%}", "good"
     cards = [_card(*card) for card in facts]
     cards.append(_card("would have been saved", value, words, tone))
-    heading = tag("h2", escape(named(base))) if several else ""
+    heading = tag("h2", escape(model_title(base))) if several else ""
     return heading + tag("div", "".join(cards), "cards")
 
 
@@ -228,7 +228,7 @@ def _text_cells(*texts: str) -> list[str]:
     return [tag("td", escape(text)) for text in texts]
 
 
-def _recorded(usage: Sequence[RecordedUsage]) -> Iterator[str]:
+def _usage_table(usage: Sequence[RecordedUsage]) -> Iterator[str]:
     """What the providers counted."""
     if not usage:
         yield tag("p", "The recordings do not say what the provider counted.", "dim")
@@ -421,7 +421,7 @@ def lines(trials: Sequence[Trial]) -> Iterator[str]:
         chosen = [trial for trial in trials if trial.model == model]
         first = chosen[0]
         yield (
-            f"{named(first)}: {first.runs:,} runs, {first.requests:,} requests,"
+            f"{model_title(first)}: {first.runs:,} runs, {first.requests:,} requests,"
             f" costs in {unit(first)} without the answers"
         )
         table = [TITLES, *(cells(trial, first) for trial in chosen)]
@@ -481,7 +481,7 @@ def savings(trials: Sequence[Trial]) -> Iterator[str]:
         # rounded, it would say "0% less"
         if abs(saved) < 0.005:
             words = "as much as"
-        name = f"{named(base)}: " if base.model else ""
+        name = f"{model_title(base)}: " if base.model else ""
         loss = f"; {best.lost:.1%} of what was used later is lost" if best.lost > 0 else ""
         yield (
             f"{name}{best.policy} would have cost {words} plain history, recalls included: input"
@@ -537,7 +537,7 @@ def as_json(trials: Sequence[Trial]) -> list[JsonObject]:
     return listed
 
 
-def named(trial: Trial) -> str:
+def model_title(trial: Trial) -> str:
     """The model of a trial, or what it was measured with instead."""
     return trial.model or f"yardstick (read {RELATIVE.read:.2f}, write {RELATIVE.write:.2f})"
 
