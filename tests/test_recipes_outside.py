@@ -9,29 +9,31 @@ import pytest
 
 from tests.support.played import ROOT, Copy, Insertion, Recipe, Step
 
-TOY_ROW = """    "toy": ListedDialect("weft.dialects.toy", ("rules", "talk")),
+ECHO = (ROOT / "tests/dialects/toy.py").read_text("utf-8").replace('NAME = "toy"', 'NAME = "echo"')
+
+ECHO_ROW = """    "echo": ListedDialect("weft.dialects.echo", ("rules", "talk")),
 """
 
-TOY_CASE = """        case "toy":
-            return ToyRequest
+ECHO_CASE = """        case "echo":
+            return EchoRequest
 """
 
-TOY_TYPE = """class ToyTurn(typing_extensions.TypedDict):
+ECHO_TYPE = """class EchoTurn(typing_extensions.TypedDict):
     who: typing.Literal["me", "bot"]
-    says: list[typing.Any]
+    says: list[object]
 
 
-class ToyRequest(typing_extensions.TypedDict):
+class EchoRequest(typing_extensions.TypedDict):
     model: str
     rules: typing_extensions.NotRequired[str]
-    tools: typing_extensions.NotRequired[list[typing.Any]]
+    tools: typing_extensions.NotRequired[list[object]]
     heat: typing_extensions.NotRequired[float]
-    talk: list[ToyTurn]
+    talk: list[EchoTurn]
 
 
 """
 
-TOY_PAIRS = """def toy_pairs(turns: list[Wire]) -> Iterator[tuple[list[str], list[str]]]:
+ECHO_PAIRS = """def echo_pairs(turns: list[Wire]) -> Iterator[tuple[list[str], list[str]]]:
     for turn, following in zip(turns, [*turns[1:], {"says": []}], strict=True):
         yield (
             [part["ticket"] for part in turn["says"] if "use" in part],
@@ -41,7 +43,7 @@ TOY_PAIRS = """def toy_pairs(turns: list[Wire]) -> Iterator[tuple[list[str], lis
 
 """
 
-TOY_CONFORMANCE = """    "toy": Conformance(("/with", "/takes", "/says"), toy_pairs),
+ECHO_CONFORMANCE = """    "echo": Conformance(("/with", "/takes", "/says"), echo_pairs),
 """
 
 GREET = '''"""`weft greet`: say hello."""
@@ -83,33 +85,36 @@ GREETING_ROW = """    Endpoint("GET", "/api/greeting", get_greeting, "Hello.", t
 DIALECT = Recipe(
     "Add a dialect",
     (
-        Step("src/weft/dialects/toy.py", (ROOT / "tests/dialects/toy.py").read_text("utf-8")),
+        Step("src/weft/dialects/echo.py", ECHO),
         Step(
             "src/weft/dialects/facts.py",
-            (Insertion(TOY_ROW, before='        "gemini": Listed'),),
+            (
+                Insertion(ECHO_ROW, before='        "gemini": Listed'),
+                Insertion('    "echo": "echo",\n', before='    "google": _GEMINI'),
+            ),
             "DIALECTS",
         ),
         Step(
             "tests/dialects/prompts.py",
             (
-                Insertion('"toy", ', before='"gemini", "anthropic", "openai-chat"'),
-                Insertion('    "toy": "toy/one",\n', before='    "gemini": "gemini-3'),
-                Insertion('    "toy": "toy/one",\n', before='    "gemini": "gemini-2'),
+                Insertion('"echo", ', before='"gemini", "anthropic", "openai-chat"'),
+                Insertion('    "echo": "echo/one",\n', before='    "gemini": "gemini-3'),
+                Insertion('    "echo": "echo/one",\n', before='    "gemini": "gemini-2'),
             ),
             "WITHOUT_SCHEMA",
         ),
         Step(
             "tests/dialects/shapes.py",
             (
-                Insertion(TOY_TYPE, before="@functools.cache\n"),
-                Insertion(TOY_CASE, before="        case _:\n            raise ValueError"),
+                Insertion(ECHO_TYPE, before="@functools.cache\n"),
+                Insertion(ECHO_CASE, before="        case _:\n            raise ValueError"),
             ),
         ),
         Step(
             "tests/dialects/test_conformance.py",
             (
-                Insertion(TOY_PAIRS, before="CONFORMANCE: "),
-                Insertion(TOY_CONFORMANCE, before='    "gemini": Conformance'),
+                Insertion(ECHO_PAIRS, before="CONFORMANCE: "),
+                Insertion(ECHO_CONFORMANCE, before='    "gemini": Conformance'),
             ),
             "CONFORMANCE",
         ),
@@ -119,7 +124,7 @@ DIALECT = Recipe(
         "tests/dialects/test_conformance.py",
         "-k",
         "test_the_fields or every_file_of_a_dialect or held_to_the_suite or torn_pair"
-        " or (toy and (tool_loop or begins_with))",
+        " or (echo and (loop or begins_with))",
     ),
 )
 

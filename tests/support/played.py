@@ -22,7 +22,8 @@ class Copy:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        for name in ("src", "tests", "docs"):
+        shutil.copytree(ROOT / "docs", root / "docs")  # links of pages are followed to their end
+        for name in ("src", "tests"):
             shutil.copytree(ROOT / name, root / name, copy_function=os.symlink)
         for file in ROOT.iterdir():
             if file.is_file():
