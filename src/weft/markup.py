@@ -54,8 +54,8 @@ def tag(name: str, content: str = "", tone: str = "", *, title: str = "", style:
 
 def text_cell(text: str, tone: str = "", *, pre: bool = False) -> str:
     """A text in a table: plain, or as it was written (`pre`)."""
-    shown = _visible_text(text)
-    return tag("td", f"<pre>{shown}</pre>" if pre else shown, tone)
+    visible = _visible_text(text)
+    return tag("td", f"<pre>{visible}</pre>" if pre else visible, tone)
 
 
 def text_line(text: str, tone: str = "") -> str:
@@ -76,10 +76,10 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def last_rows(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of at most `MOST` rows: the last ones, as a notebook shows them."""
-    shown = list(rows)
-    more = len(shown) - MOST
+    every = list(rows)
+    more = len(every) - MOST
     note = text_line(f"the first {more:,} rows are not shown", "dim") if more > 0 else ""
-    return note + table(heads, shown[-MOST:])
+    return note + table(heads, every[-MOST:])
 
 
 def page(title: str, style: str, body: Iterable[str]) -> str:
