@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.laws import all_laws
 from weft.dialects import anthropic, gemini, openai_common
 from weft.dialects.legality import refuse_complexity, refuse_schema
-from weft.dialects.schema_subset import Loss, SchemaRules, fit_schema, wrap_root
+from weft.dialects.schema_subset import Loss, SchemaRules, fit_schema, wrap_root, write_schema
 from weft.errors import DeclarationError
 from weft.jsonschema import validator, walk, without_nulls
 from weft.values import Json, JsonObject
@@ -28,8 +28,7 @@ RULES = {
 
 def lowering(rules: SchemaRules, *, strict: bool) -> Lower:
     def lower(schema: JsonObject) -> tuple[JsonObject, tuple[Loss, ...]]:
-        fit = fit_schema(rules, schema, strict=strict)
-        return fit.schema, fit.losses
+        return write_schema(rules, schema, strict=strict)
 
     return lower
 

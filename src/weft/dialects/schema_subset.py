@@ -100,12 +100,15 @@ def fit_schema(rules: "SchemaRules", schema: JsonObject, *, strict: bool = False
 
 @functools.lru_cache(maxsize=4096)
 def _fit_encoded(rules: "SchemaRules", data: bytes, strict: bool) -> FittedSchema:
-    schema: JsonObject = msgspec.json.decode(data)
-    if rules.open_root is None or strict:
-        fit, losses = Rewriter(rules, schema).run()
-    else:
-        fit, losses = _open_root(schema, rules.open_root)
+    fit, losses = write_schema(rules, msgspec.json.decode(data), strict=strict)
     return FittedSchema(fit, losses, all(loss.kind != "impossible" for loss in losses))
+
+
+def write_schema(rules: "SchemaRules", schema: JsonObject, *, strict: bool) -> Subset:
+    """The schema in the provider's subset, and what is lost; one without an end is refused."""
+    if rules.open_root is None or strict:
+        return Rewriter(rules, schema).run()
+    return _open_root(schema, rules.open_root)
 
 
 COMMON_KEYWORDS = frozenset(("$ref", "type", "title", "description", "enum", "anyOf", "format")) | {
