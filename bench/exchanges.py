@@ -141,7 +141,7 @@ def body_of(dialect: str, pieces: list[bytes]) -> JsonObject:
     for name, data in events.end():
         answer.feed(name, msgspec.json.decode(data))
     if events.done:
-        answer.ended()
+        answer.note_end()
     return answer.body()
 
 

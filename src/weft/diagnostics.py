@@ -12,7 +12,7 @@ import msgspec
 
 from weft.codes import CODES
 from weft.codes import Severity as Severity
-from weft.notebook import Cell, framed, table
+from weft.markup import last_rows, text_cell, titled_fragment
 
 OriginKind = Literal[
     "field", "event", "state", "artifact", "memory", "pass", "config", "tool", "dialect"
@@ -77,18 +77,18 @@ class Findings(list[Diagnostic]):
 
     def _repr_html_(self) -> str:
         if not self:
-            return framed("no findings")
+            return titled_fragment("no findings")
         heads = ("code", "where", "what is wrong", "what to do")
         rows = [
             (
-                Cell(one.code, tone=str(one.severity)),
-                Cell(str(one.origin)),
-                Cell(one.message),
-                Cell(one.hint, pre=True),
+                text_cell(one.code, str(one.severity)),
+                text_cell(str(one.origin)),
+                text_cell(one.message),
+                text_cell(one.hint, pre=True),
             )
             for one in self
         ]
-        return framed(f"{len(self)} findings", table(heads, rows))
+        return titled_fragment(f"{len(self)} findings", last_rows(heads, rows))
 
 
 def safe(text: str) -> str:

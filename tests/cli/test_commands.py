@@ -7,6 +7,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -42,6 +43,19 @@ def test_the_page_of_the_command_line_shows_every_command() -> None:
         for below in one.commands if isinstance(one, CommandGroup) else ():
             shown = (f"weft {one.name} {below.name}", f"`{below.name}`")
             assert any(form in page for form in shown), f"{one.name} {below.name} is not there"
+
+
+def test_the_table_has_every_command_and_none_without_code() -> None:
+    groups = [one.commands if isinstance(one, CommandGroup) else (one,) for one in COMMANDS]
+    listed = [one.code for group in groups for one in group]
+    for code in listed:
+        assert callable(resolve_name(f"weft.cli.{code}"))
+    written = {
+        f"{path.stem}:{name}"
+        for path in (ROOT / "src" / "weft" / "cli").glob("*.py")
+        for name in re.findall(r"^def ([a-z]\w*_command)\(", path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert written == set(listed), "the table is in cli/commands.py"
 
 
 def test_an_unknown_command_names_the_nearest(tmp_path: Path) -> None:

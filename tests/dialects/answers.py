@@ -59,7 +59,7 @@ def read(dialect: str, chunks: Iterable[bytes]) -> Read:
         if partial is not None:
             shown.append(partial)
     if events.done:
-        answer.ended()
+        answer.note_end()
     body = answer.body()
     return Read(body, lift(dialect, body), shown)
 

@@ -480,7 +480,7 @@ SCENES: tuple[Scene, ...] = (
     Scene(
         "signed text", BOT, log(("user", "Hi"), ("bot", by("gemini", text_part("Hello.")))), "And?"
     ),
-    *(with_opaque(name) for name in DIALECTS),
+    *(with_opaque(name) for name in OPAQUE),
     Scene(
         "executed code",
         BOT,

@@ -5,17 +5,27 @@ import functools
 import json
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tests.dialects.prompts import BY_NAME, DIALECTS, SCENES, Scene, log, scene
+from tests.dialects.prompts import (
+    BY_NAME,
+    DIALECTS,
+    MODELS,
+    SCENES,
+    WITHOUT_SCHEMA,
+    Scene,
+    log,
+    scene,
+)
 from tests.dialects.shapes import misfits, places, request_type
 from tests.support.laws import all_laws
 from weft import Session
 from weft.compiler import Compilation
 from weft.content import call_part, result_part
+from weft.dialects import DIALECTS as WEFT_DIALECTS
 from weft.dialects import dialect_named, facts_for
 from weft.values import compact
 
@@ -45,17 +55,8 @@ def gemini_body() -> dict[str, TypeAdapter[object]]:
     return {key: TypeAdapter(field) for key, field in fields.items()}
 
 
-FREE_FORM = {
-    "gemini": ("/args", "/response", "/labels", "JsonSchema"),
-    "anthropic": ("/input", "/input_schema", "/schema"),
-    "openai-chat": ("/parameters", "/schema", "/metadata"),
-    "openai-responses": ("/parameters", "/schema", "/metadata"),
-}
-"""Where a provider takes any JSON."""
-
-
 def free(place: str, dialect: str) -> bool:
-    return any(f"{form}/" in f"{place}/" for form in FREE_FORM[dialect])
+    return any(f"{form}/" in f"{place}/" for form in CONFORMANCE[dialect].free_form)
 
 
 def snake_keys(wire: Wire) -> list[str]:
@@ -93,12 +94,15 @@ def anthropic_misfits(wire: Wire) -> list[str]:
     return misfits(wire, request_type("anthropic"))
 
 
-MISFITS: dict[str, Callable[[Wire], list[str]]] = {
-    "gemini": gemini_misfits,
-    "anthropic": anthropic_misfits,
-    "openai-chat": lambda wire: misfits(wire, request_type("openai-chat")),
-    "openai-responses": lambda wire: misfits(wire, request_type("openai-responses")),
-}
+def misfits_of(wire: Wire, dialect: str) -> list[str]:
+    """What of a request the provider's own types do not have."""
+    match dialect:
+        case "gemini":
+            return gemini_misfits(wire)
+        case "anthropic":
+            return anthropic_misfits(wire)
+        case _:
+            return misfits(wire, request_type(dialect))
 
 
 def lowered(scene: Scene, dialect: str) -> tuple[Compilation, Wire]:
@@ -114,7 +118,7 @@ _COMPILED: dict[tuple[str, str], Compilation] = {}
 
 def a_request_fits_the_providers_own_types(scene: Scene, dialect: str) -> None:
     _, wire = lowered(scene, dialect)
-    assert MISFITS[dialect](wire) == []
+    assert misfits_of(wire, dialect) == []
 
 
 def turns_come_last_so_that_requests_extend_each_other(scene: Scene, dialect: str) -> None:
@@ -150,7 +154,7 @@ def every_piece_of_a_turn_knows_its_block(scene: Scene, dialect: str) -> None:
 def every_call_has_its_result_next_to_it(scene: Scene, dialect: str) -> None:
     _, wire = lowered(scene, dialect)
     turns = wire[dialect_named(dialect).traits.turns]
-    for asked, answered in PAIRS[dialect](turns):
+    for asked, answered in CONFORMANCE[dialect].pairs(turns):
         assert asked == answered
         assert len(set(asked)) == len(asked)
 
@@ -199,12 +203,27 @@ def responses_pairs(turns: list[Wire]) -> Iterator[tuple[list[str], list[str]]]:
         index += not calls and not results
 
 
-PAIRS: dict[str, Callable[[list[Wire]], Iterator[tuple[list[str], list[str]]]]] = {
-    "gemini": gemini_pairs,
-    "anthropic": anthropic_pairs,
-    "openai-chat": chat_pairs,
-    "openai-responses": responses_pairs,
+class Conformance(NamedTuple):
+    """What the suite has to know of a dialect in addition to the provider's types."""
+
+    free_form: tuple[str, ...]
+    """Where the provider takes any JSON."""
+    pairs: Callable[[list[Wire]], Iterator[tuple[list[str], list[str]]]]
+    """The calls of each turn, and the results that stand right after it."""
+
+
+CONFORMANCE: dict[str, Conformance] = {
+    "gemini": Conformance(("/args", "/response", "/labels", "JsonSchema"), gemini_pairs),
+    "anthropic": Conformance(("/input", "/input_schema", "/schema"), anthropic_pairs),
+    "openai-chat": Conformance(("/parameters", "/schema", "/metadata"), chat_pairs),
+    "openai-responses": Conformance(("/parameters", "/schema", "/metadata"), responses_pairs),
 }
+
+
+def test_every_dialect_is_held_to_the_suite() -> None:
+    assert set(DIALECTS) == set(WEFT_DIALECTS), "name it in DIALECTS of tests/dialects/prompts.py"
+    assert set(DIALECTS) <= MODELS.keys() & WITHOUT_SCHEMA.keys(), "MODELS, WITHOUT_SCHEMA there"
+    assert set(DIALECTS) == CONFORMANCE.keys(), "give it a row in CONFORMANCE above"
 
 
 def _numbered(names: list[str]) -> list[str]:
@@ -293,7 +312,7 @@ def test_the_check_sees_a_key_planted_anywhere(dialect: str) -> None:
         _, wire = lowered(one, dialect)
         for place in places(wire):
             if not free(place, dialect):
-                assert MISFITS[dialect](planted(wire, place)), (one.name, place)
+                assert misfits_of(planted(wire, place), dialect), (one.name, place)
 
 
 @pytest.mark.parametrize(
@@ -325,11 +344,11 @@ def test_the_check_sees_a_key_planted_anywhere(dialect: str) -> None:
 def test_the_check_sees_a_wrong_value(dialect: str, path: str, value: object) -> None:
     _, wire = lowered(scene("tool loop"), dialect)
     wire = copy.deepcopy(wire)
-    assert MISFITS[dialect](wire) == []
+    assert misfits_of(wire, dialect) == []
     *above, last = path.split("/")
     target = value_at(wire, "/".join(["", *above]))
     target[int(last) if isinstance(target, list) else last] = value
-    assert MISFITS[dialect](wire)
+    assert misfits_of(wire, dialect)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +367,7 @@ def test_the_check_sees_a_missing_key(dialect: str, path: str) -> None:
     *above, last = path.split("/")
     target = value_at(wire, "/".join(["", *above]))
     del target[last]
-    assert MISFITS[dialect](wire)
+    assert misfits_of(wire, dialect)
 
 
 def test_a_torn_pair_would_be_seen() -> None:
@@ -356,4 +375,5 @@ def test_a_torn_pair_would_be_seen() -> None:
     for dialect in DIALECTS:
         _, wire = lowered(scene("tool loop"), dialect)
         turns = wire[dialect_named(dialect).traits.turns][:-1]
-        assert any(asked != answered for asked, answered in PAIRS[dialect](turns)), dialect
+        pairs = CONFORMANCE[dialect].pairs(turns)
+        assert any(asked != answered for asked, answered in pairs), dialect

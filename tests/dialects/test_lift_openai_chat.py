@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from tests.dialects.answers import sent_back, weft_of
-from tests.dialects.test_conformance import MISFITS
+from tests.dialects.test_conformance import misfits_of
 from weft.content import Part
 from weft.dialects import lift
 from weft.errors import ModelError
@@ -309,4 +309,4 @@ def test_a_request_after_an_answer_fits_the_providers_own_types() -> None:
     answer = body("tool_calls", content="Looking.", tool_calls=[call(arguments='{"key": "a"}')])
     answers = (answer, body(refusal="No."))
     for one in answers:
-        assert MISFITS[NAME](dict(sent_back(NAME, GPT, one).wire)) == []
+        assert misfits_of(dict(sent_back(NAME, GPT, one).wire), NAME) == []

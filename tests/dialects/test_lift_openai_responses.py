@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from tests.dialects.answers import Sent, sent_back, weft_of
-from tests.dialects.test_conformance import MISFITS
+from tests.dialects.test_conformance import misfits_of
 from tests.dialects.test_lift_openai_chat import parts_of
 from weft.dialects import lift
 from weft.errors import ModelError
@@ -170,7 +170,7 @@ CITED = text("Hi.", annotations=[{"type": "file_path", "file_id": "f", "index": 
 def test_an_answers_items_go_back_as_they_came(output: list[JsonObject]) -> None:
     sent = back(*output)
     assert items(sent) == output
-    assert MISFITS[NAME](dict(sent.wire)) == []
+    assert misfits_of(dict(sent.wire), NAME) == []
     assert not [said for said in sent.diagnostics if "WEFT704" in said]
 
 
@@ -224,7 +224,7 @@ def test_without_its_seal_reasoning_and_what_is_tied_to_it_stay_behind(
     assert "msg_2" not in str(sent.wire)
     assert {"role": "assistant", "content": "Yes."} in items(sent)
     assert any("WEFT704" in said for said in sent.diagnostics)
-    assert MISFITS[NAME](dict(sent.wire)) == []
+    assert misfits_of(dict(sent.wire), NAME) == []
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_without_its_seal_reasoning_and_what_is_tied_to_it_stay_behind(
 )  # fmt: skip
 def test_another_model_gets_a_legal_request_without_seals_and_ids(to: tuple[str, str]) -> None:
     sent = back(THOUGHT, message(text("Looking."), phase="commentary"), BARE, call(), to=to)
-    assert MISFITS[to[0]](dict(sent.wire)) == []
+    assert misfits_of(dict(sent.wire), to[0]) == []
     for gone in (SEAL, "rs_1", "msg_1", "fc_1"):
         assert gone not in str(sent.wire)
     assert "Looking." in str(sent.wire)
@@ -275,7 +275,7 @@ def test_a_custom_call_is_answered_in_its_own_form() -> None:
     assert items(sent) == [BARE, custom]
     outputs = [i for i in cast("list[JsonObject]", sent.wire["input"]) if "output" in i]
     assert [one["type"] for one in outputs] == ["custom_tool_call_output"]
-    assert MISFITS[NAME](dict(sent.wire)) == []
+    assert misfits_of(dict(sent.wire), NAME) == []
     foreign = back(BARE, custom, to=("openai-chat", "gpt-4.1"))
     assert '{"input":"key a"}' in str(foreign.wire)
 

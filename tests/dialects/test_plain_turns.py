@@ -90,8 +90,8 @@ def test_a_text_is_spelled_as_any_item_is(
     dialect = dialect_named(name)
     block = TextBlock(role=role, origin=Origin("event"), text=text)
     (entry,) = dialect._item((block,), report(dialect))
-    assert dialect.spoken(block) == entry
-    assert dialect.spoken_wire(role, text) == entry.wire
+    assert dialect.spell_plain_turn(block) == entry
+    assert dialect.spell_plain_wire(role, text) == entry.wire
 
 
 # --- what is wrong with turns: most are looked at by a shorter way, too

@@ -211,7 +211,7 @@ def test_rules_of_any_shape_are_read() -> None:
 @pytest.fixture
 def fresh() -> Iterator[None]:
     """Nothing that was worked out of what is installed is remembered."""
-    caches = (module._installed, module._is_newer, module._warn_once)
+    caches = (module._find_installed_version, module._is_newer, module._warn_once)
     for cached in caches:
         cached.cache_clear()
     yield

@@ -9,14 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.laws import all_laws
-from weft.dialects.schema_subset import (
-    Loss,
-    for_anthropic,
-    for_gemini,
-    for_openai,
-    strict_possible,
-    wrap_root,
-)
+from weft.dialects import anthropic, gemini, openai_common
+from weft.dialects.legality import refuse_complexity, refuse_schema
+from weft.dialects.schema_subset import Loss, SchemaRules, fit_schema, wrap_root, write_schema
 from weft.errors import DeclarationError
 from weft.jsonschema import validator, walk, without_nulls
 from weft.values import Json, JsonObject
@@ -24,29 +19,38 @@ from weft.values import Json, JsonObject
 Lower = Callable[[JsonObject], tuple[JsonObject, tuple[Loss, ...]]]
 
 
-def openai_strict(schema: JsonObject) -> tuple[JsonObject, tuple[Loss, ...]]:
-    return for_openai(schema, strict=True)
+RULES = {
+    "gemini": gemini.SCHEMAS,
+    "anthropic": anthropic.SCHEMAS,
+    "openai": openai_common.SCHEMAS,
+}
 
 
-def anthropic_strict(schema: JsonObject) -> tuple[JsonObject, tuple[Loss, ...]]:
-    return for_anthropic(schema, strict=True)
+def lowering(rules: SchemaRules, *, strict: bool) -> Lower:
+    def lower(schema: JsonObject) -> tuple[JsonObject, tuple[Loss, ...]]:
+        return write_schema(rules, schema, strict=strict)
+
+    return lower
 
 
-def openai_open(schema: JsonObject) -> tuple[JsonObject, tuple[Loss, ...]]:
-    return for_openai(schema, strict=False)
-
-
-def anthropic_open(schema: JsonObject) -> tuple[JsonObject, tuple[Loss, ...]]:
-    return for_anthropic(schema, strict=False)
-
-
+for_gemini = lowering(gemini.SCHEMAS, strict=False)
 LOWERINGS: dict[str, Lower] = {
     "gemini": for_gemini,
-    "anthropic": anthropic_strict,
-    "openai": openai_strict,
-    "anthropic-open": anthropic_open,
-    "openai-open": openai_open,
+    "anthropic": lowering(anthropic.SCHEMAS, strict=True),
+    "openai": lowering(openai_common.SCHEMAS, strict=True),
+    "anthropic-open": lowering(anthropic.SCHEMAS, strict=False),
+    "openai-open": lowering(openai_common.SCHEMAS, strict=False),
 }
+
+
+def strict_possible(schema: JsonObject, provider: str) -> bool:
+    """Whether strict mode can say all of this; if not, it is lowered without, or wrapped."""
+    rules = RULES[provider.removesuffix("-open")]
+    if not rules.strict:
+        return True
+    return not wrap_root(schema)[1] and fit_schema(rules, schema, strict=True).possible
+
+
 every_lowering = pytest.mark.parametrize("provider", LOWERINGS)
 
 
@@ -315,6 +319,14 @@ def pairs() -> st.SearchStrategy[tuple[JsonObject, st.SearchStrategy[Json]]]:
     return st.recursive(st.sampled_from(leaves), grow, max_leaves=6)
 
 
+def refuses_nothing_that_was_written_for_it(schema: JsonObject, provider: str) -> None:
+    """One table says how a schema is written and what is refused: the two agree."""
+    rules = RULES[provider]
+    fit = fit_schema(rules, schema, strict=True)
+    if fit.possible:
+        assert not [*refuse_schema(fit.schema, "", rules, strict=True)], fit.schema
+
+
 @given(st.data())
 def test_any_schema_accepts_on_the_wire_what_it_accepted(data: st.DataObject) -> None:
     part, values = data.draw(pairs())
@@ -322,8 +334,9 @@ def test_any_schema_accepts_on_the_wire_what_it_accepted(data: st.DataObject) ->
     value: Json = {"it": data.draw(values)}
     for provider in LOWERINGS:
         check_accepts(schema, value, provider)
-    assert strict_possible(schema, "openai")
-    assert strict_possible(schema, "anthropic")
+    for provider in ("openai", "anthropic"):
+        assert strict_possible(schema, provider)
+        refuses_nothing_that_was_written_for_it(schema, provider)
 
 
 # The SDKs' own ideas of their subset
@@ -339,7 +352,7 @@ def test_the_openai_sdk_has_nothing_to_change() -> None:
     from openai.lib._pydantic import _ensure_strict_json_schema  # pyright: ignore[reportPrivateUsage]
 
     for schema in strict_cases("openai"):
-        wire, _ = openai_strict(schema)
+        wire, _ = LOWERINGS["openai"](schema)
         again = copy.deepcopy(wire)
         assert _ensure_strict_json_schema(again, path=(), root=again) == wire
         for node in walk(wire):
@@ -363,7 +376,7 @@ def test_the_anthropic_sdk_has_nothing_to_change() -> None:
     from anthropic import transform_schema
 
     for schema in strict_cases("anthropic"):
-        wire, _ = anthropic_strict(schema)
+        wire, _ = LOWERINGS["anthropic"](schema)
         assert transform_schema(typing.cast("dict[str, typing.Any]", wire)) == wire
 
 
@@ -472,7 +485,7 @@ def test_alternatives_told_apart_by_a_constant_lose_nothing_as_any_of(provider: 
 
 
 def test_openai_strict_says_that_optional_became_nullable() -> None:
-    wire, losses = openai_strict(
+    wire, losses = LOWERINGS["openai"](
         obj(["a"], a=STRING, b=STRING, c={"enum": ["x"], "description": "d"}, d={"type": "null"})
     )
     assert wire == {
@@ -535,8 +548,7 @@ def test_gemini_takes_integer_bounds_exactly() -> None:
 )
 def test_strict_is_possible_or_not(case: str, openai: bool, anthropic: bool) -> None:
     schema, _ = CASES[case]
-    assert strict_possible(schema, "openai-responses") is openai
-    assert strict_possible(schema, "openai-chat") is openai
+    assert strict_possible(schema, "openai") is openai
     assert strict_possible(schema, "anthropic") is anthropic
     assert strict_possible(schema, "gemini")
 
@@ -613,3 +625,26 @@ def test_references_that_lead_nowhere_end(provider: str) -> None:
         {"type": "object", "$ref": "#"},
     ):
         assert isinstance(LOWERINGS[provider](schema), tuple)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai"])
+def test_a_provider_refuses_nothing_that_was_written_for_it(provider: str) -> None:
+    for schema in strict_cases(provider):
+        refuses_nothing_that_was_written_for_it(schema, provider)
+
+
+@pytest.mark.parametrize("provider", RULES)
+def test_no_keyword_is_kept_and_refused(provider: str) -> None:
+    rules = RULES[provider]
+    refused = {*rules.refused}.union(*rules.refused_of_type.values())
+    assert not refused & rules.keeps
+
+
+def test_a_provider_of_which_nothing_is_known_refuses_no_schema() -> None:
+    unknown = SchemaRules()
+    for schema, _ in CASES.values():
+        assert not [*refuse_schema(schema, "", unknown, strict=False)]
+        assert not [*refuse_complexity([schema] * 50, "", unknown)]

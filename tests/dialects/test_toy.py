@@ -1,6 +1,7 @@
 """A dialect is one file: a toy one compiles, lowers, lifts, streams, counts, refuses and runs."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from tests.dialects.toy import DIALECT, NAME
 from weft import Agent
 from weft.compiler import compile_request
 from weft.dialects import DIALECTS, count_request, dialect_named, lift, refusals, stream_of
-from weft.dialects.strict import FIELDS_OF_ONE, RequestChecker
+from weft.dialects.strict import RequestChecker
 from weft.errors import IllegalRequest, ModelError, UsageError
 from weft.recordings.requests import read_request
 from weft.testing import ScriptedModel, call
@@ -132,10 +133,15 @@ def test_a_scripted_model_is_as_strict_with_it(change: dict[str, Any], where: st
 
 
 def test_the_fields_that_tell_dialects_apart_are_known() -> None:
-    fields = {
-        key
-        for name in BUILT_IN
-        for one in [DIALECTS[name]]
-        for key in (one.form.system, one.traits.turns, *one.form.answer[:1])
-    }
-    assert fields - {""} == FIELDS_OF_ONE, "the table is in dialects/strict.py"
+    DIALECTS.forget(NAME)
+    fields = {field for name in BUILT_IN for field in DIALECTS[name].own_fields()}
+    assert fields == DIALECTS.fields(), "the table is at the end of dialects/facts.py"
+    DIALECTS.register(DIALECT)
+    assert {"rules", "talk"} <= DIALECTS.fields()
+
+
+def test_every_file_of_a_dialect_is_in_the_table() -> None:
+    folder = Path(weft.__file__).parent / "dialects"
+    files = {path.stem for path in folder.glob("*.py") if "\nDIALECT = " in path.read_text("utf-8")}
+    built_in = {type(DIALECTS[name]).__module__.rpartition(".")[2] for name in BUILT_IN}
+    assert files == built_in, "the table is at the end of dialects/facts.py"

@@ -16,8 +16,8 @@ from weft.dialects.options import Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, tells_error
 from weft.dialects.strict import (
     Misshapen,
-    Named,
     Outline,
+    PairedPart,
     RequestForm,
     outline_of,
     require_parts,
@@ -92,7 +92,7 @@ class Toy(Dialect):
         places = tuple((f"/says/{at}", block) for at, (block, _) in enumerate(spelled))
         return [Entry(wire, who, places)] if spelled else []
 
-    def spoken(self, block: TextBlock) -> Entry:
+    def spell_plain_turn(self, block: TextBlock) -> Entry:
         who = "bot" if block.role == "model" else "me"
         return Entry({"who": who, "says": [{"words": block.text}]}, who, (("/says/0", block),))
 
@@ -176,15 +176,15 @@ class Toy(Dialect):
         who = turn.get("who")
         if who not in ("me", "bot"):
             raise Misshapen(f"{at}/who", f"nobody is called {who!r}", "use me or bot")
-        calls: list[Named] = []
-        results: list[Named] = []
+        calls: list[PairedPart] = []
+        results: list[PairedPart] = []
         for index, part in enumerate(require_parts(turn, "says", at)):
             place = f"/says/{index}"
             if "use" in part:
                 name = require_text(part, "use", at + place)
-                calls.append(Named(require_text(part, "ticket", at + place), name, place))
+                calls.append(PairedPart(require_text(part, "ticket", at + place), name, place))
             elif "got" in part:
-                results.append(Named(require_text(part, "ticket", at + place), "", place))
+                results.append(PairedPart(require_text(part, "ticket", at + place), "", place))
             else:
                 require_text(part, "words", at + place)
         return outline_of("user" if who == "me" else "model", calls, results, at)
@@ -226,7 +226,7 @@ class ToyStream:
         self._words.append(words)
         return partial_text(words) if words else None
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         self._over = True
 
     def body(self) -> JsonObject:

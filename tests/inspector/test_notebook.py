@@ -42,4 +42,4 @@ def test_findings_are_a_list() -> None:
 
 def test_a_long_text_is_cut_and_says_so() -> None:
     session = make_session(("user", "x" * 5000))
-    assert "3,000 characters more" in session._repr_html_()
+    assert "3,000 more characters" in session._repr_html_()

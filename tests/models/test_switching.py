@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 import weft
-from tests.dialects.test_conformance import MISFITS
+from tests.dialects.test_conformance import misfits_of
 from tests.models.answers import DIALECTS, whole
 from tests.models.rich import MODELS, SEALS, rich
 from tests.models.server import Server, says
@@ -55,7 +55,7 @@ class Checked:
         """Check, then ask."""
         self._checker.check(prompt, wire)
         assert [
-            each for each in MISFITS[self.dialect](wire) if "reasoning_content" not in each
+            each for each in misfits_of(wire, self.dialect) if "reasoning_content" not in each
         ] == []
         async for response in self.model.generate(prompt, wire, stream=stream):
             yield response

@@ -14,7 +14,7 @@ import uvicorn
 
 from weft.inspector import Inspection
 from weft.inspector.inspection import REHEARSED, Variant
-from weft.replay.steps import Answered
+from weft.replay.steps import AnsweredStep
 from weft.server import Application
 from weft.server.http import LARGEST_HEAD, guarded_protocol
 
@@ -46,7 +46,7 @@ class Rehearsals:
         self.forgotten = threading.Event()
         rehearse, forget = Inspection.rehearse, Inspection.forget_rehearsed
 
-        def whole(inspection: Inspection, variant: Variant) -> Iterator[Answered]:
+        def whole(inspection: Inspection, variant: Variant) -> Iterator[AnsweredStep]:
             self.inspections.add(inspection)
             yield from rehearse(inspection, variant)
             if variant.policy == REHEARSED[-1]:

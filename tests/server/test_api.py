@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import inspect
 import json
 import threading
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.server.live import read_events, serving
 from weft import Agent, ToolContext, tool
 from weft.content import Blob, Part
 from weft.server import Limits, app, sessions, watching
+from weft.server.application import ENDPOINTS
 from weft.testing import ScriptedModel, call, chunks, delayed, usage
 
 ONE = "/api/apps/bot/sessions/s"
@@ -42,6 +44,17 @@ def test_the_page_shows_every_endpoint() -> None:
         path = row.path.replace("/api/apps/{app}/sessions/{session}/", ".../")
         path = path.replace("{session}", "{id}").replace(":path", "")
         assert f"`{path}" in page, "docs/serving.md has a table of them"
+
+
+def test_every_function_of_a_chapter_has_its_row() -> None:
+    handlers = {row.handler for row in ENDPOINTS}
+    for chapter in {inspect.getmodule(one) for one in handlers}:
+        assert chapter is not None
+        for name, function in vars(chapter).items():
+            if inspect.iscoroutinefunction(function) and function.__module__ == chapter.__name__:
+                takes_call = list(inspect.signature(function).parameters) == ["call"]
+                if takes_call and not name.startswith("_"):
+                    assert function in handlers, f"{name} has no row in ENDPOINTS"
 
 
 def test_a_session_from_beginning_to_end(store: str) -> None:

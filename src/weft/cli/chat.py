@@ -14,12 +14,12 @@ from weft.cli.load import app_of, load_node
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_report
 from weft.cli.run import (
-    Played,
+    RunEnding,
     answers_only,
     carry_out,
     listen_again,
     listen_no_more,
-    played,
+    play_run,
     run_config,
     tell_ending,
 )
@@ -122,7 +122,7 @@ class Chat:
         """Read and answer until the input ends."""
         while True:
             try:
-                line = _read("> ")
+                line = _read_line("> ")
             except KeyboardInterrupt:
                 # from a pipe nobody can go on after Ctrl-C
                 if not sys.stdin.isatty():
@@ -154,15 +154,15 @@ class Chat:
 
     def _play(self, running: Running) -> None:
         """Run to the end, or until Ctrl-C; then ask what it waits for."""
-        ending = self._played(running)
+        ending = self._play_run(running)
         if ending is not None:
             self._settle(ending.questions)
 
-    def _played(self, running: Running) -> Played | None:
+    def _play_run(self, running: Running) -> RunEnding | None:
         with answers_only() as answer:
             screen = Screen(self._runner.root, answer, sys.stderr)
             try:
-                ending = carry_out(self._loop, played(running, screen.show))
+                ending = carry_out(self._loop, play_run(running, screen.show))
             except KeyboardInterrupt:
                 screen.end()
                 # after the first Ctrl-C the next one would end the process
@@ -183,7 +183,7 @@ class Chat:
             question = open[0]
             _tell(str(question))
             try:
-                reply = _read(_prompt(question))
+                reply = _read_line(_prompt(question))
             except KeyboardInterrupt:
                 _tell("")
                 reply = None
@@ -193,7 +193,7 @@ class Chat:
                 self._postponed.add(question.id)
                 continue
             try:
-                ending = self._played(self._answered(question, reply.strip()))
+                ending = self._play_run(self._resume_with(question, reply.strip()))
             except (UsageError, SessionError) as error:  # a misfit, or too late: it is still open
                 _tell(f"error: {error}")
                 continue
@@ -201,7 +201,7 @@ class Chat:
                 return
             questions = ending.questions
 
-    def _answered(self, question: Question, reply: str) -> Running:
+    def _resume_with(self, question: Question, reply: str) -> Running:
         _, user, id = self._key
         if question.unknown and reply in ("r", "retry"):
             return self._runner.resume(
@@ -219,7 +219,7 @@ class Chat:
 
     def rewind(self) -> None:
         """Take back the last turn."""
-        invocation = find_invocation(self._required(), None)
+        invocation = find_invocation(self._require_session(), None)
         _, user, id = self._key
         work = self._runner.rewind(user_id=user, session_id=id, invocation_id=invocation.id)
         self._wait(work)
@@ -227,7 +227,7 @@ class Chat:
 
     def explain(self) -> None:
         """Print the report of the last request."""
-        session = self._required()
+        session = self._require_session()
         spoken = model_events(session)
         if not spoken:
             raise UsageError("no model has answered yet", where="/explain")
@@ -243,7 +243,7 @@ class Chat:
 
     def events(self) -> None:
         """Print the log in short lines."""
-        for one in invocations_of(self._required()):
+        for one in invocations_of(self._require_session()):
             for line in event_lines(one.events, marks_for(sys.stdout), self._width):
                 print(line if one.live else f"{line}  (taken back)")
 
@@ -256,7 +256,7 @@ class Chat:
     def _session(self) -> Session | None:
         return self._wait(self._runner.store.get(self._key))
 
-    def _required(self) -> Session:
+    def _require_session(self) -> Session:
         session = self._session()
         if session is None:
             raise UsageError("nothing was said yet", where="chat", hint="type a message first")
@@ -293,8 +293,8 @@ def _prompt(question: Question) -> str:
 
 
 def _prepare(stream: TextIO) -> None:
-    """Take bytes that are no text as they come; let a person edit and recall lines."""
-    # a byte that is no text must not end the conversation
+    """Take bytes that are not text as they come; let a person edit and recall lines."""
+    # a byte that is not text must not end the conversation
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="replace")
     if stream.isatty():
@@ -302,7 +302,7 @@ def _prepare(stream: TextIO) -> None:
             importlib.import_module("readline")
 
 
-def _read(prompt: str) -> str | None:
+def _read_line(prompt: str) -> str | None:
     """A line of input, or None at its end."""
     if not sys.stdin.isatty():
         line = sys.stdin.readline()

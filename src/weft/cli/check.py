@@ -15,9 +15,9 @@ from pathlib import Path
 
 from weft.checker.check import Sight, diagnose, sights
 from weft.cli.findings import (
-    Located,
+    LocatedFinding,
     Sources,
-    applied,
+    apply_fixes,
     as_annotation,
     as_json,
     as_sarif,
@@ -40,14 +40,14 @@ def check_command(options: CommandOptions) -> int:
     if options.watch:
         if options.fix:
             raise UsageError("it either watches or mends", where="check", hint="leave one out")
-        return watched(options.target, _again(options))
+        return watch_files(options.target, _again(options))
     inputs = typed_keys(options.inputs or ())
-    diagnostics, node, infer = _checked(options, inputs)
-    findings: list[Located] = []
+    diagnostics, node, infer = _check_target(options, inputs)
+    findings: list[LocatedFinding] = []
     if diagnostics:
         sources = sources_of(options.target, node)
         findings = sources.located(diagnostics)
-        if options.fix and _mended(findings, sources):
+        if options.fix and _mend_findings(findings, sources):
             return once_more(_again(options))
     # what agents see takes another walk: it is worked out only for a report that says it
     seen = partial(sights, node, inputs=inputs, infer=infer)
@@ -56,7 +56,7 @@ def check_command(options: CommandOptions) -> int:
     return 1 if any(one.diagnostic.severity in least for one in findings) else 0
 
 
-def _checked(
+def _check_target(
     options: CommandOptions, inputs: dict[str, object]
 ) -> tuple[list[Diagnostic], Node, bool]:
     """The diagnostics, the flow, and whether keys were inferred in it: not in google-adk's."""
@@ -92,17 +92,21 @@ def _codes(allow: list[str]) -> list[str]:
     return allow
 
 
-def _mended(findings: list[Located], sources: Sources) -> bool:
+def _mend_findings(findings: list[LocatedFinding], sources: Sources) -> bool:
     """Mend what can be, and show it; whether anything was."""
     changes = changes_for([one.diagnostic for one in findings], sources)
-    for file, text in applied(changes, sources).items():
+    for file, text in apply_fixes(changes, sources).items():
         print(difference(file, sources.texts[file], text), end="", flush=True)
         file.write_text(text, encoding="utf-8")
     return bool(changes)
 
 
 def _print(
-    findings: list[Located], seen: Callable[[], list[Sight]], form: ReportForm, *, explain: bool
+    findings: list[LocatedFinding],
+    seen: Callable[[], list[Sight]],
+    form: ReportForm,
+    *,
+    explain: bool,
 ) -> None:
     match form:
         case ReportForm.JSON | ReportForm.SARIF:
@@ -138,7 +142,7 @@ def graph_command(options: CommandOptions) -> int:
     if output is not None:
         require_folder(output, "--output")
     inputs = typed_keys(options.inputs or ())
-    diagnostics, node, infer = _checked(options, inputs)
+    diagnostics, node, infer = _check_target(options, inputs)
     sources = sources_of(options.target, node)
     problems = [one.diagnostic for one in sources.located(diagnostics)]
     graph = pictures.graph_of(node, inputs=inputs, infer=infer, problems=problems)
@@ -191,8 +195,8 @@ def once_more(arguments: Sequence[str]) -> int:
     return subprocess.run(command, check=False).returncode
 
 
-def watched(target: str, arguments: Sequence[str]) -> int:
-    """Run the command now, and again whenever a file beside the target changes."""
+def watch_files(target: str, arguments: Sequence[str]) -> int:
+    """Run the command now, and again whenever a file next to the target changes."""
     folder = _folder(target)
     print(f"watching {folder}; press Ctrl-C to end", file=sys.stderr)
     try:

@@ -40,14 +40,14 @@ class SourcePlace(NamedTuple):
     last: int
 
 
-class Located(NamedTuple):
+class LocatedFinding(NamedTuple):
     """A diagnostic and its place in the user's files, if there is one."""
 
     diagnostic: Diagnostic
     place: SourcePlace | None
 
 
-def as_text(finding: Located) -> str:
+def as_text(finding: LocatedFinding) -> str:
     """The diagnostic, with its file and line before it."""
     where = (
         f"{relative_path(finding.place.file)}:{finding.place.line}: "
@@ -57,7 +57,7 @@ def as_text(finding: Located) -> str:
     return f"{where}{finding.diagnostic}"
 
 
-def as_json(located: Iterable[Located], agents: Json) -> JsonObject:
+def as_json(located: Iterable[LocatedFinding], agents: Json) -> JsonObject:
     """All findings, and what each agent will see."""
     findings: list[Json] = []
     for one in located:
@@ -79,7 +79,7 @@ def as_json(located: Iterable[Located], agents: Json) -> JsonObject:
     return {"findings": findings, "agents": agents}
 
 
-def as_sarif(located: Iterable[Located]) -> JsonObject:
+def as_sarif(located: Iterable[LocatedFinding]) -> JsonObject:
     """One run in the format that code scanners exchange."""
     findings = list(located)
     codes = sorted({one.diagnostic.code for one in findings})
@@ -102,7 +102,7 @@ def as_sarif(located: Iterable[Located]) -> JsonObject:
     }
 
 
-def _result(finding: Located, index: int) -> JsonObject:
+def _result(finding: LocatedFinding, index: int) -> JsonObject:
     diagnostic = finding.diagnostic
     location: JsonObject = {"logicalLocations": [{"fullyQualifiedName": str(diagnostic.origin)}]}
     if finding.place is not None:
@@ -119,7 +119,7 @@ def _result(finding: Located, index: int) -> JsonObject:
     }
 
 
-def as_annotation(finding: Located) -> str:
+def as_annotation(finding: LocatedFinding) -> str:
     """A line that GitHub shows at the place in a change."""
     diagnostic = finding.diagnostic
     options = [f"title={_property(f'{diagnostic.code} {diagnostic.origin}')}"]
@@ -190,26 +190,30 @@ class Sources:
                             named = self._texts_by_name.setdefault(target.id, [])
                             named.append((file, node.value))
 
-    def located(self, diagnostics: Iterable[Diagnostic]) -> list[Located]:
+    def located(self, diagnostics: Iterable[Diagnostic]) -> list[LocatedFinding]:
         """The diagnostics with their places; without those that a comment there accepts."""
-        pairs = [Located(one, self.place(one)) for one in diagnostics]
+        pairs = [LocatedFinding(one, self.place(one)) for one in diagnostics]
         return [one for one in pairs if not self._is_allowed(one)]
 
     def place(self, diagnostic: Diagnostic) -> SourcePlace | None:
         """The place in the files that a diagnostic is about, or None."""
         origin = diagnostic.origin
         if origin.kind == "tool":
-            return self._function(origin.name) or self._declared(origin.agent)
+            return self._function(origin.name) or self._find_declaration(origin.agent)
         if origin.kind != "field":
             return None
         if origin.name in ("instruction", "global_instruction", "question") and origin.start >= 0:
-            return self._template(diagnostic) or self._declared(origin.agent)
-        return self._handed(diagnostic) or self._declared(origin.agent) or self._change(diagnostic)
+            return self._template(diagnostic) or self._find_declaration(origin.agent)
+        return (
+            self._find_handed_function(diagnostic)
+            or self._find_declaration(origin.agent)
+            or self._change(diagnostic)
+        )
 
-    def _is_allowed(self, finding: Located) -> bool:
+    def _is_allowed(self, finding: LocatedFinding) -> bool:
         """Whether a comment at its place, or at the declaration, accepts the finding."""
         code, agent = finding.diagnostic.code, finding.diagnostic.origin.agent
-        for place in (finding.place, self._declared(agent)):
+        for place in (finding.place, self._find_declaration(agent)):
             if place is None:
                 continue
             lines = self.texts[place.file].splitlines()[place.line - 1 : place.last]
@@ -217,13 +221,13 @@ class Sources:
                 return True
         return False
 
-    def _declared(self, name: str) -> SourcePlace | None:
+    def _find_declaration(self, name: str) -> SourcePlace | None:
         """The call that makes what has this name: Agent("name"), Route(..., name="name")."""
         named = self._calls_by_name.get(name)
         if named:
             # `.writes("name")` gives the same text: a call that makes a node comes first
             return _place(*max(named, key=lambda one: _is_maker(one[1])))
-        kinds = [one for one in self._calls if _called(one[1]).lower() == name]
+        kinds = [one for one in self._calls if _called_name(one[1]).lower() == name]
         # a flow without a name is called by its kind: it can be placed if there is one of them
         if len(kinds) == 1:
             return _place(*kinds[0])
@@ -233,7 +237,7 @@ class Sources:
         functions = [one for one in self._functions if one[1].name == name]
         return _place(*functions[0]) if len(functions) == 1 else None
 
-    def _handed(self, diagnostic: Diagnostic) -> SourcePlace | None:
+    def _find_handed_function(self, diagnostic: Diagnostic) -> SourcePlace | None:
         """The function that a node was handed for a field: a predicate, a step, a callback."""
         origin = diagnostic.origin
         several = [
@@ -244,7 +248,7 @@ class Sources:
         named = {*_QUOTED.findall(diagnostic.message)}
         fits = [one for one in several if len(several) == 1 or not named.isdisjoint(one.keys)]
         for one in fits or several:
-            place = self._defined(one.function)
+            place = self._find_definition(one.function)
             if place is not None:
                 return place
         return None
@@ -253,7 +257,7 @@ class Sources:
     def _node_functions(self) -> list["_NodeFunction"]:
         return [*_code_in(self._flow)]
 
-    def _defined(self, function: Callable[..., object]) -> SourcePlace | None:
+    def _find_definition(self, function: Callable[..., object]) -> SourcePlace | None:
         """Where a function stands, if that is in one of the files."""
         code: object = getattr(unwrap_function(function)[0], "__code__", None)
         if not isinstance(code, CodeType):
@@ -270,7 +274,9 @@ class Sources:
         name = diagnostic.origin.agent
         calls = [one for one in self._calls if _name_of_change(one[1]) == name]
         if not calls:  # S.guard, S.require and S.log are named by the verb alone
-            calls = [one for one in self._calls if _called(one[1]) == name and _is_change(one[1])]
+            calls = [
+                one for one in self._calls if _called_name(one[1]) == name and _is_change(one[1])
+            ]
             words = {*_QUOTED.findall(diagnostic.message)}
             calls = [one for one in calls if not words.isdisjoint(_texts(one[1]))] or calls
         return _place(*calls[0]) if calls else None
@@ -322,7 +328,7 @@ class Sources:
         return 0 if source is None else lines_before(source, position)
 
     def _around(self, name: str) -> tuple[Path, ast.AST] | None:
-        """The whole expression that makes an agent, with the verbs behind it."""
+        """The whole expression that makes an agent, with the verbs after it."""
         makers = [one for one in self._calls_by_name.get(name, ()) if _is_maker(one[1])]
         if len(makers) != 1:
             return None
@@ -354,7 +360,7 @@ def changes_for(diagnostics: Iterable[Diagnostic], sources: Sources) -> list[Tex
     return changes
 
 
-def applied(changes: Iterable[TextChange], sources: Sources) -> dict[Path, str]:
+def apply_fixes(changes: Iterable[TextChange], sources: Sources) -> dict[Path, str]:
     """The files that change, with their new text."""
     texts: dict[Path, str] = {}
     for change in changes:
@@ -406,7 +412,7 @@ _PLAIN = re.compile(r".", re.DOTALL)
 def lines_before(source: str, position: int) -> int:
     """Count the line ends of a literal before a position in its text.
 
-    An escaped newline is a letter of the text and no line of the file; the end of a line behind a
+    An escaped newline is a letter of the text and not a line of the file; the end of a line after a
     backslash, or between two literals, is a line and no letter.
     """
     read = 0
@@ -536,7 +542,7 @@ def _name_of_change(call: ast.Call) -> str:
     """The name of the step that a call of `S` makes."""
     if not _is_change(call):
         return ""
-    verb = _called(call)
+    verb = _called_name(call)
     if verb == "when":
         inner = call.args[1] if len(call.args) > 1 else None
         return f"when_{_name_of_change(inner)}" if isinstance(inner, ast.Call) else ""
@@ -582,7 +588,7 @@ def _names(call: ast.Call) -> Iterator[str]:
             yield value.value
 
 
-def _called(call: ast.Call) -> str:
+def _called_name(call: ast.Call) -> str:
     match call.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -591,8 +597,13 @@ def _called(call: ast.Call) -> str:
 
 
 def _is_maker(call: ast.Call) -> bool:
-    """Whether the call makes a node, and is no verb such as .writes("name")."""
-    return _called(call)[:1].isupper() or _called(call) in ("race", "timeout", "tap", "expect")
+    """Whether the call makes a node, and is not a verb such as .writes("name")."""
+    return _called_name(call)[:1].isupper() or _called_name(call) in (
+        "race",
+        "timeout",
+        "tap",
+        "expect",
+    )
 
 
 def _place(file: Path, node: ast.expr | ast.stmt) -> SourcePlace:

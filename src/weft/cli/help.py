@@ -82,7 +82,7 @@ def _dependencies() -> Iterator[Checkup]:
 
 
 def _extras() -> Iterator[Checkup]:
-    """Optional packages by extra; a missing one is no problem."""
+    """Optional packages by extra; a missing one is not a problem."""
     from importlib import metadata
 
     try:

@@ -33,7 +33,7 @@ def import_command(options: CommandOptions) -> int:
     """Read sessions of other programs into a store: 1 if something could not be read."""
     require_format(options.recorded_format)
     files = files_in(options.files or ())
-    outcome = asyncio.run(_imported(options, files))
+    outcome = asyncio.run(_store_recordings(options, files))
     if options.as_json:
         print_json(_as_json(outcome))
     else:
@@ -43,7 +43,7 @@ def import_command(options: CommandOptions) -> int:
     return 1 if outcome.failed else 0
 
 
-async def _imported(options: CommandOptions, files: list[Path]) -> ImportOutcome:
+async def _store_recordings(options: CommandOptions, files: list[Path]) -> ImportOutcome:
     """Store each recording; a file that cannot be read is named, and the others are taken."""
     outcome = ImportOutcome()
     store = open_store(options.address)

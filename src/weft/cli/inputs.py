@@ -38,7 +38,7 @@ from weft.values import Json
 
 
 def request(options: CommandOptions, *, policy: str | None = None) -> Compilation:
-    """Compile what the options ask for; with `step`, the request behind that model event.
+    """Compile what the options ask for; with `step`, the request of that model event.
 
     `policy` is laid over those of the agents, as it is written in code.
     """
@@ -49,7 +49,7 @@ def request(options: CommandOptions, *, policy: str | None = None) -> Compilatio
         model=options.model,
         strict=options.strict,
     )
-    session = _read(options) if options.store is None else None
+    session = _read_session_file(options) if options.store is None else None
     artifacts: dict[str, str] | None = None
     root = load_node(options.target)
     state = state_of(root, options.state or ())
@@ -57,7 +57,7 @@ def request(options: CommandOptions, *, policy: str | None = None) -> Compilatio
         laid_over = policy_from(policy)
         root = under_policy(root, lambda agent: laid_over)
     if options.store is not None:
-        session, artifacts = asyncio.run(_stored(options, options.store, root))
+        session, artifacts = asyncio.run(_load_stored_session(options, options.store, root))
     if options.step is not None:
         if session is None or options.message is not None or state:
             raise UsageError(
@@ -99,9 +99,11 @@ def request(options: CommandOptions, *, policy: str | None = None) -> Compilatio
 def last_step(options: CommandOptions) -> int:
     """The number of the last step: how many model events the session, or one agent in it, has."""
     if options.store is None:
-        session = _read(options)
+        session = _read_session_file(options)
     else:
-        session, _ = asyncio.run(_stored(options, options.store, load_node(options.target)))
+        session, _ = asyncio.run(
+            _load_stored_session(options, options.store, load_node(options.target))
+        )
     if session is None:
         raise UsageError(
             "which session?", where="--session", hint="--session FILE, or --store and --session ID"
@@ -154,7 +156,7 @@ def value_of(text: str, *, where: str) -> Json:
     return value
 
 
-def _read(options: CommandOptions) -> Session | None:
+def _read_session_file(options: CommandOptions) -> Session | None:
     """The session in a file."""
     if options.session is None:
         return None
@@ -171,7 +173,7 @@ def _read(options: CommandOptions) -> Session | None:
         ) from None
 
 
-async def _stored(
+async def _load_stored_session(
     options: CommandOptions, address: str, root: Node
 ) -> tuple[Session, dict[str, str]]:
     """The session in a store, and the texts of its artifacts at the step that is asked for."""
@@ -181,7 +183,7 @@ async def _stored(
             where="--store",
             hint=f"--session ID; `weft sessions list --store {address}` lists them",
         )
-    async with opened(address) as store:
+    async with open_existing_store(address) as store:
         app: str | None = options.app or app_of(root, options.target)
         if options.app is None and app != root.name and app not in await store.apps():
             app = None  # a program that runs the flow elsewhere has given it another name
@@ -225,7 +227,7 @@ def home_of(root: Node, name: str | None, *, where: str) -> tuple[Agent, str | N
 
 
 @asynccontextmanager
-async def opened(address: str) -> AsyncGenerator[Store]:
+async def open_existing_store(address: str) -> AsyncGenerator[Store]:
     """Open a store that exists, and close it at the end. Looking for a store makes none."""
     require_existing(address)
     store = open_store(address)
@@ -267,7 +269,7 @@ def without_password(address: str) -> str:
 _PASSWORD_OPTION = re.compile(r"(?i)([?&][a-z_]*password=)[^&#]*")
 
 
-async def listed(
+async def list_sessions(
     store: Store, *, app: str | None, user: str | None, queued: Sequence[str] = ()
 ) -> list[SessionInfo]:
     """The sessions of one app or of all, the latest first; an error if that is nobody's.
@@ -303,7 +305,7 @@ async def find_session(
     recent: int | None = None,
 ) -> Session:
     """The session of that id, whoever's it is, or an error that says what there is."""
-    infos = await listed(store, app=app, user=user)
+    infos = await list_sessions(store, app=app, user=user)
     keys = [info.key for info in infos if info.key.id == id]
     if len(keys) > 1:
         choices = " or ".join(f"--app {key.app_name} --user {key.user_id}" for key in keys[:6])

@@ -117,25 +117,27 @@ def _source(options: CommandOptions, redact: tuple[Redact, ...]) -> tuple[Sessio
     """The sessions that are asked for, and how they are called."""
     recordings = [Path(one) for one in options.listed or () if _is_recording(one)]
     if recordings:
-        # recordings bring their agents along: a program beside them would be ignored
+        # recordings bring their agents along: a program next to them would be ignored
         if len(recordings) < len(options.listed or ()):
             raise UsageError(
                 "recordings and programs are named together",
                 where="inspect",
                 hint="name recordings, or programs with the --store of their sessions",
             )
-        read = _read(options, recordings)
+        read = _read_recordings(options, recordings)
         source = RecordedSessions(read, model=options.model, redact=redact)
         return source, f"{len(read)} recordings"
-    return _stored(options, redact), f"the sessions of {without_password(options.address)}"
+    return _open_stored_sessions(
+        options, redact
+    ), f"the sessions of {without_password(options.address)}"
 
 
-def _read(options: CommandOptions, files: list[Path]) -> list[Recording]:
+def _read_recordings(options: CommandOptions, files: list[Path]) -> list[Recording]:
     """The recordings in files."""
     return [*read_files(files_in(files), format=options.recorded_format, lenient=options.lenient)]
 
 
-def _stored(options: CommandOptions, redact: tuple[Redact, ...]) -> StoredSessions:
+def _open_stored_sessions(options: CommandOptions, redact: tuple[Redact, ...]) -> StoredSessions:
     """The sessions of a store, with the programs that are named."""
     require_existing(options.address)
     programs: dict[str, Node] = {}
@@ -189,7 +191,7 @@ def _kind_words(inspection: Inspection, *, raw: bool) -> str:
 
 def _recorded_session(options: CommandOptions, redact: tuple[Redact, ...]) -> Inspection:
     recordings = [Path(one) for one in options.listed or () if _is_recording(one)]
-    read = _read(options, recordings)
+    read = _read_recordings(options, recordings)
     if len(read) != 1:
         raise UsageError(
             f"a page holds one session, and {len(read)} recordings are named",
@@ -210,7 +212,7 @@ async def _stored_session(
             where="--session",
             hint="leave one of the two out",
         )
-    source = _stored(options, redact)
+    source = _open_stored_sessions(options, redact)
     try:
         session = await find_session(source.store, id, app=options.app, user=options.only_user)
         key = key_text(SessionKey(session.app_name, session.user_id, session.id))

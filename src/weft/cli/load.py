@@ -71,7 +71,7 @@ def load_source(target: str) -> object:
     if Path(target).is_dir():
         return _root_of(Path(target).resolve(), target)
     if target.endswith((".yaml", ".yml")):
-        return _configured(Path(target))
+        return _load_config(Path(target))
     place, _, path = target.rpartition(":")
     if not place or not path:
         raise UsageError(
@@ -158,7 +158,7 @@ def _root_of(folder: Path, target: str) -> object:
         if _is_node(root):
             return root
     if config.is_file():
-        return _configured(config)
+        return _load_config(config)
     raise UsageError(
         "the folder holds no `root_agent`",
         where=target,
@@ -166,7 +166,7 @@ def _root_of(folder: Path, target: str) -> object:
     )
 
 
-def _configured(config: Path) -> object:
+def _load_config(config: Path) -> object:
     """The agent that a YAML file declares; google-adk makes it."""
     if not config.is_file():
         raise UsageError("there is no such file", where=str(config), hint="name a file")
@@ -202,13 +202,13 @@ def _holding(module: ModuleType, name: str) -> ModuleType:
 
 
 def _look_in(folder: Path) -> None:
-    # first on the path, also where it stands further behind: the target's own files come first
+    # first on the path, also where it stands further back: the target's own files come first
     if str(folder) not in sys.path[:1]:
         sys.path.insert(0, str(folder))
 
 
-def _packaged(path: Path) -> ModuleType | None:
-    """A file of a package by its full name, so that it can import what is beside it.
+def _import_packaged_file(path: Path) -> ModuleType | None:
+    """A file of a package by its full name, so that it can import its neighbours.
 
     None where it belongs to no package, or another has taken that name.
     """
@@ -238,7 +238,7 @@ def _file(place: str) -> ModuleType:
         )
     _look_in(path.resolve().parent)
     with _their_code(place):
-        packaged = _packaged(path.resolve())
+        packaged = _import_packaged_file(path.resolve())
     if packaged is not None:
         return packaged
     name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else "weft_target"
@@ -299,12 +299,12 @@ def _their_code(where: str) -> Generator[None]:
             yield
     except WeftError as error:
         raise type(error)(
-            error.message, where=_joined(blame(error), error.where), hint=error.hint
+            error.message, where=_join_places(blame(error), error.where), hint=error.hint
         ) from None
     except SystemExit as error:
         raise UsageError(
             f"the code exits when it is loaded (sys.exit({error.code!r}))",
-            where=_joined(where, blame(error)),
+            where=_join_places(where, blame(error)),
             hint='put what runs under `if __name__ == "__main__":`',
         ) from None
     except Exception as error:
@@ -317,7 +317,7 @@ def _their_code(where: str) -> Generator[None]:
         raise UsageError(f"{type(error).__name__}: {first}", where=place, hint=hint) from None
 
 
-def _joined(*places: str) -> str:
+def _join_places(*places: str) -> str:
     return ": ".join(place for place in places if place and not place.startswith("internal error"))
 
 
@@ -361,7 +361,7 @@ def _agents_hint(module: ModuleType, place: str) -> str:
 
 
 def _module_hint(missing: str) -> str:
-    """Modules beside the one that was not found."""
+    """Modules next to the one that was not found."""
     parent, _, last = missing.rpartition(".")
     paths: Iterable[str] | None = [str(Path.cwd())]
     if parent:

@@ -20,7 +20,7 @@ def load_command(options: CommandOptions) -> int:
     runner = _runner(options, plan)
     if options.plot is not None:
         require_folder(options.plot, "--plot")
-    with _watched(plan) as watch:
+    with _show_progress(plan) as watch:
         report = asyncio.run(run_load(plan, runner=runner, watch=watch))
     print(report.to_json() if options.as_json else report)
     if options.plot is not None:
@@ -80,7 +80,7 @@ def _runner(options: CommandOptions, plan: LoadPlan) -> Runner | None:
 
 
 @contextmanager
-def _watched(plan: LoadPlan) -> Generator[Watch | None, None, None]:
+def _show_progress(plan: LoadPlan) -> Generator[Watch | None, None, None]:
     """A bar of the answers so far, on a terminal only."""
     if not sys.stderr.isatty():
         yield None

@@ -76,12 +76,12 @@ def request_lines(compiled: Compilation) -> Iterator[PrintedLine]:
     )
     if prompt.system:
         yield from _heading("system")
-        yield from _indented(prompt.system_text)
+        yield from _indent_lines(prompt.system_text)
     if prompt.tools:
         yield from _heading("tools")
         for tool in prompt.tools:
             yield PrintedLine(f"  {safe(signature(tool))}", "cyan")
-            yield from _indented(preview(tool.description), "    ")
+            yield from _indent_lines(preview(tool.description), "    ")
     yield from _heading("turns")
     for item in prompt.items:
         yield from _turn(item)
@@ -96,7 +96,7 @@ def request_lines(compiled: Compilation) -> Iterator[PrintedLine]:
     if compiled.diagnostics:
         yield from _heading("diagnostics")
         for diagnostic in compiled.diagnostics:
-            yield from _indented(safe(str(diagnostic)), style="yellow")
+            yield from _indent_lines(safe(str(diagnostic)), style="yellow")
 
 
 def signature(tool: ToolDecl) -> str:
@@ -148,7 +148,7 @@ def _turn(item: Item) -> Iterator[PrintedLine]:
             yield PrintedLine(f"         {line}".rstrip())
 
 
-def _indented(text: str, lead: str = "  ", style: str = "") -> Iterator[PrintedLine]:
+def _indent_lines(text: str, lead: str = "  ", style: str = "") -> Iterator[PrintedLine]:
     for line in safe(text).split("\n"):
         yield PrintedLine(f"{lead}{line}".rstrip(), style)
 

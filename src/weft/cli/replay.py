@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from weft.cli.imports import aside_lines, merged_aside
-from weft.cli.inputs import find_session, listed, opened
+from weft.cli.inputs import find_session, list_sessions, open_existing_store
 from weft.cli.load import load_node, require_folder
 from weft.cli.options import CommandOptions
 from weft.cli.render import print_json
@@ -65,10 +65,10 @@ def replay_command(options: CommandOptions) -> int:
             where="replay",
             hint="weft replay FILES, or weft replay --store ADDRESS",
         )
-    read = _read(options)
-    trials, sessions, drawn = replayed(options, read.recordings)
+    read = _read_recordings(options)
+    trials, sessions, drawn = replay_recordings(options, read.recordings)
     facts = recorded_facts(read.recordings)
-    source = _named(files) if files else "stored sessions"
+    source = _source_title(files) if files else "stored sessions"
     if html is not None:
         page = replay_page(
             trials,
@@ -117,7 +117,7 @@ def _print(trials: Sequence[Trial], facts: RecordedFacts, read: "RecordingsRead"
         print(line)
 
 
-def _named(files: Sequence[Path]) -> str:
+def _source_title(files: Sequence[Path]) -> str:
     """What a page is called after."""
     names = ", ".join(path.name or str(path) for path in files[:3])
     return names + (f" and {len(files) - 3} more" if len(files) > 3 else "")
@@ -127,12 +127,12 @@ Tell = Callable[[int], None]
 """Called with the number of recordings that are done."""
 
 
-def replayed(
+def replay_recordings(
     options: CommandOptions, recordings: Sequence[Recording]
 ) -> tuple[list[Trial], list[SessionTrials], list[Trial]]:
     """A trial for each model and policy, append-only first; and those of each recording.
 
-    For --frontier the oracle's trials stand behind those of each model, in a list of its own.
+    For --frontier the oracle's trials follow those of each model, in a list of their own.
 
     Without --model each recording is measured as the model that it names; one that names none, or
     one without a price, by the yardstick.
@@ -146,14 +146,14 @@ def replayed(
         else None
     )
     if not any(speakers(one) for one in recordings):
-        where = options.store or _named(options.files or [])
+        where = options.store or _source_title(options.files or [])
         raise SessionError("no model answers in it", where=where, hint="nothing to do")
     trials: dict[str | None, list[list[Trial]]] = {}
     foreseen: dict[str | None, list[list[Trial]]] = {}
     sessions: list[SessionTrials] = []
     with _progress(len(recordings)) as tell:
         for done, recording in enumerate(recordings, 1):
-            models = [*(options.models or ())] or [_priced(recording)]
+            models = [*(options.models or ())] or [_find_priced_model(recording)]
             for model in models:
                 rows = trials.setdefault(model, [[] for _ in range(len(policies) + options.oracle)])
                 tried = _one(recording, [policy for _, policy in policies], model, agents, options)
@@ -172,7 +172,7 @@ def replayed(
     return [total(each) for rows in trials.values() for each in rows], sessions, drawn
 
 
-def _priced(recording: Recording) -> str | None:
+def _find_priced_model(recording: Recording) -> str | None:
     """The model that a recording names, if anybody knows what it costs."""
     model = recording.asked_model
     return model if model and price_of(model) is not None else None
@@ -253,14 +253,14 @@ class RecordingsRead:
     failed: list[SessionError] = field(default_factory=list[SessionError])
 
 
-def _read(options: CommandOptions) -> RecordingsRead:
+def _read_recordings(options: CommandOptions) -> RecordingsRead:
     """What there is to replay. Of several files, one that cannot be read stops no other."""
     if options.store is not None:
         if options.recorded_format is not None:
             raise UsageError("a store has its own format", where="--format", hint="leave it out")
         if options.lenient:
             raise UsageError("a store loses nothing", where="--lenient", hint="leave it out")
-        return RecordingsRead(asyncio.run(_stored(options, options.store)))
+        return RecordingsRead(asyncio.run(_load_stored_sessions(options, options.store)))
     require_format(options.recorded_format)
     read = RecordingsRead()
     recordings = read_files(
@@ -275,16 +275,16 @@ def _read(options: CommandOptions) -> RecordingsRead:
     return read
 
 
-async def _stored(options: CommandOptions, address: str) -> list[Recording]:
+async def _load_stored_sessions(options: CommandOptions, address: str) -> list[Recording]:
     """The session that is named, or all that the store has."""
-    async with opened(address) as store:
+    async with open_existing_store(address) as store:
         if options.session is not None:
             session = await find_session(
                 store, options.session, app=options.app, user=options.only_user
             )
             await attach(session, open_artifacts(beside_store(store)))
             return [recording_of(session)]
-        infos = await listed(store, app=options.app, user=options.only_user)
+        infos = await list_sessions(store, app=options.app, user=options.only_user)
         sessions = [await store.get(info.key) for info in infos[: options.limit]]
         artifacts = open_artifacts(beside_store(store))
         for one in sessions:

@@ -97,7 +97,7 @@ def run_config(options: CommandOptions) -> RunConfig:
     return config
 
 
-class Played(NamedTuple):
+class RunEnding(NamedTuple):
     """How a run ended: with a result, perhaps an error, perhaps waiting for somebody."""
 
     result: Result
@@ -120,7 +120,9 @@ class _Once:
         self._config = config
         self._is_said = False
 
-    async def run(self, state: dict[str, Json], answers: dict[str, Json], answer: TextIO) -> Played:
+    async def run(
+        self, state: dict[str, Json], answers: dict[str, Json], answer: TextIO
+    ) -> RunEnding:
         options = self._options
         screen = Screen(
             self._root, answer, sys.stderr if options.verbose or sys.stderr.isatty() else None
@@ -142,7 +144,7 @@ class _Once:
                         state=state or None,
                         config=self._config,
                     )
-                    return await played(running, show)
+                    return await play_run(running, show)
                 ending = await self._go_on(runner, answers, state, show)
                 if not ending.events and not options.as_json:
                     screen.say(ending.result.text)
@@ -156,7 +158,7 @@ class _Once:
         answers: dict[str, Json],
         state: dict[str, Json],
         show: Callable[[Event], None],
-    ) -> Played:
+    ) -> RunEnding:
         """Give each open call its answer, one after the other, or go on without any."""
         user, id, config = self._options.user, self._session, self._config
         questions = open_questions(await runner.session(user_id=user, session_id=id))
@@ -171,12 +173,12 @@ class _Once:
         ]
         # one after the other: each goes on until it waits for the next
         for one in replies[:-1]:
-            ending = await played(
+            ending = await play_run(
                 runner.resume(user_id=user, session_id=id, answers=one, config=config), show
             )
             if ending.error is not None:
                 return ending
-        return await played(
+        return await play_run(
             runner.resume(
                 user_id=user,
                 session_id=id,
@@ -201,7 +203,7 @@ class _Once:
         if self._address != "memory://":
             print(f"  go on with: {how_to_go_on((), self._command())}", file=sys.stderr)
 
-    def say_waiting(self, ending: Played) -> None:
+    def say_waiting(self, ending: RunEnding) -> None:
         """Say what the run waits for, and what to type then."""
         for question in ending.questions:
             print(question, file=sys.stderr)
@@ -236,8 +238,8 @@ def _printer(answer: TextIO) -> Callable[[Event], None]:
     return show
 
 
-async def played(running: Running, show: Callable[[Event], None]) -> Played:
-    """Run to the end and show every event. An error that is no event of the log is raised."""
+async def play_run(running: Running, show: Callable[[Event], None]) -> RunEnding:
+    """Run to the end and show every event. An error that is not an event of the log is raised."""
     events: list[Event] = []
     cause: Exception | None = None
     iterator = aiter(running)
@@ -262,7 +264,7 @@ async def played(running: Running, show: Callable[[Event], None]) -> Played:
     if error is None and events and (events[-1].interrupted or _is_open(events[-1])):
         error = events[-1]
     questions = open_questions(result.session)
-    return Played(result, events, error, cause, questions)
+    return RunEnding(result, events, error, cause, questions)
 
 
 def _is_open(event: Event) -> bool:
@@ -270,7 +272,7 @@ def _is_open(event: Event) -> bool:
     return event.error_code == "unknown_outcome"
 
 
-def tell_ending(ending: Played) -> None:
+def tell_ending(ending: RunEnding) -> None:
     """Print the diagnostics of the requests, and `error: code: message`, each with its hint."""
     for diagnostic in ending.result.diagnostics:
         print(diagnostic, file=sys.stderr)
@@ -340,7 +342,7 @@ def carry_out(runner: asyncio.Runner, work: Coroutine[object, object, T]) -> T:
         if task is not None:
             loop.call_soon_threadsafe(task.cancel)
 
-    async def guarded() -> T:
+    async def run_cancellable() -> T:
         nonlocal task
         task = asyncio.current_task()
         if asked and task is not None:
@@ -349,7 +351,7 @@ def carry_out(runner: asyncio.Runner, work: Coroutine[object, object, T]) -> T:
 
     earlier = signal.signal(signal.SIGINT, cancel)
     try:
-        return runner.run(guarded())
+        return runner.run(run_cancellable())
     except asyncio.CancelledError:
         if asked:
             raise KeyboardInterrupt from None

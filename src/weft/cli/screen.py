@@ -1,4 +1,4 @@
-"""What a person sees of a run: the answer as it streams, and beside it, dim, what happens.
+"""What a person sees of a run: the answer as it streams, and next to it, dim, what happens.
 
 The answer goes to one stream and the notes to another, which are often the same screen. So a
 note waits until the text under way is whole, and of agents that speak at once one is shown as
@@ -81,7 +81,7 @@ class Screen:
         self._close()
 
     def note(self, text: str) -> None:
-        """Show a line beside the answer."""
+        """Show a line next to the answer."""
         if self._notes is None:
             return
         if self._notes.isatty():
@@ -213,7 +213,7 @@ def result_words(result: FunctionResponse) -> str:
 
 
 def error_words(event: Event) -> str:
-    """An error event in one line: `code: message`, and behind it a hint, if there is one."""
+    """An error event in one line: `code: message`, then a hint, if there is one."""
     message, _, hint = (event.error_message or "").partition("\n  hint: ")
     code = "" if event.error_code == "error" else f"{event.error_code}: "
     line = f"{code}{' '.join(message.split())}"
@@ -237,12 +237,12 @@ def deeds(event: Event, marks: LineMarks, width: int) -> Iterator[str]:
             yield _line(marks.result, "yes" if yes else "no", width)
     if event.actions.transfer_to_agent:
         yield _line(marks.transfer, event.actions.transfer_to_agent, width)
-    why = rejected(event)
+    why = rejection_of(event)
     if why:
         yield _line(marks.problem, f"the answer was rejected: {why}", width)
 
 
-def rejected(event: Event) -> str:
+def rejection_of(event: Event) -> str:
     """Why an answer was returned to its model, if it was."""
     return event.provenance.rejected or ""
 
@@ -348,7 +348,7 @@ def moment(timestamp: float) -> str:
 
 
 def _lines(event: Event, marks: LineMarks, width: int) -> Iterator[str]:
-    if event.text and not rejected(event):
+    if event.text and not rejection_of(event):
         # cut first: no line shows more
         yield " ".join(safe(event.text[: width * 4]).split())
     yield from deeds(event, marks, width)

@@ -12,7 +12,7 @@ import time
 
 import msgspec
 
-from weft.cli.inputs import find_session, listed, opened, require_existing
+from weft.cli.inputs import find_session, list_sessions, open_existing_store, require_existing
 from weft.cli.load import require_folder
 from weft.cli.options import CommandOptions
 from weft.cli.screen import find_invocation, marks_for, moment, session_lines, table_lines
@@ -42,8 +42,8 @@ def list_command(options: CommandOptions) -> int:
     """List the sessions of a store, the latest first: a table, or JSON."""
 
     async def work() -> list[SessionInfo]:
-        async with opened(options.address) as store:
-            return await listed(store, app=options.app, user=options.only_user)
+        async with open_existing_store(options.address) as store:
+            return await list_sessions(store, app=options.app, user=options.only_user)
 
     infos = asyncio.run(work())
     if options.as_json:
@@ -63,7 +63,7 @@ def pending_command(options: CommandOptions) -> int:
     """List the questions that the sessions of a store wait on, the oldest first."""
 
     async def work() -> list[Pending]:
-        async with opened(options.address) as store:
+        async with open_existing_store(options.address) as store:
             apps = [options.app] if options.app is not None else await store.apps()
             by_app = [await pending_in_store(store, app, options.only_user) for app in apps]
             return sorted((one for each in by_app for one in each), key=_asked_at)
@@ -119,7 +119,7 @@ def rewind_command(options: CommandOptions) -> int:
         )
 
     async def work() -> str:
-        async with opened(options.address) as store:
+        async with open_existing_store(options.address) as store:
             session = await find_session(store, options.id, app=options.app, user=options.only_user)
             key = SessionKey(session.app_name, session.user_id, session.id)
             return await _rewound(store, key, options.before)
@@ -149,7 +149,7 @@ def taken_back(text: str, id: str) -> str:
 
 async def _readable(options: CommandOptions) -> Session:
     """The session, without events that are damaged: a warning names each of them."""
-    async with opened(options.address) as store:
+    async with open_existing_store(options.address) as store:
         return await find_session(
             store, options.id, app=options.app, user=options.only_user, skip_unreadable=True
         )
@@ -211,9 +211,9 @@ def delete_command(options: CommandOptions) -> int:
         raise UsageError("whose data?", where="delete", hint="name a session, or --user ID")
 
     async def work() -> None:
-        async with opened(options.address) as store:
+        async with open_existing_store(options.address) as store:
             queued = await store.apps_of_turns(user) if isinstance(store, ErasingStore) else []
-            infos = await listed(store, app=options.app, user=user, queued=queued)
+            infos = await list_sessions(store, app=options.app, user=user, queued=queued)
             queued = [app for app in queued if options.app in (None, app)]
             apps = sorted(
                 {info.key.app_name.removeprefix(MEMORY_APP) for info in infos} | {*queued}
@@ -225,7 +225,7 @@ def delete_command(options: CommandOptions) -> int:
                 return
             artifacts = open_artifacts(beside_store(store))
             for at, app in enumerate(apps):
-                # a file of sessions is made smaller once, behind the last app
+                # a file of sessions is made smaller once, after the last app
                 last = at == len(apps) - 1
                 erased = await erase_user(store, artifacts, app, user, compact=last)
                 print(
@@ -239,13 +239,13 @@ def delete_command(options: CommandOptions) -> int:
 
 async def _delete_session(options: CommandOptions, id: str) -> None:
     """Delete one session with its artifacts, or show it."""
-    async with opened(options.address) as store:
+    async with open_existing_store(options.address) as store:
         session = await find_session(
             store, id, app=options.app, user=options.only_user, skip_unreadable=True, recent=0
         )
         key = key_of(session)
         if not options.yes:
-            infos = await listed(store, app=key.app_name, user=key.user_id)
+            infos = await list_sessions(store, app=key.app_name, user=key.user_id)
             _show([info for info in infos if info.key == key])
             _say_yes("this session and its artifacts")
             return
@@ -258,7 +258,7 @@ def prune_command(options: CommandOptions) -> int:
     before = time.time() - seconds_in(options.older_than)
 
     async def work() -> None:
-        async with opened(options.address) as store:
+        async with open_existing_store(options.address) as store:
             infos = await _old(store, options, before)
             if not infos:
                 print("no session is that old", file=sys.stderr)
@@ -280,8 +280,8 @@ def archive_command(options: CommandOptions) -> int:
     before = time.time() - seconds_in(options.older_than) if options.older_than else None
 
     async def work() -> None:
-        async with opened(options.address) as store:
-            infos = await listed(store, app=options.app, user=options.only_user)
+        async with open_existing_store(options.address) as store:
+            infos = await list_sessions(store, app=options.app, user=options.only_user)
             if options.session is not None:
                 session = await find_session(
                     store, options.session, app=options.app, user=options.only_user, recent=0
@@ -310,7 +310,7 @@ def seconds_in(text: str | None) -> float:
 
 
 async def _old(store: Store, options: CommandOptions, before: float) -> list[SessionInfo]:
-    infos = await listed(store, app=options.app, user=options.only_user)
+    infos = await list_sessions(store, app=options.app, user=options.only_user)
     return [
         info
         for info in infos
@@ -351,7 +351,7 @@ def migrate_command(options: CommandOptions) -> int:
 async def _migrate_queue(address: str, engine: str) -> None:
     from weft.turns import open_turns
 
-    async with opened(address) as store:
+    async with open_existing_store(address) as store:
         turns = open_turns(store, engine)
         try:
             await turns.open()

@@ -53,11 +53,11 @@ def tables(report: Report, width: int, *, everything: bool = False) -> Iterator[
     before, hidden, after = sent_view(report, limit)
     yield Text("\nsent", style="bold")
     if hidden:
-        yield _sent(before, width)
+        yield _sent_rows(before, width)
         yield Text(f"  {hidden_words(hidden)}", style="dim")
-        yield _sent(after, width)
+        yield _sent_rows(after, width)
     else:
-        yield _sent(before, width)
+        yield _sent_rows(before, width)
     if report.left_out:
         yield Text("\nleft out or rewritten", style="bold")
         yield _left_out(report, limit)
@@ -109,7 +109,7 @@ def _count(number: int) -> str:
     return str(number) if number else ""
 
 
-def _sent(rows: Sequence[SentRow], width: int) -> Table:
+def _sent_rows(rows: Sequence[SentRow], width: int) -> Table:
     """The rows that were sent. What does not fit is left out from the right: never the origin."""
     origins = [place_of(row.origin) for row in rows]
     room = max(26, width // 4)

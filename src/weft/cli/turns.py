@@ -8,7 +8,7 @@ from typing import cast, get_args
 
 import msgspec
 
-from weft.cli.inputs import opened
+from weft.cli.inputs import open_existing_store
 from weft.cli.options import CommandOptions
 from weft.cli.screen import moment, table_lines
 from weft.compiler.report import clip
@@ -121,7 +121,7 @@ def cancel_command(options: CommandOptions) -> int:
 @asynccontextmanager
 async def _queue(options: CommandOptions) -> AsyncGenerator[tuple[Store, Turns], None]:
     """The store and its queue, while the block runs."""
-    async with opened(options.address) as store:
+    async with open_existing_store(options.address) as store:
         turns = open_turns(store, options.engine)
         try:
             await turns.open()

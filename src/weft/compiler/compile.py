@@ -47,7 +47,7 @@ from weft.declare.hints import RUN_WORDS
 from weft.declare.policy_parts import Budget
 from weft.declare.template import to_text
 from weft.diagnostics import Diagnostic, Origin, report
-from weft.dialects.wire import is_encodable, scrubbed
+from weft.dialects.wire import is_encodable, scrub_surrogates
 from weft.errors import CompileError, MissingVariable, describe_kind
 from weft.ir import Feature, Prompt, TextBlock
 from weft.ir.prompt import NO_NOTES
@@ -381,7 +381,7 @@ def _carried(
         return {}, captured
     carried = {k: v for k, v in inserted.items() if k in facts.produced or k in captured}
     if not is_encodable(carried):  # items have their texts as they are sent
-        carried = {key: scrubbed(value) for key, value in carried.items()}
+        carried = {key: scrub_surrogates(value) for key, value in carried.items()}
     return carried, frozenset(captured & carried.keys())
 
 

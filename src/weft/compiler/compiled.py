@@ -136,9 +136,9 @@ class Compiled:
         return repr(self._request)
 
     def _repr_html_(self) -> str:
-        from weft.compiler.page import fragment
+        from weft.compiler.page import report_fragment
 
-        return fragment(self.explain())
+        return report_fragment(self.explain())
 
     if not TYPE_CHECKING:
 

@@ -5,9 +5,9 @@ that comes from a session is escaped; a text that is very long is cut, and says 
 """
 
 from collections.abc import Iterable, Iterator
-from html import escape
 
 from weft.compiler.report import (
+    PassRow,
     Report,
     SentRow,
     Source,
@@ -21,6 +21,7 @@ from weft.compiler.report import (
     uncounted_words,
 )
 from weft.diagnostics import Origin, safe
+from weft.markup import cut_text, escape, fragment, page, table, tag
 from weft.values import compact
 
 LONGEST_TEXT = 20_000
@@ -40,19 +41,10 @@ _HUES: dict[Source, int] = {
 }
 
 _STYLE = """
-:root { color-scheme: light dark; --line: light-dark(#d8d8de, #3a3a44);
-  --soft: light-dark(#f5f5f8, #1c1c22); --dim: light-dark(#666672, #9a9aa8); }
-body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 78rem; padding: 0 1rem;
-  background: light-dark(#fff, #121216); color: light-dark(#16161c, #e8e8ee); }
-h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.05rem; margin: 2rem 0 .5rem; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: .2rem .6rem .2rem 0; border-bottom: 1px solid var(--line);
-  vertical-align: top; }
-th { color: var(--dim); font-weight: 500; } .number { text-align: right; white-space: nowrap; }
-code, pre, .mono { font-family: ui-monospace, monospace; font-size: 12.5px; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--soft); padding: .6rem;
-  margin: .3rem 0; border-radius: 4px; max-height: 30rem; overflow: auto; }
-summary { cursor: pointer; overflow-wrap: anywhere; } .dim { color: var(--dim); }
+table { width: 100%; }
+pre { background: var(--soft); padding: .6rem; border-radius: 4px; max-height: 30rem;
+  overflow: auto; }
+summary { cursor: pointer; overflow-wrap: anywhere; }
 .bar { display: flex; height: 1.6rem; border-radius: 4px; overflow: hidden; margin: .4rem 0; }
 .bar span { min-width: 0; } .thin { height: .8rem; }
 .s { background: hsl(var(--h) 55% 55%); } .overhead { background: #8888; }
@@ -61,33 +53,17 @@ summary { cursor: pointer; overflow-wrap: anywhere; } .dim { color: var(--dim); 
 .legend span.item { margin-right: 1.2rem; white-space: nowrap; }
 pre span:hover { background: light-dark(#fff0a8, #5a4d00); }
 pre span.state, pre span.artifact { border-bottom: 2px dotted hsl(30 80% 50%); }
-.error { color: light-dark(#b00020, #ff8a9a); } .warning { color: light-dark(#8a5a00, #ffc56b); }
 """.strip()
 
 
-def page(report: Report) -> str:
+def report_page(report: Report) -> str:
     """The whole page."""
-    return whole_page(escape(f"{report.agent} -> {report.model}"), _STYLE, _body(report))
+    return page(f"{report.agent} -> {report.model}", _STYLE, _body(report))
 
 
-def whole_page(title: str, style: str, body: Iterable[str]) -> str:
-    """A page with its title, its style and the lines of its body."""
-    lines = "\n".join(body)
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{style}\n</style>\n</head>\n"
-        f"<body>\n{lines}\n</body>\n</html>\n"
-    )
-
-
-def fragment(report: Report) -> str:
+def report_fragment(report: Report) -> str:
     """The report as a part of somebody else's page, such as a notebook."""
-    # the page around it must keep its own look
-    style = _STYLE.replace(":root {", ".weft-report {").replace("body {", ".weft-report {")
-    scoped = f"@scope (.weft-report) {{ {style} }}"
-    body = "\n".join(_body(report))
-    return f'<div class="weft-report"><style>{scoped}</style>\n{body}\n</div>'
+    return fragment(_body(report), _STYLE)
 
 
 def _body(report: Report) -> Iterator[str]:
@@ -134,14 +110,12 @@ def _bars(report: Report) -> Iterator[str]:
 
 
 def _segment(source: Source, tokens: int, title: str) -> str:
-    return (
-        f'<span class="{_class(source)}" style="--h:{_HUES[source]};flex:{tokens} 1 0"'
-        f' title="{_visible(title)}"></span>'
-    )
+    style = f"--h:{_HUES[source]};flex:{tokens} 1 0"
+    return tag("span", "", _class(source), style=style, title=safe(title))
 
 
 def _key(source: Source) -> str:
-    return f'<span class="key {_class(source)}" style="--h:{_HUES[source]}"></span>'
+    return tag("span", "", f"key {_class(source)}", style=f"--h:{_HUES[source]}")
 
 
 def _class(source: Source) -> str:
@@ -150,30 +124,33 @@ def _class(source: Source) -> str:
 
 def _sent(rows: Iterable[SentRow]) -> Iterator[str]:
     yield "<h2>Sent</h2>"
-    yield _head("tokens", "what", "stability", "origin", "place", "text")
-    for row in rows:
-        what = f"{row.role} {row.kind}" if row.role else row.kind
-        shared = (
-            ' <span class="dim" title="as in the request before">=</span>' if row.shared else ""
-        )
-        yield _row(
-            _number(f"{row.tokens:,}{shared}"),
-            _cell(f"{_key(row.source)}{_visible(what)}"),
-            _cell(_visible(row.stability)),
-            _from(row.origin),
-            f'<td class="mono dim">{_visible(row.pointer)}</td>',
-            _cell(_folded(row)),
-        )
-    yield "</table>"
+    yield table(("tokens", "what", "stability", "origin", "place", "text"), map(_sent_cells, rows))
 
 
-def _folded(row: SentRow) -> str:
-    """The text behind its first words, each piece with its origin."""
+def _sent_cells(row: SentRow) -> tuple[str, ...]:
+    what = f"{row.role} {row.kind}" if row.role else row.kind
+    shared = " " + tag("span", "=", "dim", title="as in the request before") if row.shared else ""
+    return (
+        tag("td", f"{row.tokens:,}{shared}", "number"),
+        _cell(f"{_key(row.source)}{_visible(what)}"),
+        _cell(_visible(row.stability)),
+        _origin_cell(row.origin),
+        tag("td", _visible(row.pointer), "mono dim"),
+        _cell(_text_of(row)),
+    )
+
+
+def _text_of(row: SentRow) -> str:
+    """The text, a long one folded under its first words, each piece with its origin."""
     line = preview(row.text)
     if len(row.text) <= 80 and not row.pieces:
-        return f'<span title="{_visible(str(row.origin))}">{escape(line)}</span>'
-    short = line[:80] + ("…" if len(line) > 80 else "")
-    return f"<details><summary>{escape(short)}</summary><pre>{_pieces(row)}</pre></details>"
+        return tag("span", escape(line), title=safe(str(row.origin)))
+    return _fold(line[:80] + ("…" if len(line) > 80 else ""), _pieces(row))
+
+
+def _fold(short: str, content: str) -> str:
+    """Texts under their first words."""
+    return tag("details", f"{tag('summary', escape(short))}{tag('pre', content)}")
 
 
 def _pieces(row: SentRow) -> str:
@@ -181,11 +158,8 @@ def _pieces(row: SentRow) -> str:
         return _long(row.text)
     start, out = 0, list[str]()
     for piece in row.pieces:
-        text = row.text[start : piece.end]
-        out.append(
-            f'<span class="{piece.origin.kind}" title="{_visible(str(piece.origin))}">'
-            f"{_long(text)}</span>"
-        )
+        text, origin = _long(row.text[start : piece.end]), piece.origin
+        out.append(tag("span", text, origin.kind, title=safe(str(origin))))
         start = piece.end
     return "".join(out)
 
@@ -194,74 +168,65 @@ def _left_out(report: Report) -> Iterator[str]:
     if not report.left_out:
         return
     yield "<h2>Left out or rewritten</h2>"
-    yield _head("tokens", "pass", "what", "origin", "reason", "text")
-    for row in report.left_out:
-        short = preview(row.text)[:80]
-        text = f"<details><summary>{escape(short)}</summary><pre>{_long(row.text)}</pre></details>"
-        yield _row(
-            _number(f"{row.before:,} → {row.after:,}"),
-            _cell(f"<code>{_visible(row.step)}</code>"),
+    rows = (
+        (
+            tag("td", f"{row.before:,} → {row.after:,}", "number"),
+            _cell(tag("code", _visible(row.step))),
             _cell(row.action),
-            _from(row.origin),
+            _origin_cell(row.origin),
             _cell(_visible(row.reason)),
-            _cell(text if row.text else ""),
+            _cell(_fold(preview(row.text)[:80], _long(row.text)) if row.text else ""),
         )
-    yield "</table>"
+        for row in report.left_out
+    )
+    yield table(("tokens", "pass", "what", "origin", "reason", "text"), rows)
 
 
 def _passes(report: Report) -> Iterator[str]:
     yield "<h2>Passes</h2>"
-    yield _head("pass", "dropped", "changed", "added", "moved", "tokens of what it touched")
-    for row in report.passes:
-        touched = f"{row.before:,} → {row.after:,}" if row.acted and not row.remark else row.remark
-        yield _row(
-            _cell(f"<code>{_visible(row.name)}</code>"),
-            *(_cell(str(n or "")) for n in (row.dropped, row.changed, row.added, row.moved)),
-            _cell(_visible(touched)),
-        )
-    yield "</table>"
+    heads = ("pass", "dropped", "changed", "added", "moved", "tokens of what it touched")
+    yield table(heads, map(_pass_cells, report.passes))
+
+
+def _pass_cells(row: PassRow) -> tuple[str, ...]:
+    touched = f"{row.before:,} → {row.after:,}" if row.acted and not row.remark else row.remark
+    counts = (row.dropped, row.changed, row.added, row.moved)
+    return (
+        _cell(tag("code", _visible(row.name))),
+        *(_cell(str(count or "")) for count in counts),
+        _cell(_visible(touched)),
+    )
 
 
 def _rest(report: Report) -> Iterator[str]:
     if report.options:
         yield "<h2>Options</h2>"
-        yield _head("name", "value", "set by", "place")
-        for option in report.options:
-            yield _row(
+        rows = (
+            (
                 _cell(_visible(option.name)),
-                f'<td class="mono">{_visible(compact(option.value))}</td>',
+                tag("td", _visible(compact(option.value)), "mono"),
                 _cell(_visible(str(option.origin))),
                 _cell(_visible(option.pointer if option.sent else "not sent")),
             )
-        yield "</table>"
+            for option in report.options
+        )
+        yield table(("name", "value", "set by", "place"), rows)
     if report.diagnostics:
         yield "<h2>Diagnostics</h2>"
         for one in report.diagnostics:
-            yield f'<pre class="{one.severity.value}">{_visible(str(one))}</pre>'
+            yield tag("pre", _visible(str(one)), one.severity.value)
     if report.inferred:
         yield "<h2>Inferred</h2>\n<ul>"
         yield from (f"<li>{_visible(fact)}</li>" for fact in report.inferred)
         yield "</ul>"
 
 
-def _head(*names: str) -> str:
-    return "<table><tr>" + "".join(f"<th>{name}</th>" for name in names) + "</tr>"
-
-
-def _row(*cells: str) -> str:
-    return f"<tr>{''.join(cells)}</tr>"
-
-
 def _cell(content: str) -> str:
-    return f"<td>{content}</td>"
+    return tag("td", content)
 
 
-def _from(origin: Origin) -> str:
-    return f'<td class="mono" title="{_visible(str(origin))}">{escape(place_of(origin))}</td>'
-
-
-def _number(content: str) -> str:
-    return f'<td class="number">{content}</td>'
+def _origin_cell(origin: Origin) -> str:
+    return tag("td", escape(place_of(origin)), "mono", title=safe(str(origin)))
 
 
 def _visible(text: str) -> str:
@@ -269,6 +234,4 @@ def _visible(text: str) -> str:
 
 
 def _long(text: str) -> str:
-    if len(text) <= LONGEST_TEXT:
-        return _visible(text)
-    return f"{_visible(text[:LONGEST_TEXT])}\n… {len(text) - LONGEST_TEXT:,} more characters"
+    return _visible(cut_text(text, LONGEST_TEXT))

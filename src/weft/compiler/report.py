@@ -200,17 +200,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_html(self) -> str:
         """One page that needs nothing beside itself."""
-        from weft.compiler.page import page
+        from weft.compiler.page import report_page
 
-        return page(self)
+        return report_page(self)
 
     def __str__(self) -> str:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        from weft.compiler.page import fragment
+        from weft.compiler.page import report_fragment
 
-        return fragment(self)
+        return report_fragment(self)
 
 
 WIDTH = 100

@@ -42,7 +42,7 @@ def refusals(dialect: str, wire: JsonObject, model: str = "") -> tuple[Finding, 
 
 
 def count_request(wire: JsonObject, *, dialect: str, model: str) -> int:
-    """The tokens of a request in a dialect, as the model reads it; odd shapes are no error."""
+    """The tokens of a request in a dialect, as the model reads it; odd shapes are not an error."""
     return dialect_named(dialect).meter(model).request(wire)
 
 

@@ -40,8 +40,8 @@ from weft.dialects.legality import (
     refuse_complexity,
     refuse_effort,
     refuse_mistaken_type,
-    refuse_open_or_bounded,
     refuse_result,
+    refuse_schema,
     refuse_tools,
     refuse_unanswered,
     refuse_undeclared,
@@ -60,12 +60,17 @@ from weft.dialects.measure import (
 )
 from weft.dialects.openai_common import read_arguments
 from weft.dialects.options import Option, fit_option, is_forced, read_options
-from weft.dialects.schema_subset import fit_schema
+from weft.dialects.schema_subset import (
+    COMMON_KEYWORDS,
+    STRICT_FORMATS,
+    SchemaRules,
+    fit_schema,
+)
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
 from weft.dialects.strict import (
     Misshapen,
-    Named,
     Outline,
+    PairedPart,
     RequestForm,
     Side,
     outline_of,
@@ -194,7 +199,7 @@ def _write_tool_choice(wire: Wire, value: Json) -> None:
 
 
 def _write_unforced_choice(wire: Wire, value: Json) -> list[str]:
-    """For requests that give a budget for thinking: no call can be forced beside it."""
+    """For requests that give a budget for thinking: with it no call can be forced."""
     wire["tool_choice"] = {"type": "auto"}
     return ["tool_choice that forces a call while thinking"]
 
@@ -233,6 +238,30 @@ _THINKING = Option(write=_write_thinking, read=_read_thinking)
 _TOOL_CHOICE = Option(write=_write_tool_choice, read=_read_tool_choice)
 
 
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+
+SCHEMAS = SchemaRules(
+    provider="anthropic",
+    open_root=("anyOf", "oneOf", "allOf"),
+    keeps=COMMON_KEYWORDS | {"const", "minItems"},
+    formats=STRICT_FORMATS | {"uri"},
+    type_lists=False,
+    enum_types=frozenset(("string", "integer", "number", "boolean", "null")),
+    most_min_items=1,
+    cycles="none",
+    refused_of_type={
+        "string": ("minLength", "maxLength"),
+        "integer": _BOUNDS,
+        "number": _BOUNDS,
+        "array": ("maxItems", "uniqueItems"),
+    },
+    most_strict_tools=20,
+    most_optional=24,
+    most_unions=16,
+)
+"""Of a tool's input all of 2020-12 below an object; of strict tools and answers a subset."""
+
+
 class AnthropicDialect(Dialect):
     """System is a field, thinking goes back signed, an answer's length must be given."""
 
@@ -243,7 +272,7 @@ class AnthropicDialect(Dialect):
         model_role="assistant",
         calls=("assistant", "/content/"),
         results=("user", "/content/"),
-        schemas="anthropic",
+        schemas=SCHEMAS,
         sealed=frozenset(("redacted_thinking",)),
         names=Spelling(ANYTHING_BUT, 128),
         calls_need_tools=True,
@@ -302,7 +331,7 @@ class AnthropicDialect(Dialect):
         system = prompt.system
         if prompt.output is not None and prompt.output.how == "native":
             output = prompt.output
-            fit = fit_schema("anthropic", output.schema, strict=True)
+            fit = fit_schema(SCHEMAS, output.schema, strict=True)
             form: Wire = {"type": "json_schema", "schema": fit.schema}
             ours = output.provider == self.traits.name
             if ours:
@@ -365,7 +394,7 @@ class AnthropicDialect(Dialect):
 
     def takes_schema(self, schema: JsonObject) -> bool:
         """Recursion, for one, is refused."""
-        return fit_schema("anthropic", schema, strict=True).possible
+        return fit_schema(SCHEMAS, schema, strict=True).possible
 
     def turn(self, role: Role, blocks: Sequence[Block], report: LoweringReport) -> list[Entry]:
         """One message; results come first, and blank text not at all.
@@ -395,13 +424,13 @@ class AnthropicDialect(Dialect):
         name = self.traits.model_role if role == "model" else role
         return [Entry({"role": name, "content": content}, name, tuple(sources))]
 
-    def spoken(self, block: TextBlock) -> Entry:
+    def spell_plain_turn(self, block: TextBlock) -> Entry:
         """A message with one block."""
         role = "assistant" if block.role == "model" else "user"
         wire: Wire = {"role": role, "content": [{"type": "text", "text": block.text}]}
         return Entry(wire, role, (("/content/0", block),))
 
-    def spoken_wire(self, role: Literal["user", "model"], text: str) -> Wire:
+    def spell_plain_wire(self, role: Literal["user", "model"], text: str) -> Wire:
         """The same message."""
         name = "assistant" if role == "model" else "user"
         return {"role": name, "content": [{"type": "text", "text": text}]}
@@ -608,7 +637,7 @@ class AnthropicDialect(Dialect):
         yield from _refuse_thinking(wire, model)
         yield from _refuse_effort(wire, model)
         yield from _refuse_limit(wire, model)
-        yield from _refuse_tools(wire, model)
+        yield from _refuse_tools(wire, model, self.traits.names)
         yield from _refuse_format(wire, model)
 
     def turn_rules(self, model: str, *, strict: bool = False) -> TurnRules:
@@ -623,8 +652,8 @@ class AnthropicDialect(Dialect):
             return Outline(side)
         blocks = require_parts(turn, "content", at)
         worded = any(str(block.get("text", "")).strip() for block in blocks)
-        calls: list[Named] = []
-        results: list[Named] = []
+        calls: list[PairedPart] = []
+        results: list[PairedPart] = []
         for index, block in enumerate(blocks):
             place = f"/content/{index}"
             match require_text(block, "type", at + place):
@@ -635,12 +664,16 @@ class AnthropicDialect(Dialect):
                 case "tool_use":
                     require_object(block.get("input"), f"{at}{place}/input")
                     call_id = require_text(block, "id", at + place)
-                    calls.append(Named(call_id, require_text(block, "name", at + place), place))
+                    calls.append(
+                        PairedPart(call_id, require_text(block, "name", at + place), place)
+                    )
                 case "tool_result":
                     if len(results) < index:
                         message = "this result stands behind other blocks"
                         raise Misshapen(at + place, message, "put results first")
-                    results.append(Named(require_text(block, "tool_use_id", at + place), "", place))
+                    results.append(
+                        PairedPart(require_text(block, "tool_use_id", at + place), "", place)
+                    )
                 case "thinking" if side == "user":
                     message = "this thought stands in the user's turn"
                     raise Misshapen(at + place, message, "leave it out")
@@ -678,7 +711,7 @@ def _settle(wire: Wire, most: float | None) -> None:
     choice = wire.get("tool_choice")
     if isinstance(choice, dict):
         choice.setdefault("type", "auto")
-        # the provider refuses the flag beside "none"
+        # the provider refuses the flag together with "none"
         if choice["type"] == "none":
             choice.pop("disable_parallel_tool_use", None)
     thinking = wire.get("thinking")
@@ -810,7 +843,7 @@ class _GrowingBlock:
             text = "".join(pieces)
             if field == "partial_json":
                 if text:
-                    # arguments that are no JSON stay a text: who answers the call says so
+                    # arguments that are not JSON stay a text: who answers the call says so
                     arguments = read_arguments(text)
                     block["input"] = text if arguments is None else arguments
             else:
@@ -845,7 +878,7 @@ class AnthropicStream:
             raise ERRORS.failure(None, data)
         return None
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         """The word of a server that imitates the provider, for the event it should have sent."""
         self._over = True
 
@@ -1061,9 +1094,7 @@ def _block_text(block: Json) -> str:
 
 _SAMPLING_DEFAULTS = {"temperature": 1, "top_p": 1, "top_k": None}
 
-_TOOL_NAME = r"[a-zA-Z0-9_-]{1,128}"
-
-_LEAST_BUDGET, _MOST_STRICT = 1024, 20
+_LEAST_BUDGET = 1024
 
 _BUDGETED = r"claude-(3-7|(opus|sonnet)-4(-[01])?(-2025\d+)?$|(opus|sonnet|haiku)-4-5)"
 """Models that think for as long as they are told, and not as long as they like."""
@@ -1143,26 +1174,26 @@ def _refuse_limit(wire: JsonObject, model: str) -> Findings:
         yield Finding(OPTION, "/max_tokens", f"max_tokens is {limit:g}", "give 1 or more")
 
 
-def _refuse_tools(wire: JsonObject, model: str) -> Findings:
+def _refuse_tools(wire: JsonObject, model: str, names: Spelling) -> Findings:
     listed = placed_objects(wire.get("tools"), "/tools")
     functions = [
         DeclaredTool(at, str(tool.get("name", "")), tool.get("input_schema"), f"{at}/input_schema")
         for at, tool in listed
         if tool.get("type", "custom") == "custom"
     ]
-    yield from refuse_tools(functions, _TOOL_NAME)
+    yield from refuse_tools(functions, names)
     strict = [
         (at, tool)
         for at, tool in listed
         if tool.get("strict") is True and not tool.get("defer_loading")
     ]
-    if len(strict) > _MOST_STRICT:
-        message = f"{len(strict)} tools are strict, and {_MOST_STRICT} may be"
+    if len(strict) > SCHEMAS.most_strict_tools:
+        message = f"{len(strict)} tools are strict, and {SCHEMAS.most_strict_tools} may be"
         yield Finding(REQUEST, "/tools", message, "let some be without strict")
     schemas = [(f"{at}/input_schema", tool.get("input_schema")) for at, tool in strict]
     for at, schema in schemas:
-        yield from refuse_open_or_bounded(schema, at)
-    yield from refuse_complexity([schema for _, schema in schemas], "/tools")
+        yield from refuse_schema(schema, at, SCHEMAS, strict=True)
+    yield from refuse_complexity([schema for _, schema in schemas], "/tools", SCHEMAS)
     for at, tool in listed:
         if tool.get("defer_loading") is True and tool.get("cache_control") is not None:
             message = "a tool that is loaded later cannot be marked for the cache"
@@ -1175,8 +1206,8 @@ def _refuse_tools(wire: JsonObject, model: str) -> Findings:
         message = f"{model} cannot be made to call a tool"
         yield Finding(OPTION, "/tool_choice", message, 'set tool_choice to "auto"')
     if choice.get("type") == "tool":
-        names = {str(tool.get("name")) for _, tool in listed}
-        yield from refuse_undeclared([choice.get("name")], names, "/tool_choice/name")
+        known = {str(tool.get("name")) for _, tool in listed}
+        yield from refuse_undeclared([choice.get("name")], known, "/tool_choice/name")
 
 
 def _refuse_format(wire: JsonObject, model: str) -> Findings:
@@ -1186,7 +1217,8 @@ def _refuse_format(wire: JsonObject, model: str) -> Findings:
     if not facts_for(model).native_schema:
         message = f"{model} cannot be held to a schema"
         yield Finding(OPTION, "/output_config/format", message, "ask for the answer by a tool")
-    yield from refuse_open_or_bounded(form.get("schema"), "/output_config/format/schema")
+    pointer = "/output_config/format/schema"
+    yield from refuse_schema(form.get("schema"), pointer, SCHEMAS, strict=True)
 
 
 # --- refusing: the turns

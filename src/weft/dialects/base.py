@@ -25,7 +25,7 @@ from weft.dialects.legality import (
 )
 from weft.dialects.measure import Meter, WeighedHead, WeighedTurn, Weigher
 from weft.dialects.options import Option, Range, fit_option
-from weft.dialects.schema_subset import fit_schema
+from weft.dialects.schema_subset import SchemaRules, fit_schema
 from weft.dialects.stream import AnswerErrors, Stream
 from weft.dialects.strict import Outline, RequestForm, StrictTurns, refuse_form
 from weft.dialects.track import (
@@ -39,7 +39,15 @@ from weft.dialects.track import (
     Wire,
     track_of,
 )
-from weft.dialects.wire import ReadRequest, deep_update, escape, is_encodable, leaves, put, scrubbed
+from weft.dialects.wire import (
+    ReadRequest,
+    deep_update,
+    escape,
+    is_encodable,
+    leaves,
+    put,
+    scrub_surrogates,
+)
 from weft.ir import (
     Block,
     CallBlock,
@@ -90,13 +98,13 @@ class Traits(msgspec.Struct, frozen=True):
     calls: tuple[str, str] | None = None
     """Of plain calls, as `exchange` spells them: whose turn it is, and where they stand in it.
 
-    Behind the place comes their number; it is empty where each is an element of its own. None in a
+    Their number follows the place; it is empty where each is an element of its own. None in a
     dialect that does not spell them apart.
     """
     results: tuple[str, str] = ("user", "")
     """The same of their results."""
-    schemas: str = ""
-    """Whose way of writing schemas it takes: the key of `fitted`."""
+    schemas: SchemaRules = SchemaRules()
+    """What it takes of JSON Schema."""
     sealed: frozenset[str] = frozenset()
     """Types of opaque parts that only the very model can read that made them."""
     names: Spelling = Spelling(ANYTHING_BUT, 64)
@@ -109,7 +117,7 @@ class Traits(msgspec.Struct, frozen=True):
     calls_need_tools: bool = False
     """Whether the provider refuses calls in the conversation of a request without tools."""
     compared: tuple[str, ...] = ()
-    """Fields beside tools, system and turns that must stay for anything to be reused."""
+    """Fields other than tools, system and turns that must stay for anything to be reused."""
 
 
 Exchange: TypeAlias = tuple[Sequence[Wire], Sequence[Wire]]
@@ -123,8 +131,8 @@ class Dialect:
     options: ClassVar[Mapping[str, Option]]
     """In the order they are read back and refused."""
     other_ranges: ClassVar[Mapping[str, Range]] = {}
-    """Limits of fields that are no option of ours, by their path."""
-    form: ClassVar[RequestForm]
+    """Limits of fields that are not options of ours, by their path."""
+    form: ClassVar[RequestForm] = RequestForm()
     errors: ClassVar[AnswerErrors]
 
     def lower(self, prompt: Prompt, *, strict: bool = False, track: Track | None = None) -> Lowered:
@@ -159,7 +167,7 @@ class Dialect:
             wire_head, placed = self.head(prompt, report)
             lead = tuple(self._encodable(entry, report) for entry in self.lead(prompt))
             if not is_encodable(wire_head):
-                wire_head = cast("Wire", scrubbed(wire_head))
+                wire_head = cast("Wire", scrub_surrogates(wire_head))
             head = Head(prompt, wire_head, placed, lead, report.take())
             track.head = head
         settled = items.settled
@@ -230,13 +238,13 @@ class Dialect:
         """The elements for blocks of one role that stand together."""
         raise NotImplementedError
 
-    def spoken(self, block: TextBlock) -> Entry:
+    def spell_plain_turn(self, block: TextBlock) -> Entry:
         """The element for a turn that is one plain text, as nearly every turn is."""
         raise NotImplementedError
 
-    def spoken_wire(self, role: Literal["user", "model"], text: str) -> Wire:
+    def spell_plain_wire(self, role: Literal["user", "model"], text: str) -> Wire:
         """As `spoken`, for who does not ask where the text came from."""
-        return self.spoken(TextBlock(role=role, origin=LATER, text=text)).wire
+        return self.spell_plain_turn(TextBlock(role=role, origin=LATER, text=text)).wire
 
     def exchange(
         self, calls: Sequence[CallBlock], results: Sequence[ResultBlock], report: LoweringReport
@@ -285,7 +293,7 @@ class Dialect:
     ) -> tuple[list[Entry], Entry | None]:
         """The turns that are final once these items follow `last`, and the new last one.
 
-        `begins` is told of each item which turn it begins, behind the `done` ones; -1 where it
+        `begins` gets, for each item, the turn it begins, counted after the `done` ones; -1 where it
         continues the turn before.
         """
         ready: list[Entry] = []
@@ -320,7 +328,7 @@ class Dialect:
             and block.role != "system"
             and not block.text.isspace()
         ):
-            entry = self.spoken(block)
+            entry = self.spell_plain_turn(block)
             if not block.text.isascii() and has_lone_surrogate(block.text):
                 entry = self._encodable(entry, report)
             return (entry,)
@@ -369,7 +377,7 @@ class Dialect:
         if entry.blocks and has_half_character(compact(entry.wire)):
             words = "a lone surrogate was replaced by U+FFFD"
             report.add("WEFT204", entry.blocks[0][1].origin, words, "mend it where it is made")
-        return msgspec.structs.replace(entry, wire=cast("Wire", scrubbed(entry.wire)))
+        return msgspec.structs.replace(entry, wire=cast("Wire", scrub_surrogates(entry.wire)))
 
     def _item(self, blocks: tuple[Block, ...], report: LoweringReport) -> list[Entry]:
         """The elements for an item: one turn for each stretch of one role."""
@@ -568,7 +576,7 @@ class Dialect:
         """A function the model may call."""
         raise NotImplementedError
 
-    def declared(self, tool: ToolDecl, report: LoweringReport) -> Wire | None:
+    def declare_tool(self, tool: ToolDecl, report: LoweringReport) -> Wire | None:
         """A tool in full; one of another provider's own is left out, and reported."""
         if tool.own is not None:
             if tool.provider == self.traits.name:
@@ -639,7 +647,7 @@ class Dialect:
         """The tools, followed by those of the provider's own that `extra` asked for."""
         tools: list[Json] = []
         for tool in prompt.tools:
-            declared = self.declared(tool, report)
+            declared = self.declare_tool(tool, report)
             if declared is not None:
                 placed.append(Placed(self.add_tool(tools, tool, declared), tool.origin))
             if is_declared_for_calls(tool):
@@ -717,7 +725,12 @@ class Dialect:
 
     def refuse_form(self, wire: JsonObject) -> Findings:
         """What stands where this provider does not look for it."""
-        return refuse_form(wire, self.form, self.traits.turns)
+        return refuse_form(wire, self.form, self.own_fields())
+
+    def own_fields(self) -> tuple[str, ...]:
+        """The fields of the system text, of the turns and of the answer's schema."""
+        fields = (self.form.system, self.traits.turns, *self.form.answer[:1])
+        return tuple(field for field in fields if field)
 
     def strict_turns(self, model: str) -> StrictTurns:
         """The rules for turns of our own making."""

@@ -2,7 +2,7 @@
 
 Providers sell what they have read before at a tenth of its price or less. Some must be told
 up to where: at the end of the tools, of the system text that never changes, and of the
-conversation so far. Such marks are no part of what they compare, so they may move on from
+conversation so far. Such marks are not part of what they compare, so they may move on from
 one request to the next.
 """
 
@@ -34,7 +34,7 @@ def marker(prompt: Prompt, cache: Cache, wire: Wire) -> Wire:
     """The mark itself, with how long to keep what stands before it where somebody said so.
 
     Nothing may be kept longer than what stands before it, so a mark of the author's that is
-    kept for less limits those behind it.
+    kept for less limits those after it.
     """
     mark: Wire = {"type": "ephemeral"}
     before = [_ttl(one, cache) for one in _marks(wire)]
@@ -53,7 +53,7 @@ def mark_head(
 ) -> None:
     """Mark the end of the tools and of the system text that never changes.
 
-    That text becomes a block of its own, so that what may change stands behind the mark. Marks
+    That text becomes a block of its own, so that what may change comes after the mark. Marks
     the author wrote count, and one is left for the end of the conversation.
     """
     cache = facts_for(prompt.model).cache
@@ -112,10 +112,10 @@ def _split_system(
 def mark_end(prompt: Prompt, wire: Wire, key: str, lasting: Sequence[Entry], end: int) -> Wire:
     """Mark the end of the conversation: the last turn that the next request will have again.
 
-    `end` is where that turn stands. What the request before kept is looked for only so many
-    blocks back. Where the last answer and its results have more, the end of that request is
-    marked too, so that it is found there. A request that is likely the last has that mark alone:
-    what is new in it is not worth the price of keeping it.
+    `end` is where that turn stands. The provider looks back only a limited number of blocks for
+    what the request before kept. Where the last answer and its results have more, the end of that
+    request is marked too, so that it is found there. A request that is likely the last has that
+    mark alone: what is new in it is not worth the price of keeping it.
     """
     cache = facts_for(prompt.model).cache
     free = cache.breakpoints - marks_in(wire)
@@ -127,12 +127,12 @@ def mark_end(prompt: Prompt, wire: Wire, key: str, lasting: Sequence[Entry], end
     if prompt.keeps == "before":
         return _with_earlier_mark(wire, key, turns, end, mark)
     parts = lasting[-1].wire.get("content")
-    marked = _marked(turns[end], len(parts) if isinstance(parts, list) else 0, mark)
+    marked = _mark_last_part(turns[end], len(parts) if isinstance(parts, list) else 0, mark)
     if marked is None:
         return wire
     turns[end] = marked  # the list is this request's own from its last turn on
     fresh = sum(_parts(turn) for turn in turns[end - 1 : end + 1])
-    # the provider looks back only so many blocks for what it kept
+    # the provider looks back only a limited number of blocks for what it kept
     if free > 1 and fresh >= cache.lookback:
         return _with_earlier_mark(wire, key, turns, end, mark)
     return wire
@@ -140,7 +140,7 @@ def mark_end(prompt: Prompt, wire: Wire, key: str, lasting: Sequence[Entry], end
 
 def _with_earlier_mark(wire: Wire, key: str, turns: list[Json], end: int, mark: Wire) -> Wire:
     """The request with a mark where the one before it ended, if there was one."""
-    earlier = _marked(turns[end - 2], _parts(turns[end - 2]), mark) if end >= 2 else None
+    earlier = _mark_last_part(turns[end - 2], _parts(turns[end - 2]), mark) if end >= 2 else None
     if earlier is None:
         return wire
     return {**wire, key: [*turns[: end - 2], earlier, *turns[end - 1 :]]}
@@ -202,7 +202,7 @@ def _ttl(mark: Json, cache: Cache) -> str:
 
 
 def without_marks(turn: Json) -> Json:
-    """A turn as it is compared: marks are no part of it."""
+    """A turn as it is compared: without marks."""
     if not isinstance(turn, dict):
         return turn
     parts = turn.get("content")
@@ -218,7 +218,7 @@ def bare(part: Json) -> Json:
     return {key: value for key, value in part.items() if key not in MARKS}
 
 
-def _marked(turn: Json, upto: int, mark: Wire) -> JsonObject | None:
+def _mark_last_part(turn: Json, upto: int, mark: Wire) -> JsonObject | None:
     """A copy of the turn with its last part before `upto` marked that takes a mark."""
     parts = turn.get("content") if isinstance(turn, dict) else None
     if not isinstance(turn, dict) or not isinstance(parts, list):

@@ -32,7 +32,7 @@ class Cache(NamedTuple):
     """How a provider reuses what it has read: from how many tokens on, how long, at what price.
 
     Prices are shares of what a fresh input token costs. With `breakpoints` the request says what
-    to keep, at most so many times; without, the provider keeps what it likes.
+    to keep, at most that often; without marks, the provider keeps what it likes.
     """
 
     minimum: int = 0
@@ -74,7 +74,7 @@ class Facts(NamedTuple):
     picks_tools: bool = True
     """Whether it can choose among tools itself; for one that cannot, a pass does."""
     late_system: bool = False
-    """Whether a system text may stand behind the conversation, not only before it."""
+    """Whether a system text may come after the conversation, not only before it."""
     thinks: bool = True
     """Whether it thinks before it answers; true also where that is not known."""
     rests: str = "disabled"
@@ -82,7 +82,7 @@ class Facts(NamedTuple):
     efforts: tuple[str, ...] | None = None
     """How hard it can be told to think; empty if that cannot be told, None if it is not known."""
     media: tuple[str, ...] | None = None
-    """What it takes beside text; None where that is not known."""
+    """What it takes in addition to text; None where that is not known."""
     window: int = 0
     """How many tokens a request with its answer may have; 0 where this table does not say."""
     output_limit: int = 0
@@ -97,7 +97,7 @@ class Facts(NamedTuple):
 
     @property
     def has_word_for_rest(self) -> bool:
-        """Whether not to think is said in a word of its own, and is no effort of none."""
+        """Whether not to think has a word of its own, and is not an effort of none."""
         return self.dialect == _CLAUDE and bool(self.rests)
 
     @property
@@ -337,11 +337,11 @@ def is_own(model: str) -> bool:
 
 def same_model(one: str, other: str) -> bool:
     """Whether two names are one model's, as far as they tell: a date or an alias may differ."""
-    return not one or not other or _undated(one) == _undated(other)
+    return not one or not other or _strip_date(one) == _strip_date(other)
 
 
 @functools.lru_cache(maxsize=1024)
-def _undated(model: str) -> str:
+def _strip_date(model: str) -> str:
     return re.sub(r"([-@](\d{8}|\d{4}-\d\d-\d\d)|-latest)$", "", wire_name(model))
 
 
@@ -472,49 +472,67 @@ def _prices() -> "PriceList":
 # --- the dialects
 
 
+class ListedDialect(NamedTuple):
+    """The module whose `DIALECT` it is, and where its requests have what all requests have."""
+
+    module: str
+    fields: tuple[str, ...]
+    """The fields of its system text, its turns and the answer's schema."""
+
+
 class Dialects(Mapping[str, "Dialect"]):
     """Dialects by name. A provider's file is loaded when its dialect is first used."""
 
-    def __init__(self, modules: Mapping[str, str]) -> None:
-        self._modules: dict[str, str] = dict(modules)
+    def __init__(self, listed: Mapping[str, ListedDialect]) -> None:
+        self._listed: dict[str, ListedDialect] = dict(listed)
         self._loaded: dict[str, Dialect] = {}
 
     def __getitem__(self, name: str) -> "Dialect":
         dialect = self._loaded.get(name)
         if dialect is None:
-            dialect = cast("Dialect", import_module(self._modules[name]).DIALECT)
+            dialect = cast("Dialect", import_module(self._listed[name].module).DIALECT)
             self._loaded[name] = dialect
         return dialect
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
+        return iter(self._listed)
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(self._listed)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._modules
+        return name in self._listed
+
+    def fields(self) -> frozenset[str]:
+        """The fields by which requests of the dialects are told apart; no file is loaded."""
+        return frozenset(field for one in self._listed.values() for field in one.fields)
 
     def register(self, dialect: "Dialect") -> None:
         """Add a dialect of one's own, or take the place of the one with its name."""
         name = dialect.traits.name
-        self._modules.setdefault(name, type(dialect).__module__)
+        self._listed[name] = ListedDialect(type(dialect).__module__, dialect.own_fields())
         self._loaded[name] = dialect
 
     def forget(self, name: str) -> None:
         """Take out a dialect that was registered."""
-        del self._modules[name], self._loaded[name]
+        del self._listed[name], self._loaded[name]
 
 
 DIALECTS = Dialects(
     {
-        "gemini": "weft.dialects.gemini",
-        "anthropic": "weft.dialects.anthropic",
-        "openai-chat": "weft.dialects.openai_chat",
-        "openai-responses": "weft.dialects.openai_responses",
+        "gemini": ListedDialect(
+            "weft.dialects.gemini", ("systemInstruction", "contents", "generationConfig")
+        ),
+        "anthropic": ListedDialect(
+            "weft.dialects.anthropic", ("system", "messages", "output_config")
+        ),
+        "openai-chat": ListedDialect("weft.dialects.openai_chat", ("messages", "response_format")),
+        "openai-responses": ListedDialect(
+            "weft.dialects.openai_responses", ("instructions", "input", "text")
+        ),
     }
 )
-"""Every dialect, with the module whose `DIALECT` it is."""
+"""Every dialect. A test holds its fields to what its own file says."""
 
 
 def dialect_named(name: str) -> "Dialect":

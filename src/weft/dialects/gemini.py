@@ -59,12 +59,12 @@ from weft.dialects.measure import (
     WeighedTurn,
 )
 from weft.dialects.options import Option, read_options
-from weft.dialects.schema_subset import fit_schema
+from weft.dialects.schema_subset import COMMON_KEYWORDS, SchemaRules, fit_schema
 from weft.dialects.stream import AnswerErrors, Stream, tells_error
 from weft.dialects.strict import (
     Misshapen,
-    Named,
     Outline,
+    PairedPart,
     RequestForm,
     outline_of,
     require_object,
@@ -135,7 +135,7 @@ UNREAD = re.compile(
 """Types of media that the provider refuses, among those that are likely to come."""
 
 CACHED = ("systemInstruction", "tools", "toolConfig")
-"""What a cached content holds beside its turns."""
+"""What a cached content holds in addition to its turns."""
 
 _EFFORTS = ("minimal", "low", "medium", "high")
 
@@ -205,6 +205,18 @@ _SITES = ("max_uses", "allowed_domains", "blocked_domains")
 """Options of search and pages that the provider does not take."""
 
 
+SCHEMAS = SchemaRules(
+    provider="gemini",
+    open_root=None,
+    keeps=COMMON_KEYWORDS
+    | {"prefixItems", "minItems", "maxItems", "minimum", "maximum", "default"},
+    strict=False,
+    enum_types=frozenset(("string", "integer", "number")),
+    cycles="optional",
+)
+"""What it reads in `parametersJsonSchema` and `responseJsonSchema`."""
+
+
 class GeminiDialect(Dialect):
     """System is a field, results ride in user turns, calls carry signatures."""
 
@@ -216,7 +228,7 @@ class GeminiDialect(Dialect):
         parts="parts",
         calls=("model", "/parts/"),
         results=("user", "/parts/"),
-        schemas="gemini",
+        schemas=SCHEMAS,
         names=Spelling(re.compile(r"[^a-zA-Z0-9_.:-]"), 128, re.compile(r"[a-zA-Z_]")),
         ids=None,
         compared=("cachedContent",),
@@ -255,7 +267,7 @@ class GeminiDialect(Dialect):
             output = prompt.output
             schema = output.schema
             if output.provider != self.traits.name:
-                fit = fit_schema("gemini", schema)
+                fit = fit_schema(SCHEMAS, schema)
                 report.schema_losses(fit.losses, output.origin)
                 schema = fit.schema
             put(wire, "generationConfig.responseMimeType", "application/json")
@@ -324,7 +336,7 @@ class GeminiDialect(Dialect):
     def put_tools(
         self, prompt: Prompt, wire: Wire, placed: list[Placed], report: LoweringReport
     ) -> None:
-        """The tools. Functions beside tools of the provider's own are asked for by a flag.
+        """The tools. A flag asks for functions together with the provider's own tools.
 
         Models before Gemini 3 take one or the other, and the functions count for more.
         """
@@ -382,10 +394,10 @@ class GeminiDialect(Dialect):
         if role == "model" and _needs_signatures(report.model):
             _sign_first_call(parts)
         if role == "system":
-            role = self._fenced(blocks[0], parts, report)
+            role = self._fence_author(blocks[0], parts, report)
         return [Entry({"role": role, "parts": parts}, role, tuple(sources))]
 
-    def _fenced(self, block: Block, parts: list[Json], report: LoweringReport) -> Role:
+    def _fence_author(self, block: Block, parts: list[Json], report: LoweringReport) -> Role:
         """A word of the author's in mid-conversation: there is no role for it but the user's."""
         report.add("WEFT708", block.origin, f"{report.dialect} gets a system turn as the user's")
         for at, part in enumerate(parts):
@@ -393,12 +405,12 @@ class GeminiDialect(Dialect):
                 parts[at] = {**part, "text": f"[system]: {part['text']}"}
         return "user"
 
-    def spoken(self, block: TextBlock) -> Entry:
+    def spell_plain_turn(self, block: TextBlock) -> Entry:
         """A content with one part."""
         wire: Wire = {"role": block.role, "parts": [{"text": block.text}]}
         return Entry(wire, block.role, (("/parts/0", block),))
 
-    def spoken_wire(self, role: Literal["user", "model"], text: str) -> Wire:
+    def spell_plain_wire(self, role: Literal["user", "model"], text: str) -> Wire:
         """The same content."""
         return {"role": role, "parts": [{"text": text}]}
 
@@ -417,7 +429,7 @@ class GeminiDialect(Dialect):
 
     def text(self, block: TextBlock, report: LoweringReport) -> Wire:
         """A text part."""
-        return self._signed({"text": block.text}, block, report)
+        return self._sign_part({"text": block.text}, block, report)
 
     def thought(self, block: ThoughtBlock, report: LoweringReport) -> Wire | None:
         """A thought of its own goes back: if it is signed, or stands here as it was answered."""
@@ -427,7 +439,7 @@ class GeminiDialect(Dialect):
         if not block.signature and block.kept is None:
             return None
         part: Wire = {"text": block.text, "thought": True} if block.text else {"text": ""}
-        return self._signed(part, block, report)
+        return self._sign_part(part, block, report)
 
     def call(self, block: CallBlock, report: LoweringReport) -> Wire:
         """A functionCall part, with its signature where it has one."""
@@ -438,7 +450,7 @@ class GeminiDialect(Dialect):
             if block.signature:
                 self.drop_signature(block, report)
             return {"functionCall": call, "thoughtSignature": FOREIGN_SIGNATURE}
-        return self._signed({"functionCall": call}, block, report)
+        return self._sign_part({"functionCall": call}, block, report)
 
     def result(self, block: ResultBlock, report: LoweringReport) -> Wire:
         """A functionResponse part; its response is an object already."""
@@ -471,17 +483,17 @@ class GeminiDialect(Dialect):
         else:
             source["data"] = block.data
             part = {"inlineData": source}
-        return self._signed(part, block, report)
+        return self._sign_part(part, block, report)
 
     def code(self, block: CodeBlock, report: LoweringReport) -> Wire:
         """Its own part."""
         part: Wire = {"executableCode": {"language": block.language, "code": block.code}}
-        return self._signed(part, block, report)
+        return self._sign_part(part, block, report)
 
     def code_result(self, block: CodeResultBlock, report: LoweringReport) -> Wire:
         """Its own part."""
         part: Wire = {"codeExecutionResult": {"outcome": block.outcome, "output": block.output}}
-        return self._signed(part, block, report)
+        return self._sign_part(part, block, report)
 
     def own(self, block: Block, report: LoweringReport) -> bool:
         """A signature that does not say whose it is comes from the log's own provider, this."""
@@ -496,7 +508,7 @@ class GeminiDialect(Dialect):
         self.drop_foreign(block, report, what="signature")
         return {**part, "thoughtSignature": FOREIGN_SIGNATURE}
 
-    def _signed(
+    def _sign_part(
         self,
         part: Wire,
         block: TextBlock | ThoughtBlock | CallBlock | MediaBlock | CodeBlock | CodeResultBlock,
@@ -638,10 +650,10 @@ class GeminiDialect(Dialect):
         config = object_at(wire, "generationConfig")
         yield from self.refuse_ranges(wire)
         yield from _refuse_limits(config, model)
-        yield from _refuse_tools(wire, model)
+        yield from _refuse_tools(wire, model, self.traits.names)
         if not _makes_images(
             model
-        ):  # what these take beside a picture is their own, and documented nowhere
+        ):  # what these take with a picture is their own, and documented nowhere
             yield from _refuse_thinking(object_at(config, "thinkingConfig"), model)
             yield from _refuse_combinations(wire, config, model)
         yield from _refuse_schema(config)
@@ -656,8 +668,8 @@ class GeminiDialect(Dialect):
         role = turn.get("role")
         if role not in ("user", "model"):
             raise Misshapen(*no_role(role, at, "use user or model")[1:])
-        calls: list[Named] = []
-        results: list[Named] = []
+        calls: list[PairedPart] = []
+        results: list[PairedPart] = []
         for index, part in enumerate(require_parts(turn, "parts", at)):
             text = part.get("text")
             if text and isinstance(text, str) and len(part) == 1:
@@ -905,7 +917,7 @@ class _GrowingCandidate:
             elif value is not None:
                 before = self.fields.get(key)
                 if isinstance(before, dict) and isinstance(value, dict):
-                    value = _grown(before, value) if key in _GROWING else {**before, **value}
+                    value = _merge_chunks(before, value) if key in _GROWING else {**before, **value}
                 self.fields[key] = value
 
     def whole(self) -> JsonObject:
@@ -968,7 +980,7 @@ class _GrowingCandidate:
             self._arguments = None
 
 
-def _grown(before: JsonObject, more: JsonObject) -> JsonObject:
+def _merge_chunks(before: JsonObject, more: JsonObject) -> JsonObject:
     """Both: lists one after the other, all else as it was said last."""
     grown = {**before, **more}
     for key, value in more.items():
@@ -1004,7 +1016,7 @@ class GeminiStream:
                     pieces += _partial_parts(chunk.get("content"))
         return ModelResponse(content=Content(pieces, "model"), partial=True) if pieces else None
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         """The word of a server that imitates the provider, for the reason it should have given."""
         self._over = True
 
@@ -1310,7 +1322,7 @@ def _weigh_tool(declaration: JsonObject) -> WeighedTool:
 # --- refusing: the head
 
 
-_TOOL_NAME, _MOST_TOOLS, _MOST_STOPS = r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}", 512, 5
+_MOST_TOOLS, _MOST_STOPS = 512, 5
 
 _OLD = r"gemini-(1|2)(\.|-)"
 
@@ -1374,7 +1386,7 @@ def _refuse_thinking(thinking: JsonObject, model: str) -> Findings:
         yield Finding(OPTION, f"{above}/thinkingBudget", message, hint)
 
 
-def _refuse_tools(wire: JsonObject, model: str) -> Findings:
+def _refuse_tools(wire: JsonObject, model: str, spelling: Spelling) -> Findings:
     functions: list[DeclaredTool] = []
     for at, tool in placed_objects(wire.get("tools"), "/tools"):
         declared = placed_objects(tool.get("functionDeclarations"), f"{at}/functionDeclarations")
@@ -1389,7 +1401,7 @@ def _refuse_tools(wire: JsonObject, model: str) -> Findings:
         if "googleSearchRetrieval" in tool and not model.startswith("gemini-1"):
             message = f"{model} searches by `googleSearch`"
             yield Finding(REQUEST, at, message, "use googleSearch")
-    yield from refuse_tools(functions, _TOOL_NAME, _MOST_TOOLS)
+    yield from refuse_tools(functions, spelling, _MOST_TOOLS)
     calling = object_at(wire, "toolConfig", "functionCallingConfig")
     names, pointer = calling.get("allowedFunctionNames"), "/toolConfig/functionCallingConfig"
     if isinstance(names, list) and names:
@@ -1469,7 +1481,7 @@ def _refuse_abilities(wire: JsonObject, config: JsonObject, model: str) -> Findi
 
 
 _RESULT_MEDIA = re.compile(r"image/(png|jpe?g|webp)|application/pdf|text/plain")
-"""What a function may show beside its result."""
+"""What a function may show with its result."""
 
 _PAIR = "answer every call in the very next turn"
 
@@ -1513,7 +1525,7 @@ class GeminiTurnRules:
         side = "model" if role == "model" else "user"
         if side != self._side:
             if self._side:
-                findings += self._unpaired()
+                findings += self._refuse_unpaired()
                 self._close()
             self._at, self._side, self._calls, self._results = at, side, 0, 0
             self._first_unsigned, self._is_signed = "", False
@@ -1550,7 +1562,7 @@ class GeminiTurnRules:
         if not self._side:
             yield Finding(REQUEST, "/contents", "there are no turns", "say something")
             return
-        yield from self._unpaired()
+        yield from self._refuse_unpaired()
         if _needs_signatures(self._model):
             last = self.fork()
             last._close()
@@ -1568,7 +1580,7 @@ class GeminiTurnRules:
             self._unsigned = (*self._unsigned, self._first_unsigned)
         self._before, self._calls_before = self._at, self._calls
 
-    def _unpaired(self) -> Iterable[Finding]:
+    def _refuse_unpaired(self) -> Iterable[Finding]:
         """As many results as calls, in the turn that follows them."""
         calls, results = self._calls_before, self._results
         if calls == results and (self._before or not self._calls):
@@ -1661,13 +1673,13 @@ _PART_KINDS = frozenset(
 )  # fmt: skip
 
 
-def _outline_pair(part: JsonObject, kind: str, needed: str, turn_at: str, at: str) -> Named:
+def _outline_pair(part: JsonObject, kind: str, needed: str, turn_at: str, at: str) -> PairedPart:
     """A call or a result, with its name, and its id where it has one."""
     at = f"{at}/{kind}"
     pair = require_object(part[kind], turn_at + at)
     require_object(pair.get(needed, {}), f"{turn_at}{at}/{needed}")
     call_id = require_text(pair, "id", turn_at + at) if "id" in pair else ""
-    return Named(call_id, require_text(pair, "name", turn_at + at), at)
+    return PairedPart(call_id, require_text(pair, "name", turn_at + at), at)
 
 
 DIALECT = GeminiDialect()

@@ -3,7 +3,7 @@
 A provider's rules are what it documents and what it was seen to refuse; they depend on the model,
 and where nothing is known, nothing is said. A request is read in three steps: its head, its turns
 one by one, and its end. So a request that goes on from another costs what is new in it. What Weft
-asks of its own requests beside that is in `strict.py`.
+asks of its own requests on top of that is in `strict.py`.
 
 A dialect says what is wrong with one head and with one turn. At the end of this file that is asked
 of whole requests: the head is read once, the turns as they come.
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from weft.dialects.facts import dialect_named, facts_for, is_misspelt, is_own, suggestion, wire_name
+from weft.dialects.schema_subset import SchemaRules
 from weft.dialects.track import LoweringReport
 from weft.dialects.wire import at_path, escape, number, placed_objects
 from weft.errors import with_article
@@ -266,14 +267,18 @@ class Spelling(msgspec.Struct, frozen=True):
     first: re.Pattern[str] | None = None
     """What it must begin with, where not every letter will do."""
 
+    def is_legal(self, text: str) -> bool:
+        """Whether the provider takes the text."""
+        begins = self.first is None or self.first.match(text)
+        return bool(text and begins and len(text) <= self.longest and not self.illegal.search(text))
+
     def legal(self, text: str) -> str:
         """The text itself where it is legal, else one made of it that nobody else has.
 
         A log may come from another provider, or another program. It depends on the text alone,
         so that a call and its result, and one request and the next, agree.
         """
-        begins = self.first is None or self.first.match(text)
-        if text and begins and len(text) <= self.longest and not self.illegal.search(text):
+        if self.is_legal(text):
             return text
         # the hash tells it from another text that would come to the same letters
         mark = digest(text.encode("utf-8", "surrogatepass"))[:8]
@@ -296,16 +301,17 @@ class DeclaredTool(msgspec.Struct, frozen=True):
     name: str
     schema: Json
     at: str
+    strict: bool = False
 
 
-def refuse_tools(tools: Sequence[DeclaredTool], pattern: str, most: int = 0) -> Findings:
+def refuse_tools(tools: Sequence[DeclaredTool], names: Spelling, most: int = 0) -> Findings:
     """What is wrong with the declarations, whatever the provider."""
     if most and len(tools) > most:
         message = f"there are {len(tools)} tools, and the provider takes {most}"
         yield Finding(REQUEST, "/tools", message, "leave some out, or narrow them to what is asked")
     seen: set[str] = set()
     for tool in tools:
-        if not re.fullmatch(pattern, tool.name):
+        if not names.is_legal(tool.name):
             message = f"`{tool.name}` is no name for a tool here"
             hint = "use letters, digits, _ and -, and not too many"
             yield Finding(REQUEST, f"{tool.pointer}/name", message, hint)
@@ -358,22 +364,6 @@ def refuse_undeclared(names: Sequence[Json], known: set[str], pointer: str) -> F
 
 _UNSTRICT = "leave it out, or ask for it without strict"
 
-_NEVER = (
-    "oneOf", "allOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas",
-    "patternProperties", "unevaluatedProperties", "propertyNames", "minProperties",
-    "maxProperties", "unevaluatedItems", "uniqueItems", "contains", "minContains", "maxContains",
-    "default",
-)  # fmt: skip
-
-_MOST_OPTIONAL, _MOST_UNIONS = 24, 16
-
-_UNTOLD = {
-    "string": ("minLength", "maxLength"),
-    "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    "array": ("maxItems", "uniqueItems"),
-}
-
 
 def schema_nodes(schema: Json, pointer: str) -> Iterator[tuple[str, JsonObject]]:
     """Every schema inside a schema, with its place."""
@@ -392,62 +382,64 @@ def schema_nodes(schema: Json, pointer: str) -> Iterator[tuple[str, JsonObject]]
             yield from schema_nodes(part, f"{pointer}/{key}/{at}")
 
 
-def refuse_untyped_arrays(schema: Json, pointer: str) -> Findings:
-    """Arrays that do not say what is in them, which is refused even where nothing is strict."""
+def refuse_schema(schema: Json, pointer: str, rules: SchemaRules, *, strict: bool) -> Findings:
+    """What the provider is known to refuse of a schema; more of it where it is strict."""
+    if rules.typed_arrays:
+        yield from _refuse_untyped_arrays(schema, pointer)
+    if not strict:
+        return
+    if rules.complete and isinstance(schema, dict) and "anyOf" in schema and "type" not in schema:
+        message = "a union cannot stand at the root of a strict schema"
+        yield Finding(SCHEMA, pointer, message, _UNSTRICT)
+    for at, node in schema_nodes(schema, pointer):
+        yield from _refuse_keywords(node, at, rules)
+        yield from _refuse_open_object(node, at, rules)
+    if rules.cycles == "none" and _recurs(schema):
+        message = "strict mode takes no schema that contains itself"
+        yield Finding(SCHEMA, pointer, message, _UNSTRICT)
+
+
+def _refuse_untyped_arrays(schema: Json, pointer: str) -> Findings:
     for at, node in schema_nodes(schema, pointer):
         if node.get("type") == "array" and "items" not in node and "prefixItems" not in node:
             yield Finding(SCHEMA, at, "this array does not say what its items are", "add `items`")
 
 
-def refuse_open_or_optional(schema: Json, pointer: str) -> Findings:
-    """The strict mode that wants every object closed and every property required."""
-    if isinstance(schema, dict) and "anyOf" in schema and "type" not in schema:
-        yield Finding(
-            SCHEMA, pointer, "a union cannot stand at the root of a strict schema", _UNSTRICT
-        )
-    for at, node in schema_nodes(schema, pointer):
-        for key in _NEVER:
-            if key in node:
-                yield Finding(
-                    SCHEMA, f"{at}/{key}", f"strict mode does not take `{key}`", _UNSTRICT
-                )
-        if "$ref" in node and node.keys() - {"$ref", "$defs"}:
-            yield Finding(SCHEMA, at, "strict mode takes nothing beside a `$ref`", _UNSTRICT)
-        properties = node.get("properties")
-        if node.get("type") != "object" and not isinstance(properties, dict):
-            continue
-        if node.get("additionalProperties") is not False:
-            yield _open_object(at)
-        names = properties if isinstance(properties, dict) else {}
-        required = node.get("required")
-        for name in names:
-            if not isinstance(required, list) or name not in required:
-                message = f"strict mode wants `{name}` among the required"
-                hint = "require it and let it be null, or ask without strict"
-                yield Finding(SCHEMA, f"{at}/required", message, hint)
+def _refuse_keywords(node: JsonObject, at: str, rules: SchemaRules) -> Findings:
+    """Keywords that strict mode does not take, and references that do not stand alone."""
+    for key in rules.refused:
+        if key in node:
+            yield Finding(SCHEMA, f"{at}/{key}", f"strict mode does not take `{key}`", _UNSTRICT)
+    kind = node.get("type")
+    for key in rules.refused_of_type.get(kind, ()) if isinstance(kind, str) else ():
+        if key in node:
+            message = f"strict mode does not take `{key}` of {with_article(str(kind))}"
+            yield Finding(SCHEMA, f"{at}/{key}", message, "say it in the description")
+    least, most = node.get("minItems"), rules.most_min_items
+    if most is not None and isinstance(least, int) and least > most:
+        message = f"strict mode takes no `minItems` above {most}"
+        yield Finding(SCHEMA, f"{at}/minItems", message, "say it in the description")
+    if rules.complete and "$ref" in node and node.keys() - {"$ref", "$defs"}:
+        yield Finding(SCHEMA, at, "strict mode takes nothing beside a `$ref`", _UNSTRICT)
 
 
-def refuse_open_or_bounded(schema: Json, pointer: str) -> Findings:
-    """The strict mode that wants objects closed and knows no bounds for values."""
-    for at, node in schema_nodes(schema, pointer):
-        kind = node.get("type")
-        for key in _UNTOLD.get(kind, ()) if isinstance(kind, str) else ():
-            if key in node:
-                message = f"strict mode does not take `{key}` of {with_article(str(kind))}"
-                yield Finding(SCHEMA, f"{at}/{key}", message, "say it in the description")
-        least = node.get("minItems")
-        if isinstance(least, int) and least > 1:
-            message = "strict mode takes no `minItems` above 1"
-            yield Finding(SCHEMA, f"{at}/minItems", message, "say it in the description")
-        if kind == "object" and node.get("additionalProperties") is not False:
-            yield _open_object(at)
-    if _recurs(schema):
-        yield Finding(
-            SCHEMA, pointer, "strict mode takes no schema that contains itself", _UNSTRICT
-        )
+def _refuse_open_object(node: JsonObject, at: str, rules: SchemaRules) -> Findings:
+    """An object that is not closed, or that lets properties be left out where none may be."""
+    properties = node.get("properties") if rules.complete else None
+    if node.get("type") != "object" and not isinstance(properties, dict):
+        return
+    if node.get("additionalProperties") is not False:
+        message = "strict mode wants this object closed"
+        yield Finding(SCHEMA, at, message, 'add "additionalProperties": false')
+    required = node.get("required")
+    for name in properties if isinstance(properties, dict) else ():
+        if not isinstance(required, list) or name not in required:
+            message = f"strict mode wants `{name}` among the required"
+            hint = "require it and let it be null, or ask without strict"
+            yield Finding(SCHEMA, f"{at}/required", message, hint)
 
 
-def refuse_complexity(schemas: Sequence[Json], pointer: str) -> Findings:
+def refuse_complexity(schemas: Sequence[Json], pointer: str, rules: SchemaRules) -> Findings:
     """More optional parameters, or more unions, than a request may hold a model to."""
     optional = unions = 0
     for _, node in (each for schema in schemas for each in schema_nodes(schema, "")):
@@ -455,21 +447,18 @@ def refuse_complexity(schemas: Sequence[Json], pointer: str) -> Findings:
         if isinstance(properties, dict):
             optional += len(properties.keys() - _names(required))
         unions += "anyOf" in node or isinstance(node.get("type"), list)
-    if optional > _MOST_OPTIONAL:
-        message = f"{optional} parameters of strict tools are optional, and {_MOST_OPTIONAL} may be"
+    if optional > rules.most_optional > 0:
+        message = (
+            f"{optional} parameters of strict tools are optional, and {rules.most_optional} may be"
+        )
         yield Finding(SCHEMA, pointer, message, _UNSTRICT)
-    if unions > _MOST_UNIONS:
-        message = f"strict tools have {unions} unions, and {_MOST_UNIONS} may be"
+    if unions > rules.most_unions > 0:
+        message = f"strict tools have {unions} unions, and {rules.most_unions} may be"
         yield Finding(SCHEMA, pointer, message, _UNSTRICT)
 
 
 def _names(value: Json) -> set[str]:
     return {str(name) for name in value} if isinstance(value, list) else set()
-
-
-def _open_object(pointer: str) -> Finding:
-    message = "strict mode wants this object closed"
-    return Finding(SCHEMA, pointer, message, 'add "additionalProperties": false')
 
 
 def _recurs(schema: Json) -> bool:
@@ -548,7 +537,7 @@ def findings_in(lowered: "Lowered", model: str) -> tuple[Finding, ...]:
 
 
 class JudgedHead(msgspec.Struct, frozen=True):
-    """What is wrong with a head, kept with it; and whether turns behind it are looked at."""
+    """What is wrong with a head, kept with it; and whether the turns after it are looked at."""
 
     findings: tuple[Finding, ...]
     name: str

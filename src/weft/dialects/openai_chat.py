@@ -41,7 +41,9 @@ from weft.dialects.measure import OWN_TOOLS, Quantity, WeighedHead, WeighedTurn
 from weft.dialects.openai_common import (
     EMPTY,
     GAP,
+    NAMES,
     NO_TEXT,
+    SCHEMAS,
     AnswerUsage,
     answer_error,
     answer_metadata,
@@ -75,8 +77,8 @@ from weft.dialects.options import EFFORTS, Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
 from weft.dialects.strict import (
     Misshapen,
-    Named,
     Outline,
+    PairedPart,
     RequestForm,
     require_arguments,
     require_object,
@@ -201,7 +203,8 @@ class OpenAIChatDialect(Dialect):
         model_role="assistant",
         calls=("assistant", "/tool_calls/"),
         results=("tool", ""),
-        schemas="openai",
+        schemas=SCHEMAS,
+        names=NAMES,
         ids=Spelling(NO_TEXT, 40),
         compared=(
             "model",
@@ -310,12 +313,12 @@ class OpenAIChatDialect(Dialect):
             entries.append(Entry(message.wire | fields, "user", message.blocks, message.joined))
         return entries
 
-    def spoken(self, block: TextBlock) -> Entry:
+    def spell_plain_turn(self, block: TextBlock) -> Entry:
         """A message whose content is the text itself."""
         role = "assistant" if block.role == "model" else "user"
         return Entry({"role": role, "content": block.text}, role, (("/content", block),))
 
-    def spoken_wire(self, role: Literal["user", "model"], text: str) -> Wire:
+    def spell_plain_wire(self, role: Literal["user", "model"], text: str) -> Wire:
         """The same message."""
         return {"role": "assistant" if role == "model" else "user", "content": text}
 
@@ -347,7 +350,7 @@ class OpenAIChatDialect(Dialect):
         if not parts and all(isinstance(block, ThoughtBlock) for _, block in sources):
             return []
         wire: Wire = {"role": "assistant"}
-        # the field must be there, even beside calls alone
+        # the field must be there, even if there are only calls
         if "content" not in own:
             wire["content"] = None
         pieces: tuple[tuple[int, Block], ...] = ()
@@ -408,7 +411,7 @@ class OpenAIChatDialect(Dialect):
         return None
 
     def opaque(self, block: OpaqueBlock, report: LoweringReport) -> Wire | None:
-        """Fields beside the content, or a part of it: the server's that made them."""
+        """Fields next to the content, or a part of it: the server's that made them."""
         if self.own(block, report):
             return block.payload
         self.drop_foreign(block, report)
@@ -429,7 +432,7 @@ class OpenAIChatDialect(Dialect):
         return msgspec.structs.replace(block, kept=anyones or None)
 
     def with_kept(self, wire: Wire, block: Block) -> Wire:
-        """The part in its server's form: a text may stand in fields beside the content."""
+        """The part in its server's form: a text may stand in fields next to the content."""
         fields = block.kept or {}
         if isinstance(block, CallBlock):
             fields = {
@@ -482,7 +485,7 @@ class OpenAIChatDialect(Dialect):
     # Answers, whole and streamed.
 
     def lift(self, body: JsonObject) -> ModelResponse:
-        """What the first choice says; the others are kept beside it."""
+        """What the first choice says; the others are kept with it."""
         if tells_error(body):
             raise ERRORS.failure(None, body)
         choices = objects_in(body.get("choices"))
@@ -615,7 +618,9 @@ class OpenAIChatDialect(Dialect):
                 raise Misshapen(
                     f"{at}/content", "this result has no content", "say what came of it"
                 )
-            return Outline("user", results=(Named(require_text(turn, "tool_call_id", at), "", ""),))
+            return Outline(
+                "user", results=(PairedPart(require_text(turn, "tool_call_id", at), "", ""),)
+            )
         if role == "assistant":
             calls = tuple(
                 _outline_call(require_object(call, f"{at}/tool_calls/{index}"), at, index)
@@ -803,7 +808,7 @@ class ChatStream:
 
     def feed(self, name: str, data: JsonObject) -> ModelResponse | None:
         """Take one chunk; what its first choice says, where it says something."""
-        # behind the first chunk, nearly all have one delta with one text: no loop for those
+        # after the first chunk, nearly all have one delta with one text: no loop for those
         if self._head and data.get("usage") is None:
             try:
                 (choice,) = cast("_PlainChunk", data)["choices"]
@@ -848,7 +853,7 @@ class ChatStream:
                 piece = _partial_delta(delta)
         return piece
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         """Some servers end without a reason: their word for the end does as well."""
         self._first.ended = True
 
@@ -1218,19 +1223,19 @@ def _refuse_options(wire: JsonObject, model: str) -> Findings:
 
 def _refuse_tools(wire: JsonObject, model: str) -> Findings:
     listed = placed_objects(wire.get("tools"), "/tools")
-    functions: list[tuple[DeclaredTool, bool]] = []
+    functions: list[DeclaredTool] = []
     for at, tool in listed:
         function = object_at(tool, "function")
         if tool.get("type") == "function":
             name, where = str(function.get("name", "")), f"{at}/function"
-            declared = DeclaredTool(where, name, function.get("parameters"), f"{where}/parameters")
-            functions.append((declared, function.get("strict") is True))
+            schema, strict = function.get("parameters"), function.get("strict") is True
+            functions.append(DeclaredTool(where, name, schema, f"{where}/parameters", strict))
     yield from refuse_functions(functions)
     if not listed:
         alone: dict[str, Json] = {"tool_choice": "none", "parallel_tool_calls": None}
         yield from refuse_unsupported(wire, "", alone, "a request without tools")
     choice = object_at(wire, "tool_choice", "function")
-    known = {tool.name for tool, _ in functions}
+    known = {tool.name for tool in functions}
     yield from refuse_undeclared([choice.get("name")], known, "/tool_choice/function/name")
     effort = wire.get("reasoning_effort")
     asked = effort not in (None, "none") or (effort is None and re.match(_THINKS_UNASKED, model))
@@ -1345,7 +1350,7 @@ def _tool_calls(turn: JsonObject, at: str) -> list[Json]:
     return calls
 
 
-def _outline_call(call: JsonObject, turn_at: str, index: int) -> Named:
+def _outline_call(call: JsonObject, turn_at: str, index: int) -> PairedPart:
     at = f"/tool_calls/{index}"
     kind = "custom" if call.get("type") == "custom" else "function"
     place = f"{turn_at}{at}/{kind}"
@@ -1353,7 +1358,7 @@ def _outline_call(call: JsonObject, turn_at: str, index: int) -> Named:
     if kind == "function":
         require_arguments(function, place)
     name = require_text(function, "name", place)
-    return Named(require_text(call, "id", turn_at + at), name, at)
+    return PairedPart(require_text(call, "id", turn_at + at), name, at)
 
 
 DIALECT = OpenAIChatDialect()

@@ -12,6 +12,7 @@ from weft.diagnostics import Origin
 from weft.dialects.base import result_text
 from weft.dialects.facts import facts_for, wire_name
 from weft.dialects.legality import (
+    ANYTHING_BUT,
     IMAGES,
     MEDIA,
     OPTION,
@@ -19,19 +20,24 @@ from weft.dialects.legality import (
     DeclaredTool,
     Finding,
     Findings,
+    Spelling,
     reads_media,
     refuse_effort,
-    refuse_open_or_optional,
+    refuse_schema,
     refuse_tools,
     refuse_unsupported,
-    refuse_untyped_arrays,
     type_by_name,
     type_in_url,
     unread_media,
 )
 from weft.dialects.measure import Quantity, WeighedTool, url_quantity
 from weft.dialects.options import fit_option
-from weft.dialects.schema_subset import fit_schema
+from weft.dialects.schema_subset import (
+    COMMON_KEYWORDS,
+    STRICT_FORMATS,
+    SchemaRules,
+    fit_schema,
+)
 from weft.dialects.track import LoweringReport, Wire
 from weft.dialects.wire import (
     ReadOutput,
@@ -73,6 +79,26 @@ _UNSTOPPED = r"o3($|-(?!mini))|o4|gpt-[5-9]"
 
 GAP = "\n\n"
 
+NAMES = Spelling(ANYTHING_BUT, 64)
+"""What it takes as the name of a tool, and of an answer's schema."""
+
+SCHEMAS = SchemaRules(
+    provider="openai",
+    keeps=COMMON_KEYWORDS
+    | {"const", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
+    | {"multipleOf", "minItems", "maxItems"},
+    formats=STRICT_FORMATS,
+    complete=True,
+    refused=(
+        "oneOf", "allOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas",
+        "patternProperties", "unevaluatedProperties", "propertyNames", "minProperties",
+        "maxProperties", "unevaluatedItems", "uniqueItems", "contains", "minContains",
+        "maxContains", "default",
+    ),
+    typed_arrays=True,
+)  # fmt: skip
+"""Of parameters and answers: anything below an object, or strict, with all of it required."""
+
 _BLANK = Origin("dialect", "blank line")
 
 
@@ -103,7 +129,7 @@ def takes_stops(model: str, effort: Json) -> bool:
 
 
 def is_shut_out(name: str, prompt: Prompt) -> bool:
-    """Whether an option has no place beside the thinking that is asked for."""
+    """Whether the thinking that is asked for rules an option out."""
     value, model = prompt.config.get(name), prompt.model
     thinking = fit_option("thinking", prompt.config.get("thinking"), model).value
     effort = thinking.get("effort") if isinstance(thinking, dict) else None
@@ -121,18 +147,18 @@ def output_format(output: Output, report: LoweringReport) -> Wire:
     """The answer's schema, strict where all of it can be said so."""
     if output.provider == report.dialect:
         return {"name": output.name, "schema": output.schema, **(output.kept or {})}
-    fit = fit_schema("openai", output.schema, strict=True)
+    fit = fit_schema(SCHEMAS, output.schema, strict=True)
     strict = fit.possible
     # strict cannot say all of it, so the schema is sent as a wish
     if not strict:
-        fit = fit_schema("openai", output.schema)
+        fit = fit_schema(SCHEMAS, output.schema)
     report.schema_losses(fit.losses, output.origin)
     name = re.sub("[^a-zA-Z0-9_-]", "_", output.name)[:64] or "answer"
     return {"name": name, "schema": fit.schema, "strict": strict}
 
 
 def read_arguments(text: str) -> JsonObject | None:
-    """The arguments that a text spells; none where it is blank, None where it is no object."""
+    """The arguments that a text spells; none where it is blank, None where it is not an object."""
     if not text.strip():
         return {}
     try:
@@ -193,7 +219,7 @@ EMPTY: JsonObject = {}
 def lift_call(dialect: str, call_id: str, name: str, arguments: Json, fields: JsonObject) -> Part:
     """A tool call; its arguments' own text is kept where ours would be another.
 
-    Arguments that are no JSON object make a call without any, that says what came instead.
+    Arguments that are not a JSON object make a call without any, that says what came instead.
     """
     text = arguments if isinstance(arguments, str) else compact(arguments or EMPTY)
     args = read_arguments(text)
@@ -234,7 +260,7 @@ class AnswerUsage:
         thinking = count_in(outside.get("reasoning_tokens"))
         answer = output
         if output is not None and thinking:
-            # servers count thoughts among the answer's tokens, or beside them: the sum tells
+            # servers count thoughts among the answer's tokens, or apart from them: the sum tells
             apart = total is not None and (prompt or 0) + output + thinking == total
             answer = output if apart or thinking > output else output - thinking
         if total is None and (prompt is not None or output is not None):
@@ -263,7 +289,7 @@ class AnswerUsage:
 
 
 def answer_metadata(counted: AnswerUsage | None, rest: JsonObject) -> JsonObject | None:
-    """What the event's metadata says of the answer, beside who gave it."""
+    """What the event's metadata says of the answer, other than who gave it."""
     written = counted.written if counted is not None else 0
     if counted is not None and counted.rest:
         rest = {**rest, "usage": counted.rest}
@@ -353,7 +379,7 @@ def is_choice_forced(wire: JsonObject) -> bool:
 
 _SHUT_OUT: dict[str, Json] = {**SAMPLING, "top_logprobs": 0, "logit_bias": {}}
 
-_TOOL_NAME, _MOST_TOOLS = r"[a-zA-Z0-9_-]{1,64}", 128
+_MOST_TOOLS = 128
 
 _AT_ONCE = r"gpt-(3|4|5($|-)|5\.[12])|chatgpt-|o\d|ft:"
 """Models that are known to have no search for tools; of others that is not known."""
@@ -371,20 +397,18 @@ def refuse_options(wire: JsonObject, effort: Json, pointer: str, model: str) -> 
         yield from refuse_effort(effort, pointer, model)
 
 
-def refuse_functions(tools: list[tuple[DeclaredTool, bool]]) -> Findings:
-    """Functions and their schemas; each with whether it is strict."""
-    yield from refuse_tools([tool for tool, _ in tools], _TOOL_NAME, _MOST_TOOLS)
-    for tool, strict in tools:
-        yield from refuse_untyped_arrays(tool.schema, tool.at)
-        if strict:
-            yield from refuse_open_or_optional(tool.schema, tool.at)
+def refuse_functions(tools: Sequence[DeclaredTool]) -> Findings:
+    """Functions and their schemas."""
+    yield from refuse_tools(tools, NAMES, _MOST_TOOLS)
+    for tool in tools:
+        yield from refuse_schema(tool.schema, tool.at, SCHEMAS, strict=tool.strict)
 
 
 def refuse_format(form: JsonObject, pointer: str, model: str) -> Findings:
     """The answer's schema: its name, and whether the model can be held to it."""
     if not isinstance(form.get("schema"), dict):
         return
-    if not re.fullmatch(_TOOL_NAME, str(form.get("name", ""))):
+    if not NAMES.is_legal(str(form.get("name", ""))):
         message = f"`{form.get('name')}` is no name for a schema"
         hint = "use at most 64 letters, digits, _ and -"
         yield Finding(REQUEST, f"{pointer}/name", message, hint)
@@ -392,8 +416,7 @@ def refuse_format(form: JsonObject, pointer: str, model: str) -> Findings:
         message = f"{model} cannot be held to a schema"
         yield Finding(OPTION, pointer, message, "ask for the answer by a tool")
     if form.get("strict") is True:
-        yield from refuse_untyped_arrays(form.get("schema"), f"{pointer}/schema")
-        yield from refuse_open_or_optional(form.get("schema"), f"{pointer}/schema")
+        yield from refuse_schema(form.get("schema"), f"{pointer}/schema", SCHEMAS, strict=True)
 
 
 def refuse_image(url: Json, pointer: str) -> Findings:

@@ -42,7 +42,9 @@ from weft.dialects.measure import (
     WeighedTurn,
 )
 from weft.dialects.openai_common import (
+    NAMES,
     NO_TEXT,
+    SCHEMAS,
     AnswerUsage,
     answer_error,
     answer_metadata,
@@ -75,8 +77,8 @@ from weft.dialects.options import EFFORTS, Option, read_options
 from weft.dialects.stream import AnswerErrors, Stream, partial_text, partial_thought, tells_error
 from weft.dialects.strict import (
     Misshapen,
-    Named,
     Outline,
+    PairedPart,
     RequestForm,
     require_arguments,
     require_text,
@@ -206,7 +208,8 @@ class OpenAIResponsesDialect(Dialect):
         model_role="assistant",
         calls=("", ""),
         results=("", ""),
-        schemas="openai",
+        schemas=SCHEMAS,
+        names=NAMES,
         sealed=_SEALED,
         ids=Spelling(NO_TEXT, 64),
         compared=("model", "prompt_cache_key", "text", "reasoning", "service_tier"),
@@ -383,7 +386,7 @@ class OpenAIResponsesDialect(Dialect):
         own = extra.get(self.traits.name) if isinstance(extra, dict) else None
         return isinstance(own, dict) and own.get("store", False) is not False
 
-    def spoken(self, block: TextBlock) -> Entry:
+    def spell_plain_turn(self, block: TextBlock) -> Entry:
         """A message: the model's is plain text, the user's a list of parts."""
         if block.role == "model":
             wire: Wire = {"role": "assistant", "content": block.text}
@@ -391,7 +394,7 @@ class OpenAIResponsesDialect(Dialect):
         wire_in: Wire = {"role": "user", "content": [{"type": "input_text", "text": block.text}]}
         return Entry(wire_in, "user", (("/content/0", block),))
 
-    def spoken_wire(self, role: Literal["user", "model"], text: str) -> Wire:
+    def spell_plain_wire(self, role: Literal["user", "model"], text: str) -> Wire:
         """The same message."""
         if role == "model":
             return {"role": "assistant", "content": text}
@@ -581,7 +584,7 @@ class OpenAIResponsesDialect(Dialect):
         )
 
     def weigh_turn(self, turn: Json) -> WeighedTurn:
-        """One turn; reasoning is no turn of its own."""
+        """One turn; reasoning is not a turn of its own."""
         if not isinstance(turn, dict):
             return WeighedTurn("user", [Quantity("", "text", as_text(turn))], asks=True)
         match turn.get("type") or "message":
@@ -636,12 +639,12 @@ class OpenAIResponsesDialect(Dialect):
         kind = turn.get("type", "message")
         if kind == "function_call":
             require_arguments(turn, at)
-            call = Named(require_text(turn, "call_id", at), require_text(turn, "name", at), "")
+            call = PairedPart(require_text(turn, "call_id", at), require_text(turn, "name", at), "")
             return Outline("model", calls=(call,))
         if kind == "function_call_output":
             if not isinstance(turn.get("output"), (str, list)):
                 raise Misshapen(f"{at}/output", "this result has no output", "say what it gave")
-            return Outline("user", results=(Named(require_text(turn, "call_id", at), "", ""),))
+            return Outline("user", results=(PairedPart(require_text(turn, "call_id", at), "", ""),))
         if kind != "message":  # the provider's own item, which only it can read
             answers = require_text(turn, "type", at).endswith("_output")
             return Outline("user" if answers else "model", paused=kind != "reasoning")
@@ -721,7 +724,7 @@ def _summary(text: str) -> list[Json]:
 
 
 def _message_item(text: str, fields: JsonObject) -> Wire:
-    """The message that a text came in, with this text alone; `fields` is what stood beside it."""
+    """The message that a text came in, with this text alone; `fields` is what stood next to it."""
     envelope = fields["message"]
     assert isinstance(envelope, dict)
     piece: Wire = {"type": "output_text", "text": text}
@@ -820,7 +823,7 @@ def _lift_item(item: JsonObject) -> list[Part]:
 
 
 def _lift_piece(piece: JsonObject, envelope: JsonObject) -> Part:
-    """One part of a message's content, with the message's own fields beside it."""
+    """One part of a message's content, with the message's own fields."""
     beside: JsonObject = {"message": envelope}
     match piece:
         case {"type": "output_text", "text": str(text)} if text:
@@ -899,7 +902,7 @@ class ResponsesStream:
                 pass
         return None
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         """Nothing: the last event carries the answer, and no word stands for it."""
 
     def body(self) -> JsonObject:
@@ -1065,8 +1068,11 @@ def _refuse_options(wire: JsonObject, model: str) -> Findings:
 def _refuse_tools(wire: JsonObject, model: str) -> Findings:
     listed = placed_objects(wire.get("tools"), "/tools")
     functions = [
-        (
-            DeclaredTool(at, str(tool.get("name", "")), tool.get("parameters"), f"{at}/parameters"),
+        DeclaredTool(
+            at,
+            str(tool.get("name", "")),
+            tool.get("parameters"),
+            f"{at}/parameters",
             tool.get("strict") is True,
         )
         for at, tool in listed

@@ -155,7 +155,7 @@ def _in_other_words(
     effort, budget = value.get("effort"), value.get("budget")
     rest = {key: one for key, one in value.items() if key != "effort"}
     if effort == "none" and budget is None and facts.has_word_for_rest:
-        return {**rest, "budget": 0}, ()  # it is no effort there, but a kind of thinking
+        return {**rest, "budget": 0}, ()  # it is not an effort there, but a kind of thinking
     if facts.takes_budget:
         if not isinstance(effort, str) or effort not in EFFORTS:
             return dict(value), ()

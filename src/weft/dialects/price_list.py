@@ -31,17 +31,19 @@ _log = logging.getLogger("weft")
 def price_list() -> "PriceList":
     """The newest list of prices that there is here."""
     if not _is_newer() and "genai_prices.data_snapshot" not in sys.modules:
-        return _packed()
+        return _load_packed_list()
     try:
         return _INSTALLED.read()
     except (ImportError, AttributeError, TypeError) as error:  # a release with another interface
         _warn_once(f"{type(error).__name__}: {error}")
-        return _packed()
+        return _load_packed_list()
 
 
 def newer_prices() -> str:
     """What to type for prices of models that came out after this list."""
-    return "pip install -U genai-prices" if _installed() else "pip install 'weft[prices]'"
+    return (
+        "pip install -U genai-prices" if _find_installed_version() else "pip install 'weft[prices]'"
+    )
 
 
 class Amounts(msgspec.Struct, frozen=True, array_like=True):
@@ -53,10 +55,10 @@ class Amounts(msgspec.Struct, frozen=True, array_like=True):
     cache_write: float | None = None
     cache_write_long: float | None = None
     above: "tuple[tuple[int, Amounts], ...]" = ()
-    """What all tokens of a request cost that has more of them than so many, the fewest first."""
+    """What all tokens of a request cost from a number of tokens on, the smallest number first."""
 
     def of_request(self, tokens: int) -> "Amounts":
-        """The prices of a request of so many tokens."""
+        """The prices of a request of `tokens` tokens."""
         return next((dear for start, dear in reversed(self.above) if tokens > start), self)
 
 
@@ -83,7 +85,7 @@ Rule = str | tuple[str, ...]
 """What a name must be like, or all that it must be like. The first letter says how:
 
 `+` it is the id and then this, `=` it is this, `^` it begins with this, `$` it ends with this,
-`*` it holds this, `~` it fits this regular expression. With nothing behind it, `^`, `$` and `*`
+`*` it holds this, `~` it fits this regular expression. With nothing after it, `^`, `$` and `*`
 mean the id. Names and ids are compared in lower case.
 """
 
@@ -209,7 +211,7 @@ _DATE = late_pattern(r"-(20\d\d)([01][0-9])([0-3]\d)(?=[-:]|$)")
 
 
 def _with_dashes(name: str) -> str:
-    """The name with its dates as `-2026-11-17`; what is no day of the calendar stays."""
+    """The name with its dates as `-2026-11-17`; what is not a day of the calendar stays."""
 
     def spell(digits: re.Match[str]) -> str:
         try:
@@ -224,7 +226,7 @@ def _with_dashes(name: str) -> str:
 
 
 @functools.cache
-def _packed() -> PriceList:
+def _load_packed_list() -> PriceList:
     """The list in the package."""
     from pkgutil import get_data
 
@@ -248,9 +250,9 @@ class _InstalledList:
         bundle = sys.modules.get("genai_prices.data")  # not loaded while another list is set
         own = bundle is not None and snapshot.providers is bundle.providers
         if own and not _is_newer():
-            return _packed()
+            return _load_packed_list()
         if self._last is None or self._last[0] is not snapshot:
-            version = _installed() if own else "set by the program"
+            version = _find_installed_version() if own else "set by the program"
             self._last = snapshot, read_providers(snapshot.providers, version)
         return self._last[1]
 
@@ -259,7 +261,7 @@ _INSTALLED = _InstalledList()
 
 
 @functools.cache
-def _installed() -> str:
+def _find_installed_version() -> str:
     """The version of genai-prices that is installed; empty for none."""
     from importlib.util import find_spec
 
@@ -276,7 +278,9 @@ def _installed() -> str:
 @functools.cache
 def _is_newer() -> bool:
     """Whether the installed list is newer than the packed one."""
-    return bool(_installed()) and _number(_installed()) > _number(_packed().version)
+    return bool(_find_installed_version()) and _number(_find_installed_version()) > _number(
+        _load_packed_list().version
+    )
 
 
 def _number(version: str) -> tuple[int, ...]:
@@ -287,9 +291,9 @@ def _number(version: str) -> tuple[int, ...]:
 def _warn_once(reason: str) -> None:
     _log.warning(
         "the prices of genai-prices %s cannot be read (%s): those of %s are used",
-        _installed(),
+        _find_installed_version(),
         reason,
-        _packed().version,
+        _load_packed_list().version,
     )
 
 
@@ -358,7 +362,7 @@ def _read_amounts(prices: "types.ModelPrice") -> Amounts:
 
 
 def _amounts_of(listed: dict[str, object], tokens: int) -> Amounts:
-    """The prices of a request of so many tokens."""
+    """The prices of a request of `tokens` tokens."""
 
     def price(name: str) -> float | None:
         from genai_prices.types import TieredPrices

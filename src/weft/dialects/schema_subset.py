@@ -1,5 +1,8 @@
 """The part of JSON Schema each provider accepts, and what is lost on the way.
 
+What a provider takes is one table, its `SchemaRules`, in the provider's own file. Schemas are
+written from it here, and requests are judged by it in `legality.py`.
+
 A rewrite never narrows what a value may be without saying so, and never drops a keyword in
 silence: what a provider does not read goes into the description, where the model still
 sees it, and every such step is a `Loss`. Values are validated against the original
@@ -8,7 +11,7 @@ schema when they come back, so a wider schema on the wire is safe.
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, cast
 
 import msgspec
@@ -29,16 +32,6 @@ from weft.jsonschema import (
 )
 from weft.values import Json, JsonObject, compact
 
-__all__ = [
-    "Loss",
-    "Subset",
-    "for_anthropic",
-    "for_gemini",
-    "for_openai",
-    "strict_possible",
-    "wrap_root",
-]
-
 Kind: TypeAlias = Literal["moved", "changed", "widened", "dropped", "impossible"]
 
 
@@ -57,39 +50,6 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 Subset: TypeAlias = tuple[JsonObject, tuple[Loss, ...]]
-
-
-def for_gemini(schema: JsonObject, *, where: str = "") -> Subset:
-    """For `parameters_json_schema` and `response_json_schema`."""
-    return Rewriter(GEMINI, schema, where).run()
-
-
-def for_anthropic(schema: JsonObject, *, strict: bool, where: str = "") -> Subset:
-    """For `input_schema` (all of 2020-12 below an object), or for strict tools and output."""
-    if strict:
-        return Rewriter(ANTHROPIC, schema, where).run()
-    return _open_root(schema, where, ("anyOf", "oneOf", "allOf"))
-
-
-def for_openai(schema: JsonObject, *, strict: bool, where: str = "") -> Subset:
-    """For `parameters` and `json_schema`; strict makes every property required."""
-    if strict:
-        return Rewriter(OPENAI, schema, where).run()
-    return _open_root(schema, where, ("anyOf", "oneOf", "allOf", "enum", "not"))
-
-
-def strict_possible(schema: JsonObject, provider: str) -> bool:
-    """Whether strict mode can say all of this; if not, lower without it (or wrap its root)."""
-    if provider.startswith("openai"):
-        rules = OPENAI
-    elif provider.startswith("anthropic"):
-        rules = ANTHROPIC
-    else:
-        return True  # no strict form of the schema to lose anything in
-    if wrap_root(schema)[1]:
-        return False
-    _, losses = Rewriter(rules, schema, "").run()
-    return not any(loss.kind == "impossible" for loss in losses)
 
 
 def wrap_root(schema: JsonObject) -> tuple[JsonObject, bool]:
@@ -113,10 +73,10 @@ def wrap_root(schema: JsonObject) -> tuple[JsonObject, bool]:
     return ({**wrapped, "$defs": named} if named else wrapped), True
 
 
-def _open_root(schema: JsonObject, where: str, refused: Sequence[str]) -> Subset:
+def _open_root(schema: JsonObject, refused: Sequence[str]) -> Subset:
     """Everything below the root as it is; what the root may not say goes to its description."""
-    root = written_out(plain(schema, where=where))
-    require_object(root, where)
+    root = written_out(plain(schema, where=""))
+    require_object(root)
     moved: JsonObject = {key: root[key] for key in refused if key in root}
     losses = tuple(
         Loss(f"/{key}", key, f"`{key}` is not accepted at the root; it is said in the description")
@@ -133,47 +93,82 @@ class FittedSchema(msgspec.Struct, frozen=True):
     possible: bool
 
 
-def fit_schema(provider: str, schema: JsonObject, *, strict: bool = False) -> FittedSchema:
+def fit_schema(rules: "SchemaRules", schema: JsonObject, *, strict: bool = False) -> FittedSchema:
     """The schema for that provider; equal schemas share one result, which is not to be changed."""
-    return _fit_encoded(provider, msgspec.json.encode(schema), strict)
+    return _fit_encoded(rules, msgspec.json.encode(schema), strict)
 
 
 @functools.lru_cache(maxsize=4096)
-def _fit_encoded(provider: str, data: bytes, strict: bool) -> FittedSchema:
-    schema: JsonObject = msgspec.json.decode(data)
-    if provider == "gemini":
-        fit, losses = for_gemini(schema)
-    elif provider == "anthropic":
-        fit, losses = for_anthropic(schema, strict=strict)
-    else:
-        fit, losses = for_openai(schema, strict=strict)
+def _fit_encoded(rules: "SchemaRules", data: bytes, strict: bool) -> FittedSchema:
+    fit, losses = write_schema(rules, msgspec.json.decode(data), strict=strict)
     return FittedSchema(fit, losses, all(loss.kind != "impossible" for loss in losses))
 
 
-class Rules(msgspec.Struct, frozen=True):
-    """What one provider reads."""
+def write_schema(rules: "SchemaRules", schema: JsonObject, *, strict: bool) -> Subset:
+    """The schema in the provider's subset, and what is lost; one without an end is refused."""
+    if rules.open_root is None or strict:
+        return Rewriter(rules, schema).run()
+    return _open_root(schema, rules.open_root)
 
-    provider: str
-    keeps: frozenset[str]
+
+COMMON_KEYWORDS = frozenset(("$ref", "type", "title", "description", "enum", "anyOf", "format")) | {
+    *("properties", "required", "additionalProperties", "items")
+}
+"""Keywords that every provider with a subset of its own reads."""
+
+STRICT_FORMATS = frozenset(
+    ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
+)
+"""Formats of texts that the strict modes know."""
+
+
+class SchemaRules(msgspec.Struct, frozen=True, eq=False):
+    """What one provider takes of JSON Schema: how schemas are written for it, what it refuses.
+
+    The default is a provider of which nothing is known: any schema of an object goes.
+    """
+
+    provider: str = ""
+    open_root: tuple[str, ...] | None = ("anyOf", "oneOf", "allOf", "enum", "not")
+    """What the root may not say where nothing is strict; the rest goes as it is.
+
+    None where there is no such form, and every schema is written in the subset below.
+    """
+    keeps: frozenset[str] = COMMON_KEYWORDS
+    """Keywords that the subset has; others are said in the description."""
     formats: frozenset[str] | None = None
     strict: bool = True
-    all_required: bool = False
+    """Whether the subset is that of a strict mode, which wants objects closed."""
+    complete: bool = False
+    """Whether strict mode wants every property required, references alone, no union as root."""
     type_lists: bool = True
     enum_types: frozenset[str] = frozenset(
         ("string", "integer", "number", "boolean", "null", "array", "object")
     )
     most_min_items: int | None = None
     cycles: Literal["any", "optional", "none"] = "any"
+    refused: tuple[str, ...] = ()
+    """Keywords for which strict mode is known to refuse a schema."""
+    refused_of_type: Mapping[str, tuple[str, ...]] = {}
+    """The same, by the type of the schema that they stand in."""
+    typed_arrays: bool = False
+    """Whether arrays must say what is in them even where nothing is strict."""
+    most_strict_tools: int = 0
+    most_optional: int = 0
+    most_unions: int = 0
+    """How many strict tools a request may have, and in them optional parameters and unions.
+
+    0 where no limit is known.
+    """
 
 
 class Rewriter:
     """One schema on its way to one provider."""
 
-    def __init__(self, rules: Rules, schema: JsonObject, where: str) -> None:
+    def __init__(self, rules: SchemaRules, schema: JsonObject) -> None:
         self.rules = rules
-        self.where = where
         self.losses: list[Loss] = []
-        self.source = plain(schema, where=where)
+        self.source = plain(schema, where="")
         self.named: dict[str, JsonObject] = {}
         if refs(self.source):  # most schemas refer to nothing
             self.source = name_refs(written_out(self.source))
@@ -185,7 +180,7 @@ class Rewriter:
     def run(self) -> Subset:
         """The schema as the provider reads it, and what that loses."""
         if self.rules.strict:
-            require_object(self.source, self.where)
+            require_object(self.source)
         body = self.node(without(self.source, "$defs"), "")
         parts: JsonObject = {}
         pending = sorted(refs(body), reverse=True) if self.named else []
@@ -261,7 +256,7 @@ class Rewriter:
         return ""
 
     def ref(self, node: JsonObject, pointer: str) -> JsonObject:
-        """A reference stands alone: what is said beside it is written into the target."""
+        """A reference stands alone: the keywords next to it are written into the target."""
         ref = str(node["$ref"])
         beside = without(node, "$ref")
         if ref not in self.named:
@@ -281,7 +276,7 @@ class Rewriter:
         return self.node(merged or {"anyOf": [{"$ref": ref}], **beside}, pointer)
 
     def combine(self, node: JsonObject, pointer: str, moved: JsonObject) -> JsonObject:
-        """`allOf` merged, `oneOf` as `anyOf`; a union beside other constraints is told in words."""
+        """`allOf` merged, `oneOf` as `anyOf`; a union next to other keywords is said in words."""
         node = dict(node)
         if isinstance(members := node.get("allOf"), list):
             parts = [self.follow(part) for part in members if isinstance(part, dict)]
@@ -379,7 +374,7 @@ class Rewriter:
             if name not in properties:
                 message = f"`{name}` is required and not described"
                 self.lose(f"{pointer}/required", "required", message, "impossible")
-        if self.rules.all_required:
+        if self.rules.complete:
             for name, part in properties.items():
                 if name not in names:
                     properties[name] = nullable(part)
@@ -390,7 +385,7 @@ class Rewriter:
                     self.lose(place, "required", message, "changed")
             names = list(properties)
         node.update(properties=properties, additionalProperties=False)
-        if required is not None or self.rules.all_required:
+        if required is not None or self.rules.complete:
             node["required"] = [name for name in names if name in properties]
         return node
 
@@ -440,48 +435,13 @@ class Rewriter:
         return node
 
 
-def require_object(root: JsonObject, where: str) -> None:
+def require_object(root: JsonObject) -> None:
     """Refuse a schema whose root is not an object."""
     if root.get("type") != "object":
         raise DeclarationError(
-            "the root of this schema is not an object", where=where, hint="wrap it: wrap_root"
+            "the root of this schema is not an object", where="", hint="wrap it: wrap_root"
         )
 
-
-_FORMATS = frozenset(
-    ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
-)
-
-_COMMON = frozenset(("$ref", "type", "title", "description", "enum", "anyOf", "format")) | {
-    *("properties", "required", "additionalProperties", "items")
-}
-
-GEMINI = Rules(
-    provider="gemini",
-    keeps=_COMMON | {"prefixItems", "minItems", "maxItems", "minimum", "maximum", "default"},
-    strict=False,
-    enum_types=frozenset(("string", "integer", "number")),
-    cycles="optional",
-)
-
-ANTHROPIC = Rules(
-    provider="anthropic",
-    keeps=_COMMON | {"const", "minItems"},
-    formats=_FORMATS | {"uri"},
-    type_lists=False,
-    enum_types=frozenset(("string", "integer", "number", "boolean", "null")),
-    most_min_items=1,
-    cycles="none",
-)
-
-OPENAI = Rules(
-    provider="openai",
-    keeps=_COMMON
-    | {"const", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
-    | {"multipleOf", "minItems", "maxItems"},
-    formats=_FORMATS,
-    all_required=True,
-)
 
 SILENT = frozenset(("$schema", "$comment", "$id", "$anchor", "$defs", "definitions"))
 """Keywords that say nothing about a value; named parts are gathered at the root."""

@@ -314,7 +314,7 @@ def _words(error: JsonObject) -> list[str]:
 
 
 def _message(error: JsonObject) -> str:
-    """What the error says, with what a server behind a gateway said."""
+    """What the error says, with the words of the server that a gateway asked."""
     pieces = [error.get("message")]
     if not isinstance(pieces[0], str):
         pieces = [error.get("detail")]
@@ -325,7 +325,7 @@ def _message(error: JsonObject) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text that is no JSON; a page is not shown, but named."""
+    """A text that is not JSON; a page is not shown, but named."""
     start = text.lstrip()[:100].lower()
     if start.startswith(("<!doctype", "<html", "<?xml", "<head", "<body")):
         return "the answer is a web page, not JSON"
@@ -371,7 +371,7 @@ class Stream(Protocol):
         """
         ...
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         """Take note that the server said `[DONE]`: nothing that is missing will come."""
         ...
 

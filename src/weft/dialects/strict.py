@@ -10,14 +10,14 @@ pedantic server takes such a request.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.dialects.caching import without_marks
-from weft.dialects.facts import dialect_named
+from weft.dialects.facts import DIALECTS, dialect_named
 from weft.dialects.legality import (
     EMPTY_SCHEMA,
     REQUEST,
@@ -83,7 +83,7 @@ class RequestChecker:
             _require_none(self._dialect.refuse_form(wire))
         before = trail.prompt
         goes_on = before is not None and self._goes_on(trail, head if changed else None, turns)
-        start = trail.shared(turns)
+        start = trail.count_shared(turns)
         # taken before `read`, which puts the new turns in their place
         sent = trail.turns[start:]
         trail.read(turns, start, wire, f"/{traits.turns}")
@@ -127,7 +127,7 @@ class _Trail:
         self._length = 0
         """How many turns the rules that are ahead have read."""
 
-    def shared(self, turns: Sequence[JsonObject]) -> int:
+    def count_shared(self, turns: Sequence[JsonObject]) -> int:
         """How many turns the request repeats.
 
         Shared turns are the same objects, and comparing lists looks at that first.
@@ -151,15 +151,15 @@ class _Trail:
             rules, length = self._fresh.fork(), 0
         self.turns[start:] = turns[start:]
         for index in range(length, len(turns) - 1):
-            _read(rules, turns[index], f"{above}/{index}")
+            _read_turn(rules, turns[index], f"{above}/{index}")
         if length < len(turns):
             self._settled, rules = rules, rules.fork()
-            _read(rules, turns[-1], f"{above}/{len(turns) - 1}")
+            _read_turn(rules, turns[-1], f"{above}/{len(turns) - 1}")
         self._ahead, self._length = rules, len(turns)
         _require_none(rules.end(wire))
 
 
-def _read(rules: TurnRules, turn: Json, at: str) -> None:
+def _read_turn(rules: TurnRules, turn: Json, at: str) -> None:
     if not isinstance(turn, dict):
         raise _illegal(Finding(REQUEST, at, "this turn is no object", "send turns as objects"))
     _require_none(rules.read(turn, at))
@@ -241,7 +241,7 @@ def check_prefix(
     last = len(sent) - 1
     for index, old in enumerate(sent):
         new = turns[start + index]
-        if _same(old, new) or (index == last and parts and _grown(old, new, parts)):
+        if _same(old, new) or (index == last and parts and _has_grown(old, new, parts)):
             continue
         if not _taken_back(before, after):
             message = "this turn was sent before and reads differently now"
@@ -250,11 +250,11 @@ def check_prefix(
 
 
 def _same(old: Json, new: Json) -> bool:
-    """Whether the turns are compared as equal: where to keep them is no part of them."""
+    """Whether the turns are compared as equal: where to keep them does not count."""
     return old is new or compact(without_marks(old)) == compact(without_marks(new))
 
 
-def _grown(old: JsonObject, new: JsonObject, parts: str) -> bool:
+def _has_grown(old: JsonObject, new: JsonObject, parts: str) -> bool:
     """Whether the turn is the old one with more parts at its end."""
     sent, more = old.get(parts), new.get(parts)
     if not isinstance(sent, list) or not isinstance(more, list):
@@ -273,7 +273,7 @@ def _taken_back(before: Prompt, after: Prompt) -> bool:
     if _left_out(before) != _left_out(after):
         return True
     late = False
-    edited = {event for event, _ in _edited(after) ^ _edited(before)}
+    edited = {event for event, _ in _find_edited_items(after) ^ _find_edited_items(before)}
     olds, news = list(before.items), list(after.items)
     for index, (old, new) in enumerate(zip(olds, news, strict=False)):
         if old is new or (old.event == new.event and _item_texts(old) == _item_texts(new)):
@@ -302,7 +302,7 @@ def _labels(item: Item) -> set[str]:
     return {label for block in item.blocks for label in block.labels}
 
 
-def _edited(prompt: Prompt) -> set[tuple[str, str]]:
+def _find_edited_items(prompt: Prompt) -> set[tuple[str, str]]:
     """The events of items that a policy rewrote in this request, and why."""
     return {(note.before.event, note.reason) for note in prompt.notes if note.after is not None}
 
@@ -329,20 +329,17 @@ class RequestForm(msgspec.Struct, frozen=True):
     """What must stand next to the answer's schema."""
 
 
-FIELDS_OF_ONE = frozenset(
-    ("systemInstruction", "contents", "generationConfig", "system", "messages", "output_config",
-     "response_format", "instructions", "input", "text")
-)  # fmt: skip
-"""Fields for system text, turns and the answer's schema: each dialect knows some of them."""
-
 _PLACED = "put it where this provider looks for it"
 
 
-def refuse_form(wire: JsonObject, form: RequestForm, turns: str) -> Findings:
-    """A field that is another provider's, a tool or a schema that stands in no place of its own."""
-    own = (form.system, turns, *form.answer[:1])
+def refuse_form(wire: JsonObject, form: RequestForm, own: Collection[str]) -> Findings:
+    """A field that is another provider's, a tool or a schema that stands in no place of its own.
+
+    `own` are the provider's fields for system text, turns and the answer's schema.
+    """
+    of_others = DIALECTS.fields().difference(own)
     for key in wire:
-        if key in FIELDS_OF_ONE and key not in own:
+        if key in of_others:
             yield Finding(REQUEST, f"/{key}", f"`{key}` is another provider's field", _PLACED)
     for key in form.needs:
         if not wire.get(key):
@@ -403,7 +400,7 @@ def _refuse_schema_form(declared: JsonObject, at: str, form: RequestForm) -> Fin
 
 
 def _refuse_answer_form(wire: JsonObject, form: RequestForm) -> Findings:
-    """An answer's schema that is no object, or lacks what must stand beside it."""
+    """An answer's schema that is not an object, or lacks what must stand next to it."""
     if not form.answer:
         return
     *above, last = form.answer
@@ -428,7 +425,7 @@ def _refuse_answer_form(wire: JsonObject, form: RequestForm) -> Findings:
 Side: TypeAlias = Literal["", "system", "user", "model"]
 
 
-class Named(msgspec.Struct, frozen=True):
+class PairedPart(msgspec.Struct, frozen=True):
     """A call or a result: its id, its tool where it says so, and its place in the turn."""
 
     id: str
@@ -443,8 +440,8 @@ class Outline(NamedTuple):
     """Who speaks in a turn, and which calls and results stand in it."""
 
     side: Side
-    calls: tuple[Named, ...] = ()
-    results: tuple[Named, ...] = ()
+    calls: tuple[PairedPart, ...] = ()
+    results: tuple[PairedPart, ...] = ()
     paused: bool = False
     """Whether it ends with a part of the provider's own, from where the model can go on."""
 
@@ -489,7 +486,7 @@ class StrictTurns:
         self._at = ""
         self._side: Side = ""
         self._paused = False
-        self._waiting: tuple[Named, ...] = ()
+        self._waiting: tuple[PairedPart, ...] = ()
         self._answered = 0
         self._ids = SeenIds()
 
@@ -538,7 +535,7 @@ class StrictTurns:
         """What the end of the conversation leaves open."""
         yield from self._rules.end(wire)
         if self._waiting:
-            yield self._unanswered(self._at)
+            yield self._refuse_unanswered(self._at)
         elif self._side != "user" and not self._paused:
             message = "the request ends with the model's own words"
             yield Finding(
@@ -554,12 +551,12 @@ class StrictTurns:
             if self._answered >= len(self._waiting):
                 self._waiting, self._answered = (), 0
             elif self._alternates:
-                yield self._unanswered(at)
+                yield self._refuse_unanswered(at)
         # where each part is a turn of its own, the model may say more before the results come
         elif self._waiting and (self._answered or outline.side != "model" or not self._talks_on):
-            yield self._unanswered(at)
+            yield self._refuse_unanswered(at)
 
-    def _match(self, result: Named, at: str) -> Findings:
+    def _match(self, result: PairedPart, at: str) -> Findings:
         if self._answered >= len(self._waiting):
             yield answers_no_call(str(result), at, PAIRED)
             return
@@ -573,14 +570,16 @@ class StrictTurns:
         else:
             yield answers_no_call(str(result), at, PAIRED)
 
-    def _unanswered(self, at: str) -> Finding:
+    def _refuse_unanswered(self, at: str) -> Finding:
         return no_result(str(self._waiting[self._answered]), at, PAIRED)
 
 
 # --- what a turn is made of
 
 
-def outline_of(side: Side, calls: Sequence[Named], results: Sequence[Named], at: str) -> Outline:
+def outline_of(
+    side: Side, calls: Sequence[PairedPart], results: Sequence[PairedPart], at: str
+) -> Outline:
     """The outline of a turn whose calls are the model's, and its results the user's."""
     if calls and side != "model":
         message = "this call is not in the model's turn"

@@ -101,7 +101,7 @@ def _alike(one: JsonObject, other: JsonObject) -> bool:
     return list(one) == list(other) and all(map(is_, one.values(), other.values()))
 
 
-class _Handed:
+class _HandedTurns:
     """A list of turns that a request was given: `lead` ones first, then `final` ones."""
 
     __slots__ = ("final", "lead", "length", "turns")
@@ -122,13 +122,13 @@ class _Handed:
 
 
 def _count_alone() -> int:
-    handed = _Handed(0)
+    handed = _HandedTurns(0)
     turns = handed.turns
     return getrefcount(turns)
 
 
 _ALONE = _count_alone()
-"""What a list counts that only its `_Handed` and the one who asks refer to."""
+"""What a list counts that only its `_HandedTurns` and the one who asks refer to."""
 
 
 def letters(value: Json) -> int:
@@ -179,7 +179,7 @@ class Track:
         self.hashed = 0
         self._hasher: hashlib.blake2b | None = None
         self._entries: Strand[Entry] | None = None
-        self._handed: list[_Handed] = []
+        self._handed: list[_HandedTurns] = []
         self.begins: list[int] = []
         """The turn that each item begins; -1 where it continues the turn before."""
         self.memo = Memo()
@@ -189,7 +189,7 @@ class Track:
 
     @staticmethod
     def late(items: int, wires: list[Wire]) -> "Track":
-        """The turns of so many items; `lower_again` says later where they came from."""
+        """The turns of `items` items; `lower_again` says later where they came from."""
         track = Track()
         track.items, track.wires = items, wires
         return track
@@ -245,7 +245,7 @@ class Track:
         last: Entry | None,
         diagnostics: tuple[Diagnostic, ...],
     ) -> None:
-        """Keep the turns of so many items, the last one apart, and what was said of them."""
+        """Keep turns, the last one apart, and what was said of them."""
         self._final += ready
         self.wires += [entry.wire for entry in ready]
         self.open = last
@@ -283,17 +283,17 @@ class Track:
         handed.final, handed.length = len(wires), len(turns)
         return turns
 
-    def _free(self, lead: int) -> _Handed:
+    def _free(self, lead: int) -> _HandedTurns:
         """A list to give; of two, as the request before is often at hand when the next is made."""
         self._handed.reverse()
         for handed in self._handed:
             if handed.is_free(lead, self.wires):
                 return handed
-        self._handed = [_Handed(lead), *self._handed[-1:]]
+        self._handed = [_HandedTurns(lead), *self._handed[-1:]]
         return self._handed[0]
 
     def has_letters(self, least: int) -> bool:
-        """Whether the head and the final turns have so many letters, counted only that far."""
+        """Whether the head and the final turns have `least` letters, counted only that far."""
         if self.head is not None:
             least -= self.head.letters
         while self.letters < least and self._read < len(self.wires):
@@ -439,9 +439,9 @@ class LoweringReport(msgspec.Struct, kw_only=True):
                 self.lose("WEFT701", origin, message, hint)
 
     def foreign_fields(self, blocks: Sequence[Block]) -> None:
-        """Report, once a turn, that what another provider said beside its words is left out.
+        """Report, once a turn, that what another provider said besides its words is left out.
 
-        Thoughts are told of by those who drop them. What stands beside a result names its tool,
+        Thoughts are told of by those who drop them. What comes with a result names its tool,
         which every provider knows from the call.
         """
         foreign = [
@@ -538,11 +538,11 @@ class TurnsOnly:
             turns = [entry.wire for entry in self._dialect.item_turns((block,), self._report)]
             self._extend(role, turns, begins=True)
         elif self._merges and role == self._side:
-            self._merge(self._dialect.spoken_wire(role, text))
+            self._merge(self._dialect.spell_plain_wire(role, text))
         else:  # as nearly every item: no loop over its one turn
             wires = self._wires
             self._turn, self._count, self._side = len(wires), len(self.starts), role
-            wires.append(self._dialect.spoken_wire(role, text))
+            wires.append(self._dialect.spell_plain_wire(role, text))
 
     def _exchange(self, calls: Sequence[PlainCall]) -> None:
         """Lower an item of calls and their results."""
@@ -580,7 +580,7 @@ class TurnsOnly:
         return begins
 
     def _merge(self, turn: Wire) -> None:
-        """Put the parts of a turn behind those of the last one, which nobody else has seen yet."""
+        """Append the parts of a turn to the last one, which nobody else has seen yet."""
         last, key = self._wires[-1], self._dialect.traits.parts
         before, more = last[key], turn[key]
         assert isinstance(before, list)

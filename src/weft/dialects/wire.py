@@ -32,13 +32,13 @@ def is_encodable(value: object) -> bool:
     return True
 
 
-def scrubbed(value: Json) -> Json:
+def scrub_surrogates(value: Json) -> Json:
     """The value with every lone surrogate in it replaced by U+FFFD."""
     if isinstance(value, str):
         return scrub(value) if has_lone_surrogate(value) else value
     if isinstance(value, dict):
-        return {str(scrubbed(key)): scrubbed(entry) for key, entry in value.items()}
-    return [scrubbed(entry) for entry in value] if isinstance(value, list) else value
+        return {str(scrub_surrogates(key)): scrub_surrogates(entry) for key, entry in value.items()}
+    return [scrub_surrogates(entry) for entry in value] if isinstance(value, list) else value
 
 
 def text_in(value: Json) -> str:
@@ -52,7 +52,7 @@ def object_in(value: Json) -> JsonObject:
 
 
 def objects_in(value: Json) -> list[JsonObject]:
-    """The objects of a list; none where it is no list."""
+    """The objects of a list; none where it is not a list."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
@@ -225,13 +225,13 @@ def alike(one: Json, other: Json, key: str = "") -> bool:
         # to Python True is 1, to a provider it is not
         return type(one) is type(other) or not (isinstance(one, bool) or isinstance(other, bool))
     if isinstance(one, str) and isinstance(other, str):
-        return key == "arguments" and _decoded(one) == _decoded(other) != None  # noqa: E711
+        return key == "arguments" and _decode_json(one) == _decode_json(other) != None  # noqa: E711
     if isinstance(one, str) and isinstance(other, list):
         return _only_text(other) == one
     return False
 
 
-def _decoded(text: str) -> Json:
+def _decode_json(text: str) -> Json:
     try:
         decoded: Json = json.loads(text)
     except ValueError:
@@ -264,7 +264,7 @@ def lifted_call(
     fields: JsonObject | None,
     signature: str | None = None,
 ) -> Part:
-    """A call with its arguments; one whose arguments are no object says what came instead."""
+    """A call with its arguments; one whose arguments are not an object says what came instead."""
     metadata: JsonObject | None = provider_metadata(dialect, fields)
     args = arguments if isinstance(arguments, dict) else None
     # validators and encoders fail on what nests that deep
@@ -360,7 +360,7 @@ class ReadTurn(msgspec.Struct, frozen=True):
 
 
 class ReadTool(msgspec.Struct, frozen=True):
-    """A declaration as it stood in the request; `own` if it is no function of the caller's."""
+    """A declaration as it stood in the request; `own` if it is not a function of the caller's."""
 
     wire: JsonObject
     name: str
@@ -370,7 +370,7 @@ class ReadTool(msgspec.Struct, frozen=True):
 
 
 class ReadOutput(msgspec.Struct, frozen=True):
-    """The answer's schema, its name, and what stood beside it."""
+    """The answer's schema, its name, and the other fields next to it."""
 
     schema: JsonObject
     name: str
@@ -459,7 +459,7 @@ def text_document_part(text: str, name: str = "") -> Part:
 
 
 def linked_part(url: str, otherwise: str, name: str = "") -> Part:
-    """Media behind an address, or in it; its type is guessed where the address does not say."""
+    """Media at an address, or in it; its type is guessed where the address does not say."""
     if url.startswith("data:"):
         kind, _, data = url.removeprefix("data:").partition(",")
         return inline_part(kind.removesuffix(";base64") or otherwise, data, name)

@@ -6,7 +6,6 @@ pictures can stand on one page.
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from html import escape
 from typing import NamedTuple, TypeAlias
 
 from weft.compiler.report import clip, columns, preview
@@ -25,6 +24,7 @@ from weft.graph.model import (
     Vertex,
     rows_of,
 )
+from weft.markup import escape
 
 MARGIN = 20.0
 

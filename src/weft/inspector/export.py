@@ -1,4 +1,4 @@
-"""The inspector as one HTML file that needs nothing beside itself."""
+"""The inspector as one HTML file that needs nothing else."""
 
 import base64
 import itertools
@@ -30,7 +30,7 @@ PAGE = files("weft.inspector") / "page"
 STYLE = "inspector.css"
 LIBRARY = "vendor/htm-preact.js"
 SCRIPTS = ("common.js", "film.js", "request.js", "views.js", "talk.js", "inspector.js")
-"""Each uses only those before it, so that in one file they stand one behind the other."""
+"""Each uses only those before it, so that in one file they stand one after the other."""
 
 LARGEST = 24_000_000
 """Characters of requests that one file carries; the newest are kept where there are more."""
@@ -61,15 +61,15 @@ def export(
     data: dict[str, str] = {}
     quoted = _query(session=key)
 
-    def answered(answer: JsonObject) -> str:
-        return _encoded(mask.fields(answer) if mask is not None else answer)
+    def encode_masked(answer: JsonObject) -> str:
+        return _encode_for_script(mask.fields(answer) if mask is not None else answer)
 
     film = inspection.film()
     film |= {"command": command, "file": _kind_of_file(inspection, raw=raw)}
-    data[f"ghosts?{quoted}"] = _encoded(inspection.ghosts())
-    data[f"dead-weight?{quoted}"] = answered(questions.dead_weight(inspection))
-    data[f"trust?{quoted}"] = answered(questions.trust(inspection))
-    data[f"picture?{quoted}"] = answered(questions.picture(inspection))
+    data[f"ghosts?{quoted}"] = _encode_for_script(inspection.ghosts())
+    data[f"dead-weight?{quoted}"] = encode_masked(questions.dead_weight(inspection))
+    data[f"trust?{quoted}"] = encode_masked(questions.trust(inspection))
+    data[f"picture?{quoted}"] = encode_masked(questions.picture(inspection))
     pieces = Pieces()
     packed: list[_PackedStep] = []
     before: dict[str, _DrawnRequest] = {}
@@ -93,8 +93,8 @@ def export(
         where = _query(session=key, step=str(one.number))
         data[f"request?{where}"], data[f"cache?{where}"] = one.request, one.cache
         size += len(one.request) + len(one.cache) + pieces.use(one)
-    data[f"film?{quoted}"] = answered(film)
-    return _inlined(data, pieces, key)
+    data[f"film?{quoted}"] = encode_masked(film)
+    return _inline_files(data, pieces, key)
 
 
 def _kind_of_file(inspection: Inspection, *, raw: bool) -> JsonObject:
@@ -132,7 +132,7 @@ class Pieces:
 
     def part(self, items: Sequence[Json]) -> int:
         """The number of a part of a list."""
-        return self._parts.setdefault(_encoded(items), len(self._parts))
+        return self._parts.setdefault(_encode_for_script(items), len(self._parts))
 
     def use(self, step: _PackedStep) -> int:
         """Note that a step is in the file; how many letters it adds to the pieces."""
@@ -152,7 +152,7 @@ class Pieces:
     def _all_parts(self) -> list[str]:
         return [*self._parts]
 
-    def encoded(self) -> tuple[str, str]:
+    def encode_all(self) -> tuple[str, str]:
         """All texts and parts in the order of their numbers; of those nobody has, nothing."""
         texts = [
             one if number in self._used_texts else "" for number, one in enumerate(self._all_texts)
@@ -161,7 +161,7 @@ class Pieces:
             one if number in self._used_parts else "[]"
             for number, one in enumerate(self._all_parts)
         ]
-        return _encoded(texts), f"[{','.join(parts)}]"
+        return _encode_for_script(texts), f"[{','.join(parts)}]"
 
 
 class _PackedList:
@@ -239,7 +239,7 @@ class _DrawnRequest:
         self._draw_rows(before)
 
     def _same_turns(self, before: "_DrawnRequest") -> int:
-        """How many turns both requests begin with, behind the same head."""
+        """How many turns both requests begin with, after the same head."""
         if self._head != before._head or self._key != before._key:
             return 0
         both = zip(self._turns, before._turns, strict=False)
@@ -286,20 +286,20 @@ class _DrawnRequest:
                 lead = 1 if index else 0  # the comma
                 fields = [(lead, self._key, self._turns[index])]
             else:
-                fields = self._fields(behind=index >= 0)
+                fields = self._fields(after_turns=index >= 0)
             ends = moved(ends, [cut for one in fields for cut in self._cuts_of(*one)])
         return [end - start for start, end in pairwise([0, *ends])]
 
-    def _fields(self, *, behind: bool) -> list[tuple[int, str, Json]]:
-        """The fields before the turns, or behind them, each with where its value begins there."""
+    def _fields(self, *, after_turns: bool) -> list[tuple[int, str, Json]]:
+        """The fields before the turns, or after them, each with where its value begins there."""
         fields: list[tuple[int, str, Json]] = []
-        at, is_behind = 1, False
+        at, is_after = 1, False
         for index, (name, value) in enumerate(self._request.wire.items()):
             if name == self._key:
-                at, is_behind = 1, True
+                at, is_after = 1, True
                 continue
             at += len(compact(name)) + (2 if index else 1)
-            if is_behind == behind:
+            if is_after == after_turns:
                 fields.append((at, name, value))
             at += len(compact(value))
         return fields
@@ -373,14 +373,14 @@ class _DrawnRequest:
         fresh = self._rows(rows[first + same : first + turns])
         known = before._rows_of_turns if before is not None else None
         self._rows_of_turns = _PackedList(self._pieces, fresh, known, same)
-        behind = self._rows(rows[first + turns :])
+        after_turns = self._rows(rows[first + turns :])
         self._row_numbers = [
             *_PackedList(self._pieces, before_turns).numbers,
             *self._rows_of_turns.numbers,
-            *_PackedList(self._pieces, behind).numbers,
+            *_PackedList(self._pieces, after_turns).numbers,
         ]
         self._row_texts = [
-            _text_in(row) for row in (*before_turns, *self._rows_of_turns.items, *behind)
+            _text_in(row) for row in (*before_turns, *self._rows_of_turns.items, *after_turns)
         ]
         self._left_out = [one.to_json(self._origins) for one in self._view.left_out()]
         mark = before._marks[self._common].origins if before is not None else 0
@@ -414,8 +414,8 @@ class _DrawnRequest:
         texts = [one for one in self._texts.items if isinstance(one, int)]
         return _PackedStep(
             self._view.number,
-            _encoded(request),
-            _encoded(cache),
+            _encode_for_script(request),
+            _encode_for_script(cache),
             [*texts, *self._row_texts],
             [*itertools.chain.from_iterable(full.values()), *ages],
         )
@@ -440,7 +440,7 @@ def _text_in(row: Json) -> int:
 
 
 def _ends_piece(item: Json) -> bool:
-    """Whether a list is cut behind an item: it depends on nothing else."""
+    """Whether a list is cut after an item: it depends on nothing else."""
     if isinstance(item, list) and item:
         item = item[0]
     elif isinstance(item, dict):
@@ -449,7 +449,7 @@ def _ends_piece(item: Json) -> bool:
     return mark * 2_654_435_761 % 4_294_967_296 < 4_294_967_296 // _PART
 
 
-def _encoded(value: object) -> str:
+def _encode_for_script(value: object) -> str:
     """JSON for a script: `<` never stands in it, so that no text can end the script around it."""
     try:
         text = msgspec.json.encode(value).decode()
@@ -465,13 +465,13 @@ def _query(**params: str) -> str:
     return urlencode(params)
 
 
-def _inlined(data: dict[str, str], pieces: Pieces, key: str) -> str:
+def _inline_files(data: dict[str, str], pieces: Pieces, key: str) -> str:
     """The page with its files and the data inside."""
     html = (PAGE / "index.html").read_text("utf-8")
     style = (PAGE / STYLE).read_text("utf-8")
     script = _one_script()
-    entries = ",".join(f"{_encoded(name)}:{value}" for name, value in data.items())
-    texts, parts = pieces.encoded()
+    entries = ",".join(f"{_encode_for_script(name)}:{value}" for name, value in data.items())
+    texts, parts = pieces.encode_all()
     start = (
         f"<script>window.WEFT_DATA = {{{entries}}}; window.WEFT_TEXTS = {texts};"
         f" window.WEFT_PARTS = {parts};"

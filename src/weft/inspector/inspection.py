@@ -28,7 +28,7 @@ from weft.passes.summaries import name_of_model
 from weft.recordings import Recording
 from weft.replay.replay import recorded_agents
 from weft.replay.steps import (
-    Answered,
+    AnsweredStep,
     StepWalk,
     homes_of,
     is_answer,
@@ -104,7 +104,7 @@ class SessionSpending(NamedTuple):
         )
 
     @classmethod
-    def reported(
+    def from_reports(
         cls, session: Session, model: str = "", recorded: frozenset[str] | None = None
     ) -> "SessionSpending | None":
         """What the provider counted, with the answers; None if it did not count every request.
@@ -180,7 +180,7 @@ class Inspection:
     """A session with the program that ran it.
 
     `artifacts` are the newest texts of the session's artifacts. `files` are the sources in which
-    declarations are looked up. `redact` is what the reader hides beside what the agents do.
+    declarations are looked up. `redact` is what the reader hides in addition to what the agents do.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class Inspection:
         self._alone: OrderedDict[tuple[int, Variant], Inspection] = OrderedDict()
         """The latest what-ifs: who compares two policies goes to and fro between them."""
         self._rehearsed: dict[Variant, Inspection] = {}
-        self._rehearsals: dict[Variant, Iterator[Answered]] = {}
+        self._rehearsals: dict[Variant, Iterator[AnsweredStep]] = {}
         self._rehearsing = RLock()
         self._watchers = 0
         self.shared = SharedTurns()
@@ -257,7 +257,7 @@ class Inspection:
 
     @cached_property
     def mask(self) -> Mask | None:
-        """What stands beside requests is shown under this: events, state, words of calls."""
+        """What stands next to requests is shown under this: events, state, words of calls."""
         return Mask(self.rules, self.session, self.artifacts) if self.rules else None
 
     @cached_property
@@ -280,8 +280,8 @@ class Inspection:
         return other
 
     @cached_property
-    def steps(self) -> list[Answered]:
-        """Every answer of a model with the request behind it."""
+    def steps(self) -> list[AnsweredStep]:
+        """Every answer of a model with its request."""
         return self._walk.take(self.session.events)
 
     @cached_property
@@ -297,7 +297,7 @@ class Inspection:
             answers=self.answers,
         )
 
-    def walk(self) -> Iterator[Answered]:
+    def walk(self) -> Iterator[AnsweredStep]:
         """The steps one by one, each at the price of what is new in it; they are not kept."""
         walk = self._new_walk()
         for event in self.session.events:
@@ -323,7 +323,7 @@ class Inspection:
             self._later = later
         return later
 
-    def rehearse(self, variant: Variant) -> Iterator[Answered]:
+    def rehearse(self, variant: Variant) -> Iterator[AnsweredStep]:
         """Compile the session otherwise, step by step, each at the price of what is new in it.
 
         Once all steps are there, what-ifs and comparisons under the variant find them. Who
@@ -343,10 +343,10 @@ class Inspection:
                 return
             yield step
 
-    def _rehearse(self, variant: Variant) -> Iterator[Answered]:
+    def _rehearse(self, variant: Variant) -> Iterator[AnsweredStep]:
         with self.lock:
             other = self.under(variant)
-        steps: list[Answered] = []
+        steps: list[AnsweredStep] = []
         for event in self.session.events:
             for step in other._walk.take((event,)):
                 steps.append(step)
@@ -357,7 +357,7 @@ class Inspection:
             self._rehearsed[variant] = other
 
     @contextmanager
-    def watched(self) -> Generator[None]:
+    def watch(self) -> Generator[None]:
         """Somebody looks at the session. What was rehearsed goes when the last one has left."""
         self._watchers += 1
         try:
@@ -389,7 +389,7 @@ class Inspection:
         """The same session under plain history."""
         return self.under(Variant(policy=str(PLAIN)))
 
-    def step(self, number: int) -> Answered:
+    def step(self, number: int) -> AnsweredStep:
         """The n-th step, from 1."""
         if not 1 <= number <= len(self.steps):
             raise UsageError(
@@ -402,7 +402,7 @@ class Inspection:
         return self.steps[number - 1]
 
     def request(self, number: int) -> Compilation:
-        """The request behind the n-th answer."""
+        """The request of the n-th answer."""
         step = self.step(number)
         if step.request is None:
             raise UsageError(
@@ -412,7 +412,9 @@ class Inspection:
             )
         return step.request
 
-    def alone(self, number: int, variant: "Variant", step: Answered | None = None) -> "Inspection":
+    def alone(
+        self, number: int, variant: "Variant", step: AnsweredStep | None = None
+    ) -> "Inspection":
         """One step compiled otherwise, and the one that it follows; the others have no request.
 
         `step` says where it is in the log, for who knows that already.
@@ -467,7 +469,7 @@ class Inspection:
     def summary(self) -> JsonObject:
         """The session in a line: who, how long, what it cost."""
         requests = (step.request for step in self.steps if step.request is not None)
-        reported = SessionSpending.reported(self.session, self.model, self.answers)
+        reported = SessionSpending.from_reports(self.session, self.model, self.answers)
         errors = sum(1 for event in self.session.events if event.error_code)
         return {
             "id": self.session.id,
@@ -524,7 +526,7 @@ class SharedTurns:
         return known[1]
 
     def whole_text(self, request: Compilation, dialect: str) -> str:
-        """A request as compact JSON; it is compared with the one behind it."""
+        """A request as compact JSON; it is compared with the one after it."""
         known = self._wholes.get((id(request), dialect))
         if known is None:
             known = self._wholes[id(request), dialect] = request, compact(request.lower(dialect))
@@ -605,7 +607,7 @@ class _SourceTokens:
             for part in scale.meter.weigher.turn(entry.wire).parts:
                 tokens = scale.meter.part(part)
                 if entry.joined and part.pointer == "/content":
-                    for source, some in self._split(entry, tokens):
+                    for source, some in self._split_tokens(entry, tokens):
                         sums[source] = sums.get(source, 0) + some
                     continue
                 block = places.get(part.pointer)
@@ -614,7 +616,7 @@ class _SourceTokens:
             weighed = self._turns[id(entry)] = (entry, sums)
         return weighed[1]
 
-    def _split(self, entry: Entry, tokens: int) -> Iterator[tuple[str, int]]:
+    def _split_tokens(self, entry: Entry, tokens: int) -> Iterator[tuple[str, int]]:
         """The tokens of a text that several blocks were joined to, by their lengths."""
         whole, counted = max(1, entry.joined[-1][0]), 0
         for end, block in entry.joined:
@@ -651,7 +653,7 @@ class _MaskedTexts:
         return {key: _clip(compact(value), 200) for key, value in values.items()}
 
 
-def _frame(step: Answered, tokens: _SourceTokens, show: _MaskedTexts) -> JsonObject:
+def _frame(step: AnsweredStep, tokens: _SourceTokens, show: _MaskedTexts) -> JsonObject:
     """One step as the film strip draws it."""
     event, request = step.event, step.request
     frame: JsonObject = {
@@ -666,7 +668,7 @@ def _frame(step: Answered, tokens: _SourceTokens, show: _MaskedTexts) -> JsonObj
         "calls": [{"id": call.id, "name": call.name} for call in event.calls],
         "text": show.text(event.text or "", 200),
         "error": event.error_code or "",
-        "reported": reported(event),
+        "reported": reported_usage(event),
     }
     if request is not None:
         prefix, broken = request.stable_prefix, request.prefix_break
@@ -699,7 +701,7 @@ def _ghost(request: Compilation | None) -> JsonObject | None:
     }
 
 
-def reported(event: Event) -> JsonObject | None:
+def reported_usage(event: Event) -> JsonObject | None:
     """What the provider said it counted."""
     usage = event.usage
     if usage is None:

@@ -28,7 +28,7 @@ from weft.graph import graph_of, to_svg
 from weft.inspector.inspection import CacheCount, Inspection, Variant
 from weft.inspector.request import RequestView, declarations_of
 from weft.ir import Block, Item, TextBlock
-from weft.replay.steps import Answered, homes_of, speaker_of
+from weft.replay.steps import AnsweredStep, homes_of, speaker_of
 from weft.session import Event, Session
 from weft.session.strand import collector_paused
 from weft.session.talk import INTERNAL_CALLS
@@ -94,7 +94,8 @@ def force_in(inspection: Inspection, number: int, events: Sequence[str]) -> Json
     groups = [_partners(before.events, event) for event in events]
     forced_in = set[str]().union(*groups)
     tagged = [
-        _tagged(event) if event.id in forced_in else event for event in inspection.session.events
+        _tag_forced(event) if event.id in forced_in else event
+        for event in inspection.session.events
     ]
     session = Session(
         before.id,
@@ -153,7 +154,7 @@ def bisect(inspection: Inspection, text: str) -> JsonObject:
     """
     seen = _TextSearch(text)
     in_view: dict[tuple[str, str | None, str | None], bool] = {}
-    rows: list[tuple[Answered, bool]] = []
+    rows: list[tuple[AnsweredStep, bool]] = []
     vanished: list[Json] = []
     for step in inspection.steps:
         here = step.request is not None and seen.in_request(step.request)
@@ -350,7 +351,7 @@ def as_test(inspection: Inspection, number: int, variant: Variant, *, target: st
 
 
 def _at(
-    inspection: Inspection, number: int, variant: Variant, *, step: Answered | None = None
+    inspection: Inspection, number: int, variant: Variant, *, step: AnsweredStep | None = None
 ) -> RequestView:
     """One step under a variant. Only it and the request before it are compiled."""
     declarations_of(inspection)  # the sources are read once for all variants
@@ -377,7 +378,7 @@ def _with_forced(agent: Agent, config: RunConfig) -> Agent:
     return agent.sees(dataclasses.replace(united, limit=limit))
 
 
-def _tagged(event: Event) -> Event:
+def _tag_forced(event: Event) -> Event:
     notes = event.provenance
     tagged = msgspec.structs.replace(notes, tags=[*(notes.tags or ()), FORCED])
     return msgspec.structs.replace(event, custom_metadata=tagged.onto(event.custom_metadata))

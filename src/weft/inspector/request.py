@@ -22,13 +22,13 @@ from weft.declare import Agent, Node
 from weft.declare.tool import Tool
 from weft.detect.redaction import TextCut, moved, replaced
 from weft.diagnostics import Origin
-from weft.inspector.inspection import CacheCount, Inspection, reported
+from weft.inspector.inspection import CacheCount, Inspection, reported_usage
 from weft.ir import Item
 from weft.replay.steps import homes_of
 from weft.values import Json, JsonObject
 
 LONGEST = 20_000
-"""Characters of a text before or behind a pass that are shown."""
+"""Characters of a text before or after a pass that are shown."""
 
 
 class RequestView:
@@ -103,7 +103,7 @@ class RequestView:
                     yield TextCut(first + cut.start, first + cut.end, cut.placeholder)
 
     def facts(self) -> JsonObject:
-        """What the page draws of a request beside its text, its rows and what they came from."""
+        """What the page draws of a request in addition to its text, its rows and their origins."""
         facts = self._facts()
         return facts if self.mask is None else self.mask.fields(facts)
 
@@ -203,7 +203,7 @@ class RequestView:
             "first": before is None,
             **CacheCount.of(request)._asdict(),
             "total": request.tokens,
-            "reported": reported(self.inspection.step(self.number).event),
+            "reported": reported_usage(self.inspection.step(self.number).event),
             "exact": prediction.exact,
             "blame": prediction.blame,
             "cost": cost.total,
@@ -279,7 +279,7 @@ class RequestView:
 
 
 _NEAR = 400
-"""Characters before and behind the first difference that are shown."""
+"""Characters before and after the first difference that are shown."""
 
 OLDEST = 12
 """How many requests back the age of a stretch is looked for."""
@@ -363,7 +363,7 @@ class Declarations:
                     sources.append(place.rpartition(":")[0])
         self._fields: dict[tuple[str, str], str] = {}
         for file in dict.fromkeys(sources):
-            self._read(file)
+            self._read_places(file)
 
     def of(self, origin: Origin) -> str:
         """`file:line` of an origin that is a declaration; empty where it is not known."""
@@ -374,7 +374,7 @@ class Declarations:
             return self._fields.get((origin.agent, origin.name), whole)
         return ""
 
-    def _read(self, file: str) -> None:
+    def _read_places(self, file: str) -> None:
         try:
             places = _places_in(file, Path(file).stat().st_mtime_ns)
         except (OSError, SyntaxError, ValueError):

@@ -173,7 +173,7 @@ class StoredSessions:
     """Sessions in a store, with the programs that ran them by the name of their app.
 
     `configs` are what all runs of an app share. `user` limits it to one user's sessions. `redact`
-    hides values beside what the agents hide.
+    hides values in addition to what the agents hide.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class StoredSessions:
         for number, info in enumerate(infos):
             session = await self.store.get(info.key) if number < LISTED else None
             if session is None:
-                rows.append(_named(info.key, info.last_update_time))
+                rows.append(_describe_session(info.key, info.last_update_time))
                 continue
             key, recorded = key_text(info.key), recording_of(session).answers
             rows.append(_row(key, session, self._model_of(info.key), recorded))
@@ -307,7 +307,7 @@ def _speaks(root: Node, session: Session) -> bool:
     return not authors or bool(authors & homes_of(root).keys())
 
 
-def _named(key: SessionKey, updated: float) -> JsonObject:
+def _describe_session(key: SessionKey, updated: float) -> JsonObject:
     return {
         "key": key_text(key),
         "id": key.id,
@@ -321,7 +321,7 @@ def _row(
     key: str, session: Session, model: str, recorded: frozenset[str] | None = None
 ) -> JsonObject:
     """A session in the list, with what its provider reported; else it must be counted."""
-    reported = SessionSpending.reported(session, model, recorded)
+    reported = SessionSpending.from_reports(session, model, recorded)
     steps = len(model_events(session)) if recorded is None else len(recorded)
     return {
         "key": key,

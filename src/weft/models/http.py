@@ -460,7 +460,7 @@ class Reading:
                 partials.append(partial)
         # `[DONE]` ends a stream of OpenAI's format, though the connection may stay open
         if self._events.done:
-            stream.ended()
+            stream.note_end()
         return partials
 
     def _garbled(self, text: str) -> ModelError:

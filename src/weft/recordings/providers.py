@@ -27,7 +27,7 @@ from weft.dialects.wire import (
     is_encodable,
     object_in,
     objects_in,
-    scrubbed,
+    scrub_surrogates,
     text_at,
 )
 from weft.errors import ModelError, SessionError, UsageError, describe_kind
@@ -454,7 +454,7 @@ def take_answer(transcript: Transcript, dialect: str, answer: Json, where: str) 
         whole = body_of(body, dialect)
         if not is_encodable(whole):
             transcript.put_aside(*HALF_CHARACTER, where)
-            whole = cast("JsonObject", scrubbed(whole))
+            whole = cast("JsonObject", scrub_surrogates(whole))
         response = lift(dialect, whole)
     except ModelError as error:
         transcript.failed = True
@@ -503,7 +503,7 @@ def _assembled(events: Iterator[tuple[str, Json]], dialect: str) -> JsonObject:
     stream = stream_of(dialect)
     for name, data in events:
         if data is None:
-            stream.ended()
+            stream.note_end()
         elif isinstance(data, dict):
             stream.feed(name, data)
         else:

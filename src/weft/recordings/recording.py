@@ -18,7 +18,7 @@ from weft.declare import Tool
 from weft.declare.provider_tools import ProviderTool
 from weft.declare.tool import NAME, RESERVED, to_tools
 from weft.dialects import DIALECTS
-from weft.dialects.wire import ReadTool, is_encodable, scrubbed
+from weft.dialects.wire import ReadTool, is_encodable, scrub_surrogates
 from weft.errors import SessionError
 from weft.ir.block import RECALL
 from weft.session import Actions, Compaction, Event, Session, Usage
@@ -417,7 +417,7 @@ def mended(value: Json, where: str, report: Report) -> Json:
     if is_encodable(value):
         return value
     report(*HALF_CHARACTER, f"{where}{_unencodable_place(value)}")
-    return scrubbed(_unsealed(value, where) if isinstance(value, dict) else value)
+    return scrub_surrogates(_unsealed(value, where) if isinstance(value, dict) else value)
 
 
 def _unsealed(value: JsonObject, where: str) -> JsonObject:

@@ -212,7 +212,7 @@ class _EditableResults:
         result = part.function_response
         if result is None or not result.response:
             return
-        text, handle = spelled(result.response), handle_of(result.response)
+        text, handle = spell_value(result.response), handle_of(result.response)
         self._texts.append((text, handle))
         window = window_of(text)
         if window is not None:
@@ -224,27 +224,27 @@ class _EditableResults:
         for part in parts:
             call = part.function_call
             arguments = {**(call.args or {})} if call is not None else {}
-            # words beside a call are no command of their own
+            # words next to a call are not a command of their own
             if call is None and any(one.function_call for one in parts):
                 continue
             quote = next((arguments[name] for name in _QUOTES if arguments.get(name)), None)
             if isinstance(quote, str):
-                return self._quoted(quote)
+                return self._find_by_quote(quote)
             texts = [one if isinstance(one, str) else compact(one) for one in arguments.values()]
             named = call.name if call is not None else ""
             asked = asked_by(texts, words)
             if asked.span is not None and _EDITS.match(f"{named if texts else ''} {asked.command}"):
-                return self._numbered(*asked.span)
+                return self._find_by_number(*asked.span)
         return None
 
-    def _numbered(self, first: int, last: int) -> EditedLines | None:
+    def _find_by_number(self, first: int, last: int) -> EditedLines | None:
         numbers = range(first, last + 1)
         for window in reversed(self._windows):
             if all(number in window.lines for number in numbers):
                 return EditedLines(tuple(window.lines[one] for one in numbers), window.handle)
         return None
 
-    def _quoted(self, quote: str) -> EditedLines | None:
+    def _find_by_quote(self, quote: str) -> EditedLines | None:
         wanted = quote.strip("\n").split("\n")
         for text, handle in reversed(self._texts):
             lines = text.split("\n")
@@ -258,7 +258,7 @@ def _by_number(window: NumberedWindow) -> dict[int, str]:
     return {number: window.lines[place] for place, number in window.numbers.items()}
 
 
-def spelled(value: Json) -> str:
+def spell_value(value: Json) -> str:
     """A value as text: the one text that it has, else its JSON."""
     text = only_text(value)
     return text if text is not None else compact(value)
@@ -270,7 +270,7 @@ def part_text(part: Part) -> str:
     if call is not None:
         return f"{call.name} {compact(call.args or {})}"
     if result is not None:
-        return spelled(result.response or {})
+        return spell_value(result.response or {})
     return part.text or ""
 
 
@@ -316,7 +316,7 @@ class KeptEvidence:
         """What stands behind a handle, to be searched."""
         text_behind = self._texts.get(handle)
         if text_behind is None:
-            text_behind = self._texts[handle] = SearchedText(spelled(self.values[handle]))
+            text_behind = self._texts[handle] = SearchedText(spell_value(self.values[handle]))
         return text_behind
 
     def handle_of(self, string: str, handles: Iterable[str]) -> str | None:
@@ -347,13 +347,13 @@ def rebuilt(compiled: Compilation, records: KeptEvidence) -> Rebuilt:
             if whole is None or not isinstance(block, ResultBlock | TextBlock):
                 continue
             sent: Json = block.response if isinstance(block, ResultBlock) else block.text
-            if sent == whole or _sent(block).startswith(_DROPPED):
+            if sent == whole or _sent_text(block).startswith(_DROPPED):
                 continue
-            if isinstance(block, TextBlock) and spelled(whole) in block.text:
+            if isinstance(block, TextBlock) and spell_value(whole) in block.text:
                 continue  # somebody else's, with the name of who said it
             reduced += 1
             if not reader.is_whole(block, whole):
-                lost.append(f"{place[0]}#{place[1]}: {_sent(block)[:200]}")
+                lost.append(f"{place[0]}#{place[1]}: {_sent_text(block)[:200]}")
     return Rebuilt(reduced, tuple(lost))
 
 
@@ -443,7 +443,7 @@ class Texts:
             task = item.kind == "user" and item.position < records.task
             own = item.author == agent
             texts = [
-                SearchedText(_ADDED.sub("", _sent(block)))
+                SearchedText(_ADDED.sub("", _sent_text(block)))
                 for block in item.blocks
                 if isinstance(block, ResultBlock)
                 or (isinstance(block, TextBlock) and not task and not own)
@@ -483,7 +483,7 @@ class _AnswerReader:
 
     def is_whole(self, block: ResultBlock | TextBlock, whole: Json) -> bool:
         """Whether the block gives the whole value to whoever reads it."""
-        text = _sent(block)
+        text = _sent_text(block)
         lines = [self._lines(line, block) for line in text.split("\n")]
         if any(one is None for one in lines):
             return False  # it refers to what is not there
@@ -491,7 +491,7 @@ class _AnswerReader:
         if self._recalls and own in _HANDLE.findall(_spelled_all(block)):
             return True
         joined = "\n".join(one for one in lines if one is not None)
-        return _same(joined, spelled(whole))
+        return _same(joined, spell_value(whole))
 
     def _lines(self, line: str, block: ResultBlock | TextBlock) -> str | None:
         """What a line stands for: itself, or lines it refers to; None if those are not there."""
@@ -500,7 +500,7 @@ class _AnswerReader:
             source = self._above(block, int(match[3] or 1))
             if lines is None or source is None:
                 return None
-            return lines if f"\n{lines}\n" in f"\n{_sent(source)}\n" else None
+            return lines if f"\n{lines}\n" in f"\n{_sent_text(source)}\n" else None
         if (match := _END.fullmatch(line)) is not None:
             return self._end_of(self._above(block, int(match[2] or 1)), int(match[1]))
         if (match := _LEFT.fullmatch(line)) is not None:
@@ -516,8 +516,8 @@ class _AnswerReader:
         if source is None:
             return None
         whole = self._records.places.get((source.origin.name, source.origin.part))
-        lines = "\n".join(spelled(whole).split("\n")[-size:])
-        return lines if f"\n{lines}\n" in f"\n{_sent(source)}\n" else None
+        lines = "\n".join(spell_value(whole).split("\n")[-size:])
+        return lines if f"\n{lines}\n" in f"\n{_sent_text(source)}\n" else None
 
     def _same_as(self, match: re.Match[str], block: ResultBlock | TextBlock) -> str | None:
         """The text of another value that is there, at the place that the words say."""
@@ -552,10 +552,10 @@ def _same(one: str, other: str) -> bool:
         return False
 
 
-def _sent(block: Block) -> str:
+def _sent_text(block: Block) -> str:
     """What is sent of a block, as text."""
     if isinstance(block, ResultBlock):
-        return spelled(block.response)
+        return spell_value(block.response)
     return block.text if isinstance(block, TextBlock) else ""
 
 

@@ -13,7 +13,6 @@ Top to bottom: the plot, the oracle.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
@@ -21,8 +20,9 @@ import msgspec
 
 from weft.content import Content, Part
 from weft.declare import Agent, C, Policy
+from weft.markup import escape
 from weft.recordings import Recording
-from weft.replay.evidence import SearchedText, Uses, spelled
+from weft.replay.evidence import SearchedText, Uses, spell_value
 from weft.replay.replay import Trial, replay
 from weft.replay.steps import is_answer
 from weft.session import Event, Session
@@ -136,8 +136,10 @@ def _panel(trials: Sequence[Trial]) -> Iterator[str]:
     label = "cost with recalls, plain history is 1x"
     yield f'<text x="{_LEFT + wide}" y="{bottom + 36}" text-anchor="end">{label}</text>'
     yield f'<text x="{_LEFT}" y="{_TOP - 6}">in view of what is used later</text>'
-    yield _joined([p for p in points if p.on_frontier], place, 'stroke="#777"')
-    yield _joined([p for p in points if p.is_oracle], place, 'stroke="#444" stroke-dasharray="4 3"')
+    yield _draw_line([p for p in points if p.on_frontier], place, 'stroke="#777"')
+    yield _draw_line(
+        [p for p in points if p.is_oracle], place, 'stroke="#444" stroke-dasharray="4 3"'
+    )
     for number, point in enumerate(sorted(points, key=lambda one: (-one.view, one.cost))):
         across, up = place(point.cost, point.view)
         fill = "white" if point.is_oracle else point.colour
@@ -154,7 +156,7 @@ def _panel(trials: Sequence[Trial]) -> Iterator[str]:
         yield f'<text x="{_WIDTH - _RIGHT + 28}" y="{row}" font-size="11">{escape(label)}</text>'
 
 
-def _joined(
+def _draw_line(
     points: Iterable[_Point], place: Callable[[float, float], tuple[float, float]], style: str
 ) -> str:
     ordered = sorted((point.cost, point.view) for point in points)
@@ -216,7 +218,7 @@ def foreseen(recording: Recording, uses: Uses, share: float = 1.0) -> Recording:
     `share` of the uses stay in view. The task, and what the agents said themselves, stay whole.
     """
     events = recording.session.events
-    lines = _needed(events, uses, share)
+    lines = _choose_lines(events, uses, share)
     changed: list[Event] = []
     spoken = False
     for index, event in enumerate(events):
@@ -224,7 +226,7 @@ def foreseen(recording: Recording, uses: Uses, share: float = 1.0) -> Recording:
         content = event.content
         if content is not None and content.role == "user" and content.parts:
             keep = lines.get(index, frozenset[str]())
-            parts = tuple(_cut(part, keep, spoken=spoken) for part in content.parts)
+            parts = tuple(_keep_lines(part, keep, spoken=spoken) for part in content.parts)
             content = Content(role=content.role, parts=parts)
             event = msgspec.structs.replace(event, content=content)
         changed.append(event)
@@ -240,7 +242,7 @@ class _Line(NamedTuple):
     requests: int
 
 
-def _needed(events: Sequence[Event], uses: Uses, share: float) -> dict[int, frozenset[str]]:
+def _choose_lines(events: Sequence[Event], uses: Uses, share: float) -> dict[int, frozenset[str]]:
     """The lines to keep of each event: those where what is used stands first, the cheapest."""
     after = [0] * (len(events) + 1)
     for index in range(len(events) - 1, -1, -1):
@@ -299,14 +301,14 @@ def _leaves(value: Json) -> Iterator[str]:
         for inner in value:
             yield from _leaves(inner)
     elif value is not None:
-        yield spelled(value)
+        yield spell_value(value)
 
 
-def _cut(part: Part, keep: frozenset[str], *, spoken: bool) -> Part:
+def _keep_lines(part: Part, keep: frozenset[str], *, spoken: bool) -> Part:
     """A part with only these lines; the task stays as it is."""
     result = part.function_response
     if result is not None:
-        cut = _pruned(dict(result.response or {}), keep)
+        cut = _prune_value(dict(result.response or {}), keep)
         response = cut if isinstance(cut, dict) else {}
         return msgspec.structs.replace(
             part, function_response=msgspec.structs.replace(result, response=response)
@@ -315,18 +317,18 @@ def _cut(part: Part, keep: frozenset[str], *, spoken: bool) -> Part:
     if not spoken or not part.text:
         return part
     # a message has to say something, or it is none
-    return msgspec.structs.replace(part, text=str(_pruned(part.text, keep) or "-"))
+    return msgspec.structs.replace(part, text=str(_prune_value(part.text, keep) or "-"))
 
 
-def _pruned(value: Json, keep: frozenset[str]) -> Json:
+def _prune_value(value: Json, keep: frozenset[str]) -> Json:
     """A value without the lines and leaves that are not kept; None where nothing is."""
     if isinstance(value, str):
         return "\n".join(line for line in value.split("\n") if line in keep) or None
     if isinstance(value, dict):
-        fields = {name: _pruned(inner, keep) for name, inner in value.items()}
+        fields = {name: _prune_value(inner, keep) for name, inner in value.items()}
         return {
             name: inner for name, inner in fields.items() if inner is not None or name in keep
         } or None
     if isinstance(value, list):
-        return [one for inner in value if (one := _pruned(inner, keep)) is not None] or None
-    return value if value is not None and spelled(value) in keep else None
+        return [one for inner in value if (one := _prune_value(inner, keep)) is not None] or None
+    return value if value is not None and spell_value(value) in keep else None

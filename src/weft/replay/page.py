@@ -1,4 +1,4 @@
-"""A replay as one HTML page that needs nothing beside itself: tables and drawn curves.
+"""A replay as one HTML page that needs nothing else: tables and drawn curves.
 
 No script and no outside resource. First what the recordings took and what would have been saved,
 then what the providers counted. For each model: what every policy costs against how much of
@@ -7,14 +7,13 @@ what was used later it keeps, and how requests grow from step to step.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 from itertools import chain
 from typing import NamedTuple, cast
 
 import msgspec
 
 from weft.compiler.costs import RELATIVE, Load, rates_for
-from weft.compiler.page import whole_page
+from weft.markup import escape, page, table, tag
 from weft.recordings import Aside, Recording, way_to_apply
 from weft.replay.frontier import ORACLE
 from weft.replay.replay import Trial
@@ -24,25 +23,17 @@ from weft.values import JsonObject
 _WIDTH, _HEIGHT, _EDGE = 560, 320, 48
 
 _STYLE = """
-:root { color-scheme: light dark; --line: light-dark(#e3e3ea, #2e2e38);
-  --dim: light-dark(#666672, #9a9aa8); --card: light-dark(#f7f7fa, #1b1b22);
-  --good: light-dark(#0a7d4f, #4cd39b); --bad: light-dark(#b3261e, #ff8a80); }
-body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 78rem; padding: 0 1rem;
-  background: light-dark(#fff, #121216); color: light-dark(#16161c, #e8e8ee); }
-h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; } .dim { color: var(--dim); }
-th, td { text-align: right; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line);
-  white-space: nowrap; font-variant-numeric: tabular-nums; }
-th { color: var(--dim); font-weight: 500; } th:first-child, td:first-child { text-align: left; }
+th, td { text-align: right; padding: .25rem .9rem .25rem 0; white-space: nowrap;
+  font-variant-numeric: tabular-nums; }
+th:first-child, td:first-child { text-align: left; }
 td:first-child { font-family: ui-monospace, monospace; font-size: 12.5px; }
 td.words { text-align: left; white-space: normal; font-family: inherit; }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: .8rem;
   margin: 1.2rem 0; }
-.card { background: var(--card); border: 1px solid var(--line); border-radius: .7rem;
+.card { background: var(--soft); border: 1px solid var(--line); border-radius: .7rem;
   padding: .8rem 1rem; }
 .card b { display: block; font-size: 1.5rem; font-weight: 600; line-height: 1.25;
   font-variant-numeric: tabular-nums; }
-.good { color: var(--good); } .bad { color: var(--bad); }
 svg { max-width: 100%; height: auto; margin: 1rem 1rem 0 0; } svg text { fill: currentColor;
   font-size: 11px; } .axis { stroke: var(--line); fill: none; }
 .dot { display: inline-block; width: .7rem; height: .7rem; border-radius: 50%; margin-right: .4rem;
@@ -163,22 +154,22 @@ def replay_page(
     unreadable: Sequence[str] = (),
 ) -> str:
     """The whole page."""
-    title = escape(f"replay of {source}")
+    title = f"replay of {source}"
     body = chain(
         _body(trials, title, facts), _sessions(sessions), _asides(aside), _unreadable(unreadable)
     )
-    return whole_page(title, _STYLE, body)
+    return page(title, _STYLE, body)
 
 
 def _body(trials: Sequence[Trial], title: str, facts: RecordedFacts | None) -> Iterator[str]:
-    yield f"<h1>{title}</h1>"
+    yield tag("h1", escape(title))
     if facts is not None:
         formats = ", ".join(f"{count:,} {name}" for name, count in facts.formats)
-        yield (
-            f'<p class="dim">{facts.sessions:,} recordings ({escape(formats)}),'
-            f" {facts.answers:,} answers. Every request was compiled again from the recording;"
-            " no model was called.</p>"
+        words = (
+            f"{facts.sessions:,} recordings ({formats}), {facts.answers:,} answers."
+            " Every request was compiled again from the recording; no model was called."
         )
+        yield tag("p", escape(words), "dim")
     groups = [
         [trial for trial in trials if trial.model == model]
         for model in dict.fromkeys(trial.model for trial in trials)
@@ -186,16 +177,14 @@ def _body(trials: Sequence[Trial], title: str, facts: RecordedFacts | None) -> I
     for chosen in groups:
         yield _cards(chosen, several=len(groups) > 1)
     if facts is not None:
-        yield from (f"<p>{escape(way)}</p>" for way in ways_to_get(trials, facts))
-        yield from _recorded(facts.usage)
+        yield from (tag("p", escape(way)) for way in ways_to_get(trials, facts))
+        yield from _usage_table(facts.usage)
     for chosen in groups:
         first = chosen[0]
-        yield f"<h2>{escape(named(first))}</h2>"
-        yield (
-            f'<p class="dim">{first.runs:,} runs, {first.requests:,} requests;'
-            f" costs in {unit(first)}, without the answers</p>"
-        )
-        yield from _table(chosen)
+        yield tag("h2", escape(model_title(first)))
+        words = f"{first.runs:,} runs, {first.requests:,} requests; costs in {unit(first)}"
+        yield tag("p", f"{words}, without the answers", "dim")
+        yield table(TITLES, _rows(chosen))
         yield _against(chosen)
         yield _curves(chosen)
 
@@ -204,58 +193,62 @@ def _cards(trials: Sequence[Trial], *, several: bool) -> str:
     """The answer at a glance: what it took, and what the cheapest policy would have taken."""
     base = trials[0]
     best = min(trials, key=lambda trial: trial.with_recalls)
-    cards = [
+    facts = [
         ("requests", f"{base.requests:,}", f"in {base.runs:,} runs"),
         ("tokens sent", f"{base.tokens:,}", f"largest request {base.largest:,}"),
         ("read from the cache", f"{base.hit_ratio:.0%}", "as plain history"),
         (f"cost in {unit(base)}", _amount(base), "as plain history, without the answers"),
     ]
-    drawn = [
-        f'<div class="card"><span class="dim">{escape(name)}</span><b>{escape(value)}</b>'
-        f'<span class="dim">{escape(note)}</span></div>'
-        for name, value, note in cards
-    ]
     saved = 1 - _ratio(best.with_recalls, base.cost)
     if best is base or saved <= 0:
-        words, value, kind = "no policy here is cheaper than plain history", "0%", ""
+        words, value, tone = "no policy here is cheaper than plain history", "0%", ""
     else:
         bill = 1 - _ratio(best.bill, base.bill)
         words = (
             f"of the input with {best.policy}, {bill:.0%} of the bill with the answers;"
             f" {best.lost:.0%} of what was used later is lost"
         )
-        value, kind = f"{saved:.0%}", ' class="good"'
-    drawn.append(
-        f'<div class="card"><span class="dim">would have been saved</span><b{kind}>{value}</b>'
-        f'<span class="dim">{escape(words)}</span></div>'
+        value, tone = f"{saved:.0%}", "good"
+    cards = [_card(*card) for card in facts]
+    cards.append(_card("would have been saved", value, words, tone))
+    heading = tag("h2", escape(model_title(base))) if several else ""
+    return heading + tag("div", "".join(cards), "cards")
+
+
+def _card(name: str, value: str, note: str, tone: str = "") -> str:
+    parts = (
+        tag("span", escape(name), "dim"),
+        tag("b", escape(value), tone),
+        tag("span", escape(note), "dim"),
     )
-    heading = f"<h2>{escape(named(base))}</h2>" if several else ""
-    return f'{heading}<div class="cards">{"".join(drawn)}</div>'
+    return tag("div", "".join(parts), "card")
 
 
-def _recorded(usage: Sequence[RecordedUsage]) -> Iterator[str]:
+def _text_cells(*texts: str) -> list[str]:
+    return [tag("td", escape(text)) for text in texts]
+
+
+def _usage_table(usage: Sequence[RecordedUsage]) -> Iterator[str]:
     """What the providers counted."""
     if not usage:
-        yield '<p class="dim">The recordings do not say what the provider counted.</p>'
+        yield tag("p", "The recordings do not say what the provider counted.", "dim")
         return
-    titles = ("model", "answers", "tokens in", "from the cache", "cache writes", "tokens out",
-              "cost with answers")  # fmt: skip
-    yield "<h2>As recorded: what the provider counted</h2>"
-    yield '<div class="wide"><table><tr>'
-    yield "".join(f"<th>{title}</th>" for title in titles) + "</tr>"
-    for one in usage:
-        cost = "unknown" if one.cost is None else _dollars(one.cost)
-        row = (
+    heads = ("model", "answers", "tokens in", "from the cache", "cache writes", "tokens out",
+             "cost with answers")  # fmt: skip
+    rows = (
+        _text_cells(
             one.model or "not named",
             f"{one.answers:,}",
             f"{one.prompt:,}",
             _percent(one.cached, one.prompt),
             f"{one.written:,}",
             f"{one.output:,}",
-            cost,
+            "unknown" if one.cost is None else _dollars(one.cost),
         )
-        yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-    yield "</table></div>"
+        for one in usage
+    )
+    yield tag("h2", "As recorded: what the provider counted")
+    yield table(heads, rows)
 
 
 def _sessions(sessions: Sequence[SessionTrials]) -> Iterator[str]:
@@ -265,50 +258,49 @@ def _sessions(sessions: Sequence[SessionTrials]) -> Iterator[str]:
     # by what plain history costs, whatever the policies make of it
     ordered = sorted(sessions, key=lambda one: -one.trials[0].cost)[:MOST_SESSIONS]
     more = len(sessions) - len(ordered)
-    yield "<h2>Sessions, the dearest first</h2>"
-    yield (
-        '<div class="wide"><table><tr><th>session</th><th>requests</th><th>tokens</th>'
-        "<th>cached</th><th>cost</th><th>cheapest policy</th><th>saved</th><th></th></tr>"
-    )
-    for one in ordered:
-        base = one.trials[0]
-        best = min(one.trials, key=lambda trial: trial.with_recalls)
-        saved = max(0.0, 1 - _ratio(best.with_recalls, base.cost))
-        bar = f'<span class="bar" style="width:{saved * 6:.2f}rem"></span>'
-        yield (
-            f'<tr><td title="{escape(one.source)}">{escape(one.id)}</td>'
-            f"<td>{base.requests:,}</td><td>{base.tokens:,}</td><td>{base.hit_ratio:.0%}</td>"
-            f"<td>{escape(_amount(base))}</td><td>{escape(best.policy)}</td>"
-            f'<td>{saved:.0%}</td><td style="text-align:left">{bar}</td></tr>'
-        )
-    yield "</table></div>"
+    yield tag("h2", "Sessions, the dearest first")
+    heads = ("session", "requests", "tokens", "cached", "cost", "cheapest policy", "saved", "")
+    yield table(heads, map(_session_cells, ordered))
     if more > 0:
-        yield f'<p class="dim">and {more:,} more</p>'
+        yield tag("p", f"and {more:,} more", "dim")
+
+
+def _session_cells(session: SessionTrials) -> list[str]:
+    base = session.trials[0]
+    best = min(session.trials, key=lambda trial: trial.with_recalls)
+    saved = max(0.0, 1 - _ratio(best.with_recalls, base.cost))
+    facts = (
+        f"{base.requests:,}", f"{base.tokens:,}", f"{base.hit_ratio:.0%}", _amount(base),
+        best.policy, f"{saved:.0%}",
+    )  # fmt: skip
+    bar = tag("span", "", "bar", style=f"width:{saved * 6:.2f}rem")
+    return [
+        tag("td", escape(session.id), title=session.source),
+        *_text_cells(*facts),
+        tag("td", bar, style="text-align:left"),
+    ]
 
 
 def _asides(aside: Sequence[Aside]) -> Iterator[str]:
     """What is in the files and in no request."""
     if not aside:
         return
-    yield "<h2>Set aside</h2>"
-    yield '<p class="dim">In the files, and in no request above.</p><div class="wide"><table>'
-    yield "<tr><th>what</th><th>count</th><th>why</th><th>first</th></tr>"
-    for one in aside:
-        yield (
-            f"<tr><td>{escape(one.what)}</td><td>{one.count:,}</td>"
-            f'<td class="words">{escape(one.why)}</td>'
-            f'<td class="words">{escape(one.places[0])}</td></tr>'
-        )
-    yield "</table></div>"
+    yield tag("h2", "Set aside")
+    yield tag("p", "In the files, and in no request above.", "dim")
+    rows = (
+        [
+            *_text_cells(one.what, f"{one.count:,}"),
+            *(tag("td", escape(words), "words") for words in (one.why, one.places[0])),
+        ]
+        for one in aside
+    )
+    yield table(("what", "count", "why", "first"), rows)
 
 
 def _unreadable(errors: Sequence[str]) -> Iterator[str]:
-    if not errors:
-        return
-    yield '<h2 class="bad">Not read</h2><ul>'
-    for error in errors:
-        yield f"<li>{escape(error)}</li>"
-    yield "</ul>"
+    if errors:
+        yield tag("h2", "Not read", "bad")
+        yield tag("ul", "".join(tag("li", escape(error)) for error in errors))
 
 
 def _percent(part: int, whole: int) -> str:
@@ -323,15 +315,12 @@ def _worth(cost: float | None) -> str:
     return f", {_dollars(cost)}" if cost is not None else ""
 
 
-def _table(trials: Sequence[Trial]) -> Iterator[str]:
-    yield '<div class="wide"><table><tr>'
-    yield "".join(f"<th>{escape(title)}</th>" for title in TITLES) + "</tr>"
+def _rows(trials: Sequence[Trial]) -> Iterator[list[str]]:
+    """The rows under `TITLES`, each with the colour of its policy."""
     for index, trial in enumerate(trials):
         first, *rest = cells(trial, trials[0])
-        dot = f'<span class="dot" style="background:{_colour(index)}"></span>'
-        row = f"<td>{dot}{escape(first)}</td>" + "".join(f"<td>{escape(c)}</td>" for c in rest)
-        yield f"<tr>{row}</tr>"
-    yield "</table></div>"
+        dot = tag("span", "", "dot", style=f"background:{_colour(index)}")
+        yield [tag("td", f"{dot}{escape(first)}"), *_text_cells(*rest)]
 
 
 def _against(trials: Sequence[Trial]) -> str:
@@ -432,7 +421,7 @@ def lines(trials: Sequence[Trial]) -> Iterator[str]:
         chosen = [trial for trial in trials if trial.model == model]
         first = chosen[0]
         yield (
-            f"{named(first)}: {first.runs:,} runs, {first.requests:,} requests,"
+            f"{model_title(first)}: {first.runs:,} runs, {first.requests:,} requests,"
             f" costs in {unit(first)} without the answers"
         )
         table = [TITLES, *(cells(trial, first) for trial in chosen)]
@@ -492,7 +481,7 @@ def savings(trials: Sequence[Trial]) -> Iterator[str]:
         # rounded, it would say "0% less"
         if abs(saved) < 0.005:
             words = "as much as"
-        name = f"{named(base)}: " if base.model else ""
+        name = f"{model_title(base)}: " if base.model else ""
         loss = f"; {best.lost:.1%} of what was used later is lost" if best.lost > 0 else ""
         yield (
             f"{name}{best.policy} would have cost {words} plain history, recalls included: input"
@@ -548,7 +537,7 @@ def as_json(trials: Sequence[Trial]) -> list[JsonObject]:
     return listed
 
 
-def named(trial: Trial) -> str:
+def model_title(trial: Trial) -> str:
     """The model of a trial, or what it was measured with instead."""
     return trial.model or f"yardstick (read {RELATIVE.read:.2f}, write {RELATIVE.write:.2f})"
 

@@ -218,14 +218,14 @@ def total(trials: Iterable[Trial]) -> Trial:
             **{name: mine[name] + more[name] for name in mine.keys() - _NOT_ADDED},
             largest=max(first.largest, other.largest),
             worst=max(first.worst, other.worst),
-            curve=_added(first.curve, other.curve),
-            reached=_added(first.reached, other.reached),
+            curve=_add_columns(first.curve, other.curve),
+            reached=_add_columns(first.reached, other.reached),
         )
     return first
 
 
 _NOT_ADDED = {"policy", "model", "money", "largest", "worst", "curve", "reached"}
-"""The fields of a trial that are no sums."""
+"""The fields of a trial that are not sums."""
 
 
 class _Tally:
@@ -404,7 +404,7 @@ def requests_of(
     )
     waiting: list[Event] = []
     timed = _has_times(session.events)
-    for index, event in enumerate(_answered(recording)):
+    for index, event in enumerate(_close_last_request(recording)):
         if is_answer(event) and event.author in roots and _is_asked(recording, event):
             grown = grown.append(*waiting)
             waiting = []
@@ -433,7 +433,7 @@ def _has_times(events: Sequence[Event]) -> bool:
     return bool(times) and min(times) > _DATED and max(times) > min(times)
 
 
-def _answered(recording: Recording) -> Iterator[Event]:
+def _close_last_request(recording: Recording) -> Iterator[Event]:
     """The events of a recording; one that ends with a request has an empty answer to it."""
     yield from recording.session.events
     if recording.asks:
@@ -452,7 +452,9 @@ _UNANSWERED = "unanswered"
 
 def speakers(recording: Recording) -> list[str]:
     """The agents that were asked for an answer, in the order they first were."""
-    return list(dict.fromkeys(event.author for event in _answered(recording) if is_answer(event)))
+    return list(
+        dict.fromkeys(event.author for event in _close_last_request(recording) if is_answer(event))
+    )
 
 
 def recorded_agents(recording: Recording, *, as_recorded: bool = False) -> dict[str, Agent]:
@@ -510,7 +512,7 @@ def _type(value: Json) -> str:
 
 
 def _literal(text: str) -> str:
-    """A text as an instruction that says just this: its braces are no variables."""
+    """A text as an instruction that says just this: its braces are not variables."""
     written: list[str] = []
     for piece in parse(text).pieces:
         source = text[piece.start : piece.end]
@@ -536,7 +538,7 @@ def _sharing_head(
 ) -> _StepCost:
     """A first request whose head may have been read for another session, at its expected price.
 
-    Sessions begin at random, so many an hour; the head is there if one began within the lifetime.
+    Sessions begin at random; the head is there if one began within its lifetime.
     """
     cache = compiled.plan.target.facts.cache
     head = compiled.scale.fixed(compiled.lowered())
@@ -552,7 +554,7 @@ def _sharing_head(
     return _StepCost(spent.tokens, spent.cached + shared, cost, rates)
 
 
-def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+def _add_columns(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
     longest = max(len(one), len(other))
     padded = [row + (0,) * (longest - len(row)) for row in (one, other)]
     return tuple(a + b for a, b in zip(*padded, strict=True))

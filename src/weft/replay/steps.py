@@ -1,4 +1,4 @@
-"""The requests behind the answers of a session, rebuilt from its log.
+"""The requests of a session's answers, rebuilt from its log.
 
 A step is one answer of a model, counted from 1. Its request is compiled again from the log before
 it, with what instruction providers said then, so nobody is asked and nothing is called.
@@ -30,8 +30,8 @@ from weft.session.store import attach
 from weft.session.strand import Strand
 
 
-class Answered(NamedTuple):
-    """One step: its number, the place of its event in the log, and the request behind it.
+class AnsweredStep(NamedTuple):
+    """One step: its number, the place of its event in the log, and its request.
 
     `request` is None where it cannot be rebuilt, and `problem` then says why.
     """
@@ -68,9 +68,9 @@ class StepWalk:
         self._place = self._number = 0
         self._before: dict[tuple[str, str | None, str | None], Compilation] = {}
 
-    def take(self, events: Iterable[Event]) -> list[Answered]:
+    def take(self, events: Iterable[Event]) -> list[AnsweredStep]:
         """The steps that these next events of the session end."""
-        steps: list[Answered] = []
+        steps: list[AnsweredStep] = []
         for event in events:
             if self._is_asked(event):
                 self._number += 1
@@ -80,7 +80,7 @@ class StepWalk:
             self._place += 1
         return steps
 
-    def alone(self, session: Session, place: int) -> Answered:
+    def alone(self, session: Session, place: int) -> AnsweredStep:
         """The step that the event at `place` ends, and of those before it only the one it follows.
 
         They are compiled in the order in which they were sent: the second costs what it added.
@@ -119,10 +119,12 @@ class StepWalk:
             )
         self._place = place
 
-    def _step(self, event: Event) -> Answered:
+    def _step(self, event: Event) -> AnsweredStep:
         number, place = self._number, self._place
         if event.author not in self._homes:
-            return Answered(number, place, event, None, f"`{event.author}` is not in this program")
+            return AnsweredStep(
+                number, place, event, None, f"`{event.author}` is not in this program"
+            )
         home = self._homes[event.author]
         try:
             request = compile_before(
@@ -134,14 +136,14 @@ class StepWalk:
                 artifacts=self._artifacts,
             )
         except BudgetExceeded as error:
-            return Answered(number, place, event, None, error.message)
+            return AnsweredStep(number, place, event, None, error.message)
         speaker = speaker_of(event)
         # what the provider kept of the request before decides what this one costs
         request.follows(self._before.get(speaker))
         self._before[speaker] = request
         # no usage: all tokens are counted here, so that they add up, whatever the policy
         request.answered, request.known = event.timestamp, event.provenance.known
-        return Answered(number, place, event, request)
+        return AnsweredStep(number, place, event, request)
 
 
 def at_step(
@@ -301,7 +303,7 @@ async def texts_at(artifacts: ArtifactStore, session: Session, index: int) -> di
 
 
 def rebuilding(config: RunConfig) -> RunConfig:
-    """The config to rebuild requests with: what one lacked then is no reason to refuse it now."""
+    """The config to rebuild requests with: what one lacked then does not refuse it now."""
     missing = "empty" if config.on_missing == "empty" else "keep"
     return msgspec.structs.replace(
         config, strict=False, on_missing=missing, on_provider_error="log"

@@ -17,8 +17,8 @@ from weft.declare.agent import AnswerT
 from weft.diagnostics import Diagnostic
 from weft.errors import CallError, RunError, SchemaError
 from weft.ir import Output
+from weft.markup import text_line, titled_fragment
 from weft.misuse import ByFields, declared, unknown_name
-from weft.notebook import framed, line
 from weft.runtime.costs import usage_of, warning_in
 from weft.runtime.invocation import Invocation
 from weft.session import Event, Session, Usage
@@ -85,13 +85,14 @@ class Result(ByFields, Generic[AnswerT]):
     def _repr_html_(self) -> str:
         show = self._mask()
         tokens = self.usage.total_token_count or 0
-        parts = [line(show(self.text))] if self.text else []
+        parts = [text_line(show(self.text))] if self.text else []
         if self.error is not None:
             error = f"{self.error.error_code}: {self.error.error_message}"
-            parts.append(line(show(error), "error"))
-        parts += [line(f"waits for an answer: {name}", "warning") for name in self.waiting.values()]
-        parts += [line(str(one), str(one.severity)) for one in self.diagnostics]
-        return framed(f"{tokens:,} tokens", *parts, events_table(self.events, show))
+            parts.append(text_line(show(error), "error"))
+        waiting = self.waiting.values()
+        parts += [text_line(f"waits for an answer: {name}", "warning") for name in waiting]
+        parts += [text_line(str(one), str(one.severity)) for one in self.diagnostics]
+        return titled_fragment(f"{tokens:,} tokens", *parts, events_table(self.events, show))
 
     def _mask(self) -> Callable[[str], str]:
         """What shows a text without what the run's requests had redacted: notebooks are sent on."""

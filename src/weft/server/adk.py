@@ -27,7 +27,7 @@ from weft.server.endpoints import (
     Body,
     Call,
     Endpoint,
-    decoded,
+    decode_json,
     respond,
     respond_raw,
     whole_number,
@@ -124,34 +124,36 @@ async def create_session(call: Call) -> Answer:
     """Make a session; the page sends `null` where it has nothing to say."""
     body = await _body(call, NewAdkSession, NewAdkSession())
     _refuse_given(options=body.options)
-    return await _created(call, body.session_id, body.state, body.events or ())
+    return await _create_session(call, body.session_id, body.state, body.events or ())
 
 
 async def create_named_session(call: Call) -> Answer:
     """Make a session of this name; the body is its state."""
     data = await call.raw_body(needed=False)
     # clients send either the state itself, or an object whose only key is `state`
-    state = decoded(data, dict[str, Json]) if data.strip() not in (b"", b"null") else {}
+    state = decode_json(data, dict[str, Json]) if data.strip() not in (b"", b"null") else {}
     inner = state.get("state")
     if len(state) == 1 and isinstance(inner, dict):
         state = inner
-    return await _created(call, call.path("session"), state)
+    return await _create_session(call, call.path("session"), state)
 
 
-async def _created(
+async def _create_session(
     call: Call, id: str | None, state: JsonObject | None, listed: Sequence[JsonObject] = ()
 ) -> Answer:
     runner, user = call.runner(), call.user(call.path("user"))
     key = SessionKey(runner.app_name, user, require_id(id or new_id()))
     state = call.allowed_state(state)
-    events = _imported(call, runner, listed) if listed else ()
+    events = _read_posted_events(call, runner, listed) if listed else ()
     # the store's own refusal would read as a store that cannot be used
     if await runner.store.lengths([key]):
         raise Problem(409, "exists", f"the session `{key.id[:100]}` exists already")
     return _respond_session(await create_filled(runner.store, key, events, state=state))
 
 
-def _imported(call: Call, runner: Runner, listed: Sequence[JsonObject]) -> Sequence[Event]:
+def _read_posted_events(
+    call: Call, runner: Runner, listed: Sequence[JsonObject]
+) -> Sequence[Event]:
     """Events of another session, as a client may post them: what was said and called, no more.
 
     Nobody makes a server go on with a run by posting half of one: its calls would be made. For
@@ -241,14 +243,14 @@ async def patch_session(call: Call) -> Answer:
 
 async def delete_session(call: Call) -> Answer:
     """Delete a session."""
-    runner, key = await call.stored(call.path("user"))
+    runner, key = await call.find_session(call.path("user"))
     await runner.delete(user_id=key.user_id, session_id=key.id)
     return respond(None)
 
 
 async def run(call: Call) -> Answer:
     """Run, and answer with all events."""
-    started = await _started(call, await _body(call, AdkRun), stream=False)
+    started = await _start_run(call, await _body(call, AdkRun), stream=False)
     events = [
         msgspec.Raw(_plain(event)) async for event in started.events() if event.author != "user"
     ]
@@ -258,11 +260,11 @@ async def run(call: Call) -> Answer:
 async def run_sse(call: Call) -> Answer:
     """Run, and stream the events: a line of JSON each, partial ones if the client asks for them."""
     body = await _body(call, AdkRun)
-    started = await _started(call, body, stream=body.streaming)
+    started = await _start_run(call, body, stream=body.streaming)
     return call.served.run_stream(call.identity, started, _lines(started))
 
 
-async def _started(call: Call, body: AdkRun, *, stream: bool) -> ServedRun:
+async def _start_run(call: Call, body: AdkRun, *, stream: bool) -> ServedRun:
     _refuse_given(customMetadata=body.custom_metadata, serviceTier=body.service_tier)
     runners = call.served.runners
     # google-adk's clients may leave the app out where a server has only one
@@ -312,14 +314,14 @@ async def _body(call: Call, kind: type[BodyT], empty: BodyT | None = None) -> Bo
     data = await call.raw_body(needed=empty is None)
     if data.strip() in (b"", b"null") and empty is not None:
         return empty
-    fields = decoded(data, dict[str, msgspec.Raw])
+    fields = decode_json(data, dict[str, msgspec.Raw])
     names = {one.name: one.encode_name for one in msgspec.structs.fields(kind)}
     spelled = {names.get(name, name): value for name, value in fields.items()}
     # the later spelling would win in silence
     if len(spelled) < len(fields):
         twice = next(one for one in names if one in fields and names[one] in fields)
         raise invalid(f"`{twice}` and `{names[twice]}` are one field, which is there twice")
-    return decoded(msgspec.json.encode(spelled), kind)
+    return decode_json(msgspec.json.encode(spelled), kind)
 
 
 async def list_artifacts(call: Call) -> Answer:
@@ -358,11 +360,11 @@ async def get_artifact(call: Call) -> Answer:
 _OF_VERSIONS = re.compile(
     r"(?P<name>.+)/versions(?:/(?P<version>[^/]+))??(?P<about>/metadata)?", re.DOTALL
 )
-"""What google-adk's clients write behind the name of an artifact, which may have slashes too."""
+"""What google-adk's clients write after the name of an artifact, which may have slashes too."""
 
 
 async def _about_version(call: Call, session: Session, name: str, version: int) -> JsonObject:
-    """What is known of a version of an artifact, beside what is in it."""
+    """What is known of a version of an artifact, other than its content."""
     part = await call.runner().artifacts.load(*_owner(session), name, version)
     if part is None:
         raise unknown_artifact(name)
@@ -388,7 +390,7 @@ def _owner(session: Session) -> tuple[str, str, str]:
 
 
 async def get_version(call: Call) -> Answer:
-    """What the page shows beside its title."""
+    """What the page shows next to its title."""
     version = ".".join(platform.python_version_tuple()[:2])
     return respond(
         {"version": f"weft {__version__}", "language": "python", "language_version": version}

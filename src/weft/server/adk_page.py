@@ -1,4 +1,4 @@
-"""What google-adk's page shows beside a conversation: graphs, traces, and the page itself.
+"""What google-adk's page shows next to a conversation: graphs, traces, and the page itself.
 
 The page is served from a google-adk that is installed here; none of it is part of Weft.
 
@@ -52,15 +52,15 @@ async def get_metrics_info(call: Call) -> Answer:
 async def build_graph(call: Call) -> Answer:
     """The agents and tools of an app as a tree."""
     runner = call.runner()
-    return respond({"name": runner.app_name, "root_agent": _described(runner.root)})
+    return respond({"name": runner.app_name, "root_agent": _describe_node(runner.root)})
 
 
-def _described(node: Node) -> JsonObject:
+def _describe_node(node: Node) -> JsonObject:
     if not isinstance(node, Agent):
         return {
             "name": node.name,
             "description": type(node).__name__,
-            "sub_agents": [_described(child) for child in node.children],
+            "sub_agents": [_describe_node(child) for child in node.children],
             "tools": [],
         }
     return {
@@ -68,7 +68,7 @@ def _described(node: Node) -> JsonObject:
         "description": node.description,
         "model": node.model if isinstance(node.model, str) else "",
         "instruction": node.instruction if isinstance(node.instruction, str) else "",
-        "sub_agents": [_described(child) for child in node.sub_agents],
+        "sub_agents": [_describe_node(child) for child in node.sub_agents],
         "tools": [{"name": name, "type": "tool"} for name in _tool_names(node)],
     }
 
@@ -123,7 +123,7 @@ def dot_of(root: Node, lit: frozenset[str] = frozenset()) -> str:
 
 
 async def session_trace(call: Call) -> Answer:
-    """The runs of a session as spans, with the request behind each answer of a model."""
+    """The runs of a session as spans, with the request of each answer of a model."""
     runner, id = call.runner(), call.path("session")
     user = call.user(call.query("user") or None)
     key = SessionKey(runner.app_name, user, id)
@@ -219,7 +219,7 @@ def _span(
 
 
 def _log_of(runner: Runner, session: Session, index: int) -> JsonObject | None:
-    """The request behind an answer, compiled again, and the answer; None where it cannot be."""
+    """The request of an answer, compiled again, and the answer; None where it cannot be."""
     event = session.events[index]
     home = next((one for one in _homes(runner.root) if find_path(one, event.author)), None)
     if home is None:
@@ -370,4 +370,4 @@ PAGE_ENDPOINTS = (
     _row(f"{_TRACE}/session/{{session}}", session_trace, "A trace."),
     _row(f"{_TRACE}/{{event}}", event_trace, "One event's trace."),
 )
-"""What the page asks for beside the API of sessions and runs."""
+"""What the page asks for in addition to the API of sessions and runs."""

@@ -254,7 +254,7 @@ class _Routes:
         key = (scope["method"], path[1:].partition("/")[0], min(path.count("/"), _DEEPEST))
         few = self._by_method.get(key)
         if few is None:
-            few = self._narrowed(*key)
+            few = self._narrow_routes(*key)
             if few:  # what nobody serves is not worth remembering
                 self._by_method[key] = few
         for route in few:
@@ -276,7 +276,7 @@ class _Routes:
         scope[ROUTES] = self._routes
         await self._all(scope, receive, send)
 
-    def _narrowed(self, method: str, first: str, depth: int) -> list[Route]:
+    def _narrow_routes(self, method: str, first: str, depth: int) -> list[Route]:
         """The plain routes that such a request may be for, as far as the next mount."""
         few: list[Route] = []
         for route in self._routes:

@@ -62,13 +62,13 @@ class Call:
         return value.decode("latin-1") if value is not None else None
 
     def query(self, name: str, default: str = "") -> str:
-        """A value behind the question mark."""
+        """A value of the query."""
         if not self.scope.get("query_string"):
             return default
         return self.request.query_params.get(name, default)
 
     def number(self, name: str, default: int, *, most: int = 2**31) -> int:
-        """A whole number behind the question mark."""
+        """A whole number of the query."""
         text = self.query(name)
         if not text:
             return default
@@ -96,7 +96,7 @@ class Call:
         is_one = self.identity.user is not None or self.query("user")
         return self.user() if is_one else None
 
-    async def stored(self, user: str | None = None) -> tuple[Runner, SessionKey]:
+    async def find_session(self, user: str | None = None) -> tuple[Runner, SessionKey]:
         """The runner and the key of the session that the path names, which must be there."""
         runner, user, id = self.runner(), self.user(user), self.path("session")
         await self.served.require_session(runner, user, id)
@@ -130,7 +130,7 @@ class Call:
 
     async def body(self, kind: type[T], *, empty: T | None = None) -> T:
         """The JSON of the request as a value, or a problem that names the field."""
-        return decoded(await self.raw_body(needed=empty is None), kind, empty)
+        return decode_json(await self.raw_body(needed=empty is None), kind, empty)
 
     async def raw_body(self, *, needed: bool = True) -> bytes:
         """The bytes of the request, which must be JSON and not too many."""
@@ -206,7 +206,7 @@ class _Arrival:
             self._task.cancel()
 
 
-def decoded(data: bytes, kind: type[T], empty: T | None = None) -> T:
+def decode_json(data: bytes, kind: type[T], empty: T | None = None) -> T:
     """The value that a JSON text holds, or a problem."""
     if not data.strip() and empty is not None:
         return empty

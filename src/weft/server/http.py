@@ -112,7 +112,7 @@ class HeadGuard(asyncio.Protocol):
             self._look_later()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; what is no part of a request that is known is the head of the next."""
+        """Read on; what is not part of a known request is the head of the next."""
         before, was_in_body = self.cycle, self._is_in_body()
         # a head that comes in one piece is known to nobody before it is answered
         is_head = not was_in_body and (before is None or before.response_complete)
@@ -124,7 +124,7 @@ class HeadGuard(asyncio.Protocol):
         if self.cycle is not before:
             self._settle()
         elif before is None or before.response_complete:
-            # the parser reads the rest of a body whose request was refused: it is no head
+            # the parser reads the rest of a body whose request was refused: it is not a head
             if was_in_body:
                 self._ignored += len(data)
             else:
@@ -139,7 +139,7 @@ class HeadGuard(asyncio.Protocol):
                 self._wait()
 
     def _is_too_large(self, data: bytes) -> bool:
-        """Whether the head that ends in these bytes, or goes on behind them, is too large."""
+        """Whether the head that ends in these bytes, or goes on after them, is too large."""
         if self._size + len(data) <= LARGEST_HEAD:
             return False
         end = _END_OF_HEAD.search(self._last + data)

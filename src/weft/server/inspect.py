@@ -68,7 +68,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 @runtime_checkable
 class Talk(Protocol):
-    """Sessions that can be talked to: what a source with a runner offers beside."""
+    """Sessions that can be talked to: what a source with a runner also offers."""
 
     async def say(self, key: str, text: str) -> None:
         """Give the agent a message; the run goes on without a reader."""
@@ -264,7 +264,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
             try:
                 inspection = await asked.inspection(_text(request, "session"))
                 # Rebuilding a long session takes a while, and other requests go on meanwhile.
-                value = await asyncio.to_thread(_answered, answer, inspection, request)
+                value = await asyncio.to_thread(_ask_inspection, answer, inspection, request)
             finally:
                 asking -= 1
             if answer is _film and isinstance(value, dict):
@@ -286,7 +286,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
 
         return endpoint
 
-    async def exported(request: Request) -> Response:
+    async def export_session(request: Request) -> Response:
         key, raw = _text(request, "session"), _switch(request, "raw")
         inspection = await source(request).inspection(key)
         page = await asyncio.to_thread(export, inspection, key=key, raw=raw)
@@ -311,7 +311,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
         ApiRoute("/", _page_file, methods=["GET"]),
         *(ApiRoute(f"/{name}", _page_file, methods=["GET"]) for name in (STYLE, LIBRARY, *SCRIPTS)),
         ApiRoute(f"{api}/sessions", sessions, methods=["GET"]),
-        ApiRoute(f"{api}/export", exported, methods=["GET"]),
+        ApiRoute(f"{api}/export", export_session, methods=["GET"]),
         ApiRoute(f"{api}/live", live, methods=["GET"]),
         *(
             ApiRoute(f"{api}/{name}", answering(one), methods=["GET"])
@@ -330,7 +330,7 @@ def inspector_routes(served: Served, source: Callable[[Request], SessionSource])
 def _with_problems(inner: ASGIApp) -> ASGIApp:
     """An error as a problem document; a session that is not there is a 404."""
 
-    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer_or_refuse(scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await inner(scope, receive, send)
         except Exception as error:
@@ -339,14 +339,14 @@ def _with_problems(inner: ASGIApp) -> ASGIApp:
                 problem.status, problem.kind = 404, "unknown-session"
             await problem.response()(scope, receive, send)
 
-    return answered
+    return answer_or_refuse
 
 
 _Answer = Callable[[Inspection, Request], Json]
 _Action = Callable[[Talk, Call], Awaitable[Json]]
 
 
-def _answered(answer: _Answer, inspection: Inspection, request: Request) -> Json:
+def _ask_inspection(answer: _Answer, inspection: Inspection, request: Request) -> Json:
     # answers are made in threads, and compile the same log
     with inspection.lock:
         return answer(inspection, request)
@@ -464,7 +464,7 @@ async def _growth(
 async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]) -> None:
     """Compile a session under the policies that people try, so that the first to ask waits less.
 
-    It works beside the loop, a little at a time, and waits while anybody asks or runs. It goes on
+    It works next to the loop, a little at a time, and waits while anybody asks or runs. It goes on
     until it is cancelled; what was made is kept as long as anybody else looks.
     """
     try:
@@ -472,7 +472,7 @@ async def _rehearse(source: SessionSource, key: str, is_busy: Callable[[], bool]
     except WeftError:
         return  # it was deleted meanwhile, or the store fails: who asks is told
     spent = 0.0
-    with inspection.watched():
+    with inspection.watch():
         for policy in REHEARSED:
             walk = inspection.rehearse(Variant(policy=policy))
             done = False

@@ -5,7 +5,7 @@ says which session it belongs to: `previous_response_id` or `conversation` (resp
 header `X-Weft-Session`; then only what follows the last answer is new. Without any of these the
 history becomes a session of its own, which can be looked at like any other.
 
-Tools of the client are declared to the model beside the agent's own. A call of one ends the
+Tools of the client are declared to the model together with the agent's own. A call of one ends the
 answer; the client brings the result with its next request.
 
 Responses are read again from the log: `openai_stored.py` finds them there. Conversations are in
@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator
 from functools import partial
 
 from weft.runtime.earlier import is_unfinished
-from weft.server.endpoints import Answer, Call, Endpoint, decoded, respond
+from weft.server.endpoints import Answer, Call, Endpoint, decode_json, respond
 from weft.server.openai_answers import (
     ChatForm,
     Piece,
@@ -62,16 +62,16 @@ async def get_model(call: Call) -> Answer:
 
 async def create_chat_completion(call: Call) -> Answer:
     """Answer a chat."""
-    body = decoded(await call.raw_body(), dict[str, Json])
+    body = decode_json(await call.raw_body(), dict[str, Json])
     asked, include_usage = read_request(call, body, "chat"), wants_usage(body)
     run = await asked.start(call)
     form = ChatForm(asked, run, include_usage=include_usage)
-    return await _answered(call, asked, run, form)
+    return await _respond_or_stream(call, asked, run, form)
 
 
 async def create_response(call: Call) -> Answer:
     """Answer with a response."""
-    body = decoded(await call.raw_body(), dict[str, Json])
+    body = decode_json(await call.raw_body(), dict[str, Json])
     asked = read_request(call, body, "responses")
     run = await asked.start(call)
     head = ResponseHead(
@@ -82,7 +82,7 @@ async def create_response(call: Call) -> Answer:
         session=run.session_id,
         note=asked.note,
     )
-    return await _answered(call, asked, run, ResponseForm(head))
+    return await _respond_or_stream(call, asked, run, ResponseForm(head))
 
 
 async def get_response(call: Call) -> Answer:
@@ -145,7 +145,7 @@ async def cancel_response(call: Call) -> Answer:
     )
 
 
-async def _answered(
+async def _respond_or_stream(
     call: Call, asked: ClientRequest, run: ServedRun, form: ChatForm | ResponseForm
 ) -> Answer:
     """The answer in one piece, or as a stream."""

@@ -1,7 +1,7 @@
 """What a run says, as OpenAI's clients read it: in one piece or streamed, a chat or a response.
 
 An answer is text, or JSON of the form that the client asks for. Calls of the client's own tools
-end it. A question to a person is told in words, beside JSON as a refusal.
+end it. A question to a person is asked in words; where JSON is asked for, as a refusal.
 
 Top to bottom: the pieces of an answer, how they are found in the events of a run, the chat, the
 response.
@@ -55,7 +55,7 @@ class _ToolCall(NamedTuple):
     call: FunctionCall
 
 
-class _Ended(NamedTuple):
+class _RunEnd(NamedTuple):
     """How the run ended, and what it cost."""
 
     usage: Usage
@@ -65,7 +65,7 @@ class _Ended(NamedTuple):
     """When it was asked for, as the log has it."""
 
 
-Piece = _Text | _RefusalText | _ToolCall | _Ended
+Piece = _Text | _RefusalText | _ToolCall | _RunEnd
 
 
 class _Paragraphs:
@@ -174,7 +174,7 @@ async def pieces_of(
             if event.author == "user":
                 complete += [] if event.partial else [event]
                 continue
-            # what an agent says inside a tool, and what an error says, is no part of the answer
+            # what an agent says inside a tool, and what an error says, is not part of the answer
             is_hidden = event.audience == "internal" or event.isolation_scope or event.error_code
             if not is_hidden and (new := answer.add(event)):
                 yield _Text(new)
@@ -196,7 +196,7 @@ async def pieces_of(
         failure = stream_problem(error)
     cut = any(event.finish_reason == "MAX_TOKENS" for event in complete)
     begun = complete[0].timestamp if complete else None
-    yield _Ended(counted_usage(complete), cut, failure, begun)
+    yield _RunEnd(counted_usage(complete), cut, failure, begun)
 
 
 def _failure_of(complete: list[Event]) -> Problem | None:
@@ -217,7 +217,7 @@ class _Form:
         self.calls: list[FunctionCall] = []
         self.cuts: list[int] = []
         """How long the text was at each of the calls."""
-        self.ended: _Ended | None = None
+        self.ended: _RunEnd | None = None
         self.created = int(time.time())
 
     @property
@@ -235,7 +235,7 @@ class _Form:
             case _ToolCall():
                 self.calls.append(piece.call)
                 self.cuts.append(len(self.text))
-            case _Ended():
+            case _RunEnd():
                 self.ended = piece
 
     @property
@@ -333,7 +333,7 @@ def _output(usage: Usage) -> int:
 
 
 class ResponseHead(NamedTuple):
-    """What a response says beside its answer."""
+    """What a response says in addition to its answer."""
 
     id: str
     run: str

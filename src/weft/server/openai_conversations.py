@@ -146,7 +146,7 @@ async def create_items(call: Call) -> Answer:
 
 
 async def _post(runner: Runner, session: Session, events: Sequence[Event]) -> None:
-    """Put what a client posts behind all that the session has."""
+    """Append what a client posts to the session."""
     key = key_of(session)
     lease = await runner.store.lease(key, busy="reject", interrupt=lambda: None)
     try:

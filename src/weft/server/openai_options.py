@@ -1,4 +1,4 @@
-"""What a request of OpenAI's clients says beside its messages, field by field.
+"""What a request of OpenAI's clients says in addition to its messages, field by field.
 
 Nothing is passed over in silence. A field is read; or it has no effect here, and `NO_EFFECT` and
 the docs say so; or it is refused, because without it the answer would be another than the client
@@ -98,7 +98,7 @@ FIELDS: Mapping[Endpoint, frozenset[str]] = {
 """All fields that an endpoint knows."""
 
 
-class _Refused(NamedTuple):
+class _RefusedField(NamedTuple):
     """A field that is refused, unless its value asks for nothing."""
 
     harmless: tuple[Json, ...]
@@ -111,34 +111,34 @@ class _Refused(NamedTuple):
         return any(type(value) is type(one) and value == one for one in self.harmless)
 
 
-_REFUSED: Mapping[str, _Refused] = {
-    "n": _Refused((1,), "an agent gives one answer"),
-    "logprobs": _Refused((False,), "an agent's answer has no logprobs"),
-    "top_logprobs": _Refused((0,), "an agent's answer has no logprobs"),
-    "logit_bias": _Refused(({},), "tokens of one model mean nothing to another"),
-    "modalities": _Refused((["text"],), "an agent answers with text"),
-    "audio": _Refused((), "an agent answers with text"),
-    "functions": _Refused((), "functions are passed as tools here", "write `tools`"),
-    "function_call": _Refused((), "functions are passed as tools here", "write `tool_choice`"),
-    "web_search_options": _Refused(
+_REFUSED: Mapping[str, _RefusedField] = {
+    "n": _RefusedField((1,), "an agent gives one answer"),
+    "logprobs": _RefusedField((False,), "an agent's answer has no logprobs"),
+    "top_logprobs": _RefusedField((0,), "an agent's answer has no logprobs"),
+    "logit_bias": _RefusedField(({},), "tokens of one model mean nothing to another"),
+    "modalities": _RefusedField((["text"],), "an agent answers with text"),
+    "audio": _RefusedField((), "an agent answers with text"),
+    "functions": _RefusedField((), "functions are passed as tools here", "write `tools`"),
+    "function_call": _RefusedField((), "functions are passed as tools here", "write `tool_choice`"),
+    "web_search_options": _RefusedField(
         (), "an agent searches the web with a tool of its own", "give the agent one"
     ),
-    "moderation": _Refused((), "nothing is moderated here"),
-    "background": _Refused(
+    "moderation": _RefusedField((), "nothing is moderated here"),
+    "background": _RefusedField(
         (False,),
         "a response is not made in the background here",
         "stream it: a run goes on when its client is gone",
     ),
-    "max_tool_calls": _Refused(
+    "max_tool_calls": _RefusedField(
         (),
         "an agent calls its tools as often as it needs",
         "limit its model calls where it is served: weft serve --max-llm-calls",
     ),
-    "prompt": _Refused(
+    "prompt": _RefusedField(
         (), "there are no prompts of yours here", "the agent has an instruction of its own"
     ),
-    "image": _Refused(({}, {"context_compression": "auto"}), "images are sent as they are"),
-    "access_programs": _Refused((), "there are no access programs here"),
+    "image": _RefusedField(({}, {"context_compression": "auto"}), "images are sent as they are"),
+    "access_programs": _RefusedField((), "there are no access programs here"),
 }
 
 _LOGPROBS = "message.output_text.logprobs"

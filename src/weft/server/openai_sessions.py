@@ -116,7 +116,7 @@ class ClientRequest:
         await call.served.require_room(self.runner.app_name, user)  # before a session is made
         at = self.session
         if self.note.previous is not None:
-            at = await self._continued(call, user, self.note.previous)
+            at = await self._continue_session(call, user, self.note.previous)
         key = SessionKey(self.runner.app_name, user, at or asking_session(self.messages) or "")
         session = await find_session(self.runner, user, key.id) if key.id else None
         answers = replies(session, parts) if session is not None and session.waiting else None
@@ -128,7 +128,7 @@ class ClientRequest:
         self.goes_on = answers is not None
         is_new = at is None and answers is None
         note = self._note(begins, parts if answers is not None else None, is_new=is_new)
-        # behind a note whose response never began an empty one is written: it hides that note
+        # after a note whose response never began an empty one is written: it hides that note
         if note == RequestNote() and (session is None or not ends_in_note(session)):
             note = None  # there is nothing to note
         if is_new:
@@ -186,7 +186,7 @@ class ClientRequest:
         await create_filled(store, key, history)
         return key
 
-    async def _continued(self, call: Call, user: str, previous: str) -> str:
+    async def _continue_session(self, call: Call, user: str, previous: str) -> str:
         """The session of the previous response; a copy, if it has gone on since."""
         with _naming("previous_response_id"):
             response = await find_response(call, previous, [self.runner])
@@ -357,7 +357,7 @@ def in_words(questions: Sequence[Pending]) -> str:
 
 def _question(one: Pending, *, is_only: bool) -> str:
     suffix = "" if is_only else f" {one.call_id}"
-    call = f"`{one.name}` with {_shortened(compact(one.args))}"
+    call = f"`{one.name}` with {_shorten_text(compact(one.args))}"
     match one.kind:
         case "confirm":
             words = "" if one.question == f"May {one.name} be called?" else f" {one.question}"
@@ -380,7 +380,7 @@ def _question(one: Pending, *, is_only: bool) -> str:
             )
 
 
-def _shortened(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
@@ -435,14 +435,14 @@ def _value(question: Pending, response: JsonObject) -> object:
 
 
 def _reply(question: Pending, text: str) -> object:
-    """What a text answers to a question; None where it is no answer."""
+    """What a text answers to a question; None where it does not."""
     if question.kind == "input":
         fitting = [one for one in _choices(question) if _choice_text(one).lower() == text.lower()]
         return fitting[0] if fitting else text
     word, _, rest = re.sub(r"[\s:,.!]+", " ", text, count=1).partition(" ")
     if word.lower() in _NO:
         return Deny(text[len(word) :].lstrip(" :,.!\n"))
-    # a yes with more behind it may mean anything: nothing runs on a guess
+    # a yes with more after it may mean anything: nothing runs on a guess
     return Approve() if word.lower() in _YES and not rest.strip() else None
 
 

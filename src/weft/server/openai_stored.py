@@ -118,7 +118,7 @@ class RequestNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         return not (self.created_at is not None or self.deleted or self.renews or self.posted)
 
     def event(self) -> Event:
-        """The note as an event, of an invocation that is no run."""
+        """The note as an event, of an invocation that is not a run."""
         written: JsonObject = msgspec.to_builtins(self)
         return Event(author="user", invocation_id=new_id(), custom_metadata={_KEY: written})
 
@@ -137,7 +137,7 @@ def _note_in(event: Event) -> RequestNote | None:
 
 
 def request_note(session: Session, after: int) -> RequestNote | None:
-    """What was noted for the response that comes after so many events."""
+    """What was noted for the response that comes after the first `after` events."""
     note = _note_in(session.events[after - 1]) if 0 < after <= len(session.events) else None
     return note if note is not None and note.is_of_request else None
 
@@ -250,7 +250,7 @@ def _bounds(session: Session, run: str, after: int) -> tuple[int, int] | None:
         if event.invocation_id != run:
             continue
         if not end:
-            # a response begins with what was said to it: another place is no id of ours
+            # a response begins with what was said to it: another place is not an id of ours
             if event.author != "user":
                 return None
             begin = at
@@ -311,7 +311,7 @@ class ItemGroup(NamedTuple):
     """The first event of it."""
     response: StoredResponse | None
     instructions: str | None = None
-    """What the client's history begins with, and is no item of it."""
+    """What the client's history begins with, and is not an item of it."""
 
     def posted(self) -> list[JsonObject]:
         """The items of a message that the client brought along."""
@@ -430,7 +430,7 @@ def input_of(response: StoredResponse) -> list[JsonObject]:
         for event in own:
             items += _split_items(_parts_of(event), event, note.lengths)
     if note.instructions is not None and items and _is_text(items[0], note.instructions):
-        items = items[1:]  # they are read as the user's, and are no part of the input
+        items = items[1:]  # they are read as the user's, and are not part of the input
     return items
 
 

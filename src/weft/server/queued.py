@@ -81,7 +81,7 @@ class QueuedRun(InSession):
         """
         waiting: asyncio.Queue[Event] = asyncio.Queue(_AHEAD)
         reader, self._reader = self._reader, None
-        reading = asyncio.create_task(self._read(waiting, reader))
+        reading = asyncio.create_task(self._follow_log(waiting, reader))
         position, pause = self.after, _LOOK_EVERY
         until: float | None = None
         try:
@@ -161,7 +161,7 @@ class QueuedRun(InSession):
             tell(RunError("the run was one of a worker", where=str(self.key)))
 
     async def _is_over(self) -> bool:
-        """Whether the turn is over, and its tokens are counted; a failed look is no answer."""
+        """Whether the turn is over, and its tokens are counted; a failed look says nothing."""
         try:
             info = await self._turns.find(self.key, self._turn.request_id)
             if info is not None and info.status in ("waiting", "running"):
@@ -173,7 +173,7 @@ class QueuedRun(InSession):
             return False
         return True
 
-    async def _read(self, waiting: "asyncio.Queue[Event]", reader: Follower | None) -> None:
+    async def _follow_log(self, waiting: "asyncio.Queue[Event]", reader: Follower | None) -> None:
         """Follow the log of the session."""
         events = self._runner.events(
             user_id=self.key.user_id,
@@ -198,12 +198,12 @@ class QueuedRun(InSession):
 
 
 def _may_end(event: Event) -> bool:
-    """Whether the run may be over behind this event."""
+    """Whether the run may be over after this event."""
     return event.is_final_response() or event.error_code is not None
 
 
 class RunWords(TypedDict, total=False):
-    """What a run may be asked for beside its message, as `Runner.start` takes it."""
+    """What a run may be asked for in addition to its message, as `Runner.start` takes it."""
 
     state: Mapping[str, Json] | None
     answers: Mapping[str, object] | None

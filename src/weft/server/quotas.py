@@ -40,13 +40,13 @@ _LOOK_EVERY = 1.0
 """Seconds for which the depth of the queue is believed."""
 
 _FEW_ACCOUNTS = 10_000
-"""From so many accounts on, idle ones are forgotten."""
+"""The number of accounts from which on idle ones are forgotten."""
 
 _AT_ONCE = 100
 """How many requests are counted at once."""
 
 _SERVER = "server/"
-"""What the names of servers begin with, beside those of accounts."""
+"""What the names of servers begin with, unlike those of accounts."""
 
 _BEAT_EVERY = 10.0
 """Seconds after which a server with open runs says that it lives."""
@@ -59,7 +59,7 @@ _Holder = Literal["user", "app"]
 
 @dataclass(frozen=True, kw_only=True)
 class Quota:
-    """How much one user, or one app, may have. None is no limit."""
+    """How much one user, or one app, may have. None means no limit."""
 
     turns_per_minute: int | None = None
     """Runs that begin in any 60 seconds; an answer to a question begins one too."""
@@ -140,7 +140,7 @@ def _require_quota(value: object, name: str) -> None:
 class _Refusal(NamedTuple):
     """Why no run begins: the limit, whose it is, and the seconds until it is free."""
 
-    limited: "_Limited"
+    limited: "_LimitedAccount"
     limit: str
     allowed: int
     used: int
@@ -157,7 +157,7 @@ class _Account(msgspec.Struct):
     tokens: int = 0
     day: int = 0
 
-    def refusals(self, limited: "_Limited", now: float) -> Iterable[_Refusal]:
+    def refusals(self, limited: "_LimitedAccount", now: float) -> Iterable[_Refusal]:
         """The limits that leave no room for one more run."""
         quota = limited.quota
         begun, under_way = sum(count for _, count in self.turns), sum(self.open.values())
@@ -209,7 +209,7 @@ class _Account(msgspec.Struct):
         return max(ends)
 
 
-class _Limited(NamedTuple):
+class _LimitedAccount(NamedTuple):
     """A user or an app of whom something is limited."""
 
     holder: _Holder
@@ -226,10 +226,10 @@ class Reservation:
     """The room that one run takes in the accounts of its user and app, until it is over."""
 
     def __init__(
-        self, book: "QuotaBook", limited: tuple[_Limited, ...], began: float | None = None
+        self, book: "QuotaBook", limited: tuple[_LimitedAccount, ...], began: float | None = None
     ) -> None:
         self._book = book
-        self._limited = limited
+        self._limited_accounts = limited
         self._began = began
         self._is_over = False
         quotas = [one.quota for one in limited]
@@ -239,25 +239,25 @@ class Reservation:
         """Whether it matters when the run ends and what it cost."""
 
     def end(self, tokens: int) -> None:
-        """The run is over and used so many tokens; only the first call counts."""
+        """The run is over and used `tokens` tokens; only the first call counts."""
         if not self._is_over:
             self._is_over = True
-            self._book.end(self._limited, tokens)
+            self._book.end(self._limited_accounts, tokens)
 
     def give_back(self) -> None:
         """No run began, or one that was counted before: nothing was used."""
         if not self._is_over:
             self._is_over = True
-            self._book.end(self._limited, 0, began=self._began)
+            self._book.end(self._limited_accounts, 0, began=self._began)
 
 
 _Change = Callable[[Mapping[str, _Account], float], object]
 
 
-class _Asked(NamedTuple):
+class _CountRequest(NamedTuple):
     """Something to be counted, and who waits for it."""
 
-    limited: tuple[_Limited, ...]
+    limited: tuple[_LimitedAccount, ...]
     change: _Change
     future: "asyncio.Future[object]"
     takes: bool
@@ -287,34 +287,34 @@ class QuotaBook:
         counting = [store for store in stores if isinstance(store, CountingStore)]
         self._store: CountingStore = counting[0] if counting else LocalTallies(self)
         self._counts_open = any(one.open_runs is not None for one in quotas.all)
-        self._waiting: list[_Asked] = []
+        self._waiting: list[_CountRequest] = []
         self._asking: asyncio.Task[None] | None = None
         self._open: dict[str, int] = {}
         """How many runs of this server are open in each account that limits them. The store is
         told the number and not its changes, so that one that was lost does no harm."""
-        self._late: dict[tuple[_Limited, ...], int] = {}
+        self._late: dict[tuple[_LimitedAccount, ...], int] = {}
         """The accounts that could not be written, and the tokens that are missing there."""
         self._beating: asyncio.Task[None] | None = None
 
     async def problem_of(self, app: str, user: str) -> Problem | None:
         """The problem that says which limit leaves no room for a run; None where there is room."""
-        limited = self._limited(app, user)
+        limited = self._limited_accounts(app, user)
         if not limited:
             return None
 
         def look(accounts: Mapping[str, _Account], now: float) -> Problem | None:
-            return _refused(limited, accounts, now)
+            return _refusal_for(limited, accounts, now)
 
-        return cast("Problem | None", await self._put(limited, look))
+        return cast("Problem | None", await self._enqueue(limited, look))
 
     async def admit(self, app: str, user: str) -> Reservation:
         """Take the room of a run; raises the problem that says which limit leaves none."""
-        limited = self._limited(app, user)
+        limited = self._limited_accounts(app, user)
         if not limited:
             return self._free
 
         def take(accounts: Mapping[str, _Account], now: float) -> Problem | float:
-            problem = _refused(limited, accounts, now)
+            problem = _refusal_for(limited, accounts, now)
             if problem is None:
                 for one in limited:
                     account = accounts[one.key]
@@ -330,7 +330,7 @@ class QuotaBook:
                 raise taken
             return Reservation(self, limited, cast("float", taken))
 
-        asked = self._put(limited, take, takes=True)
+        asked = self._enqueue(limited, take, takes=True)
         try:
             # shielded: the count may be on its way, and then room was taken
             await asyncio.shield(asked)
@@ -346,15 +346,15 @@ class QuotaBook:
 
     def resume(self, app: str, user: str) -> Reservation:
         """The room of a run that an earlier process began: it goes on in any case."""
-        limited = self._limited(app, user)
+        limited = self._limited_accounts(app, user)
         if limited:
             # it goes on whatever the quota says, but others see that it is open
             self._note_open(limited, 1)
-            self._put(limited, _no_change).add_done_callback(_note_failure)
+            self._enqueue(limited, _no_change).add_done_callback(_note_failure)
         return Reservation(self, limited)
 
     def end(
-        self, limited: tuple[_Limited, ...], tokens: int, *, began: float | None = None
+        self, limited: tuple[_LimitedAccount, ...], tokens: int, *, began: float | None = None
     ) -> None:
         """Count what a run used, and that it is over; or that it never `began`."""
         if not limited:
@@ -369,30 +369,30 @@ class QuotaBook:
                 if began is not None:
                     account.take_back(began)
 
-        self._put(limited, close, tokens=tokens).add_done_callback(_note_failure)
+        self._enqueue(limited, close, tokens=tokens).add_done_callback(_note_failure)
 
     async def close(self) -> None:
         """Have everything counted that is to be counted."""
         if self._beating is not None:
             self._beating.cancel()
         if self._late:
-            self._put((), _no_change).add_done_callback(_note_failure)
+            self._enqueue((), _no_change).add_done_callback(_note_failure)
         while self._asking is not None and not self._asking.done():
             await asyncio.wait([self._asking])
 
-    def _limited(self, app: str, user: str) -> tuple[_Limited, ...]:
+    def _limited_accounts(self, app: str, user: str) -> tuple[_LimitedAccount, ...]:
         """Those of the two of whom something is limited; on most servers nobody is."""
         # without quotas a request is not even looked at
         if self._is_free:
             return ()
         quotas = self.quotas
         both = (
-            _Limited("user", user, quotas.users.get(user, quotas.user)),
-            _Limited("app", app, quotas.apps.get(app, quotas.app)),
+            _LimitedAccount("user", user, quotas.users.get(user, quotas.user)),
+            _LimitedAccount("app", app, quotas.apps.get(app, quotas.app)),
         )
         return tuple([one for one in both if one.quota.limits_something])
 
-    def _note_open(self, limited: tuple[_Limited, ...], change: int) -> None:
+    def _note_open(self, limited: tuple[_LimitedAccount, ...], change: int) -> None:
         """Count the open runs of this server."""
         for one in limited:
             if one.quota.open_runs is not None:
@@ -409,13 +409,13 @@ class QuotaBook:
     async def _beat(self) -> None:
         while self._open or self._late:
             await asyncio.sleep(_BEAT_EVERY)
-            beaten = self._put((), _no_change)
+            beaten = self._enqueue((), _no_change)
             beaten.add_done_callback(_note_failure)
             await asyncio.wait([beaten])  # if it failed, the next may be heard
 
-    def _put(
+    def _enqueue(
         self,
-        limited: tuple[_Limited, ...],
+        limited: tuple[_LimitedAccount, ...],
         change: _Change,
         *,
         takes: bool = False,
@@ -424,7 +424,7 @@ class QuotaBook:
         """Have something counted, with whatever else is waiting to be."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[object] = loop.create_future()
-        self._waiting.append(_Asked(limited, change, future, takes, tokens))
+        self._waiting.append(_CountRequest(limited, change, future, takes, tokens))
         if self._asking is None or self._asking.done():
             self._asking = loop.create_task(self._ask())
         return future
@@ -442,8 +442,8 @@ class QuotaBook:
             def count(
                 tallies: Mapping[str, JsonObject],
                 now: float,
-                batch: Sequence[_Asked] = batch,
-                late: Mapping[tuple[_Limited, ...], int] = late,
+                batch: Sequence[_CountRequest] = batch,
+                late: Mapping[tuple[_LimitedAccount, ...], int] = late,
                 answers: list[object] = answers,
                 mine: Mapping[str, int] = mine,
             ) -> dict[str, Tally]:
@@ -489,7 +489,9 @@ class QuotaBook:
                 if not asked.future.done():
                     asked.future.set_result(answer)
 
-    def _note_late(self, batch: Iterable[_Asked], late: Mapping[tuple[_Limited, ...], int]) -> None:
+    def _note_late(
+        self, batch: Iterable[_CountRequest], late: Mapping[tuple[_LimitedAccount, ...], int]
+    ) -> None:
         """Have accounts written again that could not be: nobody knows what became of them."""
         for limited, tokens in [*late.items(), *((one.limited, one.tokens) for one in batch)]:
             if limited:
@@ -531,7 +533,7 @@ class LocalTallies:
     async def tally(self, names: Sequence[str], count: Count, *, beside: str = "") -> None:
         """Change what is counted; nothing comes between."""
         now, tallies = self._book.clock(), self.tallies
-        # servers count together nowhere else: there is nothing beside the names
+        # servers count together nowhere else: there is nothing but the names
         asked = {name: tallies[name].value for name in names if name in tallies}
         tallies.update(count(asked, now))
         if len(tallies) >= self._sweep_at:
@@ -541,8 +543,8 @@ class LocalTallies:
             self._sweep_at = max(_FEW_ACCOUNTS, 2 * len(tallies))
 
 
-def _refused(
-    limited: Sequence[_Limited], accounts: Mapping[str, _Account], now: float
+def _refusal_for(
+    limited: Sequence[_LimitedAccount], accounts: Mapping[str, _Account], now: float
 ) -> Problem | None:
     """The problem of who has no room; None where there is room."""
     refusals = [one for who in limited for one in accounts[who.key].refusals(who, now)]
@@ -589,7 +591,7 @@ def _problem_of(refusal: _Refusal, now: float) -> Problem:
     )
 
 
-def overloaded(limit: str, allowed: int, used: int, sentence: str) -> Problem:
+def overload_problem(limit: str, allowed: int, used: int, sentence: str) -> Problem:
     """The problem of a server that has too much to do, whoever asks."""
     return Problem(
         503,

@@ -24,7 +24,14 @@ from weft.runtime.runner import RunExtension
 from weft.server.access import Identity, Limits
 from weft.server.problems import Problem, invalid, require_id, unknown_app, unknown_session
 from weft.server.queued import QueuedRun, RunWords, cancel_waiting, queue_run
-from weft.server.quotas import QueueDepth, QuotaBook, Quotas, Reservation, overloaded, stored_tokens
+from weft.server.quotas import (
+    QueueDepth,
+    QuotaBook,
+    Quotas,
+    Reservation,
+    overload_problem,
+    stored_tokens,
+)
 from weft.server.stream import ChunkStream, DeadlineWatch, EventStream
 from weft.session import Session, SessionKey, Store
 from weft.session.event import new_id
@@ -106,7 +113,7 @@ class Served:
         self.watch.stop()
 
     async def shut_down(self, grace: float) -> None:
-        """Let runs end for so many seconds, and leave the others to the next process."""
+        """Let runs end for `grace` seconds, and leave the others to the next process."""
         self.stop_streams()
         if self._recovering is not None:
             self._recovering.cancel()
@@ -146,7 +153,7 @@ class Served:
 
     @property
     def stores(self) -> list[Store]:
-        """The stores behind the apps, each once."""
+        """The stores of the apps, each once."""
         return list({id(r.store): r.store for r in self.runners.values()}.values())
 
     async def apps_without_worker(self) -> list[str]:
@@ -205,7 +212,7 @@ class Served:
         if self.is_stopping:
             raise Problem(503, "stopping", "the server is stopping", headers={"retry-after": "5"})
         await self._require_capacity(runner.app_name)
-        async with self._admitted(runner.app_name, user) as reservation:
+        async with self._admit_run(runner.app_name, user) as reservation:
             # only a new session must have a name that is fit for addresses
             if message is not None and session and asked.get("create", True):
                 require_id(session)
@@ -237,7 +244,7 @@ class Served:
                     session_id=session,
                     tools=tools,
                     output_schema=output_schema,
-                    config=self._configured(chosen, busy, stream=stream),
+                    config=self._make_config(chosen, busy, stream=stream),
                     **asked,
                 )
             except SessionError as error:
@@ -264,17 +271,17 @@ class Served:
         limits, problem = self.limits, None
         if self.queue_depth is not None:
             if (waiting := await self.queue_depth.waiting()) >= limits.waiting:
-                problem = overloaded(
+                problem = overload_problem(
                     "waiting", limits.waiting, waiting, f"{waiting} turns wait in the queue"
                 )
         elif (busy := len(self._runs) + self.starting) >= limits.runs:
-            problem = overloaded("runs", limits.runs, busy, f"{busy} runs are under way")
+            problem = overload_problem("runs", limits.runs, busy, f"{busy} runs are under way")
         if problem is not None:
             self._count_refusal(app, problem)
             raise problem
 
     @asynccontextmanager
-    async def _admitted(self, app: str, user: str) -> AsyncGenerator[Reservation, None]:
+    async def _admit_run(self, app: str, user: str) -> AsyncGenerator[Reservation, None]:
         """The room of a run that begins in the block; it is given back if none begins."""
         depth = self.queue_depth
         self.starting += 1  # first: others ask while this one waits for the store
@@ -319,7 +326,7 @@ class Served:
 
         run.when_done(note_end)
 
-    def _configured(self, config: RunConfig, busy: Busy, *, stream: bool) -> RunConfig:
+    def _make_config(self, config: RunConfig, busy: Busy, *, stream: bool) -> RunConfig:
         """The config of a run; that of all runs is made once."""
         key = (id(config), busy, stream)
         known = self._configs.get(key)

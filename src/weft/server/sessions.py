@@ -175,7 +175,7 @@ def _status(runner: Runner, session: Session, *, running: bool) -> str:
 
 async def delete_session(call: Call) -> Answer:
     """Stop the session's run, and forget the session."""
-    runner, key = await call.stored()
+    runner, key = await call.find_session()
     await runner.delete(user_id=key.user_id, session_id=key.id)
     return Response(status_code=204)
 
@@ -207,7 +207,7 @@ async def start_run(call: Call) -> Answer:
         if problem.kind == "unknown-session" and body.message is not None:
             problem.hint = 'make it with POST /api/apps/APP/sessions, or send "create": true'
         raise
-    return _started(call, run, streams=streams)
+    return _answer_started_run(call, run, streams=streams)
 
 
 def _invocation_id(body: NewRun) -> str | None:
@@ -238,7 +238,7 @@ def _request_id(call: Call, body: NewRun) -> str | None:
         raise invalid(error.message, hint=error.hint, where="/request_id") from None
 
 
-def _started(call: Call, run: ServedRun, *, streams: bool) -> Answer:
+def _answer_started_run(call: Call, run: ServedRun, *, streams: bool) -> Answer:
     if streams:
         return call.served.run_stream(call.identity, run, Frames(run.batches()))
     return respond(
@@ -255,12 +255,12 @@ def _started(call: Call, run: ServedRun, *, streams: bool) -> Answer:
 
 async def cancel_run(call: Call) -> Answer:
     """Stop the session's run, in whichever process it is; a queued one is taken back."""
-    runner, key = await call.stored()
+    runner, key = await call.find_session()
     return respond({"cancelled": await call.served.cancel(runner, key)})
 
 
 async def get_events(call: Call) -> Answer:
-    """Stored events behind `after`; as a stream also those that come.
+    """Stored events after the first `after`; as a stream also those that come.
 
     A stream ends with the run that is under way; with `follow=true` it goes on for ever.
     """
@@ -335,7 +335,7 @@ async def write_state(call: Call, user: str, delta: JsonObject) -> Session:
 
 async def list_artifacts(call: Call) -> Answer:
     """The artifacts of a session and of its user, with their versions."""
-    runner, key = await call.stored()
+    runner, key = await call.find_session()
     names = await runner.artifacts.names(*key)
     return respond(
         [{"name": one, "versions": await runner.artifacts.versions(*key, one)} for one in names]
@@ -344,7 +344,7 @@ async def list_artifacts(call: Call) -> Answer:
 
 async def get_artifact(call: Call) -> Answer:
     """One version of an artifact as a part of content; the newest by default."""
-    runner, key = await call.stored()
+    runner, key = await call.find_session()
     version = call.number("version", 0) if call.query("version") else None
     name = call.path("name")
     part = await runner.artifacts.load(*key, name, version)
@@ -414,19 +414,19 @@ async def list_pending(call: Call) -> Answer:
 async def answer_questions(call: Call) -> Answer:
     """Answer open questions, and let the run go on."""
     body = await call.body(Answers)
-    runner, key = await call.stored(body.user)
+    runner, key = await call.find_session(body.user)
     if not body.answers:
         raise invalid("there are no answers", where="/answers")
     run = await call.served.start(
         runner, None, user=key.user_id, session=key.id, answers=body.answers
     )
-    return _started(call, run, streams=call.wants_stream())
+    return _answer_started_run(call, run, streams=call.wants_stream())
 
 
 async def rewind_session(call: Call) -> Answer:
     """Take the session back to before an invocation; nothing is deleted."""
     body = await call.body(RewindTo)
-    runner, key = await call.stored(body.user)
+    runner, key = await call.find_session(body.user)
     # the rewind itself would wait for the run, and the client with it
     if await call.served.is_running(runner, key):
         raise SessionBusy("another run has the session", where=str(key))
@@ -439,7 +439,7 @@ async def rewind_session(call: Call) -> Answer:
 async def fork_session(call: Call) -> Answer:
     """Make a session that begins with the first events of this one."""
     body = await call.body(NewFork, empty=NewFork())
-    runner, key = await call.stored(body.user)
+    runner, key = await call.find_session(body.user)
     to = require_id(body.id) if body.id else ""
     session = await runner.fork(user_id=key.user_id, session_id=key.id, upto=body.upto, to=to)
     return respond(show_session(runner, session), 201)

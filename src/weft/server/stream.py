@@ -77,7 +77,7 @@ def named_frame(name: str, value: object) -> bytes:
 
 
 class LastChunk(bytes):
-    """A chunk behind which nothing follows: the answer ends with it."""
+    """The last chunk: the answer ends with it."""
 
 
 class Frames:
@@ -127,7 +127,7 @@ class Frames:
 
 
 def stream_problem(error: Exception) -> Problem:
-    """What a stream says that cannot go on; a session that is gone is no news of others."""
+    """What a stream says that cannot go on; a session that is gone says nothing of others."""
     if isinstance(error, SessionError) and error.message.startswith("there is no session"):
         return Problem(404, "unknown-session", "the session was deleted")
     return problem_of(error)
@@ -225,7 +225,9 @@ class EventStream:
             return
         # from the second look on: most streams are over sooner, and need no second task
         if self._listening is None:
-            self._listening = asyncio.get_running_loop().create_task(_disconnected(self._receive))
+            self._listening = asyncio.get_running_loop().create_task(
+                _wait_for_disconnect(self._receive)
+            )
             self._listening.add_done_callback(lambda _: self.stop())
             self._looked = now
         if now - self._looked < min(KEEP_ALIVE, self._stalled):
@@ -239,10 +241,12 @@ class EventStream:
                 self.stop()
         else:
             comment: Message = {"type": "http.response.body", "body": b": \n\n", "more_body": True}
-            self._comment = asyncio.get_running_loop().create_task(_sent(self._send, comment))
+            self._comment = asyncio.get_running_loop().create_task(
+                _try_to_send(self._send, comment)
+            )
 
 
-class Watched(Protocol):
+class WatchedTask(Protocol):
     """What is looked at now and then, and ended where it must not go on."""
 
     def look(self, now: float) -> None:
@@ -261,11 +265,11 @@ class DeadlineWatch:
     """
 
     def __init__(self) -> None:
-        self._watched: set[Watched] = set()
+        self._watched: set[WatchedTask] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop whose timer runs; None while nothing is watched."""
 
-    def add(self, one: Watched) -> None:
+    def add(self, one: WatchedTask) -> None:
         """Look at one more from now on."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
@@ -274,7 +278,7 @@ class DeadlineWatch:
             loop.call_later(LOOK_EVERY, self._look, loop)
         self._watched.add(one)
 
-    def discard(self, one: Watched) -> None:
+    def discard(self, one: WatchedTask) -> None:
         """It is over."""
         self._watched.discard(one)
 
@@ -295,11 +299,11 @@ class DeadlineWatch:
         loop.call_later(LOOK_EVERY, self._look, loop)
 
 
-async def _sent(send: Send, message: Message) -> None:
+async def _try_to_send(send: Send, message: Message) -> None:
     with suppress(Exception):  # the client may be gone
         await send(message)
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -277,18 +277,19 @@ class Session:
         return f"Session({self.id!r}, {len(self.events)} events, state keys {list(self.state)})"
 
     def _repr_html_(self) -> str:
-        from weft.notebook import framed, line
+        from weft.markup import text_line, titled_fragment
 
-        state = [line(f"{key} = {json.dumps(value)}", "dim") for key, value in self.state.items()]
+        pairs = self.state.items()
+        state = [text_line(f"{key} = {json.dumps(value)}", "dim") for key, value in pairs]
         title = f"session {self.id}, {len(self.events):,} events"
-        return framed(title, *state, events_table(self.events))
+        return titled_fragment(title, *state, events_table(self.events))
 
 
 def events_table(events: Iterable[Event], show: Callable[[str], str] = str) -> str:
     """Events as a notebook shows them; `show` makes of a text what may be shown of it."""
-    from weft.notebook import Cell, table
+    from weft.markup import last_rows, text_cell
 
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[tuple[str, ...]] = []
     for event in events:
         calls = [f"→ {call.name}({json.dumps(call.args or {})})" for call in event.calls]
         results = [f"← {one.name}: {json.dumps(one.response)}" for one in event.results]
@@ -296,12 +297,12 @@ def events_table(events: Iterable[Event], show: Callable[[str], str] = str) -> s
         texts = [event.text] if event.text else []
         rows.append(
             (
-                Cell(event.author),
-                Cell(show("\n".join((*texts, *calls, *results, *failed))), pre=True),
-                Cell(show(", ".join(event.actions.state_delta)), tone="dim"),
+                text_cell(event.author),
+                text_cell(show("\n".join((*texts, *calls, *results, *failed))), pre=True),
+                text_cell(show(", ".join(event.actions.state_delta)), "dim"),
             )
         )
-    return table(("author", "what", "state"), rows)
+    return last_rows(("author", "what", "state"), rows)
 
 
 def read_session(path: "Path", *, trusted: bool = False) -> Session:

@@ -22,22 +22,22 @@ from weft.diagnostics import Diagnostic
 from weft.errors import DeclarationError, SessionError, UsageError, describe_kind
 from weft.interop.adk.objects import (
     Move,
-    Spelled,
+    SpelledTemplate,
+    as_list,
     field,
     fields_of,
     flag,
     is_a,
     is_adk,
     is_own,
-    listed,
     literal_text,
-    named,
+    object_name,
     overrides,
     spell_template,
     text,
 )
 from weft.interop.adk.running import CONTEXT, CallbackCode, RawResult, instruction_context
-from weft.interop.adk.tools import AdkPlace, closed, opaque, tools_of
+from weft.interop.adk.tools import AdkPlace, opaque, opaque_function, tools_of
 from weft.values import Json, JsonObject, require_json
 
 CALLBACKS = {
@@ -71,7 +71,7 @@ class Imported(NamedTuple):
 
     node: Node
     notes: tuple[Diagnostic, ...]
-    spellings: dict[tuple[str, str], Spelled]
+    spellings: dict[tuple[str, str], SpelledTemplate]
     """By agent and field: how its template was spelled anew."""
     bare: frozenset[str]
     """The agents with include_contents="none"."""
@@ -102,13 +102,13 @@ def imported(
         )
     all_plugins = [*plugins]
     if is_a(agent, "App"):
-        all_plugins += listed(agent, "plugins")
+        all_plugins += as_list(agent, "plugins")
         agent = field(agent, "root_agent")
     reading = _Import(for_requests=for_requests)
     try:
         node = reading.node(agent)
         for plugin in all_plugins:
-            node = reading.plugged(node, plugin)
+            node = reading.put_under_plugin(node, plugin)
     except RecursionError:
         raise UsageError(
             "the agents are nested too deep to be read", where="from_adk", hint="nest them less"
@@ -133,7 +133,7 @@ class _Import:
     def __init__(self, *, for_requests: bool) -> None:
         self.for_requests = for_requests
         self.notes: list[Diagnostic] = []
-        self.spellings: dict[tuple[str, str], Spelled] = {}
+        self.spellings: dict[tuple[str, str], SpelledTemplate] = {}
         self.bare: set[str] = set()
         self.endless: list[str] = []
         self.unknown: set[str] = set()
@@ -147,19 +147,19 @@ class _Import:
         entry = self._nodes.get(id(agent))
         if entry is None:
             self._open.add(id(agent))
-            # the object is kept beside the node: its id must not be given to another
+            # the object is kept with the node: its id must not be given to another
             entry = (agent, self._node(agent, model))
             self._nodes[id(agent)] = entry
             self._open.remove(id(agent))
         return entry[1]
 
-    def _called(self, agent: object, model: str) -> Node | None:
+    def _read_called_agent(self, agent: object, model: str) -> Node | None:
         """An agent that is a tool; None where it is being read: it calls itself in the end."""
         return None if id(agent) in self._open else self.node(agent, model)
 
-    def plugged(self, node: Node, plugin: object) -> Node:
+    def put_under_plugin(self, node: Node, plugin: object) -> Node:
         """The node under a plugin of the app: a global instruction, or something unknown."""
-        name = named(plugin)
+        name = object_name(plugin)
         if is_a(plugin, "GlobalInstructionPlugin"):
             return rebuild(node, lambda agent: self._with_global_instruction(agent, plugin))
         if not is_a(plugin, "BasePlugin") or type(plugin).__name__ == "WeftPlugin":
@@ -170,7 +170,7 @@ class _Import:
             return node
         # code that nobody looked into may end any loop
         self.endless.clear()
-        code = closed(AdkPlace(name, "plugins"), f"the plugin `{name}`")
+        code = opaque_function(AdkPlace(name, "plugins"), f"the plugin `{name}`")
         return rebuild(node, lambda agent: replace(agent, before_agent=_more(agent, code)))
 
     def _with_global_instruction(self, agent: Agent, plugin: object) -> Agent:
@@ -198,9 +198,12 @@ class _Import:
         if bare:
             self.bare.add(name)
         policy = C.none() if bare else C.default()
-        below = [(self.node(child, model), child) for child in listed(agent, "sub_agents")]
+        below = [(self.node(child, model), child) for child in as_list(agent, "sub_agents")]
         own_tools = tools_of(
-            agent, listed(agent, "tools"), lambda one: self._called(one, model), self._results
+            agent,
+            as_list(agent, "tools"),
+            lambda one: self._read_called_agent(one, model),
+            self._results,
         )
         known = {tool.name for tool in own_tools.tools}  # google-adk lists them there itself
         called = [
@@ -237,9 +240,9 @@ class _Import:
             if field(agent, kind) is not None:
                 what = f"the {kind} {type(field(agent, kind)).__name__}"
                 self.notes.append(opaque(AdkPlace(name, kind), what, silent=False))
-                first.append(closed(AdkPlace(name, kind), what, opaque=False))
+                first.append(opaque_function(AdkPlace(name, kind), what, opaque=False))
         silent = [code for code in first if code.opaque]
-        if silent:  # what a tool writes is there behind the agent, not before it
+        if silent:  # what a tool writes is there after the agent, not before it
             callbacks["after_tool"] = (*callbacks.get("after_tool", ()), *silent)
         plain = [code for code in first if not code.opaque]
         if plain:
@@ -251,7 +254,7 @@ class _Import:
         callbacks: dict[str, Foreign] = {}
         code = CallbackCode(agent, self._results)
         for theirs, ours in CALLBACKS.items():
-            functions = [one for one in listed(agent, theirs) if callable(one)]
+            functions = [one for one in as_list(agent, theirs) if callable(one)]
             if not functions:
                 continue
             callback = Foreign(
@@ -282,14 +285,14 @@ class _Import:
         if before and written:
             before += "\n\n"
         if spelling.text != written or before:
-            self.spellings[name, kind] = _behind(spelling, len(before))
+            self.spellings[name, kind] = _shift_spelling(spelling, len(before))
         return before + spelling.text
 
     def _static(self, agent: object, name: str) -> str:
         written = field(agent, "static_instruction")
         if written is None or isinstance(written, str):
             return written or ""
-        texts = [text(part, "text") for part in listed(written, "parts") or [written]]
+        texts = [text(part, "text") for part in as_list(written, "parts") or [written]]
         if not all(texts):
             place = AdkPlace(name, "static_instruction")
             self.notes.append(opaque(place, "what is no text in it", silent=False))
@@ -313,7 +316,7 @@ class _Import:
         rounds = field(agent, "max_iterations")
         if not body or (isinstance(rounds, int) and rounds < 1):
             return self._nothing(agent)
-        if rounds is None and not any(self._ends(child) for child in listed(agent, "sub_agents")):
+        if rounds is None and not any(self._ends(child) for child in as_list(agent, "sub_agents")):
             self.endless.append(name)
         one = body[0] if len(body) == 1 else Sequence(*body)
         most = rounds if isinstance(rounds, int) else UNBOUNDED
@@ -322,7 +325,7 @@ class _Import:
     def _ends(self, agent: object) -> bool:
         """Whether something in the agent may escalate."""
         own = self._exits.get(id(agent), False)
-        return own or any(self._ends(child) for child in listed(agent, "sub_agents"))
+        return own or any(self._ends(child) for child in as_list(agent, "sub_agents"))
 
     def _around(self, agent: object, node: Node) -> Node:
         """A workflow with the code that runs before and after it."""
@@ -331,8 +334,8 @@ class _Import:
         if not callbacks:
             return node
         before = [Step(code, name=f"{name}_{at}") for at, code in callbacks.items() if at[0] == "b"]
-        behind = [Step(code, name=f"{name}_{at}") for at, code in callbacks.items() if at[0] == "a"]
-        return Sequence(*before, node, *behind)
+        after = [Step(code, name=f"{name}_{at}") for at, code in callbacks.items() if at[0] == "a"]
+        return Sequence(*before, node, *after)
 
     def _unknown(self, agent: object, model: str) -> Node:
         """A class that nobody knows: it may do anything, and run what is below it at any time."""
@@ -340,7 +343,7 @@ class _Import:
         self.notes.append(
             opaque(AdkPlace(name, "name"), f"the agent `{name}` of the class {kind}", silent=True)
         )
-        code = closed(AdkPlace(name, "name"), f"an agent of the class {kind}")
+        code = opaque_function(AdkPlace(name, "name"), f"an agent of the class {kind}")
         step = Step(code, name=name, description=text(agent, "description"))
         below: list[Node] = []
         if is_a(agent, "LlmAgent"):
@@ -360,37 +363,37 @@ class _Import:
 
     def _within(self, agent: object) -> list[object]:
         """The agents that it may run: sub-agents, nodes of its graph, agents in its fields."""
-        members = [*listed(agent, "sub_agents"), *listed(field(agent, "graph"), "nodes")]
+        members = [*as_list(agent, "sub_agents"), *as_list(field(agent, "graph"), "nodes")]
         for name in fields_of(agent):
             if name != "parent_agent":
-                members += listed(agent, name)
-        distinct = {id(one): one for one in members if is_adk(one) and named(one) != START}
+                members += as_list(agent, name)
+        distinct = {id(one): one for one in members if is_adk(one) and object_name(one) != START}
         return [one for key, one in distinct.items() if key not in self._open]
 
     def _nothing(self, agent: object) -> Node:
         return Step(_idle, name=text(agent, "name"), description=text(agent, "description"))
 
     def _children(self, agent: object, model: str) -> list[Node]:
-        return [self.node(child, model) for child in listed(agent, "sub_agents")]
+        return [self.node(child, model) for child in as_list(agent, "sub_agents")]
 
 
 def _idle(state: object) -> None:
     """Do nothing."""
 
 
-def _behind(spelling: Spelled, length: int) -> Spelled:
-    """The spelling where so many characters stand before it that are in another field."""
+def _shift_spelling(spelling: SpelledTemplate, length: int) -> SpelledTemplate:
+    """The spelling after `length` characters that are in another field."""
     if not length:
         return spelling
 
-    def moved(moves: tuple[Move, ...]) -> tuple[Move, ...]:
+    def shift_moves(moves: tuple[Move, ...]) -> tuple[Move, ...]:
         return tuple(m._replace(start=m.start + length, end=m.end + length) for m in moves)
 
-    return Spelled(
+    return SpelledTemplate(
         spelling.text,
-        (Move(0, length, 0, 0), *moved(spelling.moves)),
-        moved(spelling.doubled),
-        moved(spelling.paths),
+        (Move(0, length, 0, 0), *shift_moves(spelling.moves)),
+        shift_moves(spelling.doubled),
+        shift_moves(spelling.paths),
         spelling.source,
     )
 
@@ -462,7 +465,7 @@ def options_of(agent: object, name: str) -> Options:
             value = int(value)
         if value is not None:
             config[option] = cast(
-                "Json", list(listed(options, option)) if isinstance(value, list | tuple) else value
+                "Json", list(as_list(options, option)) if isinstance(value, list | tuple) else value
             )
     thinking = _thinking(field(options, "thinking_config"))
     if thinking:
@@ -474,7 +477,7 @@ def options_of(agent: object, name: str) -> Options:
     if extra:
         config["extra"] = {"gemini": extra}
     notes: list[Diagnostic] = []
-    cannot = [closed(place, f"the option `{key}`", opaque=False) for key in unsent]
+    cannot = [opaque_function(place, f"the option `{key}`", opaque=False) for key in unsent]
     for option in [*config]:
         try:
             check_generate_config({option: config[option]}, where=name)
@@ -482,7 +485,7 @@ def options_of(agent: object, name: str) -> Options:
             del config[option]
             what = f"the option `{option}` ({error.message})"
             notes.append(opaque(place, what, silent=False))
-            cannot.append(closed(place, what, opaque=False))
+            cannot.append(opaque_function(place, what, opaque=False))
     return Options(config, tuple(notes), tuple(cannot))
 
 
@@ -492,7 +495,7 @@ _NOT_SENT = ("http_options", "automatic_function_calling", "should_return_http_r
 
 
 def _extra(rest: Mapping[str, object]) -> tuple[JsonObject, list[str]]:
-    """Options that only Gemini has, under Gemini's names, and fields that are no request option."""
+    """Options that only Gemini has, by its names, and fields that are not request options."""
     beside: JsonObject = {}
     options: JsonObject = {}
     unsent: list[str] = []
@@ -556,7 +559,7 @@ def _set_options(config: object) -> Mapping[str, object]:
 
 
 class Provider:
-    """An instruction that google-adk's user makes by a function: its text is no template."""
+    """An instruction that google-adk's user makes by a function: its text is not a template."""
 
     def __init__(self, function: Callable[..., object], before: str, agent: object) -> None:
         self.function = function
@@ -569,14 +572,14 @@ class Provider:
         answer = self.function(instruction_context(context, self.agent))
         if hasattr(answer, "__await__"):
             return _later(answer, self.before)
-        return Raw(_joined(self.before, str(answer)))
+        return Raw(_join_texts(self.before, str(answer)))
 
 
 async def _later(answer: object, before: str) -> Raw:
-    return Raw(_joined(before, str(await cast("Awaitable[object]", answer))))
+    return Raw(_join_texts(before, str(await cast("Awaitable[object]", answer))))
 
 
-def _joined(*texts: str) -> str:
+def _join_texts(*texts: str) -> str:
     return "\n\n".join(text for text in texts if text)
 
 

@@ -1,7 +1,7 @@
 """Check a tree of google-adk's, and say what will happen when google-adk runs it.
 
 There a value that is stored under a key is seen in the conversation too, a merging agent sees
-what every branch said, and include_contents="none" behind another agent hides the user's message.
+what every branch said, and include_contents="none" after another agent hides the user's message.
 """
 
 import re
@@ -75,8 +75,8 @@ def check_adk(
     ]
     problems += _own(tree, _record(tree.node, keys or ()))
     late = {*_late(tree.node)}
-    problems = [_next_turn(one) if _named(one) in late else one for one in problems]
-    diagnostics = (*(_placed(one, tree) for one in problems), *_braces(tree), *tree.notes)
+    problems = [_next_turn(one) if _find_reader(one) in late else one for one in problems]
+    diagnostics = (*(_place_finding(one, tree) for one in problems), *_braces(tree), *tree.notes)
     distinct = _by_cause(one for one in diagnostics if one.code not in left_out)
     return sorted(distinct, key=lambda one: _ORDER[one.severity])
 
@@ -141,14 +141,14 @@ def _late(node: Node, above: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
                 yield from _late(tool.agent, keys)
 
 
-def _named(one: Diagnostic) -> tuple[str, str]:
+def _find_reader(one: Diagnostic) -> tuple[str, str]:
     """The agent that reads what nobody before it writes, and the key."""
     read = _READ.search(one.message) if one.code == "WEFT105" else None
     return one.origin.agent, read[1] if read is not None else ""
 
 
 def _next_turn(one: Diagnostic) -> Diagnostic:
-    hint = f"it is there from the next turn on; write {{{_named(one)[1]}?}} if it may lack"
+    hint = f"it is there from the next turn on; write {{{_find_reader(one)[1]}?}} if it may lack"
     return msgspec.structs.replace(one, severity=Severity.INFO, hint=hint)
 
 
@@ -267,18 +267,18 @@ class _Seats(DefaultVisitor[dict[str, Seat]]):
         before = self._before
         if node.max > 1:  # in a later round everybody in it has spoken
             speakers = _Seats(self._unknown, self._branch).visit(node.body)
-            before = {**before, **_spoken(speakers)}
+            before = {**before, **_branches_of(speakers)}
         return _Seats(self._unknown, self._branch, before).visit(node.body)
 
     def visit_other(self, node: Node) -> dict[str, Seat]:
         seats: dict[str, Seat] = {}
         for child in children(node):
-            before = {**self._before, **_spoken(seats)}
+            before = {**self._before, **_branches_of(seats)}
             seats.update(_Seats(self._unknown, self._branch, before).visit(child))
         return seats
 
 
-def _spoken(seats: Mapping[str, Seat]) -> dict[str, tuple[str, ...]]:
+def _branches_of(seats: Mapping[str, Seat]) -> dict[str, tuple[str, ...]]:
     return {name: seat.branch for name, seat in seats.items()}
 
 
@@ -305,7 +305,7 @@ def _braces(tree: Imported) -> Iterator[Diagnostic]:
             )
 
 
-def _placed(one: Diagnostic, tree: Imported) -> Diagnostic:
+def _place_finding(one: Diagnostic, tree: Imported) -> Diagnostic:
     """The finding where google-adk's user looks for it, with a fix that can be typed there."""
     origin = one.origin
     spelling = tree.spellings.get((origin.agent, origin.name))

@@ -3,8 +3,8 @@
 Nothing is imported for it: who has such an object has imported google-adk already.
 
 Events become Weft's, as one agent sees them there. In a template, every run of braces around a name
-is a variable: `{{name}}` is no escape, `{name}}` loses both closing braces, and what stands behind
-`$` or a backslash is text. Paths into a value, `{order.total}`, are text too.
+is a variable: `{{name}}` is not an escape, `{name}}` loses both closing braces, and what comes
+after `$` or a backslash is text. Paths into a value, `{order.total}`, are text too.
 
 Top to bottom: fields, events, templates.
 """
@@ -61,7 +61,7 @@ def flag(value: object, name: str) -> bool:
     return field(value, name) is True
 
 
-def listed(value: object, name: str) -> list[object]:
+def as_list(value: object, name: str) -> list[object]:
     """A field that holds several things; one thing is a list of it, None an empty one."""
     values = field(value, name)
     if values is None:
@@ -91,7 +91,7 @@ def fields_of(value: object) -> tuple[str, ...]:
     return tuple(cast("Mapping[str, object]", getattr(type(value), "model_fields", {})))
 
 
-def named(value: object) -> str:
+def object_name(value: object) -> str:
     """The object's own name, or the name of its class."""
     return text(value, "name") or type(value).__name__
 
@@ -109,7 +109,7 @@ class EventReader(NamedTuple):
     path: str = ""
     """Its node in a workflow."""
     inner: frozenset[str] = frozenset()
-    """The agents whose words are data for those behind them."""
+    """The agents whose words are data for those after them."""
     aloud: str = ""
     """The agent itself, where a planner lets it read what it thought."""
 
@@ -138,7 +138,7 @@ class EventViews:
     def whole(self, session: object, reader: EventReader) -> SeenEvents:
         """All that a reader sees; what it sees stands on no branch any more."""
         key = (text(session, "app_name"), text(session, "user_id"), text(session, "id"), reader)
-        events = listed(session, "events")
+        events = as_list(session, "events")
         # taken out and put in again: the view that was used longest ago goes first
         view = self._views.pop(key, None)
         # a session that was rewound, or replaced under its id, is read from the start
@@ -150,7 +150,7 @@ class EventViews:
             len(events),
             _id(events, len(events)),
             (*view.events, *fresh),
-            view.session.append(*_read(fresh, reader)) if fresh else view.session,
+            view.session.append(*_read_events(fresh, reader)) if fresh else view.session,
             calls,
         )
         self._views[key] = view
@@ -177,12 +177,14 @@ def turn_of(
     session = seen.session.id
     return (
         SeenEvents(visible, Session(session)),
-        SeenEvents((*asked, *visible), Session(session, events=_read([*asked, *visible], reader))),
+        SeenEvents(
+            (*asked, *visible), Session(session, events=_read_events([*asked, *visible], reader))
+        ),
     )
 
 
 def state_of(context: object, session: object) -> JsonObject:
-    """The state as the callback sees it, without what is no JSON."""
+    """The state as the callback sees it, without what is not JSON."""
     state = field(context, "state")
     to_dict = field(state, "to_dict")
     values = to_dict() if callable(to_dict) else field(session, "state")
@@ -190,7 +192,7 @@ def state_of(context: object, session: object) -> JsonObject:
     for key, value in cast("dict[str, object]", values or {}).items():
         try:
             plain[key] = require_json(value, where=f"state.{key}")
-        except WeftError:  # what is no JSON is in no event either
+        except WeftError:  # what is not JSON is in no event either
             continue
     return plain
 
@@ -214,7 +216,7 @@ def _calls(event: object) -> set[str]:
 
 
 def _parts(event: object) -> list[object]:
-    return listed(field(event, "content"), "parts")
+    return as_list(field(event, "content"), "parts")
 
 
 def _opens_turn(event: object, agent: str) -> bool:
@@ -228,7 +230,7 @@ def _opens_turn(event: object, agent: str) -> bool:
     return not handed_over and not submitted
 
 
-def _read(events: list[object], reader: EventReader) -> list[Event]:
+def _read_events(events: list[object], reader: EventReader) -> list[Event]:
     """The events, by way of their JSON, which both sides write and read."""
     written = [_json(event) for event in events]
     read = Session.from_json(b'{"id":"","events":[' + b",".join(written) + b"]}")
@@ -282,7 +284,7 @@ class Move(NamedTuple):
     was_end: int
 
 
-class Spelled(NamedTuple):
+class SpelledTemplate(NamedTuple):
     """The text as Weft is to read it, what moved in it, and what the two read differently."""
 
     text: str
@@ -306,10 +308,10 @@ class Spelled(NamedTuple):
         return start + shift, end + shift
 
 
-def spell_template(source: str) -> Spelled:
+def spell_template(source: str) -> SpelledTemplate:
     """The template, so that Weft's reading of it is google-adk's."""
     if "{" not in source:
-        return Spelled(source)
+        return SpelledTemplate(source)
     pieces: list[str] = []
     length = at = 0
     moves: list[Move] = []
@@ -335,7 +337,7 @@ def spell_template(source: str) -> Spelled:
         length += len(text)
         at = match.end()
     pieces.append(literal_text(source[at:]))
-    return Spelled("".join(pieces), tuple(moves), tuple(doubled), tuple(paths), source)
+    return SpelledTemplate("".join(pieces), tuple(moves), tuple(doubled), tuple(paths), source)
 
 
 def fill_template(source: str, state: Mapping[str, object]) -> str | None:

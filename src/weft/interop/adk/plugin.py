@@ -36,11 +36,11 @@ from weft.interop.adk.objects import (
     EventReader,
     EventViews,
     SeenEvents,
+    as_list,
     field,
     fill_template,
     flag,
     is_a,
-    listed,
     state_of,
     text,
     turn_of,
@@ -111,7 +111,7 @@ class Delivery:
     ) -> object:
         """Compile the request anew; leave it as it is where there is any doubt.
 
-        What a policy keeps away from the model is no matter of doubt: such a request is not sent.
+        A request with what a policy keeps away from the model is never sent, doubt or not.
         """
         try:
             outcome = self.request(callback_context, llm_request)
@@ -163,13 +163,13 @@ class Delivery:
         visible = seen = whole
         if name in known.bare:
             visible, seen = turn_of(whole, name, text(running, "invocation_id"), reader)
-        contents = listed(request, "contents")
+        contents = as_list(request, "contents")
         why = difference(contents, visible.events, name)
         if why:
             return why
-        return self._compiled(home, agent, seen, request, state_of(context, session))
+        return self._compile_request(home, agent, seen, request, state_of(context, session))
 
-    def _compiled(
+    def _compile_request(
         self, home: Agent, agent: object, seen: SeenEvents, request: object, state: JsonObject
     ) -> AdkRequest | str:
         name = text(agent, "name")
@@ -207,7 +207,7 @@ class Delivery:
         self, compiled: Compilation, agent: object, request: object, state: JsonObject
     ) -> AdkRequest | str:
         contents = cast("list[Json]", msgspec.convert(compiled.wire.get("contents"), list[object]))
-        before = listed(request, "contents")
+        before = as_list(request, "contents")
         if not contents or _role(contents[-1]) != (text(before[-1], "role") if before else "user"):
             return "the compiled request would end with another turn"
         mended = _with_ids(contents, _ids(before))
@@ -224,7 +224,7 @@ class Delivery:
         return joined_system(instruction, compiled, agent, _root(agent), state)
 
     def _tree(self, root: object) -> "_Tree":
-        now = (*_declared(root),)
+        now = (*_fingerprint_tree(root),)
         # taken out and put in again: the oldest stands first
         cached = self._trees.pop(id(root), None)
         if cached is None or cached.declared != now:  # an agent may be changed while it is used
@@ -246,12 +246,12 @@ class _Tree(NamedTuple):
     bare: frozenset[str]
 
 
-def _declared(agent: object) -> Iterator[object]:
+def _fingerprint_tree(agent: object) -> Iterator[object]:
     """A fingerprint of a tree's agents, to notice a changed tree."""
     yield id(agent)
     yield from (field(agent, name) for name in WATCHED)
-    for child in listed(agent, "sub_agents"):
-        yield from _declared(child)
+    for child in as_list(agent, "sub_agents"):
+        yield from _fingerprint_tree(child)
 
 
 def homes_of(node: Node) -> dict[str, Agent]:
@@ -301,7 +301,7 @@ if TYPE_CHECKING:
 def _room(
     delivery: AdkRequest, policy: Policy, request: object, compiled: Compilation
 ) -> Budget | None:
-    """The tokens left beside google-adk's own part of the request; None if everything fits."""
+    """The tokens left next to google-adk's own part of the request; None if everything fits."""
     limit = policy.limit
     if limit is None:
         return None
@@ -320,7 +320,7 @@ def _whole(delivery: AdkRequest, request: object, compiled: Compilation) -> Json
 
 
 def _check(policy: object) -> None:
-    """Refuse what is no policy, and what a request alone cannot do."""
+    """Refuse what is not a policy, and what a request alone cannot do."""
     if not isinstance(policy, Policy):
         raise DeclarationError(
             f"{policy!r} is no policy", where="WeftPlugin", hint="write context=C.window(5)"
@@ -365,7 +365,7 @@ def _ids(contents: list[object]) -> set[str]:
     return {
         identity
         for content in contents
-        for part in listed(content, "parts")
+        for part in as_list(content, "parts")
         for kind in ("function_call", "function_response")
         if (identity := text(field(part, kind), "id"))
     }
@@ -392,13 +392,13 @@ def _with_ids(contents: list[Json], known: set[str]) -> list[Json] | None:
 def request_body(
     request: object, contents: list[Json], system: str | None, added: Iterable[ToolDecl] = ()
 ) -> JsonObject:
-    """The whole request as it would be sent with these, and with tools beside its own."""
+    """The whole request as it would be sent with these, and with tools in addition to its own."""
     config = field(request, "config")
     words = system if system is not None else field(config, "system_instruction")
     wire: JsonObject = {"contents": contents}
     if isinstance(words, str) and words:
         wire["systemInstruction"] = {"parts": [{"text": words}]}
-    tools = [_dumped(tool) for tool in listed(config, "tools")]
+    tools = [_dump_tool(tool) for tool in as_list(config, "tools")]
     for tool in added:
         declaration: JsonObject = {"name": tool.name, "description": tool.description}
         tools.append({"functionDeclarations": [{**declaration, "parameters": tool.parameters}]})
@@ -455,7 +455,7 @@ def offer_recall(request: object, known: Sequence[Held]) -> None:
         append([tool(recall)])
 
 
-def _dumped(tool: object) -> Json:
+def _dump_tool(tool: object) -> Json:
     dump = field(tool, "model_dump")
     dumped = dump(mode="json", by_alias=True, exclude_none=True) if callable(dump) else tool
     return require_json(dumped, where="tools")
@@ -472,9 +472,9 @@ _HANDING_OVER = re.compile(
 def joined_system(
     instruction: str, compiled: Compilation, agent: object, root: object, state: JsonObject
 ) -> str | None:
-    """Weft's instruction, and behind it what others have added; None where that is in doubt."""
+    """Weft's instruction, then what others have added; None where that is in doubt."""
     rest = instruction
-    for part in _written(agent, root, state):
+    for part in _find_added_text(agent, root, state):
         # a text that stands there twice cannot be told from what others added
         if part is None or rest.count(part) != 1:
             return None
@@ -494,7 +494,7 @@ def joined_system(
 _TRANSFER = "transfer_to_agent"
 
 
-def _written(agent: object, root: object, state: JsonObject) -> list[str | None]:
+def _find_added_text(agent: object, root: object, state: JsonObject) -> list[str | None]:
     """The text that google-adk itself adds; None if that cannot be known."""
     name, description = text(agent, "name"), text(agent, "description")
     identity = f'You are an agent. Your internal name is "{name}".'
@@ -536,7 +536,7 @@ def difference(contents: list[object], events: tuple[object, ...], agent: str) -
     sent: Counter[str] = Counter()
     quoted: list[str] = []
     for content in contents:
-        parts = listed(content, "parts")
+        parts = as_list(content, "parts")
         if parts and text(parts[0], "text").startswith(QUOTED):
             quoted += [text(part, "text") for part in parts]
             continue
@@ -583,7 +583,7 @@ def reaching_back(events: Iterable[object]) -> bool:
 
 def _parts(events: Iterable[object]) -> Iterator[object]:
     for event in events:
-        yield from listed(field(event, "content"), "parts")
+        yield from as_list(field(event, "content"), "parts")
 
 
 def _payloads(part: object) -> Iterator[tuple[str, str]]:

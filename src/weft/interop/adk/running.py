@@ -2,7 +2,7 @@
 
 Each gets what google-adk would hand it: a context over Weft's own, the request, the answer, the
 tool. What it did with them is carried back, so that the log and the request say what happened.
-Callbacks of one moment run one behind the other on the same objects, as they do there.
+Callbacks of one moment run one after the other on the same objects, as they do there.
 """
 
 import copy
@@ -20,7 +20,7 @@ from weft.content import Content, Part
 from weft.declare import CallbackContext, Tool, ToolContext
 from weft.dialects import dialect_named
 from weft.errors import UsageError
-from weft.interop.adk.objects import field, is_a, listed, named, text
+from weft.interop.adk.objects import as_list, field, is_a, object_name, text
 from weft.ir import ModelResponse, Prompt
 from weft.recordings.requests import read_request
 from weft.session import Event, Usage
@@ -41,7 +41,7 @@ CONTEXT = {
 """By moment: the argument that google-adk hands the context in."""
 
 _BESIDE = ("systemInstruction", "tools", "toolConfig", "safetySettings", "cachedContent", "labels")
-"""What a request of Gemini has beside its options; google-adk keeps all in one config."""
+"""What a request of Gemini has in addition to its options; google-adk keeps all in one config."""
 
 _RESPONSE = (
     ("content", "content"),
@@ -80,7 +80,7 @@ class CallbackCode:
         async def run(ctx: CallbackContext, *arguments: object) -> object:
             return await self._run(moment, functions, ctx, arguments)
 
-        run.__name__ = f"{named(self._agent)}.{moment}_callback"
+        run.__name__ = f"{object_name(self._agent)}.{moment}_callback"
         return run
 
     async def _run(
@@ -111,7 +111,7 @@ class CallbackCode:
         self, functions: Sequence[Callable[..., object]], ctx: CallbackContext, **fields: object
     ) -> object:
         """The first answer of the functions, which take a context and these fields."""
-        with_ctx = Borrowed(ctx, self._agent)
+        with_ctx = BorrowedContext(ctx, self._agent)
         answer = await _first(functions, bool, callback_context=with_ctx.context, **fields)
         with_ctx.give_back()
         return answer
@@ -131,10 +131,10 @@ class CallbackCode:
         if field(asked, "model") not in (prompt.model, None):
             raise UsageError(
                 f"the callback asks for the model {field(asked, 'model')!r}",
-                where=f"{named(self._agent)}.before_model_callback",
+                where=f"{object_name(self._agent)}.before_model_callback",
                 hint="give the agent that model: a callback cannot change it here",
             )
-        return changed(prompt, before, wire_of(asked))
+        return apply_changes(prompt, before, wire_of(asked))
 
     async def _after_model(
         self,
@@ -145,12 +145,12 @@ class CallbackCode:
         if self._answered.pop(id(response), None) is not None:
             return None
         theirs = response_of(response)
-        before = _dumped(theirs)
+        before = _dump_model(theirs)
         reply = await self._answer(functions, ctx, llm_response=theirs)
         if reply is not None and not is_a(reply, "LlmResponse"):
             return reply
-        after = _dumped(reply if reply is not None else theirs)
-        return None if after == before else _replaced(response, before, after)
+        after = _dump_model(reply if reply is not None else theirs)
+        return None if after == before else _replace_fields(response, before, after)
 
     async def _tool(
         self,
@@ -162,7 +162,7 @@ class CallbackCode:
         rest: Sequence[object],
     ) -> object:
         assert isinstance(ctx, ToolContext)
-        with_ctx = Borrowed(ctx, self._agent)
+        with_ctx = BorrowedContext(ctx, self._agent)
         theirs = self._tools().get(tool.name) or _named_tool(tool)
         arguments: dict[str, object] = {
             "tool": theirs,
@@ -188,7 +188,7 @@ class CallbackCode:
     def _tools(self) -> dict[str, object]:
         """The agent's tools as google-adk has them, by name."""
         tools: dict[str, object] = {}
-        for one in listed(self._agent, "tools"):
+        for one in as_list(self._agent, "tools"):
             tool = one
             if callable(one) and not is_a(one, "BaseTool"):
                 tool = _theirs("google.adk.tools", "FunctionTool")(one)
@@ -205,14 +205,14 @@ def tool_call(
     async def run(**arguments: object) -> object:
         ctx = arguments.pop(parameter)
         assert isinstance(ctx, ToolContext)
-        with_ctx = Borrowed(cast("ToolContext[object]", ctx), agent)
+        with_ctx = BorrowedContext(cast("ToolContext[object]", ctx), agent)
         theirs = tool
         if not is_a(tool, "BaseTool"):
             theirs = _theirs("google.adk.tools", "FunctionTool")(tool)
         call = cast("Callable[..., Awaitable[object]]", field(theirs, "run_async"))
         result = await call(args=arguments, tool_context=with_ctx.context)
         with_ctx.give_back()
-        if listed(agent, "after_tool_callback"):  # they see it before it is made an object
+        if as_list(agent, "after_tool_callback"):  # they see it before it is made an object
             results[ctx.call_id] = RawResult(result)
         return result
 
@@ -233,7 +233,7 @@ def instruction_context(ours: object, agent: object) -> object:
     return _theirs("google.adk.agents.readonly_context", "ReadonlyContext")(around)
 
 
-class Borrowed:
+class BorrowedContext:
     """A context of google-adk's over one of Weft's; what is done to it is given back."""
 
     def __init__(self, ctx: CallbackContext, agent: object) -> None:
@@ -278,7 +278,7 @@ class Borrowed:
             if field(actions, name):
                 raise UsageError(
                     f"the code sets {name}, which Weft has no answer to",
-                    where=named(self._agent),
+                    where=object_name(self._agent),
                     hint="set require_confirmation on the tool, or run it with google-adk",
                 )
 
@@ -308,7 +308,7 @@ def _invocation(
         invocation_id=invocation,
         branch=branch or None,
         agent=agent,
-        user_content=_decoded("google.genai.types", "Content", message),
+        user_content=_to_genai("google.genai.types", "Content", message),
         run_config=_theirs("google.adk.agents.run_config", "RunConfig")(),
     )
 
@@ -355,7 +355,7 @@ class AdkEvents(list[object]):
     __hash__ = None
 
     def append(self, one: object) -> None:
-        """Add an event, behind those that are there."""
+        """Append an event."""
         self._all()
         super().append(one)
 
@@ -365,13 +365,13 @@ def _artifacts(ctx: CallbackContext) -> object:
     base = cast("type", _theirs("google.adk.artifacts", "BaseArtifactService"))
 
     async def save_artifact(_: object, *, filename: str, artifact: object, **__: object) -> int:
-        return await ctx.save_artifact(filename, _encoded(artifact, Part))
+        return await ctx.save_artifact(filename, _to_weft(artifact, Part))
 
     async def load_artifact(
         _: object, *, filename: str, version: int | None = None, **__: object
     ) -> object:
         part = await ctx.load_artifact(filename, version)
-        return _decoded("google.genai.types", "Part", part)
+        return _to_genai("google.genai.types", "Part", part)
 
     async def list_artifact_keys(_: object, **__: object) -> list[str]:
         return await ctx.list_artifacts()
@@ -400,7 +400,7 @@ def _memory(ctx: CallbackContext) -> object:
 
     async def search_memory(_: object, *, query: str, **__: object) -> object:
         hits = await ctx.search_memory(query)
-        contents = [_decoded("google.genai.types", "Content", one) for one in hits]
+        contents = [_to_genai("google.genai.types", "Content", one) for one in hits]
         return answer(memories=[entry(content=one) for one in contents])
 
     async def add_session_to_memory(_: object, session: object) -> None:
@@ -446,8 +446,8 @@ def request_of(prompt: Prompt, tools: Mapping[str, object]) -> object:
 
 def wire_of(request: object) -> JsonObject:
     """A request of google-adk as one of Gemini."""
-    config = cast("JsonObject", _dumped(field(request, "config")))
-    wire: JsonObject = {"contents": [_dumped(one) for one in listed(request, "contents")]}
+    config = cast("JsonObject", _dump_model(field(request, "config")))
+    wire: JsonObject = {"contents": [_dump_model(one) for one in as_list(request, "contents")]}
     system = config.pop("systemInstruction", None)
     if system:
         parts = [{"text": system}] if isinstance(system, str) else system
@@ -465,7 +465,7 @@ def wire_of(request: object) -> JsonObject:
     return wire
 
 
-def changed(prompt: Prompt, before: JsonObject, after: JsonObject) -> Prompt | None:
+def apply_changes(prompt: Prompt, before: JsonObject, after: JsonObject) -> Prompt | None:
     """The prompt with what a callback changed in the request; None where it changed nothing."""
     if before == after:
         return None
@@ -510,10 +510,10 @@ def response_from(answer: object) -> object:
     """Convert google-adk's answer to Weft's; anything else stays, and is refused later."""
     if not is_a(answer, "LlmResponse"):
         return answer
-    return _replaced(ModelResponse(), {}, _dumped(answer))
+    return _replace_fields(ModelResponse(), {}, _dump_model(answer))
 
 
-def _replaced(response: ModelResponse, before: Json, after: Json) -> ModelResponse:
+def _replace_fields(response: ModelResponse, before: Json, after: Json) -> ModelResponse:
     """The answer with the fields that are others now; what it cost stays where nobody says."""
     old = before if isinstance(before, dict) else {}
     new = after if isinstance(after, dict) else {}
@@ -529,7 +529,7 @@ def _replaced(response: ModelResponse, before: Json, after: Json) -> ModelRespon
 
 
 def _content(answer: object) -> object:
-    return _encoded(answer, Content) if is_a_model(answer) else answer
+    return _to_weft(answer, Content) if is_a_model(answer) else answer
 
 
 def is_a_model(value: object) -> bool:
@@ -537,13 +537,13 @@ def is_a_model(value: object) -> bool:
     return callable(field(value, "model_dump_json")) and not isinstance(value, type)
 
 
-def _encoded(value: object, kind: type[Made]) -> Made:
+def _to_weft(value: object, kind: type[Made]) -> Made:
     """An object of google-genai as Weft's own of that kind."""
     dump = cast("Callable[..., str]", field(value, "model_dump_json"))
     return msgspec.json.decode(dump(by_alias=True, exclude_none=True), type=kind)
 
 
-def _decoded(module: str, name: str, value: object) -> object:
+def _to_genai(module: str, name: str, value: object) -> object:
     """An object of Weft's as google-genai's; None stays None."""
     if value is None:
         return None
@@ -564,7 +564,7 @@ def _event(event: Event) -> object:
     return validate(msgspec.json.encode(known_fields))
 
 
-def _dumped(value: object) -> Json:
+def _dump_model(value: object) -> Json:
     dump = cast("Callable[..., Json]", field(value, "model_dump"))
     return dump(mode="json", by_alias=True, exclude_none=True)
 

@@ -15,7 +15,7 @@ from weft.declare.functions import Foreign, name_of
 from weft.declare.tool import NAME, RESERVED, to_tools
 from weft.diagnostics import Diagnostic, Origin, Severity, report
 from weft.errors import DeclarationError
-from weft.interop.adk.objects import HOME, field, flag, is_a, kinds, named, text
+from weft.interop.adk.objects import HOME, field, flag, is_a, kinds, object_name, text
 from weft.interop.adk.running import RawResult, tool_call
 
 BUILT_IN = frozenset(
@@ -43,7 +43,7 @@ class AdkPlace(NamedTuple):
         return Origin("field", self.field, self.agent)
 
 
-def closed(place: AdkPlace, what: str, *, opaque: bool = True) -> Foreign:
+def opaque_function(place: AdkPlace, what: str, *, opaque: bool = True) -> Foreign:
     """Code that is looked at from outside: named, and never called; `opaque` may do anything."""
     return Foreign(str(place.origin), what, opaque=opaque)
 
@@ -56,7 +56,7 @@ class ConvertedTools(NamedTuple):
     escalates: bool = False
     """Whether one of them may end a loop."""
     closed: tuple[Foreign, ...] = ()
-    """What a run of Weft's cannot do, of what is no tool of Weft's."""
+    """What a run of Weft's cannot do, of what is not a tool of Weft's."""
 
 
 def tools_of(
@@ -130,18 +130,18 @@ def _one(place: AdkPlace, value: object, convert: Convert) -> ConvertedTools:
     if is_a(value, "BaseToolset"):
         what = f"the toolset {type(value).__name__}"
         note = opaque(place, what, silent=True)
-        return ConvertedTools(notes=(note,), escalates=True, closed=(closed(place, what),))
+        return ConvertedTools(notes=(note,), escalates=True, closed=(opaque_function(place, what),))
     if built_in := [kind for kind in kinds(value) if kind in BUILT_IN]:
         what = f"the built-in tool {built_in[0]}"
         note = opaque(place, what, silent=False)
-        return ConvertedTools(notes=(note,), closed=(closed(place, what, opaque=False),))
+        return ConvertedTools(notes=(note,), closed=(opaque_function(place, what, opaque=False),))
     function = field(value, "func") if is_a(value, "FunctionTool") else value
     if is_a(value, "BaseTool") and not is_a(value, "FunctionTool"):
         return _foreign(place, value)
     if not callable(function):
         what = f"{value!r}, which is no tool,"
         note = opaque(place, what, silent=True)
-        return ConvertedTools(notes=(note,), closed=(closed(place, what),))
+        return ConvertedTools(notes=(note,), closed=(opaque_function(place, what),))
     return _function(place, value, function)
 
 
@@ -151,9 +151,9 @@ def _agent(place: AdkPlace, value: object, convert: Convert) -> ConvertedTools:
     node = convert(agent)
     if node is not None:
         return ConvertedTools(to_tools([node], where=f"{place.agent}.tools"))
-    name = named(agent)
+    name = object_name(agent)
     note = opaque(place, f"`{name}`, which is called from within itself,", silent=True)
-    return ConvertedTools((_closed(name, text(agent, "description")),), (note,))
+    return ConvertedTools((_opaque_tool(name, text(agent, "description")),), (note,))
 
 
 def _function(place: AdkPlace, value: object, function: Callable[..., object]) -> ConvertedTools:
@@ -166,7 +166,7 @@ def _function(place: AdkPlace, value: object, function: Callable[..., object]) -
     if name in RESERVED:
         what = f"`{name}`, which Weft has itself,"
         note = opaque(place, what, silent=False)
-        return ConvertedTools(notes=(note,), closed=(closed(place, what, opaque=False),))
+        return ConvertedTools(notes=(note,), closed=(opaque_function(place, what, opaque=False),))
     if not NAME.fullmatch(name):
         return _unreadable(place, name, function, "its name is none that models take")
     try:
@@ -194,28 +194,30 @@ def _function(place: AdkPlace, value: object, function: Callable[..., object]) -
     cannot: tuple[Foreign, ...] = ()
     if callable(field(value, "_require_confirmation")):
         what = f"`require_confirmation` of `{name}`, which is a function"
-        cannot = (closed(place, what, opaque=False),)
+        cannot = (opaque_function(place, what, opaque=False),)
     return ConvertedTools((tool,), notes, uses is not None and uses.escalates, cannot)
 
 
 def _foreign(place: AdkPlace, value: object) -> ConvertedTools:
     """A tool of a class of its own: its name and description are known, not what it takes."""
-    name = named(value)
+    name = object_name(value)
     note = opaque(place, f"the tool `{name}` of the class {type(value).__name__}", silent=True)
     if not NAME.fullmatch(name) or name in RESERVED:
         what = f"the tool `{name}`"
-        return ConvertedTools(notes=(note,), escalates=True, closed=(closed(place, what),))
-    return ConvertedTools((_closed(name, text(value, "description")),), (note,), True)
+        return ConvertedTools(notes=(note,), escalates=True, closed=(opaque_function(place, what),))
+    return ConvertedTools((_opaque_tool(name, text(value, "description")),), (note,), True)
 
 
 def _unreadable(place: AdkPlace, name: str, function: object, why: str) -> ConvertedTools:
     note = opaque(place, f"the signature of `{name}` ({why})", silent=True)
     if not NAME.fullmatch(name):
-        return ConvertedTools(notes=(note,), escalates=True, closed=(closed(place, f"`{name}`"),))
-    return ConvertedTools((_closed(name, inspect.getdoc(function) or ""),), (note,), True)
+        return ConvertedTools(
+            notes=(note,), escalates=True, closed=(opaque_function(place, f"`{name}`"),)
+        )
+    return ConvertedTools((_opaque_tool(name, inspect.getdoc(function) or ""),), (note,), True)
 
 
-def _closed(name: str, description: str) -> Tool:
+def _opaque_tool(name: str, description: str) -> Tool:
     return Tool(
         name=name,
         description=description,
@@ -253,7 +255,7 @@ def _is_exit(function: Callable[..., object]) -> bool:
 
 
 def opaque(place: AdkPlace, what: str, *, silent: bool) -> Diagnostic:
-    """Say that something is not looked into; `silent` where rules behind it say nothing."""
+    """Say that something is not looked into; `silent` where later rules say nothing."""
     behind = ", so nothing is said about the keys behind it" if silent else ""
     return report(
         "WEFT490",

@@ -1,0 +1,214 @@
+"""The recipes for what faces the outside, played: a dialect, a command, an endpoint, a page.
+
+Followed to the letter they lead to something that works; with any one place left out, a test fails.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.played import ROOT, Copy, Insertion, Recipe, Step
+
+ECHO = (ROOT / "tests/dialects/toy.py").read_text("utf-8").replace('NAME = "toy"', 'NAME = "echo"')
+
+ECHO_ROW = """    "echo": ListedDialect("weft.dialects.echo", ("rules", "talk")),
+"""
+
+ECHO_CASE = """        case "echo":
+            return EchoRequest
+"""
+
+ECHO_TYPE = """class EchoTurn(typing_extensions.TypedDict):
+    who: typing.Literal["me", "bot"]
+    says: list[object]
+
+
+class EchoRequest(typing_extensions.TypedDict):
+    model: str
+    rules: typing_extensions.NotRequired[str]
+    tools: typing_extensions.NotRequired[list[object]]
+    heat: typing_extensions.NotRequired[float]
+    talk: list[EchoTurn]
+
+
+"""
+
+ECHO_PAIRS = """def echo_pairs(turns: list[Wire]) -> Iterator[tuple[list[str], list[str]]]:
+    for turn, following in zip(turns, [*turns[1:], {"says": []}], strict=True):
+        yield (
+            [part["ticket"] for part in turn["says"] if "use" in part],
+            [part["ticket"] for part in following["says"] if "got" in part],
+        )
+
+
+"""
+
+ECHO_CONFORMANCE = """    "echo": Conformance(("/with", "/takes", "/says"), echo_pairs),
+"""
+
+GREET = '''"""`weft greet`: say hello."""
+
+from weft.cli.options import CommandOptions
+
+
+def greet_command(options: CommandOptions) -> int:
+    """Say hello."""
+    print(f"hello, {options.greeted}")
+    return 0
+'''
+
+GREET_ROW = """    Command("greet", "greet:greet_command", ("greeted",), "Say hello."),
+"""
+
+GREETED = """    greeted: Annotated[str, Option(help="Who is greeted.")] = "you"
+"""
+
+GREET_SHOWN = """
+## Say hello
+
+```console
+$ weft greet --greeted Ada
+hello, Ada
+```
+"""
+
+GREETING = '''async def get_greeting(call: Call) -> Answer:
+    """Say hello to whoever asks."""
+    return respond({"hello": call.user()})
+
+
+'''
+
+GREETING_ROW = """    Endpoint("GET", "/api/greeting", get_greeting, "Hello.", tag="apps"),
+"""
+
+DIALECT = Recipe(
+    "Add a dialect",
+    (
+        Step("src/weft/dialects/echo.py", ECHO),
+        Step(
+            "src/weft/dialects/facts.py",
+            (
+                Insertion(ECHO_ROW, before='        "gemini": Listed'),
+                Insertion('    "echo": "echo",\n', before='    "google": _GEMINI'),
+            ),
+            "DIALECTS",
+        ),
+        Step(
+            "tests/dialects/prompts.py",
+            (
+                Insertion('"echo", ', before='"gemini", "anthropic", "openai-chat"'),
+                Insertion('    "echo": "echo/one",\n', before='    "gemini": "gemini-3'),
+                Insertion('    "echo": "echo/one",\n', before='    "gemini": "gemini-2'),
+            ),
+            "WITHOUT_SCHEMA",
+        ),
+        Step(
+            "tests/dialects/shapes.py",
+            (
+                Insertion(ECHO_TYPE, before="@functools.cache\n"),
+                Insertion(ECHO_CASE, before="        case _:\n            raise ValueError"),
+            ),
+        ),
+        Step(
+            "tests/dialects/test_conformance.py",
+            (
+                Insertion(ECHO_PAIRS, before="CONFORMANCE: "),
+                Insertion(ECHO_CONFORMANCE, before='    "gemini": Conformance'),
+            ),
+            "CONFORMANCE",
+        ),
+    ),
+    (
+        "tests/dialects/test_toy.py",
+        "tests/dialects/test_conformance.py",
+        "-k",
+        "test_the_fields or every_file_of_a_dialect or held_to_the_suite or torn_pair"
+        " or (echo and (loop or begins_with))",
+    ),
+)
+
+COMMAND = Recipe(
+    "Add a command",
+    (
+        Step("src/weft/cli/greet.py", GREET),
+        Step(
+            "src/weft/cli/commands.py",
+            (Insertion(GREET_ROW, before='    Command(\n        "run",'),),
+        ),
+        Step(
+            "src/weft/cli/options.py",
+            (Insertion(GREETED, before="    name: Annotated[str | None, Argument"),),
+            "CommandOptions",
+        ),
+        Step("docs/cli.md", (Insertion(GREET_SHOWN, before="\n## "),)),
+    ),
+    (
+        "tests/cli/test_commands.py",
+        "-k",
+        "shows_every_command or every_command_and_none",
+    ),
+)
+
+ENDPOINT = Recipe(
+    "Add an endpoint",
+    (
+        Step("src/weft/server/sessions.py", (Insertion(GREETING, before="_ONE = "),)),
+        Step(
+            "src/weft/server/sessions.py",
+            (Insertion(GREETING_ROW, before='    Endpoint("GET", "/api/runs"'),),
+            "ENDPOINTS",
+        ),
+        Step(
+            "docs/serving.md",
+            (
+                Insertion(
+                    "| `/api/greeting` | GET | hello |\n", before="| `/api/apps`, `/api/runs`"
+                ),
+            ),
+        ),
+    ),
+    (
+        "tests/server/test_api.py",
+        "-k",
+        "shows_every_endpoint or has_its_row",
+    ),
+)
+
+PAGE = Recipe(
+    "Add a page",
+    (
+        Step("docs/greeting.md", "# Say hello\n\n```python\nprint('hello')\n#> hello\n```\n"),
+        Step(
+            "docs/index.md",
+            (Insertion("| say hello | [greeting](greeting.md) |\n", before="| choose a model"),),
+        ),
+    ),
+    (
+        "tests/test_docs.py",
+        "-k",
+        "greeting or index_leads or (every_link and index)",
+    ),
+)
+
+RECIPES = {one.title: one for one in (DIALECT, COMMAND, ENDPOINT, PAGE)}
+
+
+@pytest.mark.parametrize("title", RECIPES)
+def test_a_recipe_names_every_place(title: str) -> None:
+    assert not RECIPES[title].unnamed(), "CONTRIBUTING must name them under this heading"
+
+
+@pytest.mark.parametrize("title", RECIPES)
+def test_a_recipe_that_is_followed_works(title: str, tmp_path: Path) -> None:
+    done = RECIPES[title].play(Copy(tmp_path / "copy"))
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("title", "number"),
+    [(one.title, number) for one in RECIPES.values() for number in range(len(one.steps))],
+)
+def test_a_place_that_is_left_out_is_noticed(title: str, number: int, tmp_path: Path) -> None:
+    done = RECIPES[title].play(Copy(tmp_path / "copy"), without=number)
+    assert done.returncode != 0, f"nothing fails without {RECIPES[title].steps[number].path}"
