@@ -57,7 +57,7 @@ def read_vercel(messages: list[Json], id: str, where: str) -> Recording:
 def _steps(message: JsonObject) -> Iterator[JsonObject]:
     """A message as one for each step of the model."""
     invocations = objects_in(message.get("toolInvocations"))
-    if "parts" not in message and invocations:  # the oldest form: calls beside the last words
+    if "parts" not in message and invocations:  # the oldest form: calls next to the last words
         yield {**message, "content": [{"type": "tool-invocation", "toolInvocation": one}
                                       for one in invocations]}  # fmt: skip
         yield {key: value for key, value in message.items() if key != "toolInvocations"}
@@ -95,7 +95,7 @@ class _Step:
         return parts
 
     def take(self, *, time: float | None) -> None:
-        """Add the answer, and the results behind it."""
+        """Add the answer, and the results after it."""
         parts = self.words()
         if parts:
             self._transcript.answer(parts, time=time)
