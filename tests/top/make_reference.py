@@ -210,7 +210,7 @@ def public_names(module: object) -> list[str]:
         return list(listed)
     return [
         node.name
-        for node in tree_of(inspect.getfile(module)).body  # type: ignore[arg-type]
+        for node in tree_of(inspect.getfile(module)).body
         if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_")
     ]
 
@@ -278,7 +278,7 @@ def describe_codes() -> Iterator[str]:
 
 def table(head: tuple[str, ...], rows: object) -> str:
     """A table of Markdown."""
-    lines = [head, ("---",) * len(head), *rows]  # type: ignore[misc]
+    lines = [head, ("---",) * len(head), *rows]
     return "".join(f"| {' | '.join(map(escape_cell, row))} |\n" for row in lines)
 
 
@@ -301,8 +301,8 @@ def class_node(cls: type) -> ast.ClassDef:
         found = next(
             node for node in ast.walk(ast.Module(body, [])) if is_named(node, ast.ClassDef, name)
         )
-        body = found.body  # type: ignore[attr-defined]
-    return found  # type: ignore[return-value]
+        body = found.body
+    return found
 
 
 def is_named(node: ast.AST, kind: type | tuple[type, ...], name: str) -> bool:
@@ -317,13 +317,13 @@ def functions(cls: type) -> Iterator[Function]:
 
 def find_node(function: object) -> Function:
     """Where a function is written: of overloads, the implementation."""
-    function = inspect.unwrap(function)  # type: ignore[arg-type]
+    function = inspect.unwrap(function)
     nodes = [
         node
         for node in ast.walk(tree_of(inspect.getfile(function)))
         if is_named(node, (ast.FunctionDef, ast.AsyncFunctionDef), function.__name__)
     ]
-    return nodes[-1]  # type: ignore[return-value]
+    return nodes[-1]
 
 
 def find_comment(module: object, name: str) -> str:
@@ -375,7 +375,7 @@ def default_of(value: ast.expr | None) -> str:
 
 def signature(node: Function, name: str, *, returns: bool = True) -> str:
     """How a function is called: its parameters without `self`, and what it returns."""
-    arguments = _Plain().visit(ast.parse(ast.unparse(node)).body[0].args)  # type: ignore[attr-defined]
+    arguments = _Plain().visit(ast.parse(ast.unparse(node)).body[0].args)
     first = [*arguments.posonlyargs, *arguments.args][:1]
     if first and first[0].arg in ("self", "cls"):
         del (arguments.posonlyargs or arguments.args)[0]

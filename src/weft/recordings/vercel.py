@@ -43,12 +43,14 @@ def read_vercel(messages: list[Json], id: str, where: str) -> Recording:
         transcript.place = place
         role = message.get("role")
         if role == "system":
-            transcript.system += [part.text or "" for part in _Step(transcript, message).words()]
+            transcript.system += [
+                part.text or "" for part in _MessageStep(transcript, message).words()
+            ]
         elif role == "user":
-            transcript.user(_Step(transcript, message).words())
+            transcript.user(_MessageStep(transcript, message).words())
         elif role in ("assistant", "tool"):
             for step in _steps(message):
-                _Step(transcript, step).take(time=seconds(message.get("createdAt")))
+                _MessageStep(transcript, step).take(time=seconds(message.get("createdAt")))
         else:
             raise SessionError(f"{role!r} is not a role", where=place, hint="user, assistant, tool")
     return transcript.recording(id)
@@ -71,7 +73,7 @@ def _steps(message: JsonObject) -> Iterator[JsonObject]:
     yield {**message, "parts": step} if step else message
 
 
-class _Step:
+class _MessageStep:
     """One step of a message: what was said, what was called, and what that returned."""
 
     def __init__(self, transcript: Transcript, message: JsonObject) -> None:
