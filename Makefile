@@ -7,6 +7,7 @@
 #   make coverage                  the tests with branch coverage, which takes 2.5 times as long
 #   make check                     format, lint, layers, types
 #   make prices                    the list of prices in the package again, from the genai-prices in .venv
+#   make reference                 docs/reference.md again, from the docstrings
 #   make bench                     measurements against json.dumps and other agent libraries
 #   make PYTHON=python3.12 test    use another Python
 #   make UV= test                  use pip even where uv is installed
@@ -38,7 +39,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 TOGETHER := $(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 
 .PHONY: help demo test coverage check prices bench clean browser sandbox \
-    check-style check-mypy check-pyright check-layers test-adk test-collect
+    check-style check-mypy check-pyright check-layers test-adk test-collect test-suite reference
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -50,15 +51,18 @@ demo: .venv/.made-local
 # What needs one core goes first, two at a time: the environments, then the types, google-adk's tests
 # and the compiling of all tests, which each worker would do for itself. After that all cores are for
 # the tests.
-#
-# Browsers, servers and databases are started for real and share the cores with everything else.
-# A test that failed is run once more, alone: what fails again has failed, and what does not is
-# named, since it depends on timing and wants a look. Many failures are not repeated.
 test:
 	@$(MAKE) --no-print-directory -j $(JOBS) .venv/.made-dev $(ADK)/.made-adk $(CLIENTS)/.made-node
 	@$(TOGETHER) check-style check-mypy check-pyright test-adk check-layers test-collect browser sandbox
-	$(PYTEST) || { [ $$? = 1 ] && echo "Once more, alone, the tests that failed:" && \
-	    $(BIN)/python -m pytest -v -n 0 --last-failed --last-failed-no-failures none --maxfail 3; }
+	@$(MAKE) --no-print-directory test-suite
+
+# Browsers, servers and databases are started for real and share the cores with everything else.
+# A test that failed is run once more, alone. What fails again has failed. What passes depends on
+# timing and is named in the last lines. Many failures are not repeated.
+test-suite:
+	$(PYTEST) $(TESTS) || { [ $$? = 1 ] && echo "Once more, alone, the tests that failed:" && \
+	    $(BIN)/python -m pytest -v -n 0 -p tests.support.second_try --last-failed \
+	    --last-failed-no-failures none --maxfail 3 $(TESTS); }
 
 test-adk:
 	$(ADK)/bin/python -m pytest tests/interop
@@ -106,6 +110,9 @@ check-style:
 
 prices: .venv/.made-dev
 	$(BIN)/python tests/dialects/make_prices.py
+
+reference: .venv/.made-dev
+	$(BIN)/python -m tests.top.make_reference
 
 bench: $(BENCH)/.made-bench .venv/.made-dev
 	$(BENCH)/bin/python bench/run.py

@@ -30,7 +30,9 @@ from pathlib import Path
 import pytest
 from pytest_examples import CodeExample, EvalExample
 
+import weft
 from tests.support.forks import run_forked
+from weft.codes import CODES
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -344,7 +346,9 @@ def test_the_index_leads_to_every_page_and_to_none_that_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.relative_to(ROOT).as_posix()
+    "page",
+    [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
 )
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     missing = [link for link in _links(page) if not (page.parent / link).exists()]
@@ -370,6 +374,33 @@ def test_what_is_to_be_installed_is_an_extra_that_exists() -> None:
     for page in PAGES:
         # whoever lacks the command has no Weft yet, and no index has one
         assert not re.search(r"pip install [\"']weft\[cli", page.read_text("utf-8")), page
+
+
+CHANGES = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+
+
+def test_the_changelog_has_versions_dates_and_the_usual_headings() -> None:
+    page = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    versions = re.findall(r"^## (.*)$", page, re.MULTILINE)
+    assert versions[0] == "[Unreleased]"
+    for version in versions[1:]:
+        assert re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", version), version
+    assert versions[1].startswith(f"[{weft.__version__}]"), "the newest version is the package's"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["version"] == weft.__version__
+    for part in page.split("\n## ")[1:]:
+        headings = re.findall(r"^### (.*)$", part, re.MULTILINE)
+        assert headings == [each for each in CHANGES if each in headings], "in this order, once"
+
+
+def test_an_entry_of_the_changelog_is_one_line_and_names_codes_that_exist() -> None:
+    page = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    entries = page[page.index("## [Unreleased]") :].splitlines()
+    wrong = [line for line in entries if line and not line.startswith(("#", "- "))]
+    assert not wrong, "an entry is one line"
+    texts = [line for line in entries if line.startswith("- ")]
+    assert len(texts) == len(set(texts)), "an entry is there once"
+    assert set(re.findall(r"WEFT\d{3}", page)) <= set(CODES)
 
 
 def test_contributing_draws_the_layers_as_they_are() -> None:

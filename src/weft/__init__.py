@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from weft.stores.memories import Memory
     from weft.values import Json
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Actions": "weft.session",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -319,6 +320,11 @@ def test_a_detector_leaves_what_only_looks_like_its_kind(kind: str, text: str) -
 
 def test_every_kind_has_an_example() -> None:
     assert set(FOUND) == set(KINDS) - {"medical_record"}
+
+
+def test_every_kind_is_on_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "redact.md").read_text("utf-8")
+    assert not [kind for kind in KINDS if f"`{kind}`" not in page]
 
 
 def test_groups_are_made_of_kinds() -> None:

@@ -183,6 +183,17 @@ def test_every_shape_is_read_whole(shape: str) -> None:
     require_whole(read([SHAPES[shape]()] if isinstance(SHAPES[shape](), dict) else SHAPES[shape]()))
 
 
+WITHOUT_SHAPE = {
+    "adk", "claude-code", "codex", "langchain", "openai-agents", "plain", "pydantic-ai", "weft",
+}  # fmt: skip
+"""Formats whose samples are all that is tried of them."""
+
+
+def test_every_other_format_has_a_shape() -> None:
+    shapes = [make() for name, make in SHAPES.items() if name != "unknown"]
+    assert {one.format for shape in shapes for one in read(shape)} == {*FORMATS} - WITHOUT_SHAPE
+
+
 @pytest.mark.parametrize("shape", sorted(SHAPES))
 @pytest.mark.parametrize("format", sorted(FORMATS))
 def test_under_any_format_all_is_read_or_it_is_refused(shape: str, format: str) -> None:

@@ -97,7 +97,7 @@ _ENDS = re.compile(r"[-\s]{0,2}(?:\\?,)?\s?(?:office|fax|mobile|cell|home|work|t
 
 
 def look_for_phones(text: str) -> Iterator[Span]:
-    """Numbers in an international or national spelling; bare digits only beside a word for it."""
+    """Numbers in an international or national spelling; bare digits only next to a word for it."""
     last = 0
     for site in _SITE.finditer(text):
         if site.start() < last:
@@ -159,7 +159,7 @@ def _strong(body: str, count: int) -> bool:
 
 
 def _plausible(body: str, count: int) -> bool:
-    """Whether the groups are as people write them, beside a word that says what they are."""
+    """Whether the groups are as people write them, next to a word that says what they are."""
     groups = re.split(r"\D+", body)
     if len(groups) == 1:
         return 7 <= count <= 12

@@ -73,7 +73,7 @@ def _days(text: str) -> Iterator[Span]:
 
 
 def _is_possible(spelled: str) -> bool:
-    """Whether the first number can be a day, an hour or a year, and it is no version."""
+    """Whether the first number can be a day, an hour or a year, and it is not a version."""
     if _VERSION.fullmatch(spelled) is not None:
         return False
     first = int(spelled[: len(spelled) - len(spelled.lstrip("0123456789"))])

@@ -55,7 +55,7 @@ _SHORT = 13
 
 
 def look_for_cards(text: str) -> Iterator[Span]:
-    """Numbers with a right check digit, of a known issuer or beside a word for a card."""
+    """Numbers with a right check digit, of a known issuer or next to a word for a card."""
     for match in _CARD.finditer(text):
         spelled = match.group()
         numbers = digits(spelled)
@@ -121,7 +121,7 @@ def look_for_ibans(text: str) -> Iterator[Span]:
 
 
 def _after(spelled: str, length: int) -> int:
-    """The end of so many letters and digits; 0 if there are fewer, or it is inside a group."""
+    """The end of a number of letters and digits; 0 if there are fewer, or it is inside a group."""
     seen = 0
     for at, each in enumerate(spelled):
         if each.isalnum():
@@ -153,7 +153,7 @@ _ACCOUNT = re.compile(
 
 
 def look_for_swifts(text: str) -> Iterator[Span]:
-    """Bank codes of eight or eleven characters beside a word that says so."""
+    """Bank codes of eight or eleven characters next to a word that says so."""
     lower = text.lower()
     if not any(each in lower for each in ("swift", "bic", "bank id")):
         return

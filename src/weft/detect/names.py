@@ -1,7 +1,7 @@
 """Names of people, as far as words alone tell.
 
 A capitalised word is a name when something says so: a title or a phrase in front of it, a given
-name that is known, a known given name beside it, or the ending of a surname. Part of a name that
+name that is known, a known given name next to it, or the ending of a surname. Part of a name that
 was found stands for the person in the rest of the text too.
 """
 
@@ -106,7 +106,7 @@ def _sizes(words: Sequence[Word], text: str) -> list[int]:
     while at < len(words):
         sizes[at] = _name_at(words, at, text)
         at += sizes[at] or 1
-    for step in (1, -1):  # whoever is listed beside a given name is a person too
+    for step in (1, -1):  # whoever is listed next to a given name is a person too
         for at in range(len(words))[::step]:
             other = at - step
             if sizes[at] or not 0 <= other < len(words) or sizes[other] != 1:
@@ -317,7 +317,7 @@ def _is_enumerated(words: Sequence[Word], at: int, text: str) -> bool:
 
 
 def _run(words: Sequence[Word], at: int, text: str) -> int:
-    """How many words from here on are capitalised and stand beside each other."""
+    """How many words from here on are capitalised and next to each other."""
     size = 1
     while at + size < len(words) and size < _LONGEST:
         before, word = words[at + size - 1], words[at + size]

@@ -478,7 +478,7 @@ _SAMPLES = frozenset({"078051120", "219099999"})
 
 
 def look_for_ssns(text: str) -> Iterator[Span]:
-    """Numbers in the ranges that are given out; without hyphens only beside a word for it."""
+    """Numbers in the ranges that are given out; without hyphens only next to a word for it."""
     for match in _SSN.finditer(text):
         area, between, group, serial = match.groups()
         if area in {"000", "666"} or group == "00" or serial == "0000":

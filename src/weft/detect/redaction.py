@@ -91,7 +91,7 @@ class Redaction:
                 return
             yield cuts
             text = replaced(text, cuts)
-        # a text that is not clean after so many rounds is withheld as a whole
+        # a text that is not clean after that many rounds is withheld as a whole
         if self.cuts(text):
             yield [TextCut(0, len(text), self.placeholder(WITHHELD, text))]
 

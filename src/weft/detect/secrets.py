@@ -186,7 +186,7 @@ def _is_mixed(value: str) -> bool:
 
 
 def _is_random(value: str, *, bits: float) -> bool:
-    """Whether the characters are spread as in a key: so many bits a character at least."""
+    """Whether the characters are spread as in a key: at least that many bits a character."""
     size = len(value)
     spread = -sum(
         count / size * math.log2(count / size)

@@ -35,7 +35,7 @@ def reduced(
     size: int | None = None,
     most: int | None = None,
 ) -> Reduced:
-    """The value within so many tokens by `count`, its shape kept; as it is where it fits.
+    """The value cut to the tokens that `count` counts, its shape kept; unchanged where it fits.
 
     A text is counted as it is, any other value as compact JSON. `known` are names that whoever
     reads it has seen already, `asked` is what it was asked for. `size` are the tokens of a text

@@ -214,7 +214,7 @@ def _plain_form(line: str, known: dict[str, str]) -> str:
 # --- kinds of lines
 
 _PLACE = 8.0
-"""A place varies from so many equally likely words on; a name varies from fewer on."""
+"""How many equally likely words make a place vary; a name varies with fewer."""
 _PLACE_OF_NAMES = 3.0
 _FEW = 16
 """With fewer lines, each word at a place counts as one of its own; names from a quarter on."""
@@ -227,7 +227,7 @@ _MOST_FORMS = 3_000
 _MOST_KINDS = 4
 """How many kinds lines with one structure may make by words that are not rare."""
 _CONTEXT = 3
-"""A word that varies in so many clusters is not what tells one line from another."""
+"""In how many clusters a word may vary before it no longer tells lines apart."""
 _RARE = 2
 """A word that no more lines have is rare, where most words at its place are not."""
 _PROSE_WORDS = 5
@@ -396,7 +396,7 @@ class _Cluster:
 
 
 def _context(clusters: Iterable[_Cluster]) -> set[str]:
-    """Words that stand beside many messages, one or another of them: levels, programs, hosts."""
+    """Words that occur with many messages: levels, programs, hosts."""
     times: Counter[str] = Counter()
     for cluster in clusters:
         several = (count for count in cluster.counts if len(count) > 1)

@@ -101,7 +101,7 @@ def asked_by(
     # an edit names its first and last line, in any spelling
     if span is None and len(numbers) == 2 and carried:
         span = (numbers[0], numbers[1])
-    # "3-1" is no range
+    # "3-1" is not a range
     if span is not None and span[0] > span[1]:
         span = None
     searches = _SEARCHING_TOOL.search(tool) is not None or _SEARCH.search(command[:_LETTERS])
@@ -169,7 +169,7 @@ GAP = "…"
 """What stands where lines are left out: their numbers are missing too."""
 
 BEFORE, AFTER = 4, 84
-"""How many lines before and behind one that is gone to stay at most, if its block goes so far.
+"""How many lines before and after one that is gone to stay at most, if its block goes so far.
 
 The numbers of this chapter were set on recorded coding runs: by what agents used at the next step,
 and by what recalls of the rest cost. docs/replay.md says on which part of the runs.
@@ -194,7 +194,7 @@ SIGNATURES = 20
 """How many signatures stay."""
 
 LEAST_BEHIND = 12
-"""How many lines behind one that is gone to stay at least, however short its block is."""
+"""How many lines after one that is gone to stay at least, however short its block is."""
 
 _REACH = 120
 """How many lines above a window a block may begin that goes on in it."""
@@ -212,7 +212,7 @@ _SHORT_LINE = 8
 """A line of so few letters takes no more than a mark."""
 
 _LEAST_LINES = 8
-"""Fewer lines are no window."""
+"""Fewer lines are not a window."""
 
 _LONG = 0.4
 """A window with at least this share of its file shows most of it."""
@@ -229,7 +229,7 @@ _TOTAL = late_pattern(r"\((\d{1,7}) lines total\)|of (\d{1,7}) lines")
 
 
 class NumberedWindow(NamedTuple):
-    """The lines of a text. Of those with a number, by place: the number, and the text behind it."""
+    """The lines of a text. Of those with a number, by place: the number, and the text after it."""
 
     lines: list[str]
     numbers: dict[int, int]
@@ -259,7 +259,7 @@ def window_of(text: str) -> NumberedWindow | None:
 
 
 def choose_window(window: NumberedWindow, asked: Asked, *, limit: int, count: Count) -> str | None:
-    """The lines of a window that matter within so many tokens, a mark in each gap.
+    """The lines of a window that matter within a number of tokens, a mark in each gap.
 
     None where nothing in it is what was asked for, and nothing has a signature.
 
@@ -413,12 +413,12 @@ def _is_asked_for(name: str | None, asked: Asked) -> bool:
 
 
 def _block_end(window: NumberedWindow, start: int, most: int) -> int:
-    """Where the block ends that begins at a place: at the next line that is no deeper."""
+    """Where the block ends that begins at a place: at the next line that is not deeper."""
     return _end_of(window, start + _HEADS, most, _depth(window.bodies[start]))
 
 
 def _end_of(window: NumberedWindow, start: int, most: int, depth: int) -> int:
-    """The place of the first line from `start` on that is no deeper; `most` if there is none."""
+    """The place of the first line from `start` on that is not deeper; `most` if there is none."""
     for place in range(start, most):
         body = window.bodies.get(place, "")
         if body.strip() and _depth(body) <= depth:
@@ -487,7 +487,7 @@ def _total(window: NumberedWindow) -> int:
 # failed are what it is read for. Of a list of files, those of the tests come last.
 
 _LEAST_HITS = 6
-"""Fewer hits are no list."""
+"""Fewer hits are not a list."""
 
 _SHARES = (0.85, 0.6, 0.35, 0.15, 0.0)
 """Which share of the room hits as they are may take, until the others can all be named."""
@@ -512,7 +512,7 @@ _TRACE = re.compile(r"Traceback \(most recent call last\)")
 
 
 def choose_hits(text: str, asked: Asked, *, limit: int, count: Count) -> str | None:
-    """The hits of a search within so many tokens; None if the text is no such list.
+    """The hits of a search within a number of tokens; None if the text is not such a list.
 
     Hits that define something are whole, then those that fit. The others are named by path and
     line, in the order of the text.

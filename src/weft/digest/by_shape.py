@@ -57,7 +57,7 @@ Digest = tuple[Json, Shape, str]
 class Digester(msgspec.Struct, frozen=True):
     """Makes digests, by one way to count tokens, for a reader who knows these names.
 
-    What was `asked` makes lines matter that fit it; bare names are then not listed behind.
+    What was `asked` makes lines matter that fit it; bare names are then not listed at the end.
     """
 
     count: Count
@@ -67,7 +67,7 @@ class Digester(msgspec.Struct, frozen=True):
     """How many tokens a digest may take where its limit would hide the only line of its kind."""
 
     def json(self, value: Json, limit: int) -> Digest:
-        """A JSON value within so many tokens as compact JSON."""
+        """A JSON value within a number of tokens, as compact JSON."""
         names, count, most = (self.asked or NOTHING).names, self.count, self.most
         text = compact(value)
         key = ("json", text, limit, count, most, tuple(names.items()))
@@ -80,7 +80,7 @@ class Digester(msgspec.Struct, frozen=True):
         return digest
 
     def text(self, text: str, limit: int, size: int | None = None) -> Digest:
-        """A text within so many tokens, in the way that keeps its shape; it has `size` of them."""
+        """A text within a number of tokens, its shape kept; it has `size` of them."""
         shape, count = _shape_of(text), self.count
         # what matters of a window is less than what there is room for
         if self.asked is not None and shape in _WINDOWS and (window := window_of(text)):
@@ -196,7 +196,7 @@ class _TextCache(Generic[_Value]):
             return known[0]
 
     def add(self, key: _Key, value: _Value, size: int) -> None:
-        """Keep what was made of a text of so many characters, and let go of the oldest."""
+        """Keep what was made of a text, by its number of characters, and drop the oldest."""
         with self._lock:
             # two threads may have worked out the same
             if key not in self._known:

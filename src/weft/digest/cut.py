@@ -1,4 +1,4 @@
-"""Cut a text to so many tokens, at a place where it may be cut."""
+"""Cut a text to a number of tokens, at a place where it may be cut."""
 
 import re
 import unicodedata

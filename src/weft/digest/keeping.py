@@ -231,7 +231,7 @@ def extract(
             chosen.append(index)
             remaining -= cost
     text = _joined(entries, sentences, chosen, wanted)
-    # speakers and what is still wanted are added behind: the least worthy goes
+    # speakers and what is still wanted are added at the end: the least worthy goes
     while len(chosen) > 1 and count(text) > limit:
         chosen.pop()
         text = _joined(entries, sentences, chosen, wanted)

@@ -1,4 +1,4 @@
-"""Choose the lines of a text that say most within so many tokens.
+"""Choose the lines of a text that say most within a number of tokens.
 
 Some lines stay before all others: those that tell of a failure, and one of each kind, which says
 how many more are like it. Every other line has a weight, which its shape gives, and names, which
@@ -22,7 +22,7 @@ NAMED = 0.33
 """The share of the room that names of what was left out may take."""
 
 _BESIDE = 1.3
-"""A line next to a chosen one is worth so many times more: it needs no mark of its own."""
+"""How much more a line next to a chosen one is worth: it needs no mark of its own."""
 
 _PIECE = 240
 """How many characters a piece of a long line has at most."""
@@ -375,7 +375,7 @@ def _left_out_names(
 
 
 def _listed(text: str, names: list[str], limit: int, count: Count) -> str:
-    """The text, and behind it as many names as there is room for; `…` where there are more."""
+    """The text, and after it as many names as fit; `…` where there are more."""
 
     def listed(size: int) -> str:
         if not size:

@@ -37,7 +37,7 @@ _TELLING = re.compile(
     re.IGNORECASE,
 )
 _LONG = 320
-"""A text of so many characters is a document of its own, and reduced by its shape."""
+"""From this many characters on a text is a document of its own, reduced by its shape."""
 _DOCUMENTS = 6
 """How many long texts are reduced each by its own shape; of more, none is."""
 _NO_NAMES: Mapping[str, float] = {}

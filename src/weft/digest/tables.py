@@ -203,7 +203,7 @@ def _first_of_each(cells: Sequence[str]) -> dict[int, int]:
         return {}
     if len(times) <= _MOST_STATES:
         return {cells.index(cell): size for cell, size in times.items()}
-    # names are no texts; and texts of which hardly one is like another are not states
+    # names are not texts; and texts of which hardly one is like another are not states
     if sum(" " in cell.strip() for cell in cells) * 2 < len(cells):
         return {}
     kinds = kinds_of(cells)

@@ -300,7 +300,7 @@ class _Page(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.lines: list[Line] = []
         self.body: list[int] = []
-        """The lines that are neither headings nor beside the matter, as navigation is."""
+        """The lines that are neither headings nor off the subject, as navigation is."""
         self._spoken: list[str] = []
         self._open: list[str] = []
         self._links: list[str] = []
@@ -351,7 +351,7 @@ class _Page(HTMLParser):
         self.close()
 
     def _read_raw(self, tag: str, text: str, start: int) -> int:
-        """Take in an element that has no markup in it, from behind its first tag on.
+        """Take in an element without markup, from the end of its first tag on.
 
         Returns where it ends, or 0 where that is not plain.
         """
@@ -493,7 +493,7 @@ def shape_of(value: Json) -> Shape:
     if len(lines) >= 4 and (
         coded * 10 >= len(lines) * 4 or (firm >= 3 and coded * 5 >= len(lines))
     ):
-        # statements by the hundred that hardly differ are no program
+        # hundreds of statements that hardly differ are not a program
         listed = window is None and firm < 3 and len(kinds_of(lines).sizes) * 5 <= len(lines)
         return "log" if listed else "code"
     # after code: code may speak of errors as well
@@ -504,7 +504,7 @@ def shape_of(value: Json) -> Shape:
 
 _LITERAL = re.compile(r"\s*[\[({]\s*(?:[\[({]\s*)*'")
 _LONGEST_LITERAL = 400_000
-"""What Python prints is read up to so many characters: it takes long."""
+"""How many characters of what Python prints are read: it takes long."""
 _STRANGE = re.compile(r"\\[^\\'\"abfnrtvxuUN0-7\n]")
 """An escape that Python never prints, and that it warns of."""
 

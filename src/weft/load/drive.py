@@ -132,7 +132,7 @@ class ServerAddress(NamedTuple):
 
     @staticmethod
     def read(address: str) -> "ServerAddress":
-        """The address as `weft serve` prints it: with the token behind it."""
+        """The address as `weft serve` prints it: with the token after it."""
         parts = urlsplit(address)
         tokens = parse_qs(parts.query).get("token")
         if not parts.netloc:

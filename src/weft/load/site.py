@@ -3,7 +3,7 @@
     report = await run_load(LoadPlan(sessions=200, turns=5, workers=3, chaos=("kill",)))
 
 Faults are spread over the progress of a run and not over its time, so that a fast machine has as
-many of them as a slow one. Turns wait for faults that are behind, because a worker that was killed
+many of them as a slow one. Turns wait for faults that are late, because a worker that was killed
 takes its time to start: what comes after the next two faults is not sent before the first of them.
 
 The site is a PostgreSQL server and worker processes. Both can be hurt on purpose. A worker is

@@ -157,7 +157,7 @@ class _RecordedContents:
         if part.part_metadata is None and part.kind in ("text", "thought"):
             yield part.text or ""
             return
-        # what a provider said beside a part is kept with it
+        # what a provider said next to a part is kept with it
         yield from _strings(cast("Json", msgspec.to_builtins(part)))
         if part.opaque is not None:
             # kept as it was: it is what it says, and what stands inside of it is not read
@@ -288,7 +288,7 @@ def _object(value: JsonObject, place: str, field: str, *, inside: bool) -> Itera
 
 
 def _carries(value: JsonObject, notes: Collection[str]) -> bool:
-    """Whether a call or a result has something in it beside what is said of it."""
+    """Whether a call or a result holds more than what is said of it."""
     fields = {**value, **object_in(value.get("function")), **object_in(value.get("custom"))}
     return any(
         _is_full(one) and one != "{}"

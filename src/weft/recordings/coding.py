@@ -161,7 +161,7 @@ class _ClaudeCode:
         return chosen
 
     def _other(self, line: TranscriptLine, kind: str) -> None:
-        """A line that is no message."""
+        """A line that is not a message."""
         value = line.value
         if kind == "system":
             kind = f"system/{text_at(value, 'subtype') or 'note'}"
@@ -343,7 +343,7 @@ class _Codex:
                 self.transcript.system.append(text)
 
     def _item(self, item: JsonObject, where: str, time: float | None) -> None:
-        """An item of the provider's; the program has shell and custom calls beside functions."""
+        """An item of the provider's; the program has shell and custom calls, too."""
         kind = text_at(item, "type") or "message"
         role = text_at(item, "role")
         transcript = self.transcript
@@ -410,7 +410,7 @@ class _Codex:
         ]
 
     def _flush(self) -> None:
-        """End the answer whose items were read; its tokens come with a notice behind it."""
+        """End the answer whose items were read; its tokens come with a notice after it."""
         if not self.parts:
             if self.usage:
                 self._late_usage()

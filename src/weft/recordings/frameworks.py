@@ -309,7 +309,7 @@ def read_pydantic_ai(messages: list[Json], id: str, where: str) -> Recording:
             _take_pydantic_request(transcript, message, place)
         else:
             _take_pydantic_response(transcript, message, place)
-    if instructions:  # a request has the newest ones, and they stand behind its system prompts
+    if instructions:  # a request has the newest ones, after its system prompts
         transcript.system.append(instructions)
     return transcript.recording(id)
 

@@ -24,7 +24,7 @@ from weft.values import compact
 
 
 def join_calls(recordings: Iterable[Recording], *, of_files: bool = False) -> list[Recording]:
-    """The recordings of one file, its calls joined; those that are no calls stay as they are.
+    """The recordings of one file, its calls joined; those that are not calls stay as they are.
 
     Of a call only what is new in it is kept: a log repeats each word in every later line. If each
     is of a file of its own, they are a log only where one of them goes on with another.
@@ -141,7 +141,7 @@ class _Conversation:
             self.answers.add(len(self.events) - 1)
 
     def recording(self, *, is_log: bool) -> Recording:
-        """All calls as one recording, with what the last one was sent; a lone call is no log."""
+        """All calls as one recording, with what the last one was sent; a lone call is not a log."""
         if not is_log:
             return self.first
         last = self.calls[-1]
@@ -187,7 +187,7 @@ def renumber(events: Iterable[Event]) -> list[Event]:
 class _SpokenPieces:
     """What events say, piece by piece, so that it can be told what two requests begin with alike.
 
-    Thoughts and ids are no part of it: clients leave them out, or give others, when they send an
+    Thoughts and ids are not part of it: clients leave them out, or give others, when they send an
     answer back.
     """
 

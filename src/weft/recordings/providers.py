@@ -1,7 +1,7 @@
 """Requests and messages as providers take them: chat, responses, messages and contents.
 
 A whole request, or only its list of messages, is read by the dialect that would lower it. What the
-provider said beside a part stays with the part, so that compiling the session gives the request
+provider said next to a part stays with the part, so that compiling the session gives the request
 again. Coding agents' runs that are plain texts are read here too: everything the user side says
 after the task is what a command printed, and becomes the result of a call.
 
@@ -124,7 +124,7 @@ def read_provider(
     if response is not None:
         answered = take_answer(transcript, dialect, response, f"{where}: response") or answered
     recording = transcript.recording(id, answered=answered)
-    # a request that ends with an answer, and has none beside it, is a conversation as it ended
+    # a request that ends with an answer, and has none next to it, is a conversation as it ended
     if transcript.reply is None and (answered or not transcript.is_waiting):
         return recording
     follows = text_at(request, "previous_response_id")
@@ -428,7 +428,7 @@ def read_plain(messages: list[Json], id: str, where: str) -> Recording:
 
 
 def arguments_of(raw: Json) -> JsonObject:
-    """Arguments of a call; those that are no JSON object stay the text they were."""
+    """Arguments of a call; those that are not a JSON object stay the text they were."""
     if isinstance(raw, dict):
         return raw
     if raw is None or raw == "":
@@ -440,7 +440,7 @@ def arguments_of(raw: Json) -> JsonObject:
     return cast("JsonObject", parsed) if isinstance(parsed, dict) else {"arguments": raw}
 
 
-# --- the answer that was recorded beside a request
+# --- the answer that was recorded with a request
 
 _SHOWN = 60
 

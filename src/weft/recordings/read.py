@@ -444,7 +444,7 @@ class _Values:
 
 
 def _with_tools(recording: Recording, tools: Json) -> Recording:
-    """The recording with tools that stood beside its messages."""
+    """The recording with the tools that were next to its messages."""
     if not isinstance(tools, list) or not tools:
         return recording
     declared = dialect_named(CHAT).read({"tools": tools, "messages": []}).tools
@@ -484,7 +484,7 @@ def _request_in(raw: JsonObject) -> JsonObject | None:
 
 
 def _answer_in(raw: JsonObject) -> Json:
-    """The answer beside a request; a stream where there is no whole answer."""
+    """The answer to a request; a stream where there is no whole answer."""
     return next((raw[key] for key in ("response", "stream", "chunks") if raw.get(key)), None)
 
 

@@ -216,7 +216,7 @@ class Transcript:
         self.failed = False
         """Whether an error stood in the place of the answer."""
         self.reply: str | None = None
-        """The id of the answer that stood beside a request; empty where it has none."""
+        """The id of the answer to a request; empty where it has none."""
         self._turn = 0
         self._aside = Asides()
         self._names: dict[str, str] = {}
@@ -295,7 +295,7 @@ class Transcript:
         self._aside.add(what, why, place)
 
     def leave_out(self, what: str, why: str, place: str) -> None:
-        """Note a whole message or line that is no part of the conversation, and rightly so."""
+        """Note a whole message or line that rightly is not part of the conversation."""
         self.excused.add(place)
         self.put_aside(what, why, place)
 
@@ -347,7 +347,7 @@ class Transcript:
         return self._aside.listed()
 
     def _readable(self, parts: Iterable[Part]) -> list[Part]:
-        """The parts without media whose data is no base64; those are set aside."""
+        """The parts without media whose data is not base64; those are set aside."""
         return [
             one for part in parts if (one := readable_media(part, self._unreadable)) is not None
         ]
@@ -537,7 +537,7 @@ def declared_tools(
 
 
 def with_fields(part: Part, provider: str, fields: JsonObject) -> Part:
-    """The part with what its provider said beside it."""
+    """The part with what its provider said next to it."""
     if not fields:
         return part
     notes = PartProvenance(provider=provider, fields={**(part.provenance.fields or {}), **fields})
@@ -643,5 +643,5 @@ _WAYS = {
 
 
 def way_to_apply(policy: str, format: str) -> str:
-    """What to write so that the program behind a format of recordings gets a policy."""
+    """What to write so that the program that wrote a format of recordings gets a policy."""
     return _WAYS.get(format, _RUN_BY_WEFT).format(policy=policy)

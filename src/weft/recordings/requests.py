@@ -1,6 +1,6 @@
 """A provider's request read back into the prompt that lowers to it.
 
-What Weft has no name for is kept beside the block, tool or option it stood at, so that lowering the
+What Weft has no name for is kept with the block, tool or option it stood at, so that lowering the
 prompt gives the request again.
 """
 
@@ -166,11 +166,11 @@ class RequestReader:
         return blocks[0] if blocks else None
 
     def beside(self, read_part: ReadPart, role: Role) -> JsonObject:
-        """What stood beside a part in the request and a part has no field for."""
+        """What the request says next to a part, and a part has no field for."""
         return self.block(read_part, role, "read").kept or {}
 
     def tool(self, read_tool: ReadTool) -> ToolDecl:
-        """A tool as it is declared, with what its provider said beside."""
+        """A tool as it is declared, with what its provider said of it."""
         origin = Origin("tool", read_tool.name)
         if read_tool.own:
             return ToolDecl(read_tool.name, "", {}, origin, provider=self.name, own=read_tool.wire)

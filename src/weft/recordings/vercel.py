@@ -43,12 +43,14 @@ def read_vercel(messages: list[Json], id: str, where: str) -> Recording:
         transcript.place = place
         role = message.get("role")
         if role == "system":
-            transcript.system += [part.text or "" for part in _Step(transcript, message).words()]
+            transcript.system += [
+                part.text or "" for part in _MessageStep(transcript, message).words()
+            ]
         elif role == "user":
-            transcript.user(_Step(transcript, message).words())
+            transcript.user(_MessageStep(transcript, message).words())
         elif role in ("assistant", "tool"):
             for step in _steps(message):
-                _Step(transcript, step).take(time=seconds(message.get("createdAt")))
+                _MessageStep(transcript, step).take(time=seconds(message.get("createdAt")))
         else:
             raise SessionError(f"{role!r} is not a role", where=place, hint="user, assistant, tool")
     return transcript.recording(id)
@@ -57,7 +59,7 @@ def read_vercel(messages: list[Json], id: str, where: str) -> Recording:
 def _steps(message: JsonObject) -> Iterator[JsonObject]:
     """A message as one for each step of the model."""
     invocations = objects_in(message.get("toolInvocations"))
-    if "parts" not in message and invocations:  # the oldest form: calls beside the last words
+    if "parts" not in message and invocations:  # the oldest form: calls next to the last words
         yield {**message, "content": [{"type": "tool-invocation", "toolInvocation": one}
                                       for one in invocations]}  # fmt: skip
         yield {key: value for key, value in message.items() if key != "toolInvocations"}
@@ -71,7 +73,7 @@ def _steps(message: JsonObject) -> Iterator[JsonObject]:
     yield {**message, "parts": step} if step else message
 
 
-class _Step:
+class _MessageStep:
     """One step of a message: what was said, what was called, and what that returned."""
 
     def __init__(self, transcript: Transcript, message: JsonObject) -> None:
@@ -95,7 +97,7 @@ class _Step:
         return parts
 
     def take(self, *, time: float | None) -> None:
-        """Add the answer, and the results behind it."""
+        """Add the answer, and the results after it."""
         parts = self.words()
         if parts:
             self._transcript.answer(parts, time=time)
