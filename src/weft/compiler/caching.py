@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkab
 
 import msgspec
 
+from weft.compiler.costs import tokens_to_mark
 from weft.compiler.prefix import PrefixBreak, Shared
 from weft.diagnostics import Origin
 from weft.dialects import dialect_named
@@ -191,7 +192,7 @@ def _tokens_reused(before: "Compilation", shared: Shared, after: JsonObject, cac
     tools = head.request + head.preamble + sum(head.tools) + head.others if shared.tools else 0
     reached = tools
     if cache.breakpoints and cache.lookback:
-        reached = _marked(before, after, tools)
+        reached = tokens_to_mark(before, after, tools)
     elif cache.breakpoints:
         reached = 0
     elif shared.system:
@@ -205,30 +206,6 @@ def _tokens_reused(before: "Compilation", shared: Shared, after: JsonObject, cac
     if tokens_kept < cache.minimum:
         return 0
     return tokens_kept // cache.stride * cache.stride
-
-
-def head_kept(compiled: "Compilation") -> int:
-    """The tokens up to the last mark in the head of a request."""
-    lowered = compiled.lowered()
-    head = compiled.scale.head(lowered)
-    tools = head.request + head.preamble + sum(head.tools) + head.others
-    return _marked(compiled, lowered.wire, tools)
-
-
-def _marked(before: "Compilation", after: JsonObject, tools: int) -> int:
-    """The tokens up to the last mark in the head that both requests have, in the same words."""
-    wire = before.lowered().wire
-    if not tools:
-        return 0
-    system, again = wire.get("system"), after.get("system")
-    if isinstance(system, list) and isinstance(again, list) and again[:1] == system[:1]:
-        first = system[0]
-        if isinstance(first, dict) and MARK in first:
-            text, over = str(first.get("text")), before.scale.overheads.text
-            return tools + over + before.scale.counter.count(text)
-    listed = wire.get("tools")
-    last = listed[-1] if isinstance(listed, list) and listed else None
-    return tools if isinstance(last, dict) and MARK in last else 0
 
 
 def _ends_marked(wire: JsonObject, key: str) -> bool:

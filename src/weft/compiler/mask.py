@@ -355,7 +355,7 @@ _OWN_WORDS = frozenset(
 
 
 def _mark(labels: Iterable[str]) -> str:
-    from weft.passes.references import mark_of
+    from weft.passes.copies import mark_of
 
     return mark_of(labels)
 

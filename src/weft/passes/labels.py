@@ -21,8 +21,8 @@ from weft.ir import (
     TextBlock,
     ThoughtBlock,
 )
+from weft.passes.copies import Copies, Hit, mark_of, values_in
 from weft.passes.env import Env
-from weft.passes.references import Copies, Hit, mark_of, values_in
 from weft.passes.rewrite import PassFold, fold_items, map_fields
 from weft.session import Event
 from weft.session.event import written_by

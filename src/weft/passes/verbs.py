@@ -357,7 +357,7 @@ def _restore(policy: Policy) -> tuple[Pass, ...]:
     if not policy.facts.makes_handles and not policy.facts.refers:
         return ()
     from weft.passes.handles import offer_recall
-    from weft.passes.references import restore_references
+    from weft.passes.restore import restore_references
 
     return (restore_references, offer_recall) if policy.facts.refers else (offer_recall,)
 
