@@ -8,7 +8,7 @@ import msgspec
 
 from weft.declare.policy_parts import Fit
 from weft.ir import Block, Item, Note, Prompt
-from weft.ir.prompt import LateNotes
+from weft.ir.prompt import LateSequence
 from weft.passes.env import Env, first_from, opening_of
 from weft.passes.history import attribute_foreign
 from weft.passes.relevant import item_text
@@ -136,10 +136,10 @@ def _fit_best(prompt: Prompt, env: Env, options: Fit) -> Prompt:
         return known.over(prompt)
 
 
-def _misfits(items: list[Item], gone: set[int], options: Fit) -> LateNotes:
+def _misfits(items: list[Item], gone: set[int], options: Fit) -> LateSequence[Note]:
     """A note on each item that does not fit."""
     reason = _fit_reason(options)
-    return LateNotes(
+    return LateSequence(
         lambda: (Note("fit_items", reason, items[number]) for number in sorted(gone)), len(gone)
     )
 

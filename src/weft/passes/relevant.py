@@ -27,7 +27,7 @@ from weft.ir import (
     Want,
 )
 from weft.ir.block import fingerprint
-from weft.ir.prompt import LateNotes
+from weft.ir.prompt import LateSequence
 from weft.passes.env import Env, asked_now, first_from, text_in
 from weft.passes.state_items import drop_all
 from weft.passes.summaries import NOT_ASKED, done_without, name_of_model
@@ -145,7 +145,7 @@ def _most_for(env: Env, options: Relevant) -> int:
     return min(_MOST, max(rooms, default=_MOST) + 1)
 
 
-def _notes_on_dropped(items: Strand[Item], past: Sequence[int], hits: Hits) -> LateNotes:
+def _notes_on_dropped(items: Strand[Item], past: Sequence[int], hits: Hits) -> LateSequence[Note]:
     """A note on each item that was not selected."""
 
     def notes() -> Iterator[Note]:
@@ -154,7 +154,7 @@ def _notes_on_dropped(items: Strand[Item], past: Sequence[int], hits: Hits) -> L
                 reason = _WORSE if number in hits.every else _UNRELATED
                 yield Note("select_relevant", reason, items[number])
 
-    return LateNotes(notes, len(past) - len(hits.best))
+    return LateSequence(notes, len(past) - len(hits.best))
 
 
 class _Selections(dict[Relevant, "_Selection"]):

@@ -28,7 +28,7 @@ from weft.ir.block import (
     TextBlock,
     ThoughtBlock,
 )
-from weft.ir.prompt import LateNotes, Prompt
+from weft.ir.prompt import LateSequence, Prompt
 from weft.session.strand import Strand
 from weft.values import Json, JsonObject
 
@@ -374,7 +374,7 @@ def keep_since(
         notes: Sequence[Note]
         if not isinstance(reason, str):
             gone = items.first(start)
-            notes = LateNotes(
+            notes = LateSequence(
                 lambda: (Note(step, reason(number), item) for number, item in enumerate(gone)),
                 start,
             )

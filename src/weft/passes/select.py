@@ -15,7 +15,7 @@ from weft.declare.policy_parts import (
     WithoutAgents,
 )
 from weft.ir import CallBlock, Feature, Item, Note, Prompt, ResultBlock
-from weft.ir.prompt import LateNotes
+from weft.ir.prompt import LateSequence
 from weft.passes.env import Env, first_from, is_spoken, turns_of
 from weft.passes.rewrite import PassFold, keep_since, rewrite_items
 from weft.session import Event
@@ -190,7 +190,7 @@ def select_user(prompt: Prompt, env: Env, options: UserWords) -> Prompt:
                 yield Note("select_user", reason, item)
 
     staying = Strand([items[number] for number in chosen])
-    return prompt.with_strand(staying, LateNotes(notes, len(items) - len(chosen)))
+    return prompt.with_strand(staying, LateSequence(notes, len(items) - len(chosen)))
 
 
 _ENDS: Mapping[str, Callable[[list[int]], list[int]]] = {

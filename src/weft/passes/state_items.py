@@ -23,7 +23,7 @@ from weft.ir import (
     Stability,
     TextBlock,
 )
-from weft.ir.prompt import LateNotes
+from weft.ir.prompt import LateSequence
 from weft.passes.env import Env
 from weft.passes.rewrite import prepend_items, rewrite_items
 from weft.session import Event
@@ -69,7 +69,7 @@ def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | Artifact
 def drop_all(prompt: Prompt, step: str, reason: str) -> Prompt:
     """The prompt without its items; the notes on them are made when somebody reads them."""
     items = prompt.items
-    notes = LateNotes(lambda: (Note(step, reason, item) for item in items), len(items))
+    notes = LateSequence(lambda: (Note(step, reason, item) for item in items), len(items))
     return prompt.with_strand(Strand(), notes)
 
 
