@@ -542,14 +542,14 @@ def _utterances_of(events: Sequence[Event | TalkEvent], agent: str) -> Sequence[
         at += some.events
         # an event that was not read in short: one of a log in memory, or one with more fields
         plain = plain_items(events[at : at + 2], at, agent)
-        listed += map(_utterance, plain.items)
+        listed += map(utterance_of, plain.items)
         at += plain.read
         if not (some.events or plain.read):
             break
     return listed
 
 
-def _utterance(item: Item) -> Utterance:
+def utterance_of(item: Item) -> Utterance:
     """A plain item in short."""
     first = item.blocks[0]
     if isinstance(first, TextBlock):
