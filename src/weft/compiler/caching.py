@@ -197,7 +197,7 @@ def _tokens_reused(before: "Compilation", shared: Shared, after: JsonObject, cac
         reached = 0
     elif shared.system:
         reached = scale.fixed(lowered) + scale.shared(entries, shared.turns)
-    # what is behind the last mark is not kept
+    # what is after the last mark is not kept
     if whole and (not cache.lookback or _ends_marked(lowered.wire, lowered.turns)):
         reached = scale.fixed(lowered) + scale.turns(entries).total
     tokens_kept = round(reached * _calibration(before))
@@ -230,7 +230,7 @@ def _is_exact(before: "Compilation", after: "Compilation", cache: Cache) -> bool
 
 
 def _answer_follows(before: "Compilation", after: "Compilation") -> bool:
-    """Whether the answer to the request before stands in this one, behind what it answers."""
+    """Whether the answer to the request before stands in this one, after what it answers."""
     lowered = before.lowered()
     turns = after.lowered().entries.since(lowered.final + len(lowered.lasting))
     return bool(turns) and any(block.role == "model" for _, block in turns[0].blocks)
@@ -250,7 +250,7 @@ def _whole(before: "Compilation") -> Shared:
 
 
 def _other_change(before: JsonObject, after: JsonObject, dialect: str) -> str:
-    """The first field beside tools, system and turns whose change makes the provider start anew."""
+    """The first field but tools, system and turns whose change makes the provider start anew."""
     fields = dialect_named(dialect).traits.compared
     return next((field for field in fields if before.get(field) != after.get(field)), "")
 

@@ -95,7 +95,7 @@ class Cost(NamedTuple):
 
 
 def rates_for(model: str, *, tokens: int = 0, lifetime: str = "") -> Rates:
-    """What a model's tokens cost in a request of so many; `lifetime` is how long they are kept."""
+    """What a model's tokens cost in a request of a size; `lifetime` is how long they are kept."""
     price, cache = price_of(model, tokens=tokens), facts_for(model).cache
     if price is not None:
         return _in_money(price, longer=_is_long(cache, lifetime))
@@ -142,7 +142,7 @@ def cost_of(compiled: "Compilation") -> Cost:
 
 
 def _unmarked(compiled: "Compilation") -> int:
-    """The tokens of results that change in the next request: they stand behind the last mark."""
+    """The tokens of results that change in the next request: they stand after the last mark."""
     tip, lowered = compiled.prompt.items.tip, compiled.lowered()
     if tip is None or not tip.passing or len(lowered.lasting) == len(lowered.rest):
         return 0
@@ -235,7 +235,7 @@ class Price(NamedTuple):
 
 
 def price_of(model: str, *, tokens: int = 0) -> Price | None:
-    """What a model's tokens cost in a request of so many of them, or None where nobody knows.
+    """What a model's tokens cost in a request of a number of them, or None where nobody knows.
 
     What the list does not say of caching is worked out from the model's facts.
     """
@@ -333,7 +333,7 @@ def may_rewrite(compiled: "Compilation") -> bool:
 
 
 def read_again(compiled: "Compilation") -> int:
-    """The tokens of the conversation that the request before had too, behind what changed."""
+    """The tokens of the conversation that the request before had too, after what changed."""
     before, shared = compiled.previous, compiled.shared
     if before is None or shared is None or shared.broken is None:
         return 0

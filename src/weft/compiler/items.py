@@ -88,21 +88,21 @@ def build_some(
     hidden. So is one of another branch: what it sums up is in view by itself.
     """
     chosen, reports = {*positions}, list[Diagnostic]()
-    beside = {
+    of_other_branches = {
         position: _BESIDE
         for position in positions
         if log[position].actions.compaction is not None
         and (log[position].branch or "") not in around(branch)
     }
-    hidden = {**beside, **hidden}
+    hidden = {**of_other_branches, **hidden}
     summaries = _summaries(log, start, hidden, view, reports)
     for anchor, listed in [*summaries.items()]:
         summaries[anchor] = [item for item in listed if item.last in chosen]
     # the first event of the summary is not in view: it stands before the next that is
     for anchor in sorted(summaries.keys() - chosen):
-        behind = next((position for position in positions if position > anchor), None)
-        if behind is not None:
-            summaries[behind] = [*summaries.pop(anchor), *summaries.get(behind, ())]
+        later = next((position for position in positions if position > anchor), None)
+        if later is not None:
+            summaries[later] = [*summaries.pop(anchor), *summaries.get(later, ())]
     built = _build_events(((p, log[p]) for p in positions), agent, hidden, summaries)
     built.items += [item for at in sorted(summaries.keys() - chosen) for item in summaries[at]]
     if any(item.branch for listed in summaries.values() for item in listed):
@@ -300,7 +300,7 @@ def plain_items(
 
 
 def _is_only_said(event: Event | TalkEvent) -> bool:
-    """Whether an event does nothing beside being said, and is for everybody."""
+    """Whether an event does nothing besides being said, and is for everybody."""
     if isinstance(event, TalkEvent):  # there is nothing in its other fields
         return True
     actions = event.actions
@@ -359,7 +359,7 @@ def _is_plain_pair(
             is_short(call.response) for call in calls
         )
     except (UnicodeEncodeError, OverflowError, TypeError):
-        # lone surrogates and values that are no JSON are mended on the long way
+        # lone surrogates and values that are not JSON are mended on the long way
         return False
 
 

@@ -1,6 +1,6 @@
 """Texts of a session without what its agents' policies redact or withhold.
 
-A request that is compiled has no such value in it. What stands beside requests has: events,
+A request that is compiled has no such value in it. What stands next to requests has: events,
 state, questions, and requests of agents whose policy has no such rule. Whoever shows those to
 people applies the same rules, with the same placeholders.
 """

@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing beside itself.
+"""A report as one HTML page that needs nothing but itself.
 
 No script and no outside resource: folding is `<details>`, hovering is `title`. Everything
 that comes from a session is escaped; a text that is very long is cut, and says so.
@@ -168,7 +168,7 @@ def _sent(rows: Iterable[SentRow]) -> Iterator[str]:
 
 
 def _folded(row: SentRow) -> str:
-    """The text behind its first words, each piece with its origin."""
+    """The text after its first words, each piece with its origin."""
     line = preview(row.text)
     if len(row.text) <= 80 and not row.pieces:
         return f'<span title="{_visible(str(row.origin))}">{escape(line)}</span>'

@@ -100,7 +100,7 @@ class PassNotes(Sequence[Note]):
         """None of them is known to be empty."""
 
     def plus(self, more: Sequence[Note]) -> "PassNotes":
-        """These notes, and more behind them."""
+        """These notes, and more after them."""
         return PassNotes((*self.parts, more)) if _may_hold(more) else self
 
     def since(self, before: "PassNotes") -> "PassNotes":
@@ -177,7 +177,7 @@ class Output(msgspec.Struct, frozen=True):
     provider: str = ""
     """Whose request it was read from: that provider takes the schema as it is."""
     kept: JsonObject | None = None
-    """What stood beside the schema there and only this provider understands."""
+    """What stood there besides the schema and only this provider understands."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -198,7 +198,7 @@ class Prompt(msgspec.Struct, frozen=True):
     """Whether to ask the provider to keep what it reads: empty, `on`, or for how long."""
     keeps: Literal["all", "before", "head"] = "all"
     """How much of it to keep where that costs more: a request that is likely the last keeps only
-    what the one before it kept, or nothing behind the head."""
+    what the one before it kept, or nothing after the head."""
     wants: tuple[Want, ...] = ()
     """What a model is to be asked before this is as it should be; until then passes do without."""
 

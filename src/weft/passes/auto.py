@@ -104,7 +104,7 @@ FIELD = 0.5
 """The weight of a field that is called like an argument which the agent has passed before."""
 
 PAYS = 1.5
-"""The lines that a reference stands for must have at least so many times its own tokens."""
+"""The lines that a reference stands for must have at least this many times its own tokens."""
 
 MOST_REFERRED = 50_000
 """In letters. Nothing refers to a longer text: every request bounds it, so it is not in view."""
@@ -265,7 +265,7 @@ def _change(step: str, item: Item, view: _ResultView, env: Env, options: Compact
 def reduce_seen(prompt: Prompt, env: Env, options: Compact) -> Prompt:
     """As `reduce_results`, but each result is shown whole once, until the next one arrives.
 
-    The newest exchange stands at the end of a request, behind what the provider is asked to keep.
+    The newest exchange stands at the end of a request, after what the provider is asked to keep.
     When the next one comes, what was seen is said in short, and only that is read anew. Where a
     provider keeps everything unasked, the change costs what `WEFT502` says.
 

@@ -138,7 +138,7 @@ def _give_way(
 
 
 def _fit_behind_seal(fitting: "_Fitting", prompt: Prompt, env: Env, budget: Budget) -> Prompt:
-    """Fit the items behind those that surely go, which are sealed.
+    """Fit the items after those that surely go, which are sealed.
 
     All items are looked at where nothing is sealed yet, or not any more. That is O(n) once in a
     session, and where somebody reaches back.
@@ -174,7 +174,7 @@ class Room(NamedTuple):
     shared: bool
 
     def needed(self, most: int) -> int:
-        """The smallest budget for a request of so many tokens."""
+        """The smallest budget for a request of `most` tokens."""
         if not self.shared:
             return most + self.reserve
         # the reserve is a share of the budget that is looked for, not of the request
@@ -279,7 +279,7 @@ class _Fitting:
         return self._sent[1:]
 
     def _items_as_sent(self) -> list[Item]:
-        """The items that stay, as they are now, behind an opening turn if one is needed."""
+        """The items that stay, as they are now, after an opening turn if one is needed."""
         forms = {index: change.form for index, change in self._giving.changes.items()}
         forms_or_items = (forms.get(index, item) for index, item in enumerate(self._items))
         stay = [item for item in forms_or_items if item is not None]
@@ -309,7 +309,7 @@ class _Fitting:
                 # only now: a seal ends with an item that goes, not with one that stays
                 seal.stays, stays = (*seal.stays, *stays), []
                 seal.end = place + 1
-            # what is asked now stays, and the seal goes on behind it
+            # what is asked now stays, and the seal goes on after it
             elif index in self._pins.whole and self._env.is_asked(item):
                 stays.append(place)
             else:
@@ -515,9 +515,9 @@ class Seal:
         # what is sealed belongs to this turn, or depends on what is asked: both must be the same
         if self.apart or self.stays or env.invocation in self._invocations:
             same = self.turn == env.turn and self.invocation == env.invocation
-            behind = items[len(self.stays) :]
+            later = items[len(self.stays) :]
             return same and any(
-                item.kind == "exchange" and item.invocation == env.invocation for item in behind
+                item.kind == "exchange" and item.invocation == env.invocation for item in later
             )
         return self.newest < env.turn
 
@@ -599,7 +599,7 @@ class SentItems:
 
 
 SHARE, MOST = 10, 4096
-"""What is kept for an answer of unknown length: a tenth of the budget, and so many at most."""
+"""What is kept for an answer of unknown length: a tenth of the budget, and at most `MOST`."""
 
 
 def room_for(prompt: Prompt, env: Env, budget: Budget) -> Room:

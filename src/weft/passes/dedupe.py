@@ -284,7 +284,7 @@ def dedupe_state(prompt: Prompt, env: Env) -> Prompt:
         if env.instruction.captured and item.kind == "user" and item.author == "user":
             return _referring(item, env)
         text, key = _answer_text(item) if item.wrote else None, ""
-        # most answers are no carried value: for texts a look into the set tells
+        # most answers are not carried: for texts a look into the set tells
         if text is not None and (text.strip() in texts or not only_texts):
             key = _carried(item, text, env)
         if not key:

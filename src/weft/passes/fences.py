@@ -242,7 +242,7 @@ class StateWriters(msgspec.Struct, frozen=True):
 
 
 def _explained(system: tuple[TextBlock, ...]) -> tuple[TextBlock, ...]:
-    """The system text with the line about fences, behind what never changes."""
+    """The system text with the line about fences, after what never changes."""
     if any(block.origin == _OWN for block in system):
         return system
     explanation = TextBlock(
@@ -371,7 +371,7 @@ def fenced(text: str, source: str, session: str) -> Fenced:
 def neutralised(text: str) -> tuple[str, int]:
     """The text with every lookalike mark broken, and how many there were."""
     total = 0
-    while True:  # what is broken may leave another behind it, never without end: each gets a dot
+    while True:  # what is broken may leave another after it, never without end: each gets a dot
         folded, places = _folded(text)
         cuts = sorted({places[_cut(match)] for match in _SEEN.finditer(folded)})
         if not cuts:
@@ -404,7 +404,7 @@ def neutralised_json(value: Json) -> tuple[Json, int]:
 
 
 def _cut(match: re.Match[str]) -> int:
-    """Where a mark is broken: behind its first letter, before the colon of a role."""
+    """Where a mark is broken: after its first letter, before the colon of a role."""
     if match.lastgroup == "role":
         return match.end()
     if match.lastgroup == "name":

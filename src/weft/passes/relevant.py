@@ -121,7 +121,7 @@ def _search(
         last = past[-1] + 1 if past else 0
         length = min(last, strand.settled)
         more = [item_text(item) for item in strand.since(length)[: last - length]]
-        # what others said in the turn may stand behind the first of the current items
+        # what others said in the turn may stand after the first of the current items
         without = frozenset[int]() if len(past) == last else {*range(last)}.difference(past)
         scope = SearchScope(index, length, Index(more), without)
         if options.scorer == "model":
@@ -164,7 +164,7 @@ class _Selections(dict[Relevant, "_Selection"]):
 class _Selection:
     """What was selected for a turn, and what the agent did in it since, which always stays.
 
-    Searching is done when a turn begins: what the agent does then is no part of it.
+    Searching is done when a turn begins: what the agent does then is not part of it.
     """
 
     def __init__(self, items: Strand[Item], env: Env, options: Relevant, chosen: _Picked) -> None:
@@ -205,7 +205,7 @@ class _Selection:
 
 
 def _basis(env: Env, options: Relevant) -> tuple[str, str, str | None]:
-    """What a selection depends on beside the items before the turn and what is asked in it."""
+    """What a selection depends on besides the items before the turn and what is asked in it."""
     state = env.session.state.get(options.from_state) if options.from_state is not None else None
     return env.agent, env.model.name, None if state is None else to_text(state)
 
@@ -337,7 +337,7 @@ def _numbers(outcome: Json, most: int) -> list[int] | None:
     if not isinstance(listed, list):
         return None
     numbers = [one for one in listed if isinstance(one, int) and not isinstance(one, bool)]
-    # something in it is no number: the answer is not to be trusted
+    # something in it is not a number: the answer is not to be trusted
     if len(numbers) < len(listed):
         return None
     return [one for one in dict.fromkeys(numbers) if 1 <= one <= most]
@@ -375,7 +375,7 @@ _NOT_SEARCHED = "the memory was not searched yet"
 
 
 def insert_memories(prompt: Prompt, env: Env, options: Memories) -> Prompt:
-    """Put what the memory gave behind what was asked, each memory as an item of its own.
+    """Put what the memory gave after what was asked, each memory as an item of its own.
 
     A pass searches nothing: it leaves a want, the runtime searches, and the log keeps what came of
     it. What an earlier turn was shown stays where it was, so that what was sent keeps its bytes; a

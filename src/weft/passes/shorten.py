@@ -470,7 +470,7 @@ class Unit(NamedTuple):
 
 
 Phase: TypeAlias = Callable[[int], Iterable[ShorteningStep]]
-"""One round over the items, of which so many tokens are wanted.
+"""One round over the items, of which a number of tokens is wanted.
 
 Its steps are worked out as far as they are needed. What must go anyway is one step.
 """
@@ -548,7 +548,7 @@ def shortened(indexes: Iterable[int], shorten: Shorten, sealed: int = 0) -> Phas
 
 
 def dropped(units: list[Unit], sizes: list[int], why: str, sealed: int | None = None) -> Phase:
-    """Let the units go, one by one; first of all what is sealed, of so many tokens."""
+    """Let the units go, one by one; first of all what is sealed, which has `sealed` tokens."""
 
     def steps(wanted: int) -> Iterator[ShorteningStep]:
         surely, first = _surely(units, sizes, why, wanted, 0, sealed)
@@ -561,7 +561,7 @@ def dropped(units: list[Unit], sizes: list[int], why: str, sealed: int | None = 
 def faded(
     units: list[Unit], sizes: list[int], why: str, shorten: Shorten, sealed: int | None = None
 ) -> Phase:
-    """Let the units go, one by one, each after those behind it were shortened."""
+    """Let the units go, one by one, each after the ones that follow it were shortened."""
 
     def steps(wanted: int) -> Iterator[ShorteningStep]:
         ahead, first = _surely(units, sizes, why, wanted, FADES, sealed)

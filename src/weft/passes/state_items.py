@@ -32,7 +32,7 @@ from weft.values import Json, compact, handle_of
 
 
 def insert_state(prompt: Prompt, env: Env, options: StateKeys | Notes | ArtifactText) -> Prompt:
-    """Put values behind what happened before they were written, each as an item of its own.
+    """Put values after what happened before they were written, each as an item of its own.
 
     There a value stays until it is written again, so that what was sent before keeps its place.
     A value that the instruction carries is not repeated.

@@ -236,7 +236,7 @@ FOLD = 8
 """How many summaries in a row become one."""
 
 _WIDE = 4
-"""If at least so many turns stay, one summary covers as many turns as stay; else it covers one."""
+"""If at least this many turns stay, one summary covers as many as stay; else it covers one."""
 
 
 class _Block(NamedTuple):
@@ -313,7 +313,7 @@ def _summed(
 
 
 def _unanswered(items: list[Item], answered: frozenset[str]) -> list[str]:
-    """What the user asked that nobody has said anything behind."""
+    """What the user asked after which nobody has said anything."""
     ids: list[str] = []
     for item in items:
         if item.kind == "user" and item.invocation not in answered:
@@ -547,7 +547,7 @@ def _seen(prompt: Prompt, env: Env) -> list[Item]:
     """What is in view up to what the agent did in the current turn."""
     items: list[Item] = []
     for item in prompt.items:
-        # behind this the input would change with every step, and be asked for again
+        # from here on the input would change with every step, and be asked for again
         if item.position >= env.turn and item.author == env.agent and item.kind != "summary":
             break
         if item.kind not in ("state", "system"):

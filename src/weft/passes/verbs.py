@@ -59,7 +59,7 @@ from weft.passes.union import Nature, Pass, View, Views, view_of
 
 ORDER = (
     # On new items. What is decided here is final.
-    "see",  # which events are in view, calls beside their results
+    "see",  # which events are in view, calls next to their results
     "withhold",  # what carries a label
     "redact first",  # values are replaced before anything is said in short
     "at birth",  # verbs that look at one new item by itself
