@@ -62,7 +62,7 @@ LOOKS_AT_ALL = {
     "_restore_at_once": "once a request, where a budget or a later result decides",
     "_select": "once a turn: the query is the turn's",
     "_superseded": "once a request: the last result decides about all before it",
-    "exceeded": "when nothing fits, for the error",
+    "explain_excess": "when nothing fits, for the error",
     "_largest": "when nothing fits, for the error",
     "_left_by_budget": "once a request under a budget",
     "_look_at": "behind what is sealed",

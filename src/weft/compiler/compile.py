@@ -32,7 +32,7 @@ from weft.compiler.instruction import (
     ReadonlyContext,
     Scope,
     Wording,
-    decided,
+    decide_condition,
     resolve_instructions,
 )
 from weft.compiler.items import WireTarget
@@ -289,7 +289,7 @@ def _look_at_log(call: _Call, inputs: _Inputs, delivered: _Delivered) -> _View:
     policy, passes = plan.policy, plan.passes
     if policy.facts.is_conditional:
         # a condition may hold now and not in the next request, so its passes cannot be the plan's
-        policy = policy.resolved(inputs.state, decided)
+        policy = policy.resolved(inputs.state, decide_condition)
         passes = passes_of(policy, plan.agent.name, plan.custom)
     carried, captured = _carried(call, inputs, delivered, policy)
     budget = _budget(plan.budget, call.within)

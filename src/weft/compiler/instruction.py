@@ -577,7 +577,7 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def decided(condition: When, state: Mapping[str, Json]) -> bool:
+def decide_condition(condition: When, state: Mapping[str, Json]) -> bool:
     """Whether a condition is met; a predicate that raises is an error, not a no.
 
     It may look at the state, not write into it.

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, cast, overload
 
 import msgspec
 
-from weft.compiler.parts import blocks_of, heard, mended
+from weft.compiler.parts import blocks_of, heard, mend_text
 from weft.content import Part
 from weft.diagnostics import Diagnostic, Origin, report
 from weft.dialects import dialect_named
@@ -160,7 +160,7 @@ def _build_events(
             # most events are one plain text
             if len(parts) == 1 and (text := parts[0].text) and not _is_odd(parts[0]):
                 if not text.isascii() and has_lone_surrogate(text):
-                    text = mended(text, event, diagnostics)
+                    text = mend_text(text, event, diagnostics)
                 origin = Origin("event", event.id, author, -1, -1, 0)
                 blocks = (TextBlock(role=role, origin=origin, text=text),)
             else:
@@ -439,7 +439,7 @@ def _summary_item(
     """The item that stands for the events of a compaction."""
     text = compaction.compacted_content.text
     if has_lone_surrogate(text):
-        text = mended(text, event, diagnostics)
+        text = mend_text(text, event, diagnostics)
     origin = Origin("event", event.id, event.author, part=0)
     block = TextBlock(role="user", origin=origin, text=f"[summary of earlier turns]: {text}")
     return Item(

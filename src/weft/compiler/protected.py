@@ -234,9 +234,9 @@ def _field_left(block: Block, what: "Wanted") -> str:
 def _is_gone(text: str) -> bool:
     """Whether it is a placeholder, or stands in a fence, which is put around what was replaced."""
     from weft.detect import PLACEHOLDER
-    from weft.passes.fences import opened
+    from weft.passes.fences import read_fence
 
-    return PLACEHOLDER.fullmatch(text) is not None or opened(text) is not None
+    return PLACEHOLDER.fullmatch(text) is not None or read_fence(text) is not None
 
 
 def _named(value: Json, path: tuple[str, ...], what: "Wanted") -> str:

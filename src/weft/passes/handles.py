@@ -120,7 +120,7 @@ def short_result(
     size = env.tokens.count(text)
     if size <= limits.over:
         return None
-    handle = handle_of(whole if whole is not None else logged(block, item, env))
+    handle = handle_of(whole if whole is not None else read_logged(block, item, env))
     if asking is not None:
         limits = limits._replace(asked=asking())
     if sole_text(response):
@@ -144,7 +144,7 @@ def compact_text(block: TextBlock, item: Item, env: Env, limits: HandleLimits) -
     size = env.tokens.count(text)
     if size <= limits.over:
         return block
-    handle = handle_of(logged(block, item, env))
+    handle = handle_of(read_logged(block, item, env))
     short, after = _short_text(text, handle, size, limits, env)
     if after > limits.to and after > _HARDLY * size:
         return block
@@ -302,7 +302,7 @@ def _short_text(
     return least, env.tokens.count(least)
 
 
-def logged(block: Block, item: Item, env: Env) -> Json:
+def read_logged(block: Block, item: Item, env: Env) -> Json:
     """The value as the log has it, whatever other steps did to the block before."""
     own: Json = block.response if isinstance(block, ResultBlock) else ""
     if isinstance(block, TextBlock):

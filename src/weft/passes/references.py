@@ -14,7 +14,7 @@ import msgspec
 from weft.digest.repeats import LineSource, Stretch
 from weft.ir import Block, CallBlock, Item, Note, Reference, ResultBlock, TextBlock
 from weft.passes.env import Env
-from weft.passes.handles import logged, sole_text
+from weft.passes.handles import read_logged, sole_text
 from weft.values import Json, compact, handle_of
 
 ARGS = 40
@@ -40,7 +40,7 @@ def back_words(back: int) -> str:
 
 def logged_text(block: ResultBlock, item: Item, env: Env) -> str:
     """The one text of a result as the log has it; nothing where it has more, or none."""
-    whole = logged(block, item, env)
+    whole = read_logged(block, item, env)
     return sole_text(whole) if isinstance(whole, dict) else ""
 
 
@@ -81,7 +81,7 @@ def own_results(item: Item, agent: str) -> Iterator[ResultBlock]:
         yield from (block for block in item.blocks if isinstance(block, ResultBlock))
 
 
-def repointed(items: Sequence[Item], before: Sequence[Item], env: Env) -> list[Item]:
+def repoint_items(items: Sequence[Item], before: Sequence[Item], env: Env) -> list[Item]:
     """The items, in which a reference to something that has gone becomes its handle."""
     if not any(refers(block) for item in items for block in item.blocks):
         return list(items)
@@ -91,7 +91,7 @@ def repointed(items: Sequence[Item], before: Sequence[Item], env: Env) -> list[I
         view.add(item)
     repointed_items: list[Item] = []
     for item in items:
-        blocks = tuple(map(view.repointed, item.blocks))
+        blocks = tuple(map(view.repoint_block, item.blocks))
         new = any(one is not other for one, other in zip(blocks, item.blocks, strict=True))
         repointed_items.append(msgspec.structs.replace(item, blocks=blocks) if new else item)
     return repointed_items
@@ -194,7 +194,7 @@ class ReferenceView:
         number = self._numbers[block.origin.name, block.origin.part]
         return number, [*self._before, *self._own]
 
-    def repointed(self, block: Block) -> Block:
+    def repoint_block(self, block: Block) -> Block:
         """The block with a handle in place of a reference to what is not there."""
         if not isinstance(block, ResultBlock | TextBlock) or not block.refers:
             return block

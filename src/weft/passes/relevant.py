@@ -183,7 +183,7 @@ class _Selection:
         self.tail = chosen.items[settled:]
         self.notes = chosen.notes
         asked = chosen.asked if chosen.asked is not None else Judgement()
-        self.diagnostics = (*asked.diagnostics, *unasked(env, options))
+        self.diagnostics = (*asked.diagnostics, *report_unasked(env, options))
         self.wants = asked.wants
 
     def goes_on(self, items: Strand[Item], env: Env) -> bool:
@@ -219,7 +219,7 @@ def query_of(items: Strand[Item], env: Env, options: Relevant | Memories) -> str
     """What to look for; what says nothing by itself is read with what was asked before it."""
     if options.query is not None:
         return options.query
-    if options.from_state is not None and not unasked(env, options):
+    if options.from_state is not None and not report_unasked(env, options):
         return to_text(env.session.state[options.from_state])
     query = "\n".join(map(text_in, asked_now(items, env)))
     # a short answer may have no words to search by
@@ -231,7 +231,7 @@ def query_of(items: Strand[Item], env: Env, options: Relevant | Memories) -> str
     return query if earlier is None else f"{text_in(earlier)}\n{query}"
 
 
-def unasked(env: Env, options: Relevant | Memories) -> list[Diagnostic]:
+def report_unasked(env: Env, options: Relevant | Memories) -> list[Diagnostic]:
     """A diagnostic where the query was to be in the state and is not."""
     key = options.from_state
     if key is None or env.session.state.get(key) not in (None, "", [], {}):
@@ -385,7 +385,7 @@ def insert_memories(prompt: Prompt, env: Env, options: Memories) -> Prompt:
     After:   user "[memory] 2026-03-01, user: I moved to Oslo"         (C.memory())
     """
     asked = query_of(prompt.items, env, options)
-    diagnostics: list[Diagnostic] = [*unasked(env, options)]
+    diagnostics: list[Diagnostic] = [*report_unasked(env, options)]
     wants: tuple[Want, ...] = ()
     if asked.strip():
         want = _want(asked, env, options)

@@ -143,7 +143,7 @@ def _say_again(block: Block, item: Item, view: ReferenceView) -> Block:
     block = msgspec.structs.replace(block, response=block.whole, refers=(), whole=None)
     if not lines:
         return block
-    from weft.passes.auto import referring
+    from weft.passes.auto import refer_anew
 
     number, before = view.results_before(block)
-    return referring(block, item, number, before, view.env)
+    return refer_anew(block, item, number, before, view.env)

@@ -22,9 +22,9 @@ from weft.passes.handles import (
     block_tokens,
     compact_result,
     declares_first,
-    logged,
     media_words,
     needs_recall,
+    read_logged,
     with_media_words,
 )
 from weft.passes.rewrite import map_blocks, rewrite_items, settled_since
@@ -581,7 +581,7 @@ def _edited(item: Item, env: Env) -> Item:
 def _stubbed(block: Block, tokens: int, item: Item, env: Env) -> Block:
     if not _is_long(block, tokens):
         return block
-    whole = logged(block, item, env)
+    whole = read_logged(block, item, env)
     # from the log: a stub of the whole value, not of its digest
     if isinstance(whole, dict):
         block = msgspec.structs.replace(block, response=whole)

@@ -59,7 +59,7 @@ class Summed(NamedTuple):
     problem: str = ""
 
 
-def summed_up(
+def sum_up(
     entries: Sequence[ExtractEntry],
     env: Env,
     options: Summarize,
@@ -309,7 +309,7 @@ def _summed(
         return [entry.text for entry in later], [entry.text for entry in item_beside]
 
     questions = _unanswered(items, answered)
-    return summed_up(entries, env, options, questions=questions, beside=beside)
+    return sum_up(entries, env, options, questions=questions, beside=beside)
 
 
 def _unanswered(items: list[Item], answered: frozenset[str]) -> list[str]:
@@ -350,7 +350,7 @@ def _fold(row: list[_Block], env: Env, options: Summarize) -> Summed | None:
     # a summary of extracts would be asked for again once the real ones are there
     if any(block.summed.problem or not block.summed.text for block in row):
         return None
-    return summed_up([ExtractEntry("", block.summed.text) for block in row], env, options)
+    return sum_up([ExtractEntry("", block.summed.text) for block in row], env, options)
 
 
 def _with_summaries(prompt: Prompt, env: Env, blocks: list[_Block], due: list[Summed]) -> Prompt:
@@ -453,7 +453,7 @@ def summary_of(blocks: Sequence[Sequence[Item]], staying: Sequence[Item], env: E
         entries += entries_of(sorted(block, key=lambda item: item.position), env)
         if not entries:
             continue
-        summed = summed_up(entries, env, _OPTIONS, beside=lambda: _beside(staying, env))
+        summed = sum_up(entries, env, _OPTIONS, beside=lambda: _beside(staying, env))
         if not summed.problem:
             entries = [ExtractEntry("", summed.text)]
     return summed
@@ -466,7 +466,7 @@ def _beside(staying: Sequence[Item], env: Env) -> tuple[list[str], list[str]]:
     return later, pinned
 
 
-def fitted(
+def fit_summary(
     text: str, items: Sequence[Item], env: Env, room: int, size: Callable[[Item], int]
 ) -> Item | None:
     """The summary as an item of at most `room` tokens; None where there is no room for it."""
